@@ -1,0 +1,78 @@
+//! The outer form of a token: `mrtr1.` and then, in base64url without padding,
+//! `key id (16) ‖ nonce (24) ‖ ciphertext ‖ tag (16)`. Prefix and key id are authenticated.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::key::{ID_LEN, Key};
+use crate::refusal::Refusal;
+use crate::state::SealError;
+use crate::xaes::{NONCE_LEN, TAG_LEN};
+
+/// Names the format and its version.
+const PREFIX: &str = "mrtr1.";
+
+/// The longest token in bytes. What is longer is refused before it is decoded.
+pub const MAX_LEN: usize = 128 * 1024;
+
+const HEAD: usize = ID_LEN + NONCE_LEN;
+
+/// The additional authenticated data: `PREFIX ‖ key id`.
+fn aad(id: &[u8; ID_LEN]) -> [u8; PREFIX.len() + ID_LEN] {
+    let mut out = [0; PREFIX.len() + ID_LEN];
+    let (prefix, rest) = out.split_at_mut(PREFIX.len());
+    prefix.copy_from_slice(PREFIX.as_bytes());
+    rest.copy_from_slice(id);
+    out
+}
+
+pub(crate) fn seal(
+    key: &Key,
+    plaintext: &[u8],
+    nonce: &[u8; NONCE_LEN],
+) -> Result<String, SealError> {
+    let length = HEAD + plaintext.len() + TAG_LEN;
+    if PREFIX.len() + length.div_ceil(3) * 4 > MAX_LEN {
+        return Err(SealError::TooLong(plaintext.len()));
+    }
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend_from_slice(&key.id);
+    bytes.extend_from_slice(nonce);
+    bytes.extend_from_slice(plaintext);
+    let (_, text) = bytes.split_at_mut(HEAD);
+    let tag = key.cipher.encrypt(nonce, &aad(&key.id), text);
+    bytes.extend_from_slice(&tag.map_err(|_| SealError::TooLong(plaintext.len()))?);
+    let mut token = String::with_capacity(PREFIX.len() + length.div_ceil(3) * 4);
+    token.push_str(PREFIX);
+    URL_SAFE_NO_PAD.encode_string(&bytes, &mut token);
+    Ok(token)
+}
+
+pub(crate) fn open<'k>(
+    token: &str,
+    find: impl FnOnce(&[u8; ID_LEN]) -> Option<&'k Key>,
+) -> Result<Vec<u8>, Refusal> {
+    if token.len() > MAX_LEN {
+        return Err(Refusal::TooLong);
+    }
+    // The engine refuses padding, foreign letters and loose bits at the end: one text for one token.
+    let text = token.strip_prefix(PREFIX).ok_or(Refusal::Malformed)?;
+    let mut bytes = URL_SAFE_NO_PAD
+        .decode(text)
+        .map_err(|_| Refusal::Malformed)?;
+    let tag = *bytes.last_chunk::<TAG_LEN>().ok_or(Refusal::Malformed)?;
+    bytes.truncate(bytes.len() - TAG_LEN);
+    let (id, rest) = bytes
+        .split_first_chunk::<ID_LEN>()
+        .ok_or(Refusal::Malformed)?;
+    let (id, nonce) = (
+        *id,
+        *rest.first_chunk::<NONCE_LEN>().ok_or(Refusal::Malformed)?,
+    );
+    let key = find(&id).ok_or(Refusal::UnknownKey)?;
+    let mut text = bytes.split_off(HEAD);
+    key.cipher
+        .decrypt(&nonce, &aad(&id), &mut text, &tag)
+        .map_err(|_| Refusal::Forged)?;
+    Ok(text)
+}

@@ -1,0 +1,240 @@
+//! What a sealed token promises, from outside.
+
+use mrtr_codec::{
+    Binding, Digest, KeyRing, MAX_LEN, Principal, Refusal, Seal as _, SealError, Secret,
+    UnixSeconds, Validity, open, seal,
+};
+use proptest::prelude::*;
+
+const NOW: UnixSeconds = UnixSeconds(1_785_196_800);
+
+fn secret(first: u8) -> Secret {
+    Secret::from_bytes(&(first..first + 32).collect::<Vec<_>>()).unwrap()
+}
+
+fn ring() -> KeyRing {
+    KeyRing::builder("https://a.example/mcp")
+        .active(secret(0))
+        .build()
+        .unwrap()
+}
+
+fn arguments(json: &str) -> Digest {
+    Digest::of_json(Some(json)).unwrap()
+}
+
+fn binding(principal: Option<&Principal>) -> Binding<'_> {
+    Binding {
+        principal,
+        method: "tools/call",
+        target: "book",
+        arguments: arguments(r#"{"people":2}"#),
+    }
+}
+
+fn sealed(binding: &Binding<'_>) -> String {
+    seal(&ring(), binding, Validity::starting(NOW, 600), b"body").unwrap()
+}
+
+#[test]
+fn every_flipped_bit_is_refused() {
+    let (ring, binding) = (ring(), binding(None));
+    let token = sealed(&binding);
+    for at in 0..token.len() {
+        for bit in 0..8 {
+            let mut bytes = token.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            // What is no text cannot arrive as a JSON string in the first place.
+            let Ok(changed) = String::from_utf8(bytes) else {
+                continue;
+            };
+            let refusal = open(&ring, &changed, &binding, NOW).expect_err("a flipped bit");
+            assert!(
+                matches!(
+                    refusal,
+                    Refusal::Malformed | Refusal::UnknownKey | Refusal::Forged
+                ),
+                "byte {at}, bit {bit}: {refusal}"
+            );
+        }
+    }
+}
+
+#[test]
+fn truncated_extended_and_spliced_tokens_are_refused() {
+    let (ring, binding) = (ring(), binding(None));
+    let (token, other) = (sealed(&binding), sealed(&binding));
+    for end in 0..token.len() {
+        assert!(
+            open(&ring, &token[..end], &binding, NOW).is_err(),
+            "cut to {end}"
+        );
+        let spliced = [&token[..end], &other[end..]].concat();
+        if spliced != token && spliced != other {
+            assert!(
+                open(&ring, &spliced, &binding, NOW).is_err(),
+                "spliced at {end}"
+            );
+        }
+    }
+    for tail in ["A", "AA", "AAAA", "=", "==", " ", "\n", ".", "-TAMPERED"] {
+        assert!(
+            open(&ring, &format!("{token}{tail}"), &binding, NOW).is_err(),
+            "{tail:?}"
+        );
+    }
+}
+
+#[test]
+fn a_token_opens_only_for_what_it_was_sealed_for() {
+    let ring = ring();
+    let alice = Principal::new("https://login.example", "alice");
+    let others = [
+        Principal::new("https://login.example", "bob"),
+        Principal::new("https://other.example", "alice"),
+        alice.clone().with_client("app"),
+        alice.clone().with_client(""),
+        Principal::new("https://login.example", ""),
+    ];
+    let home = binding(Some(&alice));
+    let token = sealed(&home);
+    let refused = |binding: Binding<'_>| open(&ring, &token, &binding, NOW).unwrap_err();
+
+    assert_eq!(open(&ring, &token, &home, NOW).unwrap().body(), b"body");
+    for other in &others {
+        assert_eq!(
+            refused(binding(Some(other))),
+            Refusal::WrongPrincipal,
+            "{other:?}"
+        );
+    }
+    assert_eq!(refused(binding(None)), Refusal::WrongPrincipal);
+    let anonymous = sealed(&binding(None));
+    assert_eq!(
+        open(&ring, &anonymous, &home, NOW).unwrap_err(),
+        Refusal::WrongPrincipal
+    );
+
+    assert_eq!(
+        refused(Binding {
+            method: "prompts/get",
+            ..home
+        }),
+        Refusal::WrongMethod
+    );
+    assert_eq!(
+        refused(Binding {
+            target: "pay",
+            ..home
+        }),
+        Refusal::WrongTarget
+    );
+    let more = Binding {
+        arguments: arguments(r#"{"people":3}"#),
+        ..home
+    };
+    assert_eq!(refused(more), Refusal::WrongArguments);
+    let rewritten = Binding {
+        arguments: arguments(r#" { "people" : 2.0 } "#),
+        ..home
+    };
+    assert!(open(&ring, &token, &rewritten, NOW).is_ok());
+}
+
+#[test]
+fn a_token_opens_only_in_its_time() {
+    let (ring, binding) = (ring(), binding(None));
+    let token = sealed(&binding);
+    let at = |seconds| open(&ring, &token, &binding, UnixSeconds(seconds)).map(|_| ());
+    assert_eq!(at(NOW.0 + 599), Ok(()));
+    assert_eq!(at(NOW.0 + 600), Err(Refusal::Expired));
+    assert_eq!(at(u64::MAX), Err(Refusal::Expired));
+    assert_eq!(
+        at(NOW.0 - 60),
+        Ok(()),
+        "another replica's clock may be a minute behind"
+    );
+    assert_eq!(at(NOW.0 - 61), Err(Refusal::NotYetValid));
+    assert_eq!(at(0), Err(Refusal::NotYetValid));
+    assert_eq!(
+        Validity::starting(NOW, u64::MAX).expires,
+        UnixSeconds(u64::MAX)
+    );
+}
+
+#[test]
+fn another_audience_and_another_secret_are_unknown_keys() {
+    let binding = binding(None);
+    let token = sealed(&binding);
+    for ring in [
+        KeyRing::builder("https://b.example/mcp")
+            .active(secret(0))
+            .build()
+            .unwrap(),
+        KeyRing::builder("https://a.example/mcp")
+            .active(secret(1))
+            .build()
+            .unwrap(),
+        KeyRing::ephemeral().unwrap(),
+    ] {
+        assert_eq!(
+            open(&ring, &token, &binding, NOW).unwrap_err(),
+            Refusal::UnknownKey
+        );
+    }
+}
+
+#[test]
+fn lengths_are_bounded_both_ways() {
+    let (ring, binding) = (ring(), binding(None));
+    let validity = Validity::starting(NOW, 600);
+    let big = vec![0; 64 * 1024];
+    let token = seal(&ring, &binding, validity, &big).unwrap();
+    assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body(), big);
+    let huge = vec![0; MAX_LEN];
+    assert!(matches!(
+        seal(&ring, &binding, validity, &huge),
+        Err(SealError::TooLong(_))
+    ));
+    let long = format!("mrtr1.{}", "A".repeat(MAX_LEN));
+    assert_eq!(
+        open(&ring, &long, &binding, NOW).unwrap_err(),
+        Refusal::TooLong
+    );
+}
+
+#[test]
+fn authentic_bytes_in_another_format_are_refused_cleanly() {
+    let ring = ring();
+    for plaintext in [&b""[..], &[0], &[2, 0, 0], &[1], &[1, 0, 0, 2]] {
+        let token = ring.seal(plaintext).unwrap();
+        assert_eq!(
+            open(&ring, &token, &binding(None), NOW).unwrap_err(),
+            Refusal::UnknownFormat
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn sealing_then_opening_is_the_identity(body in proptest::collection::vec(any::<u8>(), 0..4096), subject in ".*", target in ".*") {
+        let alice = Principal::new("i", subject);
+        let binding = Binding { target: &target, ..binding(Some(&alice)) };
+        let token = seal(&ring(), &binding, Validity::starting(NOW, 1), &body).unwrap();
+        prop_assert!(token.starts_with("mrtr1."));
+        let opened = open(&ring(), &token, &binding, NOW).unwrap();
+        prop_assert_eq!(opened.body(), body);
+    }
+
+    #[test]
+    fn no_text_makes_opening_panic(text in "(mrtr1\\.)?[A-Za-z0-9_-]{0,200}.{0,3}") {
+        prop_assert!(open(&ring(), &text, &binding(None), NOW).is_err());
+    }
+
+    #[test]
+    fn no_text_makes_canonicalizing_panic(text in "[\\[\\]{}:,\"\\\\u0-9eE+.d8-]{0,40}") {
+        if let Ok(canonical) = mrtr_codec::canonical::canonicalize(&text) {
+            prop_assert_eq!(mrtr_codec::canonical::canonicalize(&canonical), Ok(canonical));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the two sides say they can do, and who they are (specification: schema,
+//! `ClientCapabilities`, `ServerCapabilities`, `Implementation`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::Object;
+
+/// The client's capabilities, declared on every request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientCapabilities {
+    /// The client can show forms or open URLs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elicitation: Option<ElicitationCapability>,
+    /// The client can call a language model. Deprecated in this revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplingCapability>,
+    /// The client can list roots. Deprecated in this revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roots: Option<RootsCapability>,
+    /// Extensions by identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<Object>,
+    /// Non-standard capabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experimental: Option<Object>,
+}
+
+/// Which modes of elicitation a client supports. Neither named means form mode only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ElicitationCapability {
+    /// Form mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Object>,
+    /// URL mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<Object>,
+}
+
+/// What a client's sampling supports.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SamplingCapability {
+    /// `includeContext` other than `"none"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Object>,
+    /// `tools` and `toolChoice`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Object>,
+}
+
+/// Present if the client can list roots.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RootsCapability {}
+
+impl ClientCapabilities {
+    /// Whether the client shows forms: `elicitation` is declared, and not for URLs alone.
+    pub fn has_form(&self) -> bool {
+        self.elicitation
+            .as_ref()
+            .is_some_and(|e| e.form.is_some() || e.url.is_none())
+    }
+
+    /// Whether the client opens URLs.
+    pub fn has_url(&self) -> bool {
+        self.elicitation.as_ref().is_some_and(|e| e.url.is_some())
+    }
+
+    /// Whether the client samples.
+    pub fn has_sampling(&self) -> bool {
+        self.sampling.is_some()
+    }
+
+    /// Whether the client samples with tools.
+    pub fn has_sampling_tools(&self) -> bool {
+        self.sampling.as_ref().is_some_and(|s| s.tools.is_some())
+    }
+
+    /// Whether the client lists roots.
+    pub fn has_roots(&self) -> bool {
+        self.roots.is_some()
+    }
+}
+
+/// The server's capabilities, told by `server/discover`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerCapabilities {
+    /// The server has tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ListCapability>,
+    /// The server has prompts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<ListCapability>,
+    /// Extensions by identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<Object>,
+    /// Non-standard capabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experimental: Option<Object>,
+}
+
+/// Whether changes of a list are announced.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListCapability {
+    /// Announced to `subscriptions/listen`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_changed: Option<bool>,
+}
+
+/// Who an implementation says it is. Not verified: for display and logs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Implementation {
+    /// A name for programs.
+    pub name: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Where to read about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub website_url: Option<String>,
+    /// Icons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub icons: Vec<Icon>,
+}
+
+impl Implementation {
+    /// A name and a version.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            version: version.into(),
+            description: None,
+            website_url: None,
+            icons: Vec::new(),
+        }
+    }
+}
+
+/// A picture for an implementation, tool, prompt or resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Icon {
+    /// An `https:` or `data:` URI.
+    pub src: String,
+    /// Its media type, if the server's is missing or generic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Sizes such as `48x48` or `any`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Vec<String>>,
+    /// `light` or `dark`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theme: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_elicitation_capability_means_forms_only() {
+        let read = |text| serde_json::from_str::<ClientCapabilities>(text).unwrap();
+        for (text, form, url) in [
+            ("{}", false, false),
+            (r#"{"elicitation":{}}"#, true, false),
+            (r#"{"elicitation":{"form":{}}}"#, true, false),
+            (r#"{"elicitation":{"url":{}}}"#, false, true),
+            (r#"{"elicitation":{"form":{},"url":{}}}"#, true, true),
+        ] {
+            assert_eq!(
+                (read(text).has_form(), read(text).has_url()),
+                (form, url),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Forms to and from JSON Schema.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::{ChoiceOption, Field, FieldKind, FormSchema, Format};
+use crate::Object;
+use crate::jsonrpc::take;
+
+impl Serialize for FormSchema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let properties: Object = self
+            .fields
+            .iter()
+            .map(|f| (f.name.clone(), Value::Object(property(f))))
+            .collect();
+        let required: Vec<&str> = self
+            .fields
+            .iter()
+            .filter(|f| f.required)
+            .map(|f| f.name.as_str())
+            .collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", "object")?;
+        map.serialize_entry("properties", &properties)?;
+        if !required.is_empty() {
+            map.serialize_entry("required", &required)?;
+        }
+        map.end()
+    }
+}
+
+/// The JSON Schema of one field.
+fn property(field: &Field) -> Object {
+    let mut out = Object::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out.insert(key.to_owned(), value);
+        }
+    };
+    let kind = match &field.kind {
+        FieldKind::Text { .. } | FieldKind::Choice { .. } => "string",
+        FieldKind::Number { integer: true, .. } => "integer",
+        FieldKind::Number { integer: false, .. } => "number",
+        FieldKind::Boolean { .. } => "boolean",
+        FieldKind::Choices { .. } => "array",
+    };
+    put("type", Some(kind.into()));
+    put("title", field.title.clone().map(Value::from));
+    put("description", field.description.clone().map(Value::from));
+    match &field.kind {
+        FieldKind::Text {
+            min_length,
+            max_length,
+            format,
+            default,
+        } => {
+            put("minLength", min_length.map(Value::from));
+            put("maxLength", max_length.map(Value::from));
+            put("format", format.map(|f| f.name().into()));
+            put("default", default.clone().map(Value::from));
+        }
+        FieldKind::Number {
+            minimum,
+            maximum,
+            default,
+            ..
+        } => {
+            put("minimum", minimum.clone().map(Value::Number));
+            put("maximum", maximum.clone().map(Value::Number));
+            put("default", default.clone().map(Value::Number));
+        }
+        FieldKind::Boolean { default } => put("default", default.map(Value::from)),
+        FieldKind::Choice { options, default } => {
+            let (key, value) = write_options(options, "oneOf");
+            put(key, Some(value));
+            put("default", default.clone().map(Value::from));
+        }
+        FieldKind::Choices {
+            options,
+            min_items,
+            max_items,
+            default,
+        } => {
+            put("minItems", min_items.map(Value::from));
+            put("maxItems", max_items.map(Value::from));
+            let items = match write_options(options, "anyOf") {
+                ("enum", values) => json!({ "type": "string", "enum": values }),
+                (key, values) => json!({ key: values }),
+            };
+            put("items", Some(items));
+            put("default", default.clone().map(Value::from));
+        }
+    }
+    out
+}
+
+/// Options with titles stand under `titled`; without, under `enum`.
+fn write_options(options: &[ChoiceOption], titled: &'static str) -> (&'static str, Value) {
+    if options.iter().all(|o| o.title.is_none()) {
+        return ("enum", options.iter().map(|o| o.value.as_str()).collect());
+    }
+    let title = |o: &ChoiceOption| o.title.as_ref().unwrap_or(&o.value).clone();
+    (
+        titled,
+        options
+            .iter()
+            .map(|o| json!({ "const": o.value, "title": title(o) }))
+            .collect(),
+    )
+}
+
+impl<'de> Deserialize<'de> for FormSchema {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_form(Object::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+fn read_form(mut object: Object) -> Result<FormSchema, String> {
+    if take::<String>(&mut object, "type")?.as_deref() != Some("object") {
+        return Err("`type` must be \"object\"".to_owned());
+    }
+    let properties: Object =
+        take(&mut object, "properties")?.ok_or("missing field `properties`")?;
+    let required: Vec<String> = take(&mut object, "required")?.unwrap_or_default();
+    let fields = properties.into_iter().map(|(name, schema)| {
+        let required = required.contains(&name);
+        read_field(name.clone(), schema, required).map_err(|why| format!("field {name:?}: {why}"))
+    });
+    Ok(FormSchema {
+        fields: fields.collect::<Result<_, _>>()?,
+    })
+}
+
+/// Reads one property. What the restricted schema cannot say is refused, not dropped: a person
+/// must not be shown a form that asks for less than the server will check.
+fn read_field(name: String, schema: Value, required: bool) -> Result<Field, String> {
+    let Value::Object(mut s) = schema else {
+        return Err("its schema must be an object".to_owned());
+    };
+    let s = &mut s;
+    let kind: String = take(s, "type")?.ok_or("missing `type`")?;
+    let kind = match kind.as_str() {
+        "string" => match read_options(s, "oneOf")? {
+            Some(options) => FieldKind::Choice {
+                options,
+                default: take(s, "default")?,
+            },
+            None => FieldKind::Text {
+                min_length: take(s, "minLength")?,
+                max_length: take(s, "maxLength")?,
+                // To JSON Schema, a format that one does not know is a remark and no rule.
+                format: take::<String>(s, "format")?.and_then(|name| Format::from_name(&name)),
+                default: take(s, "default")?,
+            },
+        },
+        "number" | "integer" => FieldKind::Number {
+            integer: kind == "integer",
+            minimum: take(s, "minimum")?,
+            maximum: take(s, "maximum")?,
+            default: take(s, "default")?,
+        },
+        "boolean" => FieldKind::Boolean {
+            default: take(s, "default")?,
+        },
+        "array" => {
+            let mut items: Object = take(s, "items")?.ok_or("missing `items`")?;
+            FieldKind::Choices {
+                options: read_options(&mut items, "anyOf")?
+                    .ok_or("`items` must list what there is to choose from")?,
+                min_items: take(s, "minItems")?,
+                max_items: take(s, "maxItems")?,
+                default: take(s, "default")?,
+            }
+        }
+        other => return Err(format!("`type` {other:?} is not allowed in a form")),
+    };
+    Ok(Field {
+        name,
+        title: take(s, "title")?,
+        description: take(s, "description")?,
+        required,
+        kind,
+    })
+}
+
+fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Vec<ChoiceOption>>, String> {
+    #[derive(Deserialize)]
+    struct Titled {
+        r#const: String,
+        title: Option<String>,
+    }
+    let list = |schema: &mut Object, key: &str| take_list::<String>(schema, key);
+    if let Some(options) = take_list::<Titled>(schema, titled)? {
+        let option = |t: Titled| ChoiceOption {
+            value: t.r#const,
+            title: t.title,
+        };
+        return Ok(Some(options.into_iter().map(option).collect()));
+    }
+    let Some(values) = list(schema, "enum")? else {
+        return Ok(None);
+    };
+    // The display names of older revisions.
+    let mut names = list(schema, "enumNames")?.unwrap_or_default().into_iter();
+    Ok(Some(
+        values
+            .into_iter()
+            .map(|value| ChoiceOption {
+                value,
+                title: names.next(),
+            })
+            .collect(),
+    ))
+}
+
+fn take_list<T: DeserializeOwned>(
+    schema: &mut Object,
+    key: &str,
+) -> Result<Option<Vec<T>>, String> {
+    take(schema, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One field of every kind, in the form in which the specification shows them.
+    const ALL: &str = r##"{"type":"object","properties":{
+        "name":{"type":"string","title":"Name","description":"d","minLength":3,"maxLength":50,"format":"email","default":"a@b.example"},
+        "n":{"type":"number","minimum":0.5,"maximum":100},
+        "i":{"type":"integer","default":3},
+        "b":{"type":"boolean","default":false},
+        "c":{"type":"string","enum":["red","green"],"default":"red"},
+        "t":{"type":"string","oneOf":[{"const":"#f00","title":"Red"},{"const":"#0f0","title":"Green"}]},
+        "m":{"type":"array","minItems":1,"maxItems":2,"items":{"type":"string","enum":["x","y"]},"default":["x"]},
+        "mt":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}
+    },"required":["name","b"]}"##;
+
+    #[test]
+    fn every_kind_of_field_survives_the_way_there_and_back() {
+        let form: FormSchema = serde_json::from_str(ALL).unwrap();
+        let written = serde_json::to_value(&form).unwrap();
+        assert_eq!(written, serde_json::from_str::<Value>(ALL).unwrap());
+        assert_eq!(
+            form.fields
+                .iter()
+                .map(|f| f.name.as_str())
+                .collect::<Vec<_>>(),
+            ["name", "n", "i", "b", "c", "t", "m", "mt"]
+        );
+    }
+
+    #[test]
+    fn what_a_form_cannot_say_is_refused_with_the_field_named() {
+        for (schema, part) in [
+            (r#"{"type":"string"}"#, "`type` must be \"object\""),
+            (
+                r#"{"type":"object","properties":{"a":{"type":"object"}}}"#,
+                "field \"a\": `type` \"object\" is not allowed",
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{}}}"#,
+                "field \"a\": missing `type`",
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}}}"#,
+                "choose from",
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"type":"string","maxLength":"3"}}}"#,
+                "`maxLength`",
+            ),
+        ] {
+            let error = serde_json::from_str::<FormSchema>(schema)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn older_display_names_are_read_as_titles() {
+        let text = r#"{"type":"object","properties":{"c":{"type":"string","enum":["a"],"enumNames":["A"]}}}"#;
+        let form: FormSchema = serde_json::from_str(text).unwrap();
+        let FieldKind::Choice { options, .. } = &form.fields[0].kind else {
+            panic!()
+        };
+        assert_eq!(options[0].title.as_deref(), Some("A"));
+    }
+}

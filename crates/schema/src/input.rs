@@ -1,0 +1,243 @@
+//! Multi round-trip requests: what a server asks back, and what a client answers (specification:
+//! basic patterns, "Multi Round-Trip Requests").
+
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::elicitation::ElicitParams;
+use crate::jsonrpc::take;
+use crate::result::ResultType;
+use crate::sampling::CreateMessageParams;
+use crate::{Object, method};
+
+/// A request that a server returns to the client. The variant is picked by `method`.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum InputRequest {
+    /// `elicitation/create`: ask the person.
+    Elicit(ElicitParams),
+    /// `sampling/createMessage`: ask a model. Deprecated in this revision.
+    Sample(Box<CreateMessageParams>),
+    /// `roots/list`. Deprecated in this revision.
+    Roots,
+}
+
+impl InputRequest {
+    /// The method's name.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Elicit(_) => method::ELICITATION_CREATE,
+            Self::Sample(_) => method::SAMPLING_CREATE_MESSAGE,
+            Self::Roots => method::ROOTS_LIST,
+        }
+    }
+}
+
+impl Serialize for InputRequest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("method", self.method())?;
+        match self {
+            Self::Elicit(params) => map.serialize_entry("params", params)?,
+            Self::Sample(params) => map.serialize_entry("params", params)?,
+            Self::Roots => map.serialize_entry("params", &Object::new())?,
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for InputRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        fn read(mut object: Object) -> Result<InputRequest, String> {
+            let name: String = take(&mut object, "method")?.ok_or("missing field `method`")?;
+            let missing = "missing field `params`";
+            match name.as_str() {
+                method::ELICITATION_CREATE => Ok(InputRequest::Elicit(
+                    take(&mut object, "params")?.ok_or(missing)?,
+                )),
+                method::SAMPLING_CREATE_MESSAGE => Ok(InputRequest::Sample(
+                    take(&mut object, "params")?.ok_or(missing)?,
+                )),
+                method::ROOTS_LIST => Ok(InputRequest::Roots),
+                other => Err(format!("unknown input request method {other:?}")),
+            }
+        }
+        read(Object::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// Input requests under the server's keys, in the server's order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InputRequests(pub Vec<(String, InputRequest)>);
+
+/// Answers under the server's keys. Which type an answer has depends on the request with its key, so
+/// it stays raw until it is matched to one.
+#[derive(Debug, Clone, Default)]
+pub struct InputResponses(pub Vec<(String, Box<RawValue>)>);
+
+impl InputResponses {
+    /// The answer under `key`.
+    pub fn get(&self, key: &str) -> Option<&RawValue> {
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| &**value)
+    }
+
+    /// Adds an answer.
+    ///
+    /// # Errors
+    ///
+    /// If `answer` cannot be written as JSON.
+    pub fn push(
+        &mut self,
+        key: impl Into<String>,
+        answer: &impl Serialize,
+    ) -> Result<(), serde_json::Error> {
+        self.0.push((key.into(), crate::jsonrpc::raw(answer)?));
+        Ok(())
+    }
+
+    /// Reads a member that is there: unlike `Option`, `null` is refused.
+    pub(crate) fn present<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Self>, D::Error> {
+        Self::deserialize(deserializer).map(Some)
+    }
+}
+
+/// Serializes pairs as an object.
+fn pairs<S: Serializer, V: Serialize>(
+    serializer: S,
+    pairs: &[(String, V)],
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(pairs.len()))?;
+    for (key, value) in pairs {
+        map.serialize_entry(key, value)?;
+    }
+    map.end()
+}
+
+impl Serialize for InputRequests {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        pairs(serializer, &self.0)
+    }
+}
+
+impl Serialize for InputResponses {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        pairs(serializer, &self.0)
+    }
+}
+
+struct PairsVisitor<V>(&'static str, std::marker::PhantomData<V>);
+
+impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<V> {
+    type Value = Vec<(String, V)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        // Duplicate keys cannot get here from `Message::parse`, which refuses them.
+        let mut all = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            all.push(pair);
+        }
+        Ok(all)
+    }
+}
+
+impl<'de> Deserialize<'de> for InputRequests {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let visitor = PairsVisitor("a map of input requests", std::marker::PhantomData);
+        deserializer.deserialize_map(visitor).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for InputResponses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let visitor = PairsVisitor("a map of input responses", std::marker::PhantomData);
+        let all: Vec<(String, Box<RawValue>)> = deserializer.deserialize_map(visitor)?;
+        match all
+            .iter()
+            .find(|(_, answer)| !answer.get().starts_with('{'))
+        {
+            Some((key, _)) => Err(D::Error::custom(format_args!(
+                "the response to {key:?} must be an object"
+            ))),
+            None => Ok(Self(all)),
+        }
+    }
+}
+
+/// A result that asks for input instead of finishing. At least one of the two fields is there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InputRequiredResult {
+    /// Always [`ResultType::InputRequired`].
+    pub result_type: ResultType,
+    /// What the client must answer before it tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_requests: Option<InputRequests>,
+    /// What the client must send back, byte for byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_state: Option<String>,
+    /// Metadata.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Object>,
+}
+
+impl InputRequiredResult {
+    /// A result with the given questions and state. An empty list of questions is left out.
+    pub fn new(requests: Vec<(String, InputRequest)>, state: Option<String>) -> Self {
+        Self {
+            result_type: ResultType::InputRequired,
+            input_requests: (!requests.is_empty()).then_some(InputRequests(requests)),
+            request_state: state,
+            meta: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_apart_by_method() {
+        let text = r#"{"b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"u:"}}}"#;
+        let InputRequests(all) = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            all.iter()
+                .map(|(k, r)| (k.as_str(), r.method()))
+                .collect::<Vec<_>>(),
+            [("b", "roots/list"), ("a", "elicitation/create")]
+        );
+        let error =
+            serde_json::from_str::<InputRequests>(r#"{"x":{"method":"tools/call"}}"#).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("unknown input request method \"tools/call\""),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn responses_must_be_objects() {
+        let error = serde_json::from_str::<InputResponses>(r#"{"a":{},"b":5}"#).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("the response to \"b\" must be an object"),
+            "{error}"
+        );
+        assert!(serde_json::from_str::<InputResponses>("null").is_err());
+    }
+}

@@ -1,0 +1,504 @@
+//! The JSON-RPC 2.0 envelope and the error codes that MCP allows (specification: basic, "Messages"
+//! and "Error Codes").
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeOwned, Error as _, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::{Object, strict};
+
+/// Error codes of JSON-RPC and of MCP revision 2026-07-28.
+pub mod code {
+    /// The body is not JSON, or has duplicate keys.
+    pub const PARSE_ERROR: i64 = -32700;
+    /// The JSON is not a JSON-RPC request.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// The server does not implement the method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The parameters are missing, malformed or unknown to the server.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// The server failed.
+    pub const INTERNAL_ERROR: i64 = -32603;
+    /// HTTP headers are missing, malformed or differ from the body.
+    pub const HEADER_MISMATCH: i64 = -32020;
+    /// The request needs a capability that the client did not declare on it.
+    pub const MISSING_REQUIRED_CLIENT_CAPABILITY: i64 = -32021;
+    /// The server does not speak the protocol version of the request.
+    pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
+}
+
+/// The id of a request: a string or an integer, never null.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RequestId {
+    /// An integer id.
+    Number(i64),
+    /// A string id.
+    String(String),
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(n) => n.fmt(f),
+            Self::String(s) => s.fmt(f),
+        }
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(n) => serializer.serialize_i64(*n),
+            Self::String(s) => serializer.serialize_str(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct IdVisitor;
+        impl Visitor<'_> for IdVisitor {
+            type Value = RequestId;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or an integer")
+            }
+
+            fn visit_i64<E>(self, n: i64) -> Result<RequestId, E> {
+                Ok(RequestId::Number(n))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<RequestId, E> {
+                i64::try_from(n)
+                    .map(RequestId::Number)
+                    .map_err(|_| E::custom("integer beyond 64 bits"))
+            }
+
+            fn visit_str<E>(self, s: &str) -> Result<RequestId, E> {
+                Ok(RequestId::String(s.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+/// The literal `"2.0"`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Version;
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("2.0")
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Cow::<'de, str>::deserialize(deserializer)?.as_ref() {
+            "2.0" => Ok(Self),
+            other => Err(D::Error::custom(format_args!(
+                "`jsonrpc` is {other:?}, expected \"2.0\""
+            ))),
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug, Clone, Serialize)]
+pub struct Request {
+    /// Always `"2.0"`.
+    pub jsonrpc: Version,
+    /// Unique among the sender's requests that still wait for a response.
+    pub id: RequestId,
+    /// The method's name.
+    pub method: String,
+    /// The parameters, unread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub params: Option<Box<RawValue>>,
+}
+
+/// A notification: a message that gets no response.
+#[derive(Debug, Clone, Serialize)]
+pub struct Notification {
+    /// Always `"2.0"`.
+    pub jsonrpc: Version,
+    /// The method's name.
+    pub method: String,
+    /// The parameters, unread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub params: Option<Box<RawValue>>,
+}
+
+/// A response: the result's raw JSON, or an error.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The id of the request. `None` only in an error about a message whose id could not be read.
+    pub id: Option<RequestId>,
+    /// What the request came to.
+    pub outcome: Result<Box<RawValue>, ErrorObject>,
+}
+
+impl Response {
+    /// An error response.
+    pub fn error(id: Option<RequestId>, error: ErrorObject) -> Self {
+        Self {
+            id,
+            outcome: Err(error),
+        }
+    }
+}
+
+impl Serialize for Response {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("jsonrpc", "2.0")?;
+        if let Some(id) = &self.id {
+            map.serialize_entry("id", id)?;
+        }
+        match &self.outcome {
+            Ok(result) => map.serialize_entry("result", result)?,
+            Err(error) => map.serialize_entry("error", error)?,
+        }
+        map.end()
+    }
+}
+
+/// A JSON-RPC error, as it stands on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct ErrorObject {
+    /// One of [`code`], or a number of the application's own outside `-32768..=-32000`.
+    pub code: i64,
+    /// One short sentence.
+    pub message: String,
+    /// What a program needs to know about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<serde_json::Value>,
+}
+
+impl ErrorObject {
+    /// An error without data.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    /// `-32602`: the caller's parameters are wrong.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// `-32600`: the message is no request.
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_REQUEST, message)
+    }
+
+    /// `-32603`: the server failed. Say nothing here that the peer should not read.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(code::INTERNAL_ERROR, message)
+    }
+
+    /// `-32601`: the server does not implement `method`.
+    pub fn method_not_found(method: &str) -> Self {
+        Self::new(
+            code::METHOD_NOT_FOUND,
+            format!("Method not found: {}", shorten(method)),
+        )
+    }
+
+    /// `-32022`: the server does not speak `requested`, but it speaks `supported`.
+    pub fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
+        Self::new(
+            code::UNSUPPORTED_PROTOCOL_VERSION,
+            "Unsupported protocol version",
+        )
+        .with_data(serde_json::json!({ "supported": supported, "requested": shorten(requested) }))
+    }
+
+    /// Adds data.
+    pub fn with_data(mut self, data: serde_json::Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// Text from a peer, cut to a length that is fit for an error message.
+    pub fn quote(text: &str) -> String {
+        format!("{:?}", shorten(text))
+    }
+}
+
+/// The first 128 characters.
+fn shorten(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(128) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
+        None => text.into(),
+    }
+}
+
+/// Any message that may stand alone on the wire. Batches are not part of the protocol.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Has a `method` and an `id`.
+    Request(Request),
+    /// Has a `method` and no `id`.
+    Notification(Notification),
+    /// Has a `result` or an `error`.
+    Response(Response),
+}
+
+impl Message {
+    /// Reads one message.
+    ///
+    /// # Errors
+    ///
+    /// [`code::PARSE_ERROR`] if `body` is not one JSON value, repeats a key, holds a lone surrogate
+    /// or nests deeper than 128; [`code::INVALID_REQUEST`] if it is not a JSON-RPC message. To answer
+    /// the latter with the id of the offending request, see [`Message::salvage_id`].
+    pub fn parse(body: &[u8]) -> Result<Self, ErrorObject> {
+        strict::check(body)
+            .map_err(|e| ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {e}")))?;
+        let invalid = |e: serde_path_to_error::Error<serde_json::Error>| {
+            ErrorObject::invalid_request(format!("Invalid request: {e}"))
+        };
+        if body.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(ErrorObject::invalid_request(
+                "Invalid request: the body must be one JSON-RPC object (batches are not supported)",
+            ));
+        }
+        let fields: Envelope = from_slice(body).map_err(invalid)?;
+        fields
+            .into_message()
+            .map_err(|why| ErrorObject::invalid_request(format!("Invalid request: {why}")))
+    }
+
+    /// The id of a message that [`Message::parse`] refused, if it can still be read.
+    pub fn salvage_id(body: &[u8]) -> Option<RequestId> {
+        #[derive(Deserialize)]
+        struct OnlyId {
+            id: RequestId,
+        }
+        serde_json::from_slice::<OnlyId>(body).ok().map(|m| m.id)
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    jsonrpc: Version,
+    #[serde(default, deserialize_with = "raw_present")]
+    id: Option<Box<RawValue>>,
+    method: Option<String>,
+    params: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "raw_present")]
+    result: Option<Box<RawValue>>,
+    error: Option<ErrorObject>,
+}
+
+/// Reads a member that is there: unlike `Option`, `null` counts.
+fn raw_present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(d).map(Some)
+}
+
+impl Envelope {
+    fn into_message(self) -> Result<Message, String> {
+        let Self {
+            jsonrpc,
+            id,
+            method,
+            params,
+            result,
+            error,
+        } = self;
+        let id = match id {
+            Some(id) if id.get() == "null" => Id::Null,
+            Some(id) => Id::Is(serde_json::from_str(id.get()).map_err(|e| format!("`id`: {e}"))?),
+            None => Id::Absent,
+        };
+        match (method, result, error) {
+            (Some(method), None, None) => {
+                if params.as_ref().is_some_and(|p| !p.get().starts_with('{')) {
+                    return Err("`params` must be an object".to_owned());
+                }
+                match id {
+                    Id::Is(id) => Ok(Message::Request(Request {
+                        jsonrpc,
+                        id,
+                        method,
+                        params,
+                    })),
+                    Id::Null => Err("`id` must not be null".to_owned()),
+                    Id::Absent => Ok(Message::Notification(Notification {
+                        jsonrpc,
+                        method,
+                        params,
+                    })),
+                }
+            }
+            (None, Some(result), None) => match id {
+                Id::Is(id) => Ok(Message::Response(Response {
+                    id: Some(id),
+                    outcome: Ok(result),
+                })),
+                _ => Err("a result needs the `id` of its request".to_owned()),
+            },
+            (None, None, Some(error)) => {
+                let id = if let Id::Is(id) = id { Some(id) } else { None };
+                Ok(Message::Response(Response {
+                    id,
+                    outcome: Err(error),
+                }))
+            }
+            (None, None, None) => Err("missing field `method`".to_owned()),
+            _ => Err("only one of `method`, `result` and `error` may be present".to_owned()),
+        }
+    }
+}
+
+enum Id {
+    Is(RequestId),
+    Null,
+    Absent,
+}
+
+fn from_slice<T: DeserializeOwned>(
+    text: &[u8],
+) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    serde_path_to_error::deserialize(&mut json)
+}
+
+/// Reads the parameters of `request` as `T`. Absent parameters read as `{}`.
+///
+/// # Errors
+///
+/// [`code::INVALID_PARAMS`] that names the field.
+pub fn params<T: DeserializeOwned>(request: &Request) -> Result<T, ErrorObject> {
+    let text = request.params.as_ref().map_or("{}", |p| p.get());
+    from_slice(text.as_bytes())
+        .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))
+}
+
+/// Serializes `value` as raw JSON.
+///
+/// # Errors
+///
+/// If `value` cannot be written as JSON (a map with keys that are no strings, for example).
+pub fn raw<T: Serialize>(value: &T) -> Result<Box<RawValue>, serde_json::Error> {
+    serde_json::value::to_raw_value(value)
+}
+
+/// Reads an object member that may be absent, and says its name when it has the wrong type.
+pub(crate) fn take<T: DeserializeOwned>(
+    object: &mut Object,
+    key: &str,
+) -> Result<Option<T>, String> {
+    match object.shift_remove(key) {
+        None => Ok(None),
+        Some(value) => serde_path_to_error::deserialize(value)
+            .map(Some)
+            .map_err(|e| format!("`{key}`: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_the_kinds_apart() {
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","id":"a","method":"m"}"#),
+            Ok(Message::Request(_))
+        ));
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","method":"m"}"#),
+            Ok(Message::Notification(_))
+        ));
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","id":1,"result":null}"#),
+            Ok(Message::Response(_))
+        ));
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}"#),
+            Ok(Message::Response(Response { id: None, .. }))
+        ));
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        for (body, code, part) in [
+            ("{", code::PARSE_ERROR, "EOF"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#,
+                code::PARSE_ERROR,
+                "duplicate key \"id\"",
+            ),
+            ("[]", code::INVALID_REQUEST, "batches"),
+            ("3", code::INVALID_REQUEST, "one JSON-RPC object"),
+            (
+                r#"{"id":1,"method":"m"}"#,
+                code::INVALID_REQUEST,
+                "missing field `jsonrpc`",
+            ),
+            (
+                r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
+                code::INVALID_REQUEST,
+                "expected \"2.0\"",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#,
+                code::INVALID_REQUEST,
+                "must not be null",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#,
+                code::INVALID_REQUEST,
+                "id",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[]}"#,
+                code::INVALID_REQUEST,
+                "`params` must be an object",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1}"#,
+                code::INVALID_REQUEST,
+                "missing field `method`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
+                code::INVALID_REQUEST,
+                "only one of",
+            ),
+        ] {
+            let error = Message::parse(body.as_bytes()).expect_err(body);
+            assert_eq!(error.code, code, "{body}");
+            assert!(error.message.contains(part), "{body}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn an_id_survives_an_otherwise_invalid_request() {
+        assert_eq!(
+            Message::salvage_id(br#"{"id":5}"#),
+            Some(RequestId::Number(5))
+        );
+        assert_eq!(Message::salvage_id(br#"{"id":null}"#), None);
+    }
+
+    #[test]
+    fn long_names_from_a_peer_are_cut() {
+        assert!(
+            ErrorObject::method_not_found(&"é".repeat(9000))
+                .message
+                .len()
+                < 400
+        );
+    }
+}
