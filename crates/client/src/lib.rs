@@ -1,1 +1,58 @@
+//! A Model Context Protocol client (revision 2026-07-28) for calls that ask back.
+//!
+//! This crate is for people who bring their own transport or their own loop. If you want to call
+//! servers over HTTP, you are looking for the `mrtr` crate.
+//!
+//! [`Machine`] is the loop as a pure state machine: responses and answers in, requests and questions
+//! out; no clock, no socket, no task. [`Client`] drives it over an [`Exchange`], with handlers for the
+//! questions.
+//!
+//! ```
+//! # use mrtr_client::{Client, Exchange, TransportError};
+//! # use mrtr_schema::jsonrpc::{Request, Response, raw};
+//! # struct Server;
+//! # impl Exchange for Server {
+//! #     async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+//! #         let result = serde_json::json!({ "resultType": "complete", "content": [{ "type": "text", "text": "Booked." }] });
+//! #         Ok(Response { id: Some(request.id), outcome: Ok(raw(&result).unwrap()) })
+//! #     }
+//! # }
+//! # let server = Server;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! use mrtr_schema::elicitation::ElicitResult;
+//! use serde_json::json;
+//!
+//! let client = Client::builder(server)
+//!     .on_form(async |question, form| {
+//!         println!("{}: {}", question.target, form.message);
+//!         Ok(ElicitResult::decline())
+//!     })
+//!     .build();
+//! let result = client.call_tool("book", json!({ "people": 2 })).await?;
+//! assert_eq!(result.text(), "Booked.");
+//! # Ok::<(), mrtr_client::CallError>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # Guarantees
+//!
+//! - The state that a server sends goes back byte for byte, only with the call it belongs to; where
+//!   there was none, none is sent. Every leg has an id of its own.
+//! - What a client declares it can do is what it has handlers for.
+//! - A call ends: rounds are counted, and a server that asks on and on gets an error that says what it
+//!   asked last.
+//!
+//! # What it does not do yet
+//!
+//! Pausing a call and resuming it elsewhere, caching, progress, resources, subscriptions.
 
+mod client;
+mod error;
+mod handlers;
+mod machine;
+
+pub use client::{Client, ClientBuilder};
+pub use error::CallError;
+pub use handlers::{BoxError, Question};
+pub use machine::{Action, Event, Ids, Machine, RoundLimits};
+pub use mrtr_transport::{Exchange, TransportError};

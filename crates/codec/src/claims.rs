@@ -86,7 +86,7 @@ impl Principal {
     }
 }
 
-/// A SHA-256 digest of canonical JSON.
+/// A SHA-256 digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest(pub [u8; 32]);
 
@@ -105,6 +105,16 @@ impl Digest {
             canonical.as_bytes()
         };
         Ok(Self(Sha256::digest(bytes).into()))
+    }
+
+    /// Digests parts, each with its length in front, so that no two lists of parts are the same.
+    pub fn of_parts(parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What all results share (specification: basic, "ResultType"; server utilities, "Caching").
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -27,6 +28,10 @@ impl ResultType {
         struct Peek {
             #[serde(default)]
             result_type: ResultType,
+        }
+        // A derived reader would take an array for a struct.
+        if !result.get().starts_with('{') {
+            return Err(serde_json::Error::custom("a result must be an object"));
         }
         serde_json::from_str::<Peek>(result.get()).map(|peek| peek.result_type)
     }

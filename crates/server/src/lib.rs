@@ -1,1 +1,88 @@
+//! A Model Context Protocol server (revision 2026-07-28) that keeps nothing between requests, and
+//! whose tools ask questions in line.
+//!
+//! This crate is for people who bring their own transport or build a framework. If you want to write a
+//! server, you are looking for the `mrtr` crate, which adds HTTP.
+//!
+//! ```
+//! use mrtr_server::{Context, Result, Server, Tool, ToolOutput};
+//! use schemars::JsonSchema;
+//! use serde::Deserialize;
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Booking {
+//!     people: u8,
+//! }
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Seat {
+//!     /// Inside or outside?
+//!     place: String,
+//! }
+//!
+//! async fn book(cx: Context, booking: Booking) -> Result<ToolOutput> {
+//!     let hold: String = cx.step("hold", async |s| Ok(format!("hold-{}", s.idempotency_key()))).await?;
+//!     let seat: Seat = cx.elicit("seat", "Where would you like to sit?").await?;
+//!     Ok(format!("{hold}: a table for {} {}", booking.people, seat.place).into())
+//! }
+//!
+//! let server = Server::builder("booking", "1.0.0")
+//!     .tool(Tool::new("book", "Books a table", book))
+//!     .anonymous()
+//!     .build()?;
+//! # Ok::<(), mrtr_server::BuildError>(())
+//! ```
+//!
+//! # The model
+//!
+//! A handler runs **again from its first line** on every leg of a flow. What it has learned is in the
+//! sealed state that travels with the client: answers, and the results of steps. A question that has
+//! an answer is ready at once; a step that has a result is not run again. So:
+//!
+//! - Whatever has an effect on the world belongs into a [`Context::step`].
+//! - Between questions and steps, the handler must take the same path when it sees the same answers.
+//!
+//! # What is promised
+//!
+//! - A step runs at most once per request received. A client that repeats a request, or goes back to an
+//!   older state, makes it run again: hand [`Step::idempotency_key`] to the outside world.
+//! - An answer counts only for a question that was asked, as it reads now.
+//! - A client can go back to any state it was given, while that is valid, and it can answer its own
+//!   questions. Neither the order of rounds nor an answer proves anything about a person.
+//!
+//! # What it does not do yet
+//!
+//! Resources, completion, progress, logging and subscriptions; single-use states.
+//!
+//! # Modules
+//!
+//! [`form`] forms from Rust types · [`manual`] the form in which the handler keeps its state itself
 
+mod asks;
+mod clock;
+mod context;
+mod dispatch;
+mod error;
+pub mod form;
+mod handler;
+pub mod manual;
+mod prompt;
+mod refusal;
+mod rounds;
+mod server;
+mod tool;
+
+pub use asks::Asks;
+pub use clock::{Clock, SystemClock};
+pub use context::Context;
+pub use error::Error;
+pub use handler::Handler;
+pub use manual::InputRequired;
+pub use mrtr_codec::{KeyRing, Principal, Secret, UnixSeconds};
+pub use prompt::{Prompt, PromptOutput};
+pub use rounds::{Answer, Ask, Step};
+pub use server::{BuildError, Server, ServerBuilder};
+pub use tool::{Tool, ToolOutput};
+
+/// What handlers return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

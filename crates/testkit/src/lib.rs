@@ -1,1 +1,154 @@
+//! Client and server joined in memory, for tests: every leg on another replica, a clock that stands
+//! still until it is told, and a record of what went over the wire.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mrtr_schema::jsonrpc::{Request, Response, params};
+use mrtr_schema::meta::Mirrored;
+use mrtr_server::{Clock, Principal, Server, UnixSeconds};
+use mrtr_transport::{Call, Dispatch, Exchange, TransportError};
+use serde_json::Value;
+
+/// A clock that is set by hand.
+#[derive(Debug, Clone)]
+pub struct TestClock(Arc<AtomicU64>);
+
+impl Default for TestClock {
+    /// 2026-07-28T00:00:00Z.
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(1_785_196_800)))
+    }
+}
+
+impl TestClock {
+    /// Moves on.
+    pub fn advance(&self, seconds: u64) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> UnixSeconds {
+        UnixSeconds(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Replicas of a server, reached in turn: each request goes to the next one.
+pub struct Fleet {
+    replicas: Vec<Server>,
+    next: AtomicUsize,
+    principal: Option<Principal>,
+    log: Arc<Mutex<Vec<Leg>>>,
+}
+
+/// One request and its response.
+#[derive(Debug, Clone)]
+pub struct Leg {
+    /// Which replica answered.
+    pub replica: usize,
+    /// The request's parameters.
+    pub params: Value,
+    /// The result, or the error under `error`.
+    pub outcome: Value,
+}
+
+impl Fleet {
+    /// A fleet of these replicas.
+    pub fn new(replicas: impl IntoIterator<Item = Server>) -> Self {
+        let replicas = replicas.into_iter().collect();
+        Self {
+            replicas,
+            next: AtomicUsize::new(0),
+            principal: None,
+            log: Arc::default(),
+        }
+    }
+
+    /// The caller, as an authentication layer would have established it.
+    #[must_use]
+    pub fn as_principal(mut self, principal: Principal) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
+    /// A handle on the record of all legs, to keep when the fleet goes into a client.
+    pub fn log(&self) -> Log {
+        Log(Arc::clone(&self.log))
+    }
+}
+
+/// The record of a fleet's legs.
+#[derive(Debug, Clone)]
+pub struct Log(Arc<Mutex<Vec<Leg>>>);
+
+impl Log {
+    /// All legs so far.
+    pub fn legs(&self) -> Vec<Leg> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The keys that each leg asked for.
+    pub fn asked(&self) -> Vec<Vec<String>> {
+        let keys = |leg: &Leg| {
+            let requests = leg.outcome.get("inputRequests").and_then(Value::as_object);
+            requests
+                .map(|all| all.keys().cloned().collect())
+                .unwrap_or_default()
+        };
+        self.legs().iter().map(keys).collect()
+    }
+}
+
+impl Exchange for Fleet {
+    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let mirrored: Mirrored =
+            params(&request).map_err(|e| TransportError::broken(e.to_string()))?;
+        let mut extensions = http::Extensions::new();
+        if let Some(principal) = &self.principal {
+            extensions.insert(principal.clone());
+        }
+        let replica = self.next.fetch_add(1, Ordering::SeqCst) % self.replicas.len().max(1);
+        let server = self
+            .replicas
+            .get(replica)
+            .ok_or_else(|| TransportError::broken("the fleet is empty"))?;
+        let sent = request
+            .params
+            .as_ref()
+            .and_then(|p| serde_json::from_str(p.get()).ok())
+            .unwrap_or_default();
+        let response = server
+            .dispatch(Call {
+                request,
+                meta: mirrored.meta,
+                extensions,
+            })
+            .await;
+        let outcome = match &response.outcome {
+            Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
+            Err(error) => serde_json::json!({ "error": error }),
+        };
+        let leg = Leg {
+            replica,
+            params: sent,
+            outcome,
+        };
+        self.log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(leg);
+        Ok(response)
+    }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet")
+            .field("replicas", &self.replicas.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,5 +1,7 @@
 //! What a sealed token promises, from outside.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use mrtr_codec::{
     Binding, Digest, KeyRing, MAX_LEN, Principal, Refusal, Seal as _, SealError, Secret,
     UnixSeconds, Validity, open, seal,

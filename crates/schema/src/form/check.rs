@@ -44,7 +44,7 @@ impl FormSchema {
                 None if field.required => problems.push(field.problem("is missing")),
                 None => {}
                 Some(value) => match field.check(&value) {
-                    Ok(()) => drop(kept.insert(field.name.clone(), value)),
+                    Ok(()) => drop(kept.insert(field.name.clone(), field.normal(value))),
                     Err(message) => problems.push(field.problem(message)),
                 },
             }
@@ -62,6 +62,22 @@ impl Field {
         Problem {
             field: self.name.clone(),
             message: message.into(),
+        }
+    }
+
+    /// A whole number that was written as `2.0` becomes `2`, so that it reads as an integer.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the number is whole and within the range"
+    )]
+    fn normal(&self, value: Value) -> Value {
+        match (&self.kind, value.as_f64()) {
+            (FieldKind::Number { integer: true, .. }, Some(number))
+                if value.is_f64() && number.abs() <= 2f64.powi(53) =>
+            {
+                Value::from(number as i64)
+            }
+            _ => value,
         }
     }
 
@@ -356,6 +372,16 @@ mod tests {
                 assert_ne!(problems(&property, &json!(text)), "fits", "{text}");
             }
         }
+    }
+
+    #[test]
+    fn whole_numbers_read_as_integers_however_they_are_written() {
+        let text = r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#;
+        let form: FormSchema = serde_json::from_str(text).unwrap();
+        let checked = form
+            .check(serde_json::from_str(r#"{"n":2.0}"#).unwrap())
+            .unwrap();
+        assert_eq!(Value::Object(checked).to_string(), r#"{"n":2}"#);
     }
 
     #[test]

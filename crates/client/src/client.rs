@@ -1,0 +1,354 @@
+//! The async driver.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_schema::capabilities::Implementation;
+use mrtr_schema::discover::DiscoverResult;
+use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
+use mrtr_schema::jsonrpc;
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::prompt::{GetPromptResult, ListPromptsResult};
+use mrtr_schema::roots::Root;
+use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_schema::tool::{CallToolResult, ListToolsResult};
+use mrtr_schema::{PROTOCOL_VERSION, method};
+use mrtr_transport::Exchange;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::error::CallError;
+use crate::handlers::{BoxError, Handlers, Question, boxed};
+use crate::machine::{Action, Event, Ids, Machine, RoundLimits};
+
+/// A client of one server. Every call goes through the loop: questions are answered by the handlers,
+/// all of one round at the same time, and the call is sent again until it is done.
+///
+/// Dropping a call's future cancels it, its handlers included.
+pub struct Client<X> {
+    inner: Arc<Inner<X>>,
+}
+
+struct Inner<X> {
+    exchange: X,
+    handlers: Handlers,
+    meta: RequestMeta,
+    ids: Ids,
+    limits: RoundLimits,
+    deadline: Option<Duration>,
+}
+
+/// Builds a [`Client`].
+#[must_use = "call `build`"]
+pub struct ClientBuilder<X> {
+    exchange: X,
+    handlers: Handlers,
+    info: Implementation,
+    limits: RoundLimits,
+    deadline: Option<Duration>,
+}
+
+impl<X> Clone for Client<X> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<X: Exchange> Client<X> {
+    /// Starts a client on a connection.
+    pub fn builder(exchange: X) -> ClientBuilder<X> {
+        ClientBuilder {
+            exchange,
+            handlers: Handlers::default(),
+            info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
+            limits: RoundLimits::default(),
+            deadline: None,
+        }
+    }
+
+    /// Asks the server what it is and can do (`server/discover`).
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn discover(&self) -> Result<DiscoverResult, CallError> {
+        self.call(method::DISCOVER, "", &[]).await
+    }
+
+    /// Lists the server's tools, all pages of them (`tools/list`).
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn list_tools(&self) -> Result<Vec<mrtr_schema::tool::Tool>, CallError> {
+        let page = |page: ListToolsResult| (page.tools, page.next_cursor);
+        self.all_pages(method::TOOLS_LIST, page).await
+    }
+
+    /// Lists the server's prompts, all pages of them (`prompts/list`).
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn list_prompts(&self) -> Result<Vec<mrtr_schema::prompt::Prompt>, CallError> {
+        let page = |page: ListPromptsResult| (page.prompts, page.next_cursor);
+        self.all_pages(method::PROMPTS_LIST, page).await
+    }
+
+    /// Calls a tool (`tools/call`). `arguments` is written as JSON, and must be an object.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`]. A tool that fails in a way that the model should read is no error: see
+    /// [`CallToolResult::is_error`].
+    pub async fn call_tool(
+        &self,
+        name: &str,
+        arguments: impl Serialize,
+    ) -> Result<CallToolResult, CallError> {
+        self.call(
+            method::TOOLS_CALL,
+            name,
+            &[("name", raw(&name)?), ("arguments", raw(&arguments)?)],
+        )
+        .await
+    }
+
+    /// Gets a prompt (`prompts/get`). `arguments` is written as JSON, and must be an object of strings.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: impl Serialize,
+    ) -> Result<GetPromptResult, CallError> {
+        self.call(
+            method::PROMPTS_GET,
+            name,
+            &[("name", raw(&name)?), ("arguments", raw(&arguments)?)],
+        )
+        .await
+    }
+
+    async fn all_pages<P: DeserializeOwned, T>(
+        &self,
+        method: &str,
+        open: impl Fn(P) -> (Vec<T>, Option<String>),
+    ) -> Result<Vec<T>, CallError> {
+        /// A server that never stops giving out cursors is cut off.
+        const PAGES: usize = 1_000;
+        let (mut all, mut cursor): (Vec<T>, Option<String>) = (Vec::new(), None);
+        for _ in 0..PAGES {
+            let params = match &cursor {
+                Some(cursor) => vec![("cursor", raw(cursor)?)],
+                None => Vec::new(),
+            };
+            let (items, next) = open(self.call(method, "", &params).await?);
+            all.extend(items);
+            if next.is_none() {
+                return Ok(all);
+            }
+            if next == cursor {
+                return Err(CallError::protocol(format!(
+                    "{method} gave the same cursor twice"
+                )));
+            }
+            cursor = next;
+        }
+        Err(CallError::protocol(format!(
+            "{method} has more than {PAGES} pages"
+        )))
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        target: &str,
+        params: &[(&str, Box<RawValue>)],
+    ) -> Result<T, CallError> {
+        let run = self.run(method, target, params);
+        let result = match self.inner.deadline {
+            None => run.await?,
+            Some(time) => match tokio::time::timeout(time, run).await {
+                Ok(result) => result?,
+                Err(_) => {
+                    return Err(CallError::deadline(format!(
+                        "{method} {target} took longer than {time:?}"
+                    )));
+                }
+            },
+        };
+        serde_json::from_str(result.get())
+            .map_err(|e| CallError::protocol(format!("malformed result of {method}: {e}")))
+    }
+
+    async fn run(
+        &self,
+        method: &str,
+        target: &str,
+        params: &[(&str, Box<RawValue>)],
+    ) -> Result<Box<RawValue>, CallError> {
+        let inner = &*self.inner;
+        let params = params
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect();
+        let (mut machine, mut action) = Machine::start(
+            inner.ids.clone(),
+            method,
+            params,
+            inner.meta.clone(),
+            inner.limits,
+        )?;
+        loop {
+            let event = match action {
+                Action::Done(result) => return Ok(result),
+                Action::Send(request) => {
+                    tracing::debug!(target: "mrtr::client", method, target, id = %request.id, "leg");
+                    Event::Response(inner.exchange.exchange(request).await?.outcome)
+                }
+                Action::Ask(requests) => {
+                    let round = machine.question_rounds();
+                    Event::Answers(
+                        inner
+                            .handlers
+                            .answer_all(requests, method, target, round)
+                            .await?,
+                    )
+                }
+                Action::Wait(time) => {
+                    tokio::time::sleep(jittered(time)).await;
+                    Event::Waited
+                }
+            };
+            action = machine.next(event)?;
+        }
+    }
+}
+
+/// Between half of `time` and all of it, so that clients that were put off together do not come back
+/// together.
+fn jittered(time: Duration) -> Duration {
+    let random = getrandom::u32().unwrap_or(u32::MAX);
+    time / 2 + time.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0)
+}
+
+fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
+    jsonrpc::raw(value)
+        .map_err(|e| CallError::request(format!("the arguments cannot be written as JSON: {e}")))
+}
+
+impl<X: Exchange> ClientBuilder<X> {
+    /// Who this client says it is. Default: this crate.
+    pub fn info(mut self, info: Implementation) -> Self {
+        self.info = info;
+        self
+    }
+
+    /// Answers forms. Declares the capability `elicitation.form`.
+    ///
+    /// What it returns is held against the form before it is sent. An error ends the call.
+    pub fn on_form<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question, FormParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, BoxError>> + Send + 'static,
+    {
+        self.handlers.form = Some(boxed(handler));
+        self
+    }
+
+    /// Takes people to URLs. Declares the capability `elicitation.url`.
+    ///
+    /// Show the whole URL and its host, and open it only with the person's consent; never fetch it.
+    pub fn on_url<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question, UrlParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, BoxError>> + Send + 'static,
+    {
+        self.handlers.url = Some(boxed(handler));
+        self
+    }
+
+    /// Calls a language model. Declares the capability `sampling`, which is deprecated in this revision.
+    pub fn on_sample<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question, CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, BoxError>> + Send + 'static,
+    {
+        self.handlers.sample = Some(boxed(handler));
+        self
+    }
+
+    /// Lists roots. Declares the capability `roots`, which is deprecated in this revision.
+    pub fn on_roots<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<Root>, BoxError>> + Send + 'static,
+    {
+        self.handlers.roots = Some(boxed(move |question, ()| handler(question)));
+        self
+    }
+
+    /// How often a server may ask back. Default: 10 rounds with questions and 10 without.
+    pub fn round_limits(mut self, limits: RoundLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How long a whole call may take, people's time included. Default: no limit; each request has the
+    /// transport's.
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = Some(time);
+        self
+    }
+
+    /// Makes the client. Nothing is sent yet.
+    pub fn build(self) -> Client<X> {
+        let meta = RequestMeta {
+            protocol_version: Some(PROTOCOL_VERSION.to_owned()),
+            client_capabilities: Some(self.handlers.capabilities()),
+            client_info: Some(self.info),
+            ..RequestMeta::default()
+        };
+        let Self {
+            exchange,
+            handlers,
+            limits,
+            deadline,
+            ..
+        } = self;
+        Client {
+            inner: Arc::new(Inner {
+                exchange,
+                handlers,
+                meta,
+                ids: Ids::default(),
+                limits,
+                deadline,
+            }),
+        }
+    }
+}
+
+impl<X> fmt::Debug for Client<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("handlers", &self.inner.handlers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<X> fmt::Debug for ClientBuilder<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("handlers", &self.handlers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+use super::*;
+
+fn start() -> (Machine, Action) {
+    let params = vec![(
+        "name".to_owned(),
+        RawValue::from_string("\"book\"".into()).unwrap(),
+    )];
+    let meta = RequestMeta {
+        protocol_version: Some("2026-07-28".into()),
+        ..RequestMeta::default()
+    };
+    Machine::start(
+        Ids::default(),
+        "tools/call",
+        params,
+        meta,
+        RoundLimits::default(),
+    )
+    .unwrap()
+}
+
+fn result(text: &str) -> Event {
+    Event::Response(Ok(RawValue::from_string(text.to_owned()).unwrap()))
+}
+
+fn sent(action: Action) -> (RequestId, Value) {
+    let Action::Send(request) = action else {
+        panic!("{action:?}")
+    };
+    (
+        request.id,
+        serde_json::from_str(request.params.unwrap().get()).unwrap(),
+    )
+}
+
+fn answers(keys: &[&str]) -> Event {
+    let mut all = InputResponses::default();
+    for key in keys {
+        all.push(*key, &serde_json::json!({ "action": "decline" }))
+            .unwrap();
+    }
+    Event::Answers(all)
+}
+
+const ASKS: &str = r#"{"resultType":"input_required","inputRequests":{"q":{"method":"roots/list"}},"requestState":" é\u0000\"x "}"#;
+
+#[test]
+fn a_retry_is_a_new_request_with_the_state_as_it_came() {
+    let (mut machine, first) = start();
+    let (first_id, first) = sent(first);
+    assert_eq!(
+        (first.get("requestState"), first.get("inputResponses")),
+        (None, None)
+    );
+    assert!(matches!(
+        machine.next(result(ASKS)).unwrap(),
+        Action::Ask(_)
+    ));
+    let (second_id, second) = sent(machine.next(answers(&["q"])).unwrap());
+    assert_ne!(first_id, second_id);
+    assert_eq!(second["requestState"], " é\u{0}\"x ");
+    assert_eq!(second["inputResponses"]["q"]["action"], "decline");
+    assert_eq!(second["name"], "book");
+
+    // The next result has no state and asks for nothing: the old state must not come back.
+    let none = r#"{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}"#;
+    machine.next(result(none)).unwrap();
+    let (_, third) = sent(machine.next(answers(&["r"])).unwrap());
+    assert_eq!(third.get("requestState"), None);
+    assert_eq!(
+        third["inputResponses"].as_object().unwrap().len(),
+        1,
+        "old answers must not come back"
+    );
+    assert!(
+        matches!(machine.next(result("{}")).unwrap(), Action::Done(_)),
+        "no resultType means complete"
+    );
+}
+
+#[test]
+fn state_alone_is_waited_for_ever_longer_and_not_for_ever() {
+    let (mut machine, _) = start();
+    let only = r#"{"resultType":"input_required","requestState":"s"}"#;
+    let mut waits = Vec::new();
+    let error = loop {
+        match machine.next(result(only)) {
+            Ok(Action::Wait(time)) => waits.push(time.as_millis()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+        let (_, params) = sent(machine.next(Event::Waited).unwrap());
+        assert_eq!(params["requestState"], "s");
+        assert_eq!(params.get("inputResponses"), None);
+    };
+    assert_eq!(waits, [50, 100, 200, 250, 250, 250, 250, 250, 250, 250]);
+    assert!(error.is_too_many_rounds(), "{error}");
+}
+
+#[test]
+fn a_server_that_asks_on_and_on_is_left_with_its_last_question_named() {
+    let (mut machine, _) = start();
+    let ask = r#"{"resultType":"input_required","inputRequests":{"more":{"method":"elicitation/create","params":{"message":"And now?","requestedSchema":{"type":"object","properties":{}}}}}}"#;
+    for _ in 0..10 {
+        machine.next(result(ask)).unwrap();
+        machine.next(answers(&["more"])).unwrap();
+    }
+    let error = machine.next(result(ask)).unwrap_err();
+    assert!(error.is_too_many_rounds());
+    assert!(
+        error.to_string().contains("\"more\" \"And now?\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn broken_protocol_is_the_server_s_fault() {
+    for (text, part) in [
+        (r#"{"resultType":"task"}"#, "unknown resultType \"task\""),
+        (
+            r#"{"resultType":"input_required"}"#,
+            "neither questions nor state",
+        ),
+        (
+            r#"{"resultType":"input_required","inputRequests":{"q":{"method":"tools/call"}}}"#,
+            "unknown input request",
+        ),
+        (r#"{"resultType":5}"#, "malformed result"),
+        ("[]", "malformed result"),
+    ] {
+        let (mut machine, _) = start();
+        let error = machine.next(result(text)).unwrap_err();
+        assert!(
+            error.is_protocol() && error.to_string().contains(part),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn only_calls_that_may_ask_may_ask() {
+    let meta = RequestMeta::default();
+    let (mut machine, _) = Machine::start(
+        Ids::default(),
+        "tools/list",
+        Vec::new(),
+        meta,
+        RoundLimits::default(),
+    )
+    .unwrap();
+    assert!(machine.next(result(ASKS)).unwrap_err().is_protocol());
+}
+
+#[test]
+fn a_version_that_is_supported_after_all_is_tried_once_more() {
+    let (mut machine, first) = start();
+    let refusal = || {
+        Event::Response(Err(ErrorObject::unsupported_version(
+            "2026-07-28",
+            &["2026-07-28"],
+        )))
+    };
+    let (again, _) = sent(machine.next(refusal()).unwrap());
+    assert_ne!(again, sent(first).0);
+    assert_eq!(
+        machine
+            .next(refusal())
+            .unwrap_err()
+            .as_server_error()
+            .unwrap()
+            .code,
+        code::UNSUPPORTED_PROTOCOL_VERSION
+    );
+    let (mut machine, _) = start();
+    let other = Event::Response(Err(ErrorObject::unsupported_version(
+        "2026-07-28",
+        &["2025-11-25"],
+    )));
+    assert!(machine.next(other).is_err());
+}
+
+#[test]
+fn events_out_of_turn_end_the_call() {
+    for event in [answers(&["q"]), Event::Waited] {
+        let (mut machine, _) = start();
+        assert!(machine.next(event).is_err());
+        assert!(machine.next(result("{}")).is_err(), "over is over");
+    }
+    for keys in [&["other"][..], &[], &["q", "more"]] {
+        let (mut machine, _) = start();
+        machine.next(result(ASKS)).unwrap();
+        assert!(machine.next(answers(keys)).is_err(), "{keys:?}");
+    }
+}

@@ -1,0 +1,277 @@
+//! What a handler has in hand.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use mrtr_codec::Principal;
+use mrtr_schema::capabilities::Implementation;
+use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
+use mrtr_schema::form::FormSchema;
+use mrtr_schema::input::InputRequest;
+use mrtr_schema::roots::{ListRootsResult, Root};
+use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::asks::Asks;
+use crate::error::Error;
+use crate::form::form_of;
+use crate::manual::Answers;
+use crate::rounds::{Answer, Ask, Round, Step};
+
+/// What a handler has in hand: ways to ask, steps, and who calls. Cheap to clone.
+///
+/// Every question and step has a key, which the author picks: unique in the handler, and the same on
+/// every leg. In a loop, number it: `cx.elicit(format!("guest-{n}"), …)`.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) round: Arc<Round>,
+    pub(crate) principal: Option<Principal>,
+    pub(crate) client: Option<Implementation>,
+    pub(crate) manual: Manual,
+}
+
+/// What the manual form reads.
+#[derive(Default)]
+pub(crate) struct Manual {
+    pub(crate) state: Option<String>,
+    pub(crate) answers: Answers,
+    pub(crate) unasked: Answers,
+}
+
+impl Context {
+    /// Asks the person to fill in the form of `T`, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// If the person declines or dismisses the form. Passed on by `?`, it becomes a tool error that the
+    /// model can read. To tell the three apart, use [`Context::ask`].
+    pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> Ask<T>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        let key = key.into();
+        let own = key.clone();
+        self.form(key, message.into(), move |answer| match answer {
+            Answer::Accept(value) => Ok(value),
+            Answer::Decline => Err(Error::declined(&own)),
+            Answer::Cancel => Err(Error::cancelled(&own)),
+        })
+    }
+
+    /// Asks the person to fill in the form of `T`, and waits for what they do.
+    ///
+    /// # Errors
+    ///
+    /// Only [`Error::is_round_closed`], in a task of its own.
+    pub fn ask<T>(&self, key: impl Into<String>, message: impl Into<String>) -> Ask<Answer<T>>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        self.form(key.into(), message.into(), Ok)
+    }
+
+    fn form<T, R>(
+        &self,
+        key: String,
+        message: String,
+        outcome: impl Fn(Answer<T>) -> Result<R, Error> + Send + Sync + 'static,
+    ) -> Ask<R>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        let form = form_of::<T>();
+        let request = form.clone().map(|form| {
+            let params = FormParams {
+                message,
+                requested_schema: (*form).clone(),
+            };
+            InputRequest::Elicit(ElicitParams::Form(params))
+        });
+        let form = form.unwrap_or_default();
+        Ask::new(Arc::clone(&self.inner.round), key, request, move |text| {
+            read_form(&form, text).map(&outcome)
+        })
+    }
+
+    /// Asks the person to visit `url`, out of the client's sight, and waits for their consent.
+    ///
+    /// Consent is not completion: look for yourself whether what happens there has happened. Put
+    /// nothing into the URL that says who the person is or that opens a door by itself.
+    ///
+    /// # Errors
+    ///
+    /// If the person declines or dismisses it.
+    pub fn elicit_url(
+        &self,
+        key: impl Into<String>,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Ask<()> {
+        let key = key.into();
+        let params = UrlParams {
+            message: message.into(),
+            url: url.into(),
+        };
+        let request = InputRequest::Elicit(ElicitParams::Url(params));
+        let own = key.clone();
+        Ask::new(
+            Arc::clone(&self.inner.round),
+            key,
+            Ok(request),
+            move |text| {
+                let result: ElicitResult = read(text)?;
+                Ok(match result.action {
+                    ElicitAction::Accept => Ok(()),
+                    ElicitAction::Decline => Err(Error::declined(&own)),
+                    ElicitAction::Cancel => Err(Error::cancelled(&own)),
+                })
+            },
+        )
+    }
+
+    /// Asks the client's language model. Deprecated in this revision of the protocol.
+    ///
+    /// # Errors
+    ///
+    /// Only [`Error::is_round_closed`], in a task of its own.
+    pub fn sample(
+        &self,
+        key: impl Into<String>,
+        params: CreateMessageParams,
+    ) -> Ask<CreateMessageResult> {
+        self.plain(
+            key.into(),
+            InputRequest::Sample(Box::new(params)),
+            |result| result,
+        )
+    }
+
+    /// Asks for the client's roots. Deprecated in this revision of the protocol.
+    ///
+    /// # Errors
+    ///
+    /// Only [`Error::is_round_closed`], in a task of its own.
+    pub fn roots(&self, key: impl Into<String>) -> Ask<Vec<Root>> {
+        self.plain(
+            key.into(),
+            InputRequest::Roots,
+            |result: ListRootsResult| result.roots,
+        )
+    }
+
+    fn plain<W: DeserializeOwned + 'static, T: 'static>(
+        &self,
+        key: String,
+        request: InputRequest,
+        pick: fn(W) -> T,
+    ) -> Ask<T> {
+        Ask::new(
+            Arc::clone(&self.inner.round),
+            key,
+            Ok(request),
+            move |text| Ok(Ok(pick(read(text)?))),
+        )
+    }
+
+    /// Runs a side effect, and keeps its result: later rounds get the result, and do not run it again.
+    ///
+    /// The closure gets a [`Step`], not a `Context`: a step asks nothing. If it fails, nothing is kept,
+    /// and the next round runs it again.
+    ///
+    /// It runs at most once per request received; see [`Step::idempotency_key`] for what that leaves to
+    /// the outside world. While it runs, the round does not end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the closure.
+    pub fn step<K, T, F, Fut>(
+        &self,
+        key: K,
+        run: F,
+    ) -> impl Future<Output = Result<T, Error>> + use<K, T, F, Fut>
+    where
+        K: Into<String>,
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(Step) -> Fut,
+        Fut: Future<Output = Result<T, Error>>,
+    {
+        crate::rounds::step(Arc::clone(&self.inner.round), key.into(), run)
+    }
+
+    /// Whether the client can be asked this kind of question.
+    pub fn can(&self, kind: Asks) -> bool {
+        kind.supported(self.inner.round.capabilities())
+    }
+
+    /// Who calls, if something in front of the server has established it.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.inner.principal.as_ref()
+    }
+
+    /// What the client says it is. Not verified: for display and logs.
+    pub fn client(&self) -> Option<&Implementation> {
+        self.inner.client.as_ref()
+    }
+
+    /// In the [manual form](crate::manual): what the handler kept on the leg before; `None` on the first.
+    ///
+    /// # Errors
+    ///
+    /// If it is of another type.
+    pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
+        Ok(self
+            .inner
+            .manual
+            .state
+            .as_deref()
+            .map(serde_json::from_str)
+            .transpose()?)
+    }
+
+    /// In the [manual form](crate::manual): the answers to what the handler asked on the leg before.
+    pub fn answers(&self) -> &Answers {
+        &self.inner.manual.answers
+    }
+
+    /// In the [manual form](crate::manual): answers to questions that this server has no record of
+    /// asking. A client may make up any it likes.
+    pub fn unasked_answers(&self) -> &Answers {
+        &self.inner.manual.unasked
+    }
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|e| format!("it is malformed: {e}"))
+}
+
+/// Holds an answer against its form. Only an accepted form has contents.
+fn read_form<T: DeserializeOwned>(form: &FormSchema, text: &str) -> Result<Answer<T>, String> {
+    let result: ElicitResult = read(text)?;
+    match result.action {
+        ElicitAction::Decline => Ok(Answer::Decline),
+        ElicitAction::Cancel => Ok(Answer::Cancel),
+        ElicitAction::Accept => {
+            let content = form
+                .check(result.content.unwrap_or_default())
+                .map_err(|p| p.to_string())?;
+            let value = serde_path_to_error::deserialize(Value::Object(content));
+            value.map(Answer::Accept).map_err(|e| e.to_string())
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("principal", &self.inner.principal)
+            .finish_non_exhaustive()
+    }
+}

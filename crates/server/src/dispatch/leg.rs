@@ -1,0 +1,353 @@
+//! One leg of a flow: from the sealed state that came to the one that goes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_codec::{Binding, Digest, Principal, Refusal, UnixSeconds, Validity, open, seal};
+use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
+use mrtr_schema::input::{InputRequest, InputRequiredResult, InputResponses};
+use mrtr_schema::jsonrpc::{ErrorObject, code};
+use serde_json::json;
+
+use super::Answer;
+use crate::asks;
+use crate::context::{Context, Inner as ContextInner, Manual};
+use crate::error::Error;
+use crate::handler::BoxFuture;
+use crate::manual::{Answers, InputRequired};
+use crate::refusal::refuse;
+use crate::rounds::{
+    Ending, Fault, Flow, Journal, Pin, Round, Saved, SavedContent, check_size, drive,
+};
+use crate::server::Inner;
+use crate::tool::{Output, Rules};
+
+/// Who sent a request, and what they can be asked.
+pub(super) struct Caller {
+    pub(super) capabilities: ClientCapabilities,
+    pub(super) client_info: Option<Implementation>,
+    pub(super) principal: Option<Principal>,
+}
+
+/// What a request is about.
+pub(super) struct Target<'a> {
+    pub(super) method: &'static str,
+    pub(super) name: &'a str,
+    /// JSON, an object.
+    pub(super) arguments: &'a str,
+    pub(super) rules: &'a Rules,
+}
+
+pub(super) struct Leg<'a> {
+    server: &'a Inner,
+    target: &'a Target<'a>,
+    /// The arguments' digest, once it was taken.
+    digest: Option<Digest>,
+    context: Arc<ContextInner>,
+}
+
+impl<'a> Leg<'a> {
+    /// Opens the state, and matches the answers to the questions in it.
+    pub(super) fn open(
+        server: &'a Inner,
+        target: &'a Target<'a>,
+        caller: Caller,
+        responses: Option<InputResponses>,
+        state: Option<&str>,
+    ) -> Result<Self, ErrorObject> {
+        if let Some(missing) =
+            asks::missing_of(target.rules.asks.iter().copied(), &caller.capabilities)
+        {
+            return Err(missing_capability(&missing));
+        }
+        let now = server.clock.now();
+        let mut digest = None;
+        let saved = match state {
+            None => None,
+            Some(token) => {
+                let arguments = arguments_digest(target)?;
+                digest = Some(arguments);
+                let binding = binding(target, arguments, caller.principal.as_ref());
+                let opened = open(&*server.sealer, token, &binding, now).and_then(|opened| {
+                    let saved = Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)?;
+                    let end = saved
+                        .flow
+                        .started
+                        .0
+                        .saturating_add(target.rules.lifetime.as_secs());
+                    if now.0 >= end {
+                        Err(Refusal::Expired)
+                    } else {
+                        Ok(saved)
+                    }
+                });
+                Some(opened.map_err(|refusal| refuse(refusal, target.method, target.name))?)
+            }
+        };
+        let responses = responses.unwrap_or_default();
+        let context = match saved {
+            None => {
+                let mut id = [0; 16];
+                getrandom::fill(&mut id).map_err(|_| internal("no random numbers"))?;
+                let flow = Flow {
+                    id,
+                    started: now,
+                    rounds: 0,
+                };
+                let round = Round::new(
+                    flow,
+                    Journal::default(),
+                    &[],
+                    &InputResponses::default(),
+                    caller.capabilities,
+                );
+                let manual = Manual {
+                    unasked: Answers(responses),
+                    ..Manual::default()
+                };
+                (round, manual)
+            }
+            Some(Saved {
+                flow,
+                asked,
+                content: SavedContent::Journal(journal),
+            }) => (
+                Round::new(flow, journal, &asked, &responses, caller.capabilities),
+                Manual::default(),
+            ),
+            Some(Saved {
+                flow,
+                asked,
+                content: SavedContent::Manual(state),
+            }) => {
+                let was_asked = |key: &String| asked.iter().any(|(asked, _)| asked == key);
+                let (answers, unasked) =
+                    responses.0.into_iter().partition(|(key, _)| was_asked(key));
+                let manual = Manual {
+                    state: (!state.is_empty()).then_some(state),
+                    answers: Answers(InputResponses(answers)),
+                    unasked: Answers(InputResponses(unasked)),
+                };
+                let none = InputResponses::default();
+                (
+                    Round::new(flow, Journal::default(), &[], &none, caller.capabilities),
+                    manual,
+                )
+            }
+        };
+        let (round, manual) = context;
+        let context = Arc::new(ContextInner {
+            round: Arc::new(round),
+            principal: caller.principal,
+            client: caller.client_info,
+            manual,
+        });
+        Ok(Self {
+            server,
+            target,
+            digest,
+            context,
+        })
+    }
+
+    /// What the handler gets.
+    pub(super) fn context(&self) -> Context {
+        Context {
+            inner: Arc::clone(&self.context),
+        }
+    }
+
+    /// Runs the handler until the round ends, and answers.
+    pub(super) async fn run<O, W>(
+        self,
+        handler: BoxFuture<Result<O, Error>>,
+        unwrap: impl FnOnce(O) -> Output<W>,
+        complete: impl FnOnce(Result<W, Error>) -> Answer,
+    ) -> Answer {
+        let round = Arc::clone(&self.context.round);
+        let driven = tokio::time::timeout(self.target.rules.deadline, drive(&round, handler)).await;
+        // Where it has not been closed yet, questions in tasks of their own must still learn of the end.
+        round.close();
+        let Ok(ending) = driven else {
+            return Err(self.failed(&Fault::Handler(format!(
+                "the leg ran longer than {:?}",
+                self.target.rules.deadline
+            ))));
+        };
+        match ending {
+            Ending::Failed(fault) => Err(self.failed(&fault)),
+            Ending::Suspended(journal, open) => {
+                let asked = open
+                    .iter()
+                    .map(|question| (question.key.clone(), question.pin))
+                    .collect();
+                let requests = open
+                    .into_iter()
+                    .map(|question| (question.key, question.request))
+                    .collect();
+                self.suspend(requests, asked, SavedContent::Journal(journal))
+            }
+            Ending::Finished(outcome, journal) => {
+                if let Some(step) = journal.lost_step() {
+                    let why = format!(
+                        "the handler ended without coming to the step {:?}, which was done",
+                        step.key
+                    );
+                    return Err(self.failed(&Fault::Changed(why)));
+                }
+                match outcome.map(unwrap) {
+                    Ok(Output::Complete(result)) => complete(Ok(result)),
+                    Ok(Output::InputRequired(manual)) => self.suspend_manual(manual),
+                    Err(error) => {
+                        self.log(&error);
+                        complete(Err(error))
+                    }
+                }
+            }
+        }
+    }
+
+    fn suspend_manual(&self, manual: InputRequired) -> Answer {
+        let InputRequired {
+            requests,
+            state,
+            mistake,
+        } = manual;
+        if let Some(why) = mistake {
+            return Err(self.failed(&Fault::Handler(why)));
+        }
+        let capabilities = self.context.round.capabilities();
+        if let Some(missing) = requests
+            .iter()
+            .find_map(|(_, request)| asks::missing(request, capabilities))
+        {
+            return Err(self.failed(&Fault::Capability(Box::new(missing))));
+        }
+        let asked = requests
+            .iter()
+            .map(|(key, request)| (key.clone(), Pin::of(&[&asks::pinned(request)])))
+            .collect();
+        self.suspend(
+            requests,
+            asked,
+            SavedContent::Manual(state.unwrap_or_default()),
+        )
+    }
+
+    /// Seals what was learned, and asks.
+    fn suspend(
+        &self,
+        requests: Vec<(String, InputRequest)>,
+        asked: Vec<(String, Pin)>,
+        content: SavedContent,
+    ) -> Answer {
+        let Flow {
+            id,
+            started,
+            rounds,
+        } = self.context.round.flow();
+        let flow = Flow {
+            id,
+            started,
+            rounds: rounds + 1,
+        };
+        let saved = Saved {
+            flow,
+            asked,
+            content,
+        };
+        let body = saved.pack();
+        check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
+        let digest = match self.digest {
+            Some(digest) => digest,
+            None => arguments_digest(self.target)?,
+        };
+        let binding = binding(self.target, digest, self.context.principal.as_ref());
+        let validity = validity(self.server.clock.now(), started, self.target.rules);
+        let token = seal(&*self.server.sealer, &binding, validity, &body).map_err(|error| {
+            self.failed(&Fault::Handler(format!(
+                "the state cannot be sealed: {error}"
+            )))
+        })?;
+        tracing::debug!(
+            target: "mrtr::rounds",
+            method = self.target.method,
+            target = self.target.name,
+            round = flow.rounds,
+            questions = requests.len(),
+            state_bytes = token.len(),
+            "round ended with questions"
+        );
+        let mut result = InputRequiredResult::new(requests, Some(token));
+        result.meta = self.server.meta();
+        self.server.complete(result)
+    }
+
+    fn log(&self, error: &Error) {
+        let (method, target) = (self.target.method, self.target.name);
+        if error.is_internal() {
+            tracing::error!(target: "mrtr::handler", method, target, %error, "handler failed");
+        } else {
+            tracing::debug!(target: "mrtr::handler", method, target, %error, "handler returned an error");
+        }
+    }
+
+    /// Logs a fault, and says to the caller what concerns it.
+    fn failed(&self, fault: &Fault) -> ErrorObject {
+        let (method, target) = (self.target.method, self.target.name);
+        match fault {
+            Fault::Capability(missing) => {
+                tracing::debug!(target: "mrtr::rounds", method, target, ?missing, "client lacks capabilities");
+                missing_capability(missing)
+            }
+            Fault::Changed(_) => {
+                tracing::error!(target: "mrtr::rounds", method, target, %fault, "flow cannot be continued");
+                internal("The server has changed since this call began; start it over")
+                    .with_data(json!({ "reason": "flow_changed" }))
+            }
+            Fault::Handler(_) | Fault::Panicked(_) => {
+                tracing::error!(target: "mrtr::rounds", method, target, %fault, "flow failed");
+                internal("Internal error")
+            }
+        }
+    }
+}
+
+fn internal(message: &str) -> ErrorObject {
+    ErrorObject::internal(message)
+}
+
+fn missing_capability(missing: &ClientCapabilities) -> ErrorObject {
+    ErrorObject::new(
+        code::MISSING_REQUIRED_CLIENT_CAPABILITY,
+        "Missing required client capability",
+    )
+    .with_data(json!({ "requiredCapabilities": missing }))
+}
+
+fn arguments_digest(target: &Target<'_>) -> Result<Digest, ErrorObject> {
+    Digest::of_json(Some(target.arguments))
+        .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: arguments: {e}")))
+}
+
+fn binding<'b>(
+    target: &Target<'b>,
+    arguments: Digest,
+    principal: Option<&'b Principal>,
+) -> Binding<'b> {
+    Binding {
+        principal,
+        method: target.method,
+        target: target.name,
+        arguments,
+    }
+}
+
+/// A round's time, but not beyond the flow's.
+fn validity(now: UnixSeconds, started: UnixSeconds, rules: &Rules) -> Validity {
+    let seconds = |time: Duration| time.as_secs();
+    let mut validity = Validity::starting(now, seconds(rules.round_ttl));
+    let end = started.0.saturating_add(seconds(rules.lifetime));
+    validity.expires = validity.expires.min(UnixSeconds(end));
+    validity
+}

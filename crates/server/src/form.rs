@@ -1,0 +1,266 @@
+//! Forms from Rust types: the restricted schema of the specification out of the JSON Schema that
+//! `schemars` derives.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use mrtr_schema::Object;
+use mrtr_schema::form::FormSchema;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+/// The form for a type.
+///
+/// Fields become form fields in their order; documentation comments become descriptions; an `Option`
+/// is an optional field; an enum without data is a choice, a `Vec` or set of one is several choices.
+///
+/// # Errors
+///
+/// What the restricted schema cannot express (nested types, lists of anything but choices), with the
+/// field's name.
+pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
+    type Cache = Mutex<HashMap<TypeId, Result<Arc<FormSchema>, String>>>;
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    let cache = CACHE.get_or_init(Cache::default);
+    let known = cache
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&TypeId::of::<T>())
+        .cloned();
+    known.unwrap_or_else(|| {
+        let made = restrict(schema_of::<T>()).map(Arc::new);
+        cache
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(TypeId::of::<T>(), made.clone());
+        made
+    })
+}
+
+/// The JSON Schema (2020-12) of a type.
+pub(crate) fn schema_of<T: JsonSchema>() -> Object {
+    let schema = SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<T>();
+    match schema.to_value() {
+        Value::Object(object) => object,
+        // `true` and `false` are schemas too.
+        other => Object::from_iter([("not".to_owned(), json!({ "const": other }))]),
+    }
+}
+
+fn restrict(mut schema: Object) -> Result<FormSchema, String> {
+    let defs = match schema.shift_remove("$defs") {
+        Some(Value::Object(defs)) => defs,
+        _ => Object::new(),
+    };
+    if schema.get("type") != Some(&json!("object")) {
+        return Err("a form is made of a struct with named fields".to_owned());
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, property) in properties.iter_mut() {
+            *property = restrict_property(property.take(), &defs)
+                .map_err(|why| format!("field {name:?}: {why}"))?;
+        }
+    } else {
+        schema.insert("properties".to_owned(), json!({}));
+    }
+    serde_json::from_value(Value::Object(schema)).map_err(|e| e.to_string())
+}
+
+/// Follows references, drops the `null` of an `Option`, and leaves the rest to be read as a field.
+fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
+    let Value::Object(mut p) = property else {
+        return Err("anything goes, but a form needs a type".to_owned());
+    };
+    if let Some(Value::Array(any)) = p.get_mut("anyOf") {
+        // `Option<Enum>` is "the enum or null".
+        any.retain(|one| one.get("type") != Some(&json!("null")));
+        let [one] = any.as_mut_slice() else {
+            return Err("alternatives cannot be shown in a form".to_owned());
+        };
+        let one = one.take();
+        p.shift_remove("anyOf");
+        merge(&mut p, one);
+    }
+    let mut depth = 0;
+    while let Some(Value::String(reference)) = p.shift_remove("$ref") {
+        let target = reference
+            .strip_prefix("#/$defs/")
+            .and_then(|name| defs.get(name))
+            .cloned();
+        merge(
+            &mut p,
+            target.ok_or_else(|| format!("unknown reference {reference:?}"))?,
+        );
+        depth += 1;
+        if depth > 8 {
+            return Err("references in a circle".to_owned());
+        }
+    }
+    if let Some(Value::Array(kinds)) = p.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        let [kind] = kinds.as_mut_slice() else {
+            return Err("several types cannot be shown in a form".to_owned());
+        };
+        let kind = kind.take();
+        p.insert("type".to_owned(), kind);
+    }
+    if let Some(Value::Array(values)) = p.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    if p.get("default").is_some_and(Value::is_null) {
+        p.shift_remove("default");
+    }
+    if let Some(Value::Array(options)) = p.get_mut("oneOf") {
+        // Variants with documentation: what the comment says is what a person reads.
+        for option in options.iter_mut().filter_map(Value::as_object_mut) {
+            let title = option
+                .shift_remove("title")
+                .or_else(|| option.shift_remove("description"));
+            let title = title.or_else(|| option.get("const").cloned());
+            option.extend(title.map(|title| ("title".to_owned(), title)));
+        }
+        p.insert("type".to_owned(), json!("string"));
+    }
+    if let Some(items) = p.get_mut("items") {
+        let mut restricted = restrict_property(items.take(), defs)?;
+        if let Some(options) = restricted
+            .as_object_mut()
+            .and_then(|r| r.shift_remove("oneOf"))
+        {
+            restricted = json!({ "anyOf": options });
+        }
+        *items = restricted;
+    }
+    Ok(Value::Object(p))
+}
+
+/// Adds what `target` says where `p` says nothing itself.
+fn merge(p: &mut Object, target: Value) {
+    if let Value::Object(target) = target {
+        for (key, value) in target {
+            p.entry(key).or_insert(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schemars::JsonSchema;
+    use std::collections::BTreeMap;
+
+    #[derive(JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Place {
+        Inside,
+        Outside,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Diet {
+        /// No meat
+        Vegetarian,
+        /// No animal products
+        Vegan,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Everything {
+        /// Who comes?
+        #[schemars(length(min = 1, max = 80))]
+        name: String,
+        #[schemars(email)]
+        mail: Option<String>,
+        #[schemars(range(min = 1, max = 12))]
+        people: u8,
+        discount: Option<f64>,
+        quiet: bool,
+        place: Place,
+        second_choice: Option<Place>,
+        diets: Vec<Diet>,
+    }
+
+    #[test]
+    fn every_kind_of_field_has_a_rust_type() {
+        let form = form_of::<Everything>().unwrap();
+        let written = serde_json::to_value(&*form).unwrap();
+        assert_eq!(
+            written,
+            json!({
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "description": "Who comes?", "minLength": 1, "maxLength": 80 },
+                    "mail": { "type": "string", "format": "email" },
+                    "people": { "type": "integer", "minimum": 1, "maximum": 12 },
+                    "discount": { "type": "number" },
+                    "quiet": { "type": "boolean" },
+                    "place": { "type": "string", "enum": ["inside", "outside"] },
+                    "second_choice": { "type": "string", "enum": ["inside", "outside"] },
+                    "diets": { "type": "array", "items": { "anyOf": [
+                        { "const": "Vegetarian", "title": "No meat" },
+                        { "const": "Vegan", "title": "No animal products" },
+                    ] } },
+                },
+                "required": ["name", "people", "quiet", "place", "diets"],
+            })
+        );
+        let names: Vec<_> = form.fields.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "name",
+                "mail",
+                "people",
+                "discount",
+                "quiet",
+                "place",
+                "second_choice",
+                "diets"
+            ]
+        );
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Nested {
+        inner: Inner,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Inner {
+        a: u8,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct List {
+        names: Vec<String>,
+    }
+
+    #[test]
+    fn what_a_form_cannot_show_is_refused_with_its_name() {
+        for (form, part) in [
+            (form_of::<Nested>(), "field \"inner\""),
+            (form_of::<List>(), "field \"names\""),
+            (form_of::<BTreeMap<String, String>>(), ""),
+            (form_of::<String>(), "struct with named fields"),
+        ] {
+            if part.is_empty() {
+                assert!(
+                    form.is_ok_and(|f| f.fields.is_empty()),
+                    "a map has no fields to show"
+                );
+            } else {
+                assert!(form.as_ref().is_err_and(|e| e.contains(part)), "{form:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Which functions can be handlers.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use mrtr_schema::Object;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::form::schema_of;
+
+/// A handler's future, without its type.
+pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A handler, without its type: takes the arguments as JSON. An outer error says why they do not fit.
+pub(crate) type Erased<O> =
+    Box<dyn Fn(Context, &str) -> Result<BoxFuture<Result<O, Error>>, String> + Send + Sync>;
+
+/// A function that can handle calls: `async fn(Context, Arguments) -> Result<Output>`, or without
+/// arguments `async fn(Context) -> Result<Output>`.
+///
+/// `Arguments` implements [`DeserializeOwned`] and [`JsonSchema`], and is [`Send`]. `Output` turns into
+/// the kind of output at hand. The future is [`Send`]; it runs again from its first line on every leg.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a handler",
+    note = "a handler is `async fn(Context, Args) -> mrtr::Result<Output>` or `async fn(Context) -> mrtr::Result<Output>`",
+    note = "`Args` must implement `serde::Deserialize` and `schemars::JsonSchema`; `Output` must turn into a `ToolOutput` (or `PromptOutput`)",
+    note = "the function's future must be `Send`: hold no `Rc` or lock guard across an await"
+)]
+pub trait Handler<Args, Output>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn erase(self) -> (Object, Erased<Output>);
+}
+
+/// The schema of no arguments.
+pub(crate) fn no_arguments() -> Object {
+    Object::from_iter([
+        ("type".to_owned(), json!("object")),
+        ("additionalProperties".to_owned(), json!(false)),
+    ])
+}
+
+impl<F, A, Fut, R, O> Handler<(Context, A, R), O> for F
+where
+    F: Fn(Context, A) -> Fut + Send + Sync + 'static,
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    Fut: Future<Output = Result<R, Error>> + Send + 'static,
+    R: Into<O>,
+{
+    fn erase(self) -> (Object, Erased<O>) {
+        let erased: Erased<O> = Box::new(move |cx, arguments| {
+            let mut json = serde_json::Deserializer::from_str(arguments);
+            let arguments: A =
+                serde_path_to_error::deserialize(&mut json).map_err(|e| e.to_string())?;
+            let future = self(cx, arguments);
+            Ok(Box::pin(async move { future.await.map(Into::into) }))
+        });
+        (schema_of::<A>(), erased)
+    }
+}
+
+impl<F, Fut, R, O> Handler<(Context, R), O> for F
+where
+    F: Fn(Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, Error>> + Send + 'static,
+    R: Into<O>,
+{
+    fn erase(self) -> (Object, Erased<O>) {
+        let erased: Erased<O> = Box::new(move |cx, _| {
+            let future = self(cx);
+            Ok(Box::pin(async move { future.await.map(Into::into) }))
+        });
+        (no_arguments(), erased)
+    }
+}

@@ -1,0 +1,111 @@
+//! Prompts. They ask questions as tools do.
+
+use std::fmt;
+
+use mrtr_schema::content::{ContentBlock, Role};
+use mrtr_schema::prompt::{GetPromptResult, Prompt as WirePrompt, PromptArgument, PromptMessage};
+
+use crate::asks::Asks;
+use crate::handler::{Erased, Handler};
+use crate::manual::InputRequired;
+use crate::tool::{Output, Rules};
+
+/// A prompt: its description for clients, and its handler.
+///
+/// A prompt's arguments are all texts. The handler's type says which there are: its fields are
+/// strings, or optional strings.
+pub struct Prompt {
+    pub(crate) wire: WirePrompt,
+    pub(crate) rules: Rules,
+    pub(crate) handler: Erased<PromptOutput>,
+}
+
+impl Prompt {
+    /// A prompt. Its arguments come from the handler's type.
+    pub fn new<A>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        handler: impl Handler<A, PromptOutput>,
+    ) -> Self {
+        let (schema, handler) = handler.erase();
+        let required = |name: &str| {
+            let all = schema.get("required").and_then(|r| r.as_array());
+            all.is_some_and(|all| all.iter().any(|one| one == name))
+        };
+        let properties = schema.get("properties").and_then(|p| p.as_object());
+        let arguments = properties
+            .into_iter()
+            .flatten()
+            .map(|(name, property)| PromptArgument {
+                name: name.clone(),
+                title: None,
+                description: property
+                    .get("description")
+                    .and_then(|d| d.as_str())
+                    .map(str::to_owned),
+                required: required(name),
+            });
+        let wire = WirePrompt {
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            arguments: arguments.collect(),
+            icons: Vec::new(),
+            meta: None,
+        };
+        Self {
+            wire,
+            rules: Rules::default(),
+            handler,
+        }
+    }
+
+    /// What the prompt will ask in any case; see [`crate::Tool::asks`].
+    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
+        self.rules.asks.extend(kinds);
+        self
+    }
+}
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prompt")
+            .field("wire", &self.wire)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A prompt's messages. Text turns into one message of the user's.
+#[derive(Debug)]
+pub struct PromptOutput(pub(crate) Output<GetPromptResult>);
+
+impl PromptOutput {
+    /// These messages.
+    pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
+        let messages = messages
+            .into_iter()
+            .map(|(role, content)| PromptMessage { role, content });
+        Self(Output::Complete(GetPromptResult {
+            messages: messages.collect(),
+            ..GetPromptResult::default()
+        }))
+    }
+}
+
+impl From<String> for PromptOutput {
+    fn from(text: String) -> Self {
+        Self::messages([(Role::User, ContentBlock::text(text))])
+    }
+}
+
+impl From<&str> for PromptOutput {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<InputRequired> for PromptOutput {
+    fn from(questions: InputRequired) -> Self {
+        Self(Output::InputRequired(questions))
+    }
+}

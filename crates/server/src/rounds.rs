@@ -1,0 +1,18 @@
+//! Rounds: how a handler that runs again from the top on every leg behaves as if it ran once.
+//!
+//! Each leg gets a fresh [`Round`]: the journal that came in the sealed state, and the answers that
+//! came with the request. The handler runs against it ([`drive`]) until it returns, or until all that
+//! it can do is wait for an answer. What was learned goes into the next state.
+
+mod ask;
+mod drive;
+mod journal;
+mod round;
+mod step;
+
+pub use ask::{Answer, Ask};
+pub(crate) use drive::{Ending, drive};
+pub(crate) use journal::{Flow, Journal, Pin, Saved, SavedContent, check_size};
+pub(crate) use round::{Fault, Round};
+pub use step::Step;
+pub(crate) use step::step;

@@ -1,0 +1,237 @@
+//! What travels in the sealed state: the flow, what was asked, and what was learned.
+
+use mrtr_codec::pack::{Packer, UnpackError, Unpacker};
+use mrtr_codec::{Digest, UnixSeconds};
+
+use super::round::Fault;
+
+/// The version of the journal's format. A replica refuses what it does not know.
+const FORMAT: u8 = 1;
+
+/// The longest value of one entry in bytes.
+pub(crate) const MAX_ENTRY: usize = 8 * 1024;
+/// The longest journal in bytes.
+pub(crate) const MAX_JOURNAL: usize = 64 * 1024;
+
+/// What identifies a flow over all its rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) id: [u8; 16],
+    pub(crate) started: UnixSeconds,
+    /// How many rounds have ended with questions.
+    pub(crate) rounds: u64,
+}
+
+/// The digest of a question as a person reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pin(pub(crate) [u8; 16]);
+
+impl Pin {
+    pub(crate) fn of(parts: &[&[u8]]) -> Self {
+        let mut pin = [0; 16];
+        for (to, from) in pin.iter_mut().zip(Digest::of_parts(parts).0) {
+            *to = from;
+        }
+        Self(pin)
+    }
+}
+
+/// One thing that was learned, under the author's key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) kind: EntryKind,
+    /// JSON.
+    pub(crate) value: String,
+    /// Whether this pass has come to it.
+    pub(crate) used: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    /// An answer to the question with this pin.
+    Answer(Pin),
+    /// A step's result.
+    Step,
+}
+
+/// What was learned, in the order in which it was learned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Journal {
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Journal {
+    pub(crate) fn position(&self, key: &str) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.key == key)
+    }
+
+    /// The first step that was recorded after the entry at `position`.
+    pub(crate) fn step_after(&self, position: usize) -> Option<&Entry> {
+        self.entries
+            .iter()
+            .skip(position + 1)
+            .find(|entry| entry.kind == EntryKind::Step)
+    }
+
+    /// A recorded step that this pass has not come to.
+    pub(crate) fn lost_step(&self) -> Option<&Entry> {
+        self.entries
+            .iter()
+            .find(|entry| entry.kind == EntryKind::Step && !entry.used)
+    }
+
+    /// The longest entry.
+    pub(crate) fn largest(&self) -> Option<&Entry> {
+        self.entries.iter().max_by_key(|entry| entry.value.len())
+    }
+}
+
+/// The body of a sealed state.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Saved {
+    pub(crate) flow: Flow,
+    /// The questions that went out with this state.
+    pub(crate) asked: Vec<(String, Pin)>,
+    pub(crate) content: SavedContent,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SavedContent {
+    /// Of a handler that asks in line.
+    Journal(Journal),
+    /// Of a handler that keeps its state itself: JSON of its own.
+    Manual(String),
+}
+
+impl Saved {
+    pub(crate) fn pack(&self) -> Vec<u8> {
+        let mut out = Packer::new();
+        out.byte(FORMAT)
+            .raw(&self.flow.id)
+            .number(self.flow.started.0)
+            .number(self.flow.rounds);
+        out.number(self.asked.len() as u64);
+        for (key, pin) in &self.asked {
+            out.bytes(key.as_bytes()).raw(&pin.0);
+        }
+        match &self.content {
+            SavedContent::Manual(state) => drop(out.byte(0).bytes(state.as_bytes())),
+            SavedContent::Journal(journal) => {
+                out.byte(1).number(journal.entries.len() as u64);
+                for entry in &journal.entries {
+                    match entry.kind {
+                        EntryKind::Answer(pin) => out.byte(0).raw(&pin.0),
+                        EntryKind::Step => out.byte(1),
+                    };
+                    out.bytes(entry.key.as_bytes())
+                        .bytes(entry.value.as_bytes());
+                }
+            }
+        }
+        out.finish()
+    }
+
+    pub(crate) fn unpack(body: &[u8]) -> Result<Self, UnpackError> {
+        let mut input = Unpacker::new(body);
+        if input.byte()? != FORMAT {
+            return Err(UnpackError);
+        }
+        let flow = Flow {
+            id: input.array()?,
+            started: UnixSeconds(input.number()?),
+            rounds: input.number()?,
+        };
+        // Lists grow as they are read: a count is no reason to allocate.
+        let mut asked = Vec::new();
+        for _ in 0..input.number()? {
+            asked.push((input.text()?.to_owned(), Pin(input.array()?)));
+        }
+        let content = match input.byte()? {
+            0 => SavedContent::Manual(input.text()?.to_owned()),
+            1 => {
+                let mut journal = Journal::default();
+                for _ in 0..input.number()? {
+                    let kind = match input.byte()? {
+                        0 => EntryKind::Answer(Pin(input.array()?)),
+                        1 => EntryKind::Step,
+                        _ => return Err(UnpackError),
+                    };
+                    let (key, value) = (input.text()?.to_owned(), input.text()?.to_owned());
+                    journal.entries.push(Entry {
+                        key,
+                        kind,
+                        value,
+                        used: false,
+                    });
+                }
+                SavedContent::Journal(journal)
+            }
+            _ => return Err(UnpackError),
+        };
+        input.end()?;
+        Ok(Self {
+            flow,
+            asked,
+            content,
+        })
+    }
+}
+
+/// Whether a packed state is too long to seal; the fault names its longest entry.
+pub(crate) fn check_size(packed: usize, saved: &Saved) -> Result<(), Fault> {
+    if packed <= MAX_JOURNAL {
+        return Ok(());
+    }
+    let largest = match &saved.content {
+        SavedContent::Journal(journal) => journal.largest().map(|entry| entry.key.as_str()),
+        SavedContent::Manual(_) => Some("the handler's own state"),
+    };
+    Err(Fault::Handler(format!(
+        "the state has {packed} bytes; at most {MAX_JOURNAL} are kept (the longest part is {:?})",
+        largest.unwrap_or("the questions")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_comes_back() {
+        let flow = Flow {
+            id: [7; 16],
+            started: UnixSeconds(1_785_196_800),
+            rounds: 3,
+        };
+        let entry = |key: &str, kind| Entry {
+            key: key.into(),
+            kind,
+            value: "{\"a\":1}".into(),
+            used: false,
+        };
+        let journal = Journal {
+            entries: vec![
+                entry("hold", EntryKind::Step),
+                entry("seat", EntryKind::Answer(Pin([9; 16]))),
+            ],
+        };
+        for content in [
+            SavedContent::Journal(journal),
+            SavedContent::Manual("[1]".into()),
+        ] {
+            let saved = Saved {
+                flow,
+                asked: vec![("diet".into(), Pin([1; 16]))],
+                content,
+            };
+            let bytes = saved.pack();
+            assert_eq!(Saved::unpack(&bytes).as_ref(), Ok(&saved));
+            for end in 0..bytes.len() {
+                assert!(Saved::unpack(&bytes[..end]).is_err(), "cut to {end}");
+            }
+            assert!(Saved::unpack(&[&bytes[..], b"x"].concat()).is_err());
+        }
+        assert!(Saved::unpack(&[2]).is_err(), "another format");
+    }
+}

@@ -1,0 +1,176 @@
+//! Tools.
+
+use std::fmt;
+use std::time::Duration;
+
+use mrtr_schema::Object;
+use mrtr_schema::content::ContentBlock;
+use mrtr_schema::tool::{CallToolResult, Tool as WireTool, ToolAnnotations};
+
+use crate::asks::Asks;
+use crate::handler::{Erased, Handler};
+use crate::manual::InputRequired;
+
+/// A tool: its description for clients, and its handler.
+pub struct Tool {
+    pub(crate) wire: WireTool,
+    pub(crate) rules: Rules,
+    pub(crate) handler: Erased<ToolOutput>,
+}
+
+/// What holds for the flows of a tool or prompt.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) asks: Vec<Asks>,
+    /// How long a sealed state is good.
+    pub(crate) round_ttl: Duration,
+    /// How long a flow may take from its first round.
+    pub(crate) lifetime: Duration,
+    /// How long one leg may run.
+    pub(crate) deadline: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            asks: Vec::new(),
+            round_ttl: Duration::from_mins(10),
+            lifetime: Duration::from_hours(1),
+            deadline: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Tool {
+    /// A tool. The schema of its arguments comes from the handler's type.
+    pub fn new<A>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        handler: impl Handler<A, ToolOutput>,
+    ) -> Self {
+        let (input_schema, handler) = handler.erase();
+        let wire = WireTool {
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            input_schema,
+            output_schema: None,
+            annotations: None,
+            icons: Vec::new(),
+            meta: None,
+        };
+        Self {
+            wire,
+            rules: Rules::default(),
+            handler,
+        }
+    }
+
+    /// A name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.wire.title = Some(title.into());
+        self
+    }
+
+    /// Hints for clients.
+    pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
+        self.wire.annotations = Some(annotations);
+        self
+    }
+
+    /// A schema of the arguments other than the one that their type has. The type still decides what
+    /// is accepted.
+    pub fn input_schema(mut self, schema: Object) -> Self {
+        self.wire.input_schema = schema;
+        self
+    }
+
+    /// What the tool will ask in any case. A client that lacks a capability for it is told so before
+    /// the handler runs (error -32021), rather than in the middle.
+    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
+        self.rules.asks.extend(kinds);
+        self
+    }
+
+    /// How long a person may take for the questions of one round. Default: 10 min. Counted in whole
+    /// seconds.
+    pub fn round_ttl(mut self, time: Duration) -> Self {
+        self.rules.round_ttl = time;
+        self
+    }
+
+    /// How long a flow may take from its first round. Default: 1 h. Counted in whole seconds.
+    pub fn lifetime(mut self, time: Duration) -> Self {
+        self.rules.lifetime = time;
+        self
+    }
+
+    /// How long one leg may run. Default: 1 min. Then the handler is dropped, and the call fails.
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.rules.deadline = time;
+        self
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool")
+            .field("wire", &self.wire)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a tool came to. Text turns into it, and so does [`InputRequired`].
+#[derive(Debug)]
+pub struct ToolOutput(pub(crate) Output<CallToolResult>);
+
+/// A result, or questions in the manual form.
+#[derive(Debug)]
+pub(crate) enum Output<T> {
+    Complete(T),
+    InputRequired(InputRequired),
+}
+
+impl ToolOutput {
+    /// Text for the model.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::content([ContentBlock::text(text)])
+    }
+
+    /// Any content for the model.
+    pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
+        let content = blocks.into_iter().collect();
+        Self(Output::Complete(CallToolResult {
+            content,
+            ..CallToolResult::default()
+        }))
+    }
+
+    /// A failure that the model should read.
+    pub(crate) fn failure(message: String) -> CallToolResult {
+        CallToolResult {
+            content: vec![ContentBlock::text(message)],
+            is_error: true,
+            ..CallToolResult::default()
+        }
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<InputRequired> for ToolOutput {
+    fn from(questions: InputRequired) -> Self {
+        Self(Output::InputRequired(questions))
+    }
+}

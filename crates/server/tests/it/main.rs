@@ -1,0 +1,7 @@
+//! What flows promise, over a fleet on which every leg runs on another replica.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fleet;
+mod refusals;
+mod suspension;

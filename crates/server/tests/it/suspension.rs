@@ -1,0 +1,457 @@
+//! When a round ends, and what the next one knows.
+
+use std::time::Duration;
+
+use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_server::{Answer, Asks, Context, Error, InputRequired, Result, Tool, ToolOutput};
+use serde_json::{Value, json};
+
+use crate::fleet::{Count, Text, client, fleet, replica, run};
+
+fn keys(rounds: &[&[&str]]) -> Vec<Vec<String>> {
+    rounds
+        .iter()
+        .map(|round| round.iter().map(ToString::to_string).collect())
+        .collect()
+}
+
+#[tokio::test]
+async fn two_questions_in_sequence_take_two_rounds_and_two_joined_take_one() {
+    let (text, asked) = run(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let a: Text = cx.elicit("a", "?").await?;
+            let b: Text = cx.elicit("b", "?").await?;
+            Ok(a.text + &b.text)
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a"], &["b"], &[]])));
+
+    let (text, asked) = run(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let (a, b) =
+                tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
+            Ok(a.text + &b.text)
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a", "b"], &[]])));
+}
+
+#[tokio::test]
+async fn a_step_before_questions_runs_once_and_keeps_its_key() {
+    let (runs, seen) = (Count::default(), Count::default());
+    let (text, asked) = run(|| {
+        let (runs, seen) = (runs.clone(), seen.clone());
+        Tool::new("t", "", move |cx: Context| {
+            let (runs, seen) = (runs.clone(), seen.clone());
+            async move {
+                seen.up();
+                let n = cx
+                    .step("count", async |s| {
+                        assert_eq!(s.idempotency_key().len(), 32);
+                        Ok(runs.up())
+                    })
+                    .await?;
+                cx.elicit::<Text>("a", "?").await?;
+                cx.elicit::<Text>("b", "?").await?;
+                Ok(format!("step {n}"))
+            }
+        })
+    })
+    .await;
+    assert_eq!(text, "step 1");
+    assert_eq!(asked, keys(&[&["a"], &["b"], &[]]));
+    assert_eq!(
+        (runs.get(), seen.get()),
+        (1, 3),
+        "the handler ran on every leg, the step on one"
+    );
+}
+
+/// The third part of the rule: a handler that yields beside a question is not finished yet.
+#[tokio::test]
+async fn a_cooperative_yield_beside_a_question_does_not_split_the_round() {
+    let (text, asked) = run(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let late = async {
+                for _ in 0..5 {
+                    tokio::task::yield_now().await;
+                }
+                cx.elicit::<Text>("b", "?").await
+            };
+            let (a, b) = tokio::try_join!(cx.elicit::<Text>("a", "?"), late)?;
+            Ok(a.text + &b.text)
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a", "b"], &[]])));
+}
+
+/// The second part of the rule: a step beside a question is finished, and kept, before the round ends.
+#[tokio::test(start_paused = true)]
+async fn a_step_beside_a_question_is_waited_for() {
+    let runs = Count::default();
+    let (text, asked) = run(|| {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let slow = cx.step("slow", async |_| {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Ok(runs.up())
+                });
+                let (a, n) = tokio::try_join!(cx.elicit::<Text>("a", "?"), slow)?;
+                Ok(format!("{} {n}", a.text))
+            }
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("a 1", keys(&[&["a"], &[]])));
+    assert_eq!(runs.get(), 1);
+}
+
+#[tokio::test]
+async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
+    let released = Count::default();
+    let (text, asked) = run(|| {
+        let released = released.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let released = released.clone();
+            async move {
+                let own = cx.clone();
+                let task = tokio::spawn(async move {
+                    let answer = own.elicit::<Text>("spawned", "?").await;
+                    if answer.as_ref().is_err_and(Error::is_round_closed) {
+                        released.up();
+                    }
+                    answer
+                });
+                let answer = task.await??;
+                Ok(answer.text)
+            }
+        })
+    })
+    .await;
+    assert_eq!(
+        (text.as_str(), asked),
+        ("spawned", keys(&[&["spawned"], &[]]))
+    );
+    tokio::task::yield_now().await;
+    assert_eq!(released.get(), 1);
+}
+
+#[tokio::test]
+async fn a_dropped_question_is_not_asked() {
+    let (text, asked) = run(|| {
+        Tool::new("t", "", async |cx: Context| {
+            tokio::select! {
+                biased;
+                _ = cx.elicit::<Text>("dropped", "?") => unreachable!("it has no answer"),
+                () = std::future::ready(()) => {}
+            }
+            Ok(cx.elicit::<Text>("kept", "?").await?.text)
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("kept", keys(&[&["kept"], &[]])));
+}
+
+#[tokio::test]
+async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| {
+            Ok(cx.elicit::<Text>("a", "Your name?").await?.text)
+        })
+    });
+    let log = fleet.log();
+    // The driver would not send this, so the legs are sent by hand.
+    let (first, second) = (call(&fleet, json!({})).await, log.clone());
+    let state = first["requestState"].clone();
+    let wrong = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": 5 } } }, "requestState": state });
+    let again = call(&fleet, wrong).await;
+    let question = &again["inputRequests"]["a"]["params"];
+    assert_eq!(
+        question["message"],
+        "Your name?\n(The last answer did not fit: text: must be text)"
+    );
+    let right = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": "x" } } }, "requestState": again["requestState"] });
+    assert_eq!(call(&fleet, right).await["content"][0]["text"], "x");
+    assert_eq!(second.asked(), keys(&[&["a"], &["a"], &[]]));
+}
+
+#[tokio::test]
+async fn answers_that_nobody_asked_for_count_for_nothing() {
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let a = cx.elicit::<Text>("a", "?").await?;
+            let b = cx.elicit::<Text>("b", "?").await?;
+            Ok(a.text + &b.text)
+        })
+    });
+    let answer = |text: &str| json!({ "action": "accept", "content": { "text": text } });
+    // Without any state: nothing was asked.
+    let first = call(
+        &fleet,
+        json!({ "inputResponses": { "a": answer("early") } }),
+    )
+    .await;
+    assert!(first["inputRequests"]["a"].is_object());
+    // With a state that asked for `a` only: `b` is still asked.
+    let both = json!({ "inputResponses": { "a": answer("1"), "b": answer("early") }, "requestState": first["requestState"] });
+    let second = call(&fleet, both).await;
+    assert!(second["inputRequests"]["b"].is_object());
+    let last =
+        json!({ "inputResponses": { "b": answer("2") }, "requestState": second["requestState"] });
+    assert_eq!(call(&fleet, last).await["content"][0]["text"], "12");
+}
+
+#[tokio::test]
+async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let (a, b) =
+                tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
+            Ok(a.text + &b.text)
+        })
+    });
+    let first = call(&fleet, json!({})).await;
+    let one = json!({ "inputResponses": { "b": { "action": "accept", "content": { "text": "2" } } }, "requestState": first["requestState"] });
+    let second = call(&fleet, one).await;
+    let asked: Vec<_> = second["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .collect();
+    assert_eq!(asked, ["a"]);
+    let other = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": "1" } } }, "requestState": second["requestState"] });
+    assert_eq!(call(&fleet, other).await["content"][0]["text"], "12");
+}
+
+#[tokio::test]
+async fn declining_is_a_tool_error_or_an_outcome() {
+    let tool = || {
+        Tool::new("t", "", async |cx: Context| {
+            let outcome = match cx.ask::<Text>("a", "?").await? {
+                Answer::Accept(_) => "accepted",
+                Answer::Decline => "declined",
+                Answer::Cancel => "cancelled",
+            };
+            cx.elicit::<Text>("b", "?").await?;
+            Ok(outcome)
+        })
+    };
+    for (action, expected) in [("decline", "declined"), ("cancel", "dismissed")] {
+        let fleet = fleet(tool);
+        let first = call(&fleet, json!({})).await;
+        // Content of a form that was not submitted is not read.
+        let answer = |key: &str| json!({ key: { "action": action, "content": { "text": "x" } } });
+        let second = call(
+            &fleet,
+            json!({ "inputResponses": answer("a"), "requestState": first["requestState"] }),
+        )
+        .await;
+        let third = call(
+            &fleet,
+            json!({ "inputResponses": answer("b"), "requestState": second["requestState"] }),
+        )
+        .await;
+        assert_eq!(third["isError"], true);
+        let text = third["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(expected) && text.contains("\"b\""), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_asked_only_for_what_it_declared() {
+    let tool = |asks: &'static [Asks]| {
+        move || {
+            Tool::new("t", "", async |cx: Context| {
+                let reply = cx.sample("s", CreateMessageParams::user("hi", 5)).await?;
+                Ok(reply.content.joined_text())
+            })
+            .asks(asks.iter().copied())
+        }
+    };
+    for asks in [&[][..], &[Asks::Sampling]] {
+        let (client, _) = client(fleet(tool(asks)));
+        let error = client.build().call_tool("t", json!({})).await.unwrap_err();
+        let error = error.as_server_error().unwrap().clone();
+        assert_eq!(error.code, -32021);
+        assert_eq!(
+            error.data.unwrap(),
+            json!({ "requiredCapabilities": { "sampling": {} } })
+        );
+    }
+    let (client, _) = client(fleet(tool(&[])));
+    let client = client
+        .on_sample(async |_, _| Ok(CreateMessageResult::text("hello", "m")))
+        .build();
+    assert_eq!(
+        client.call_tool("t", json!({})).await.unwrap().text(),
+        "hello"
+    );
+}
+
+#[tokio::test]
+async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
+    let twice = || {
+        Tool::new("t", "", async |cx: Context| {
+            let (a, b) = tokio::join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("a", "?"));
+            Ok(a?.text + &b?.text)
+        })
+    };
+    let panics = || {
+        Tool::new("t", "", async |_: Context| -> Result<String> {
+            panic!("oh no")
+        })
+    };
+    let huge = || {
+        Tool::new("t", "", async |cx: Context| {
+            cx.step("huge", async |_| Ok("x".repeat(100_000))).await?;
+            Ok("done")
+        })
+    };
+    for tool in [&twice as &dyn Fn() -> Tool, &panics, &huge] {
+        let (text, _) = run(tool).await;
+        assert_eq!(
+            text,
+            "! the server refused the call: Internal error (-32603)"
+        );
+    }
+}
+
+#[tokio::test]
+async fn errors_of_a_handler_keep_what_is_internal_to_the_log() {
+    let io = || {
+        Tool::new("t", "", async |_: Context| -> Result<String> {
+            Err(std::io::Error::other("db-3"))?
+        })
+    };
+    assert_eq!(run(io).await.0, "Something went wrong inside the server.");
+    let shown = || {
+        Tool::new("t", "", async |_: Context| -> Result<String> {
+            Err(Error::new("No such table."))
+        })
+    };
+    assert_eq!(run(shown).await.0, "No such table.");
+}
+
+#[tokio::test]
+async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done_since() {
+    // A rolling upgrade: the replicas have different versions of the tool.
+    async fn flow(message: &'static str, with_step: bool) -> (String, Vec<Vec<String>>) {
+        let clock = mrtr_testkit::TestClock::default();
+        let tool = |message: &'static str| {
+            Tool::new("t", "", move |cx: Context| async move {
+                let a: Text = cx.elicit("a", message).await?;
+                if with_step {
+                    cx.step("pay", async |_| Ok(1)).await?;
+                }
+                let b: Text = cx.elicit("b", "?").await?;
+                Ok(a.text + &b.text)
+            })
+        };
+        let replicas = ["Inside?", "Inside?", message, message, message];
+        let fleet = mrtr_testkit::Fleet::new(replicas.map(|message| {
+            replica(&clock)
+                .anonymous()
+                .tool(tool(message))
+                .build()
+                .unwrap()
+        }));
+        let (client, log) = client(fleet);
+        let result = client.build().call_tool("t", json!({})).await;
+        (
+            result.map_or_else(|e| format!("! {e}"), |r| r.text()),
+            log.asked(),
+        )
+    }
+    assert_eq!(
+        flow("Inside?", true).await,
+        ("ab".into(), keys(&[&["a"], &["b"], &[]]))
+    );
+    let (text, asked) = flow("Outside?", false).await;
+    assert_eq!(
+        (text.as_str(), asked),
+        ("ab", keys(&[&["a"], &["b"], &["a"], &[]]))
+    );
+    let (text, _) = flow("Outside?", true).await;
+    assert!(
+        text.contains("The server has changed since this call began"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
+    let clock = mrtr_testkit::TestClock::default();
+    let tool = |steps: bool| {
+        Tool::new("t", "", move |cx: Context| async move {
+            if steps {
+                cx.step("pay", async |_| Ok(1)).await?;
+            }
+            Ok(cx.elicit::<Text>("a", "?").await?.text)
+        })
+    };
+    let fleet = mrtr_testkit::Fleet::new(
+        [true, false].map(|s| replica(&clock).anonymous().tool(tool(s)).build().unwrap()),
+    );
+    let (client, _) = client(fleet);
+    let error = client.build().call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(
+        error.as_server_error().unwrap().data,
+        Some(json!({ "reason": "flow_changed" }))
+    );
+}
+
+#[tokio::test]
+async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
+            assert!(
+                cx.unasked_answers().get("x").is_some(),
+                "`x` is never asked for, and always sent"
+            );
+            match cx.state::<u32>()? {
+                None => Ok(InputRequired::new()
+                    .elicit::<Text>("a", "?")
+                    .state(&7_u32)
+                    .into()),
+                Some(7) => match cx.answers().form::<Text>("a") {
+                    Some(text) => Ok(format!("7{}", text.text).into()),
+                    None => Ok(InputRequired::new()
+                        .elicit::<Text>("a", "?")
+                        .state(&7_u32)
+                        .into()),
+                },
+                Some(other) => Err(Error::new(format!("{other}"))),
+            }
+        })
+    });
+    let answers = json!({ "a": { "action": "accept", "content": { "text": "x" } }, "x": { "action": "cancel" } });
+    let first = call(&fleet, json!({ "inputResponses": answers })).await;
+    assert!(first["inputRequests"]["a"].is_object());
+    let second = call(
+        &fleet,
+        json!({ "inputResponses": answers, "requestState": first["requestState"] }),
+    )
+    .await;
+    assert_eq!(second["content"][0]["text"], "7x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leg_has_a_deadline() {
+    let slow = || {
+        Tool::new("t", "", async |_: Context| {
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            Ok("never")
+        })
+    };
+    assert!(run(slow).await.0.contains("Internal error"));
+}
+
+/// Sends one leg by hand; `more` are parameters beside the usual ones.
+async fn call(fleet: &mrtr_testkit::Fleet, more: Value) -> Value {
+    crate::refusals::send(fleet, "t", json!({}), more).await
+}

@@ -1,0 +1,15 @@
+//! Streamable HTTP: the backends.
+
+#[cfg(feature = "http-client")]
+mod client;
+#[cfg(feature = "http-endpoint")]
+mod endpoint;
+#[cfg(feature = "http-serve")]
+mod serve;
+
+#[cfg(feature = "http-client")]
+pub use client::{HttpClient, HttpClientBuilder};
+#[cfg(feature = "http-endpoint")]
+pub use endpoint::{Endpoint, Limits, ResponseBody};
+#[cfg(feature = "http-serve")]
+pub use serve::{ServeOptions, serve};

@@ -1,0 +1,236 @@
+//! The client's side, on reqwest.
+
+use std::time::Duration;
+
+use ::http::{HeaderMap, HeaderValue, header};
+use mrtr_schema::jsonrpc::{Message, Request, Response};
+use mrtr_schema::meta::Mirrored;
+use mrtr_schema::params;
+use reqwest::redirect::Policy;
+
+use crate::headers;
+use crate::seam::{Exchange, Kind, TransportError};
+use crate::sse::Decoder;
+
+/// A server's MCP endpoint, reached over HTTP. Connections are kept and shared between clones.
+///
+/// Redirects are not followed: they would send the request, and what is secret in it, to a server
+/// that nobody chose.
+#[derive(Debug, Clone)]
+pub struct HttpClient {
+    http: reqwest::Client,
+    url: reqwest::Url,
+    headers: HeaderMap,
+    max_response: usize,
+}
+
+/// Builds an [`HttpClient`].
+#[derive(Debug)]
+#[must_use = "call `build`"]
+pub struct HttpClientBuilder {
+    url: String,
+    headers: HeaderMap,
+    max_response: usize,
+    timeout: Duration,
+}
+
+impl HttpClient {
+    /// Starts a client for the MCP endpoint at `url`.
+    pub fn builder(url: impl Into<String>) -> HttpClientBuilder {
+        HttpClientBuilder {
+            url: url.into(),
+            headers: HeaderMap::new(),
+            max_response: 16 << 20,
+            timeout: Duration::from_mins(2),
+        }
+    }
+}
+
+impl HttpClientBuilder {
+    /// A header for every request, such as `Authorization`.
+    pub fn header(mut self, name: ::http::HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The longest response in bytes. Default: 16 MiB.
+    pub fn max_response(mut self, bytes: usize) -> Self {
+        self.max_response = bytes;
+        self
+    }
+
+    /// How long one request may take, its response included. Default: 2 min.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = time;
+        self
+    }
+
+    /// Makes the client. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is none, or is `https` and the feature `tls` is off.
+    pub fn build(self) -> Result<HttpClient, TransportError> {
+        let wrong = |why: String| TransportError::new(Kind::Request, why);
+        let url: reqwest::Url = self
+            .url
+            .parse()
+            .map_err(|e| wrong(format!("{:?} is no URL", self.url)).because(e))?;
+        match url.scheme() {
+            "http" => {}
+            "https" if cfg!(feature = "tls") => {}
+            "https" => return Err(wrong("https needs the feature `tls` of mrtr".to_owned())),
+            other => {
+                return Err(wrong(format!(
+                    "the URL's scheme is {other:?}, not http or https"
+                )));
+            }
+        }
+        let http = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .tcp_nodelay(true)
+            .timeout(self.timeout)
+            .build()
+            .map_err(|e| wrong("the HTTP client cannot be made".to_owned()).because(e))?;
+        Ok(HttpClient {
+            http,
+            url,
+            headers: self.headers,
+            max_response: self.max_response,
+        })
+    }
+}
+
+impl Exchange for HttpClient {
+    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let mirrored: Mirrored = params(&request).map_err(|e| {
+            TransportError::new(Kind::Request, format!("the request is malformed: {e}"))
+        })?;
+        let mut all = self.headers.clone();
+        all.extend(headers::mirror(&request.method, &mirrored));
+        all.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        all.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        let body = serde_json::to_vec(&request)
+            .map_err(|e| TransportError::new(Kind::Request, "the request is no JSON").because(e))?;
+        let response = self
+            .http
+            .post(self.url.clone())
+            .headers(all)
+            .body(body)
+            .send()
+            .await;
+        let response = response.map_err(|e| self.failed(e))?;
+        self.read(response, &request).await
+    }
+}
+
+impl HttpClient {
+    fn failed(&self, error: reqwest::Error) -> TransportError {
+        let (kind, what) = if error.is_connect() {
+            (Kind::Connect, "cannot be reached")
+        } else if error.is_timeout() {
+            (Kind::Broken, "did not answer in time")
+        } else {
+            (Kind::Broken, "broke the connection")
+        };
+        TransportError::new(kind, format!("{} {what}", self.url)).because(error.without_url())
+    }
+
+    fn protocol(&self, what: impl std::fmt::Display) -> TransportError {
+        TransportError::new(Kind::Protocol, format!("{} {what}", self.url))
+    }
+
+    async fn read(
+        &self,
+        mut http: reqwest::Response,
+        request: &Request,
+    ) -> Result<Response, TransportError> {
+        let status = http.status();
+        let kind = http
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|v| v.to_str().ok());
+        let kind = kind
+            .unwrap_or_default()
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        let mut decoder = match kind.as_str() {
+            "application/json" => None,
+            "text/event-stream" if status.is_success() => Some(Decoder::new(self.max_response)),
+            other => {
+                let other = if other.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    format!("{other:.64?}")
+                };
+                return Err(self.protocol(format_args!(
+                    "answered {status} with {other}, not with JSON"
+                )));
+            }
+        };
+        let (mut whole, mut events, mut length) = (Vec::new(), Vec::new(), 0);
+        while let Some(chunk) = http.chunk().await.map_err(|e| self.failed(e))? {
+            length += chunk.len();
+            if length > self.max_response {
+                return Err(self.protocol(format_args!(
+                    "answered with more than {} bytes",
+                    self.max_response
+                )));
+            }
+            let Some(decoder) = &mut decoder else {
+                whole.extend_from_slice(&chunk);
+                continue;
+            };
+            decoder
+                .push(&chunk, |data| events.push(data))
+                .map_err(|e| self.protocol("sent an event that is too long").because(e))?;
+            for event in events.drain(..).filter(|event| !event.is_empty()) {
+                // The response is the last event, but a server need not close the stream after it.
+                if let Some(response) = self.response(&event, request)? {
+                    return Ok(response);
+                }
+            }
+        }
+        if decoder.is_some() {
+            return Err(TransportError::new(
+                Kind::Broken,
+                format!("{} ended the stream before the response", self.url),
+            ));
+        }
+        self.response(&whole, request)?
+            .ok_or_else(|| self.protocol(format_args!("answered {status} with a notification")))
+    }
+
+    /// The response in `message`; `None` if it is a notification.
+    fn response(
+        &self,
+        message: &[u8],
+        request: &Request,
+    ) -> Result<Option<Response>, TransportError> {
+        match Message::parse(message) {
+            Ok(Message::Response(response)) => {
+                let own = response.id.as_ref() == Some(&request.id);
+                // An error about a request that could not be read has no id.
+                if own || (response.id.is_none() && response.outcome.is_err()) {
+                    Ok(Some(response))
+                } else {
+                    Err(self.protocol("answered another request than the one it was asked"))
+                }
+            }
+            Ok(Message::Notification(_)) => Ok(None),
+            Ok(Message::Request(_)) => {
+                Err(self.protocol("sent a request; servers ask through results"))
+            }
+            Err(error) => Err(self.protocol("sent a malformed message").because(error)),
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The server's endpoint as a `tower` service (specification: streamable HTTP).
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::{HeaderValue, Request, Response, StatusCode, header};
+use bytes::Bytes;
+use http_body::Body;
+use http_body_util::{BodyExt as _, Full};
+use mrtr_schema::jsonrpc::{self, ErrorObject, Message, RequestId};
+use mrtr_schema::meta::Mirrored;
+use mrtr_schema::{PROTOCOL_VERSION, params};
+use tower_service::Service;
+
+use crate::access::Access;
+use crate::headers;
+use crate::seam::{Call, Dispatch};
+
+/// Bounds on what a client may send.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The longest body in bytes. Default: 4 MiB. A longer one is answered with 413.
+    pub body: usize,
+    /// How much of a body that is too long is read and thrown away, so that a client that writes all
+    /// of it before it reads can see the 413. Default: 32 MiB. Beyond, the connection is closed.
+    pub drain: usize,
+    /// How long a body may take to arrive. Default: 30 s. A slower one is answered with 408.
+    pub body_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: 4 << 20,
+            drain: 32 << 20,
+            body_time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The MCP endpoint: a [`Service`] that checks requests, hands them to a [`Dispatch`] and writes the
+/// responses. Mount it at a path of any router that takes such services, under any layers.
+///
+/// It must run in a tokio runtime with time enabled. When the client goes away, the HTTP server drops
+/// the call's future, and with it the handler's.
+pub struct Endpoint<D> {
+    shared: Arc<Shared<D>>,
+}
+
+struct Shared<D> {
+    dispatch: D,
+    access: Access,
+    limits: Limits,
+}
+
+impl<D> Clone for Endpoint<D> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<D> fmt::Debug for Endpoint<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("access", &self.shared.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Dispatch> Endpoint<D> {
+    /// An endpoint for calls from this machine, with the default [`Limits`].
+    pub fn new(dispatch: D) -> Self {
+        Self::with(dispatch, Access::loopback(), Limits::default())
+    }
+
+    /// An endpoint with its own rules of access and limits.
+    pub fn with(dispatch: D, access: Access, limits: Limits) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                dispatch,
+                access,
+                limits,
+            }),
+        }
+    }
+}
+
+impl<D, B> Service<Request<B>> for Endpoint<D>
+where
+    D: Dispatch,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { Ok(shared.answer(request).await) })
+    }
+}
+
+impl<D: Dispatch> Shared<D> {
+    async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: fmt::Display,
+    {
+        let (head, body) = request.into_parts();
+        if let Err(refused) = self.check_head(&head) {
+            // The client may be writing its body still; let it finish, so that it sees the answer.
+            self.drain(body, 0, &head.headers).await;
+            return refused.respond();
+        }
+        let body = match self.read(body, &head.headers).await {
+            Ok(body) => body,
+            Err(refused) => return refused.respond(),
+        };
+        match message(&head.headers, &body) {
+            Ok(Some(mut call)) => {
+                call.extensions = head.extensions;
+                let response = self.dispatch.dispatch(call).await;
+                let status = response
+                    .outcome
+                    .as_ref()
+                    .err()
+                    .map_or(StatusCode::OK, headers::status_of);
+                json(status, &response)
+            }
+            Ok(None) => plain(StatusCode::ACCEPTED),
+            Err(refused) => refused.respond(),
+        }
+    }
+
+    /// What can be refused before the body is read.
+    fn check_head(&self, head: &::http::request::Parts) -> Result<(), Box<Refused>> {
+        let invalid = |status, why: String| Refused::new(status, ErrorObject::invalid_request(why));
+        if let Err(denied) = self.access.check(&head.uri, &head.headers) {
+            tracing::warn!(target: "mrtr::access", %denied, "request refused");
+            return Err(invalid(StatusCode::FORBIDDEN, denied.to_string()));
+        }
+        if head.method != ::http::Method::POST {
+            let why = "the MCP endpoint takes POST only".to_owned();
+            return Err(invalid(StatusCode::METHOD_NOT_ALLOWED, why));
+        }
+        if !headers::is_json(&head.headers) {
+            let why =
+                "Content-Type must be application/json, in UTF-8 and not compressed".to_owned();
+            return Err(invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        }
+        if !headers::accepts_both(&head.headers) {
+            let why = "Accept must allow application/json and text/event-stream".to_owned();
+            return Err(invalid(StatusCode::NOT_ACCEPTABLE, why));
+        }
+        Ok(())
+    }
+
+    /// Reads the body, in bounded memory and time.
+    async fn read<B>(&self, body: B, headers: &::http::HeaderMap) -> Result<Vec<u8>, Box<Refused>>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: fmt::Display,
+    {
+        let too_long = || {
+            let why = format!("the body is longer than {} bytes", self.limits.body);
+            Refused::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                ErrorObject::invalid_request(why),
+            )
+        };
+        let mut body = Box::pin(body);
+        if body.size_hint().lower() > self.limits.body as u64 {
+            self.drain(body, 0, headers).await;
+            return Err(too_long());
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(body.size_hint().lower()).unwrap_or(0));
+        let all = async {
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|e| {
+                    let why = format!("the body broke off: {e}");
+                    Refused::new(StatusCode::BAD_REQUEST, ErrorObject::invalid_request(why))
+                })?;
+                if let Ok(data) = frame.into_data() {
+                    if bytes.len() + data.len() > self.limits.body {
+                        return Err(too_long());
+                    }
+                    bytes.extend_from_slice(&data);
+                }
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(self.limits.body_time, all).await {
+            Ok(Ok(())) => Ok(bytes),
+            Ok(Err(refused)) => {
+                if refused.status == StatusCode::PAYLOAD_TOO_LARGE {
+                    self.drain(body, bytes.len(), headers).await;
+                }
+                Err(refused)
+            }
+            Err(_) => {
+                let why = format!("the body took longer than {:?}", self.limits.body_time);
+                Err(Refused::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    ErrorObject::invalid_request(why),
+                ))
+            }
+        }
+    }
+
+    /// Reads on and throws away, up to the limits. A client that waits for `100 Continue` has sent
+    /// nothing, and needs no draining.
+    async fn drain<B>(&self, body: B, mut read: usize, headers: &::http::HeaderMap)
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        if headers.contains_key(header::EXPECT) {
+            return;
+        }
+        let mut body = Box::pin(body);
+        let rest = async {
+            while read <= self.limits.drain {
+                let Some(Ok(frame)) = body.frame().await else {
+                    break;
+                };
+                read += frame.data_ref().map_or(0, Bytes::len);
+            }
+        };
+        // Whether it ended or time was up, the answer goes out now.
+        let _ = tokio::time::timeout(self.limits.body_time, rest).await;
+    }
+}
+
+/// Reads the message; `None` is a notification.
+fn message(headers: &::http::HeaderMap, body: &[u8]) -> Result<Option<Call>, Box<Refused>> {
+    let request = match Message::parse(body) {
+        Ok(Message::Request(request)) => request,
+        // This revision has no notification for servers over HTTP; unknown ones are ignored.
+        Ok(Message::Notification(_)) => return Ok(None),
+        Ok(Message::Response(response)) => {
+            let why = "clients send requests, not responses; answers go into `inputResponses`";
+            return Err(Refused::of(response.id, ErrorObject::invalid_request(why)));
+        }
+        Err(error) => return Err(Refused::of(Message::salvage_id(body), error)),
+    };
+    let refused = |error| Refused::of(Some(request.id.clone()), error);
+    let mirrored: Mirrored = params(&request).map_err(refused)?;
+    if request.method == "initialize" && mirrored.meta.is_none() {
+        return Err(refused(legacy(&request)));
+    }
+    headers::check(headers, &request.method, &mirrored).map_err(refused)?;
+    Ok(Some(Call {
+        request,
+        meta: mirrored.meta,
+        extensions: ::http::Extensions::new(),
+    }))
+}
+
+/// An `initialize` of an older revision. Such a client cannot go forward by itself: the answer is the
+/// only hint that its user gets.
+fn legacy(request: &jsonrpc::Request) -> ErrorObject {
+    let asked = request.params.as_ref().and_then(|p| {
+        let params: serde_json::Value = serde_json::from_str(p.get()).ok()?;
+        Some(params.get("protocolVersion")?.as_str()?.to_owned())
+    });
+    let mut error = ErrorObject::unsupported_version(
+        asked.as_deref().unwrap_or("unknown"),
+        &[PROTOCOL_VERSION],
+    );
+    error.message =
+        format!("This server speaks MCP {PROTOCOL_VERSION} only, which has no initialize");
+    error
+}
+
+/// A request that is answered here and does not reach the server.
+struct Refused {
+    status: StatusCode,
+    id: Option<RequestId>,
+    error: ErrorObject,
+}
+
+impl Refused {
+    fn new(status: StatusCode, error: ErrorObject) -> Box<Self> {
+        Box::new(Self {
+            status,
+            id: None,
+            error,
+        })
+    }
+
+    fn of(id: Option<RequestId>, error: ErrorObject) -> Box<Self> {
+        Box::new(Self {
+            status: headers::status_of(&error),
+            id,
+            error,
+        })
+    }
+
+    fn respond(self) -> Response<ResponseBody> {
+        tracing::debug!(target: "mrtr::http", status = self.status.as_u16(), error = %self.error, "request refused");
+        let mut response = json(self.status, &jsonrpc::Response::error(self.id, self.error));
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            response
+                .headers_mut()
+                .insert(header::ALLOW, HeaderValue::from_static("POST"));
+        }
+        response
+    }
+}
+
+fn json(status: StatusCode, message: &jsonrpc::Response) -> Response<ResponseBody> {
+    // Results are raw JSON and errors are plain data, so this cannot fail; an empty body would be
+    // refused by any client.
+    let bytes = serde_json::to_vec(message).unwrap_or_default();
+    let mut response = Response::new(ResponseBody(Full::from(bytes)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+fn plain(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody(Full::default()));
+    *response.status_mut() = status;
+    response
+}
+
+/// The body of a response.
+#[derive(Debug)]
+pub struct ResponseBody(Full<Bytes>);
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.0.size_hint()
+    }
+}

@@ -1,0 +1,121 @@
+//! Serving an endpoint straight on hyper.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{Request, Response};
+use bytes::Bytes;
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tower_service::Service;
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// How long a connection may take to send the headers of a request. Default: 15 s.
+    pub header_time: Duration,
+    /// How many connections are served at once; more wait to be accepted. Default: 10 000.
+    pub connections: usize,
+    /// How long requests in flight may take after the shutdown began. Default: 10 s.
+    pub shutdown_time: Duration,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            header_time: Duration::from_secs(15),
+            connections: 10_000,
+            shutdown_time: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Serves `service` at every path of `listener` until `shutdown` is done; then takes no more
+/// connections and lets requests in flight finish.
+///
+/// HTTP/1.1 only: for HTTP/2 and TLS, put the service into a server of your choice.
+///
+/// # Errors
+///
+/// If the listener is broken. Errors of single connections are logged at debug level.
+pub async fn serve<S, B>(
+    listener: TcpListener,
+    service: S,
+    options: ServeOptions,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display + std::error::Error + Send + Sync,
+{
+    let graceful = GracefulShutdown::new();
+    let slots = Arc::new(Semaphore::new(options.connections));
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        let accepted = async {
+            // The semaphore is never closed.
+            let slot = Arc::clone(&slots).acquire_owned().await.ok();
+            (slot, listener.accept().await)
+        };
+        let (slot, stream) = tokio::select! {
+            () = &mut shutdown => break,
+            (slot, accepted) = accepted => match accepted {
+                Ok((stream, _)) => (slot, stream),
+                Err(error) if is_about_one_connection(&error) => continue,
+                Err(error) => {
+                    // Out of descriptors, most likely: others will be given back.
+                    tracing::warn!(target: "mrtr::http", %error, "cannot accept connections");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        // Without it, small responses wait for the client's acknowledgements.
+        let _ = stream.set_nodelay(true);
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(options.header_time)
+            .serve_connection(
+                TokioIo::new(stream),
+                TowerToHyperService::new(service.clone()),
+            );
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(target: "mrtr::http", %error, "connection ended");
+            }
+            drop(slot);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(options.shutdown_time, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!(target: "mrtr::http", "shutdown left requests unfinished");
+    }
+    Ok(())
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}

@@ -1,0 +1,138 @@
+//! Reading server-sent events: bytes in, events out, in bounded memory.
+
+/// Splits a stream of bytes into the data of its events. Names, ids and comments are passed over:
+/// the protocol does not use them.
+#[derive(Debug)]
+pub struct Decoder {
+    limit: usize,
+    /// The current line, without its end.
+    line: Vec<u8>,
+    /// The `data` lines of the current event.
+    data: Vec<u8>,
+    has_data: bool,
+    /// The last byte was a carriage return, so that a line feed now belongs to it.
+    after_cr: bool,
+    first_line: bool,
+}
+
+/// An event is longer than the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a server-sent event is longer than {0} bytes")]
+pub struct TooLong(usize);
+
+impl Decoder {
+    /// A decoder that takes events of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            line: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            after_cr: false,
+            first_line: true,
+        }
+    }
+
+    /// Takes the next bytes, and hands the data of each event that they complete to `event`.
+    ///
+    /// # Errors
+    ///
+    /// If an event is too long. The decoder is of no use then.
+    pub fn push(&mut self, bytes: &[u8], mut event: impl FnMut(Vec<u8>)) -> Result<(), TooLong> {
+        for &byte in bytes {
+            let was_cr = std::mem::replace(&mut self.after_cr, byte == b'\r');
+            match byte {
+                b'\n' if was_cr => {}
+                b'\n' | b'\r' => {
+                    if let Some(data) = self.end_line() {
+                        event(data);
+                    }
+                }
+                _ => self.line.push(byte),
+            }
+            if self.line.len() + self.data.len() > self.limit {
+                return Err(TooLong(self.limit));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a line; an empty one ends the event.
+    fn end_line(&mut self) -> Option<Vec<u8>> {
+        let mut line = std::mem::take(&mut self.line);
+        if std::mem::take(&mut self.first_line) && line.starts_with(b"\xef\xbb\xbf") {
+            line.drain(..3);
+        }
+        if line.is_empty() {
+            let data = std::mem::take(&mut self.data);
+            return std::mem::take(&mut self.has_data).then_some(data);
+        }
+        let (field, value) = match line.iter().position(|b| *b == b':') {
+            Some(at) => line.split_at(at),
+            None => (line.as_slice(), &b":"[..]),
+        };
+        let value = value.strip_prefix(b":").unwrap_or_default();
+        if field == b"data" {
+            if self.has_data {
+                self.data.push(b'\n');
+            }
+            self.has_data = true;
+            self.data
+                .extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(chunks: &[&[u8]]) -> Vec<String> {
+        let (mut decoder, mut out) = (Decoder::new(1000), Vec::new());
+        for chunk in chunks {
+            decoder
+                .push(chunk, |data| out.push(String::from_utf8(data).unwrap()))
+                .unwrap();
+        }
+        out
+    }
+
+    #[test]
+    fn every_line_ending_and_every_cut() {
+        for end in ["\n", "\r", "\r\n"] {
+            let text = [
+                "\u{feff}: hello",
+                "event: message",
+                "id: 1",
+                "data: {\"a\":",
+                "data:  1}",
+                "",
+                "",
+                "retry: 5",
+                "",
+                "data",
+                "",
+                "data:x",
+                "",
+                "data: cut",
+            ]
+            .join(end);
+            let expected = ["{\"a\":\n 1}", "", "x"];
+            assert_eq!(events(&[text.as_bytes()]), expected, "{end:?}");
+            let single: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+            assert_eq!(events(&single), expected, "{end:?}, byte by byte");
+        }
+    }
+
+    #[test]
+    fn an_endless_line_ends_in_an_error() {
+        let mut decoder = Decoder::new(100);
+        assert_eq!(decoder.push(&[b'x'; 101], |_| ()), Err(TooLong(100)));
+        let mut decoder = Decoder::new(100);
+        assert_eq!(
+            decoder.push("data: 123456789\n".repeat(20).as_bytes(), |_| ()),
+            Err(TooLong(100))
+        );
+    }
+}
