@@ -1,1 +1,50 @@
+#![doc = include_str!("../../../README.md")]
 
+#[cfg(feature = "server")]
+mod serve;
+
+/// The client's loop and its parts.
+#[cfg(feature = "client")]
+pub mod client {
+    pub use mrtr_client::{
+        Action, BoxError, Event, Exchange, Ids, Machine, Question, RoundLimits, TransportError,
+    };
+}
+
+/// Streamable HTTP.
+pub mod http {
+    pub use mrtr_transport::access::Access;
+    #[cfg(feature = "server")]
+    pub use mrtr_transport::http::{Endpoint, Limits, ServeOptions, serve};
+    #[cfg(feature = "client")]
+    pub use mrtr_transport::http::{HttpClient, HttpClientBuilder};
+}
+
+/// The wire types of the protocol.
+pub mod schema {
+    pub use mrtr_schema::*;
+}
+
+#[cfg(feature = "client")]
+pub use mrtr_client::{CallError, Client, ClientBuilder};
+pub use mrtr_schema::elicitation::ElicitResult;
+#[cfg(feature = "server")]
+pub use mrtr_server::{
+    Answer, Ask, Asks, BuildError, Clock, Context, Error, Handler, InputRequired, KeyRing,
+    Principal, Prompt, PromptOutput, Result, Secret, Server, ServerBuilder, Step, Tool, ToolOutput,
+    UnixSeconds, form, manual,
+};
+#[cfg(feature = "server")]
+pub use serve::serve;
+
+/// Starts a client of the server whose MCP endpoint is at `url`.
+///
+/// # Errors
+///
+/// If `url` is no `http` or `https` URL. Nothing is sent yet.
+#[cfg(feature = "client")]
+pub fn connect(
+    url: impl Into<String>,
+) -> std::result::Result<ClientBuilder<http::HttpClient>, client::TransportError> {
+    Ok(Client::builder(http::HttpClient::builder(url).build()?))
+}

@@ -1,15 +1,17 @@
 //! Serving an endpoint straight on hyper.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::http::{Request, Response};
+use ::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
+use http_body_util::{Either, Empty};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,6 +24,8 @@ use tower_service::Service;
 /// How to serve.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
+    /// The path of the MCP endpoint; others are answered with 404. Default: `/mcp`.
+    pub path: String,
     /// How long a connection may take to send the headers of a request. Default: 15 s.
     pub header_time: Duration,
     /// How many connections are served at once; more wait to be accepted. Default: 10 000.
@@ -33,6 +37,7 @@ pub struct ServeOptions {
 impl Default for ServeOptions {
     fn default() -> Self {
         Self {
+            path: "/mcp".to_owned(),
             header_time: Duration::from_secs(15),
             connections: 10_000,
             shutdown_time: Duration::from_secs(10),
@@ -40,8 +45,8 @@ impl Default for ServeOptions {
     }
 }
 
-/// Serves `service` at every path of `listener` until `shutdown` is done; then takes no more
-/// connections and lets requests in flight finish.
+/// Serves `service`, an [`Endpoint`](super::Endpoint) under whatever layers, on `listener` until
+/// `shutdown` is done; then takes no more connections and lets requests in flight finish.
 ///
 /// HTTP/1.1 only: for HTTP/2 and TLS, put the service into a server of your choice.
 ///
@@ -59,10 +64,14 @@ where
         + Clone
         + Send
         + 'static,
-    S::Future: Send,
+    S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
-    B::Error: fmt::Display + std::error::Error + Send + Sync,
+    B::Error: std::error::Error + Send + Sync + 'static,
 {
+    let service = AtPath {
+        path: options.path.into(),
+        service,
+    };
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(options.connections));
     let mut shutdown = std::pin::pin!(shutdown);
@@ -110,6 +119,38 @@ where
         tracing::warn!(target: "mrtr::http", "shutdown left requests unfinished");
     }
     Ok(())
+}
+
+/// A service at one path.
+#[derive(Clone)]
+struct AtPath<S> {
+    path: Arc<str>,
+    service: S,
+}
+
+impl<S, B> Service<Request<Incoming>> for AtPath<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S::Future: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<Either<B, Empty<Bytes>>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        if request.uri().path() == &*self.path {
+            let response = self.service.call(request);
+            return Box::pin(async move { response.await.map(|r| r.map(Either::Left)) });
+        }
+        let mut response = Response::new(Either::Right(Empty::new()));
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        Box::pin(std::future::ready(Ok(response)))
+    }
 }
 
 fn is_about_one_connection(error: &io::Error) -> bool {

@@ -1,0 +1,71 @@
+//! The client that the official conformance suite runs: `conformance-client URL`, with the name of the
+//! scenario in `MCP_CONFORMANCE_SCENARIO`.
+
+use std::error::Error;
+
+use mrtr::client::Exchange;
+use mrtr::schema::Object;
+use mrtr::schema::form::FieldKind;
+use mrtr::{Client, ElicitResult};
+use serde_json::{Value, json};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let url = std::env::args()
+        .next_back()
+        .filter(|arg| arg.contains("://"));
+    let url = url.ok_or("usage: conformance-client URL")?;
+    let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO")
+        .map_err(|_| "MCP_CONFORMANCE_SCENARIO is not set")?;
+    let client = mrtr::connect(url)?
+        .on_form(async |_, form| {
+            // Says yes to everything, and leaves the rest to its defaults.
+            let yes = form
+                .requested_schema
+                .fields
+                .iter()
+                .filter_map(|field| match field.kind {
+                    FieldKind::Boolean { .. } => Some((field.name.clone(), Value::Bool(true))),
+                    _ => None,
+                });
+            Ok(ElicitResult::accept(yes.collect::<Object>()))
+        })
+        .build();
+    run(&client, &scenario).await
+}
+
+async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<dyn Error>> {
+    match scenario {
+        "tools_call" => {
+            client.list_tools().await?;
+            client
+                .call_tool("add_numbers", json!({ "a": 5, "b": 3 }))
+                .await?;
+        }
+        "request-metadata" => {
+            client.discover().await?;
+            client.list_tools().await?;
+        }
+        "sep-2322-client-request-state" => {
+            client.list_tools().await?;
+            // The unrelated call runs beside the others: nothing of theirs may get into it.
+            let (a, b, c) = tokio::join!(
+                client.call_tool("test_mrtr_echo_state", json!({})),
+                client.call_tool("test_mrtr_no_state", json!({})),
+                client.call_tool("test_mrtr_unrelated", json!({})),
+            );
+            (a?, b?, c?);
+            client.call_tool("test_mrtr_unrelated", json!({})).await?;
+            client
+                .call_tool("test_mrtr_no_result_type", json!({}))
+                .await?;
+        }
+        other => return Err(format!("the scenario {other:?} is not there yet").into()),
+    }
+    Ok(())
+}
