@@ -59,7 +59,7 @@ async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<
                 client.call_tool("test_mrtr_no_state", json!({})),
                 client.call_tool("test_mrtr_unrelated", json!({})),
             );
-            (a?, b?, c?);
+            drop((a?, b?, c?));
             client.call_tool("test_mrtr_unrelated", json!({})).await?;
             client
                 .call_tool("test_mrtr_no_result_type", json!({}))
