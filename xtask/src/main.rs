@@ -1,1 +1,77 @@
-fn main() {}
+//! What the project does with itself: `cargo xtask` lists it.
+
+mod conformance;
+mod interop;
+mod run;
+mod test;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+struct Command {
+    name: &'static str,
+    usage: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> Result,
+}
+
+/// All commands. The help is made of this table, so no command is missing in it.
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "test",
+        usage: "",
+        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, conformance, interop",
+        run: test::run,
+    },
+    Command {
+        name: "tidy",
+        usage: "",
+        help: "the crate graph, file sizes, and words that do not belong here",
+        run: tidy::run,
+    },
+    Command {
+        name: "conformance",
+        usage: "[server|client] [scenario…]",
+        help: "the official conformance suite against our fixtures",
+        run: conformance::run,
+    },
+    Command {
+        name: "interop",
+        usage: "[python]",
+        help: "foreign clients against our server, and our client against foreign servers",
+        run: interop::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = args.split_first() else {
+        return help();
+    };
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprintln!("no such command: {name}");
+        help();
+        return ExitCode::FAILURE;
+    };
+    match (command.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\n{name} failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() -> ExitCode {
+    println!("cargo xtask <command>\n");
+    for Command {
+        name, usage, help, ..
+    } in COMMANDS
+    {
+        println!("  {:<42} {help}", format!("{name} {usage}"));
+    }
+    ExitCode::SUCCESS
+}

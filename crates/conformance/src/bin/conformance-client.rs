@@ -47,6 +47,22 @@ async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<
                 .call_tool("add_numbers", json!({ "a": 5, "b": 3 }))
                 .await?;
         }
+        // Listing the tools is all there is to it: a `$ref` in one of them points at a trap.
+        "json-schema-ref-no-deref" => {
+            client.list_tools().await?;
+        }
+        "json-schema-2020-12-preservation" => {
+            let tools = client.list_tools().await?;
+            let tool = tools
+                .iter()
+                .find(|tool| tool.name == "json_schema_2020_12_tool");
+            let schema = &tool
+                .ok_or("the server lacks the tool with the schema")?
+                .input_schema;
+            client
+                .call_tool("json_schema_echo", json!({ "schema": schema }))
+                .await?;
+        }
         "request-metadata" => {
             client.discover().await?;
             client.list_tools().await?;

@@ -1,5 +1,7 @@
 //! The server that the official conformance suite calls: `/mcp` on the loopback port in `PORT`.
 
+mod content;
+
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
@@ -103,6 +105,12 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         .into_iter()
         .chain(rounds)
         .fold(builder, mrtr::ServerBuilder::tool);
+    let builder = content::tools()
+        .into_iter()
+        .fold(builder, mrtr::ServerBuilder::tool);
+    let builder = content::prompts()
+        .into_iter()
+        .fold(builder, mrtr::ServerBuilder::prompt);
     builder
         .prompt(Prompt::new(
             "test_input_required_result_prompt",

@@ -1,0 +1,147 @@
+//! Running other programs.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use crate::Result;
+
+/// The root of the workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+/// Where what is fetched and built goes.
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// A directory of our own under the target directory.
+pub fn scratch(name: &str) -> Result<PathBuf> {
+    let path = target().join("xtask").join(name);
+    std::fs::create_dir_all(&path)?;
+    Ok(path)
+}
+
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Says what is run, runs it, and fails if it fails.
+pub fn run(command: &mut Command) -> Result {
+    let started = Instant::now();
+    println!("\n$ {}", shown(command));
+    let status = command
+        .status()
+        .map_err(|e| format!("{}: {e}", shown(command)))?;
+    if !status.success() {
+        return Err(format!("{} ended with {status}", shown(command)).into());
+    }
+    println!("  ({:.1} s)", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The standard output of a command that succeeds.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("{}: {e}", shown(command)))?;
+    if !output.status.success() {
+        return Err(format!("{} ended with {}", shown(command), output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn shown(command: &Command) -> String {
+    let parts = std::iter::once(command.get_program()).chain(command.get_args());
+    let root = format!("{}/", root().display());
+    parts
+        .map(|part| part.to_string_lossy().replace(&root, ""))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Whether a program is there.
+pub fn there(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+/// Builds binaries or examples, and says where they are.
+pub fn build(args: &[&str]) -> Result<PathBuf> {
+    run(cargo(&["build", "--quiet"]).args(args))?;
+    Ok(target().join("debug"))
+}
+
+/// A process that ends when this value does.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts a server that says `listening PORT` on its first line.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let port = line
+            .trim()
+            .strip_prefix("listening ")
+            .and_then(|port| port.parse().ok());
+        let mut server = Self { child, port: 0 };
+        server.port =
+            port.ok_or_else(|| format!("the server said {line:?} instead of its port"))?;
+        Ok(server)
+    }
+
+    /// Starts a server that listens on the port in `PORT`, and waits until it does.
+    pub fn start_on(command: &mut Command, port: u16) -> Result<Self> {
+        let child = command
+            .env("PORT", port.to_string())
+            .stdin(Stdio::null())
+            .spawn()?;
+        let mut server = Self { child, port };
+        let started = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(format!("the server ended with {status}").into());
+            }
+            if started.elapsed().as_secs() > 30 {
+                return Err("the server does not listen after 30 s".into());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that is free now.
+pub fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port())
+}

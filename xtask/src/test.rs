@@ -1,0 +1,77 @@
+//! All that must hold.
+
+use crate::Result;
+use crate::run::{cargo, run as step};
+use crate::{conformance, interop, tidy};
+
+pub fn run_all() -> Result {
+    step(&mut cargo(&["fmt", "--all", "--check"]))?;
+    let clippy = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    step(&mut cargo(&clippy))?;
+    tidy::run(&[])?;
+    step(&mut cargo(&["test", "--workspace", "--all-features"]))?;
+    // What people take one by one must build one by one.
+    for alone in [
+        &["--package", "mrtr-schema"][..],
+        &["--package", "mrtr-codec", "--no-default-features"],
+        &["--package", "mrtr-transport"],
+        &[
+            "--package",
+            "mrtr",
+            "--no-default-features",
+            "--features",
+            "server",
+        ],
+        &[
+            "--package",
+            "mrtr",
+            "--no-default-features",
+            "--features",
+            "client",
+        ],
+    ] {
+        step(
+            cargo(&["check", "--quiet"])
+                .args(alone)
+                .env("RUSTFLAGS", "-D warnings"),
+        )?;
+    }
+    step(
+        cargo(&[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--all-features",
+            "--quiet",
+        ])
+        .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    step(&mut cargo(&[
+        "run",
+        "--quiet",
+        "--example",
+        "quickstart",
+        "--",
+        "--auto",
+    ]))?;
+    conformance::run(&[])?;
+    interop::run(&[])
+}
+
+pub fn run(args: &[String]) -> Result {
+    if let Some(other) = args.first() {
+        return Err(format!("`test` takes no arguments, not {other:?}").into());
+    }
+    run_all()?;
+    println!("\nall of it holds");
+    Ok(())
+}

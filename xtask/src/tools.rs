@@ -1,0 +1,114 @@
+//! Foreign tools: fetched once, pinned, kept under `target/xtask`.
+
+use std::env::consts::{ARCH, OS};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::run::{output, root, run, scratch, there};
+
+/// The Node.js that is fetched where there is none, or one that is too old for the suite.
+const NODE: &str = "24.21.0";
+const OLDEST_NODE: u32 = 22;
+
+/// The official conformance suite: how to run it.
+pub fn conformance_suite() -> Result<(PathBuf, PathBuf)> {
+    if !there("npm") {
+        return Err(
+            "the conformance suite needs npm (with or without a recent Node.js): install it, \
+                    for example by `apt-get install npm`"
+                .into(),
+        );
+    }
+    let home = scratch("npm")?;
+    let own = root().join("xtask/npm");
+    let lock = fs::read(own.join("package-lock.json"))?;
+    if fs::read(home.join("installed")).ok().as_ref() != Some(&lock) {
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(own.join(file), home.join(file))?;
+        }
+        run(npm()
+            .args(["ci", "--ignore-scripts", "--loglevel=error"])
+            .current_dir(&home))?;
+        fs::write(home.join("installed"), &lock)?;
+    }
+    let suite = home.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    Ok((node()?, suite))
+}
+
+fn npm() -> Command {
+    let mut npm = Command::new("npm");
+    // Ours to pin: an update of npm itself is no news here.
+    npm.env("NPM_CONFIG_UPDATE_NOTIFIER", "false")
+        .env("NPM_CONFIG_FUND", "false")
+        .env("NPM_CONFIG_AUDIT", "false");
+    npm
+}
+
+/// A Node.js that is recent enough.
+fn node() -> Result<PathBuf> {
+    let version = output(Command::new("node").arg("--version")).unwrap_or_default();
+    let major = version
+        .trim_start_matches('v')
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    if major >= Some(OLDEST_NODE) {
+        return Ok("node".into());
+    }
+    let os = match OS {
+        "macos" => "darwin",
+        "windows" => "win",
+        other => other,
+    };
+    let arch = if ARCH == "aarch64" { "arm64" } else { "x64" };
+    let package = format!("node-{os}-{arch}");
+    let home = scratch(&format!("node-{NODE}"))?;
+    let node = home.join("node_modules").join(&package).join("bin/node");
+    if !node.exists() {
+        let spec = format!("{package}@{NODE}");
+        println!(
+            "\nthe suite needs Node.js {OLDEST_NODE}, here is {:?}",
+            version.trim()
+        );
+        run(npm().args(["install", "--prefix"]).arg(&home).args([
+            "--no-save",
+            "--loglevel=error",
+            &spec,
+        ]))?;
+    }
+    Ok(node)
+}
+
+/// A Python with the packages of `xtask/python/requirements.txt`.
+pub fn python() -> Result<PathBuf> {
+    if !there("python3") {
+        return Err("interop with Python needs python3, 3.10 or newer: install it".into());
+    }
+    let home = scratch("python")?;
+    let list = root().join("xtask/python/requirements.txt");
+    let wanted = fs::read(&list)?;
+    let python = home.join("bin/python");
+    if fs::read(home.join("installed")).ok().as_ref() != Some(&wanted) {
+        run(Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&home))?;
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-r",
+        ];
+        run(Command::new(&python).args(pip).arg(&list))?;
+        fs::write(home.join("installed"), &wanted)?;
+    }
+    Ok(python)
+}
+
+/// A script of ours.
+pub fn script(name: &str) -> PathBuf {
+    root().join(Path::new("xtask/python")).join(name)
+}
