@@ -1,0 +1,268 @@
+//! Bad input gets the specified error, and nothing else breaks.
+
+use std::time::Duration;
+
+use mrtr::http::Limits;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::wire::{Head, assert_alive, connect, exchange, params, read_response, request, serve};
+
+struct Case {
+    what: &'static str,
+    verb: &'static str,
+    head: Head,
+    body: Vec<u8>,
+    status: u16,
+    /// The JSON-RPC error code; 0 for none.
+    code: i64,
+    /// What the message has to say.
+    says: &'static str,
+}
+
+fn cases() -> Vec<Case> {
+    let call = Head::new("tools/call", Some("add"));
+    let good = params(json!({ "name": "add", "arguments": { "a": 1, "b": 2 } }));
+    let body = request("tools/call", &good);
+    let case = |what, head: &Head, body: &[u8], status, code, says| {
+        let (head, body) = (head.clone(), body.to_vec());
+        Case {
+            what,
+            verb: "POST",
+            head,
+            body,
+            status,
+            code,
+            says,
+        }
+    };
+    let mut bare = good.clone();
+    bare.as_object_mut().unwrap().remove("_meta");
+    let discover = Head::new("server/discover", None);
+    let mut cases = vec![
+        case("malformed JSON", &call, b"{\"jsonrpc\":", 400, -32700, "Parse error"),
+        case("an empty body", &call, b"", 400, -32700, "EOF"),
+        case("bytes that are no text", &call, b"{\"jsonrpc\":\"\xff\"}", 400, -32700, "Parse error"),
+        case("duplicate keys", &call, br#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#, 400, -32700, "duplicate key"),
+        case("deep nesting", &call, "[".repeat(5000).as_bytes(), 400, -32700, "recursion"),
+        case("a batch", &call, b"[]", 400, -32600, "batches"),
+        case("no JSON-RPC", &call, br#"{"id":7,"method":"x"}"#, 400, -32600, "jsonrpc"),
+        case("a null id", &call, br#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, 400, -32600, "must not be null"),
+        case("a response", &call, br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, 400, -32600, "not responses"),
+        case("another content type", &call.clone().with("Content-Type", "text/plain"), &body, 415, -32600, "Content-Type"),
+        case("no content type", &call.clone().without("Content-Type"), &body, 415, -32600, "Content-Type"),
+        case("a compressed body", &call.clone().with("Content-Encoding", "gzip"), &body, 415, -32600, "compressed"),
+        case("only JSON accepted", &call.clone().with("Accept", "application/json"), &body, 406, -32600, "Accept"),
+        case("no Accept", &call.clone().without("Accept"), &body, 406, -32600, "Accept"),
+        case("another host", &call.clone().with("Host", "evil.example"), &body, 403, -32600, "evil.example"),
+        case("another origin", &call.clone().with("Origin", "https://evil.example"), &body, 403, -32600, "evil.example"),
+        case("no version header", &call.clone().without("MCP-Protocol-Version"), &body, 400, -32020, "missing"),
+        case("no method header", &call.clone().without("Mcp-Method"), &body, 400, -32020, "missing"),
+        case("no name header", &call.clone().without("Mcp-Name"), &body, 400, -32020, "missing"),
+        case("another version header", &call.clone().with("MCP-Protocol-Version", "2025-11-25"), &body, 400, -32020, "2025-11-25"),
+        case("another method header", &call.clone().with("Mcp-Method", "tools/list"), &body, 400, -32020, "tools/list"),
+        case("another name header", &call.clone().with("Mcp-Name", "pay"), &body, 400, -32020, "pay"),
+        case("no _meta", &call, &request("tools/call", &bare), 400, -32602, "protocolVersion"),
+        case("no parameters", &discover, br#"{"jsonrpc":"2.0","id":7,"method":"server/discover"}"#, 400, -32602, "protocolVersion"),
+        case("parameters that are a list", &discover, br#"{"jsonrpc":"2.0","id":7,"method":"server/discover","params":[]}"#, 400, -32600, "must be an object"),
+        case("an unknown method", &Head::new("no/such", None), &request("no/such", &params(json!({}))), 404, -32601, "no/such"),
+        case("an unknown tool", &Head::new("tools/call", Some("nope")), &request("tools/call", &params(json!({ "name": "nope" }))), 400, -32602, "Unknown tool"),
+        case("a tool without a name", &call, &request("tools/call", &params(json!({}))), 400, -32602, "name"),
+        case("a name that is no text", &call, &request("tools/call", &params(json!({ "name": 5 }))), 400, -32602, "name"),
+        case("arguments that are a list", &call, &request("tools/call", &params(json!({ "name": "add", "arguments": [1] }))), 400, -32602, "arguments"),
+        case("a made-up state", &call, &request("tools/call", &params(json!({ "name": "add", "requestState": "mrtr1.AAAA" }))), 400, -32602, "requestState"),
+        case("an older initialize", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
+            br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#, 400, -32022, "2026-07-28"),
+    ];
+    for verb in ["GET", "DELETE", "PUT", "OPTIONS"] {
+        cases.push(Case {
+            verb,
+            ..case("another verb", &call, b"", 405, -32600, "POST")
+        });
+    }
+    let wrong_types = request(
+        "tools/call",
+        &params(json!({ "name": "add", "arguments": { "a": "one", "b": 2 } })),
+    );
+    cases.push(case(
+        "arguments of the wrong type",
+        &call,
+        &wrong_types,
+        200,
+        0,
+        "a: invalid type: string \"one\"",
+    ));
+    cases
+}
+
+/// Whether a response is the one that the case wants.
+fn check(case: &Case, (status, head, answer): &(u16, String, Value)) {
+    let Case { what, .. } = case;
+    assert_eq!(*status, case.status, "{what}: {answer}");
+    assert_eq!(
+        answer["error"]["code"].as_i64().unwrap_or_default(),
+        case.code,
+        "{what}: {answer}"
+    );
+    assert!(
+        answer.to_string().replace("\\\"", "\"").contains(case.says),
+        "{what}: {answer}"
+    );
+    if case.status == 405 {
+        assert!(head.contains("allow: post"), "{what}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn bad_requests_get_their_error() {
+    let port = serve(Limits::default()).await;
+    for case in cases() {
+        let mut stream = connect(port).await;
+        check(
+            &case,
+            &exchange(&mut stream, case.verb, &case.head, &case.body).await,
+        );
+    }
+    assert_alive(port).await;
+}
+
+#[tokio::test]
+async fn errors_carry_the_id_of_their_request_where_it_can_be_read() {
+    let port = serve(Limits::default()).await;
+    for case in cases()
+        .iter()
+        .filter(|case| case.code != 0 && case.body.windows(6).any(|six| six == b"\"id\":7"))
+    {
+        let (_, _, answer) =
+            exchange(&mut connect(port).await, case.verb, &case.head, &case.body).await;
+        // What is refused before the body is read has no id to carry.
+        if matches!(case.status, 400 | 404) {
+            assert_eq!(answer["id"], 7, "{}: {answer}", case.what);
+        }
+    }
+}
+
+/// 10,000 bad requests on a few connections that stay open, in a mix, and the server still answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_ten_thousand_bad_requests_the_server_still_answers() {
+    const CONNECTIONS: usize = 8;
+    let port = serve(Limits::default()).await;
+    let clients = (0..CONNECTIONS).map(|start| {
+        tokio::spawn(async move {
+            let cases = cases();
+            let mut stream = connect(port).await;
+            for n in 0..10_000 / CONNECTIONS {
+                let case = &cases[(start + n) % cases.len()];
+                let answer = exchange(&mut stream, case.verb, &case.head, &case.body).await;
+                check(case, &answer);
+                if answer.1.contains("connection: close") {
+                    stream = connect(port).await;
+                }
+            }
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        client.await.unwrap();
+    }
+    assert_alive(port).await;
+}
+
+#[tokio::test]
+async fn a_notification_is_accepted_without_a_body() {
+    let port = serve(Limits::default()).await;
+    let body = br#"{"jsonrpc":"2.0","method":"notifications/unknown"}"#;
+    let (status, _, answer) = exchange(
+        &mut connect(port).await,
+        "POST",
+        &Head::new("notifications/unknown", None),
+        body,
+    )
+    .await;
+    assert_eq!((status, answer), (202, Value::Null));
+}
+
+#[tokio::test]
+async fn other_paths_are_not_found() {
+    let port = serve(Limits::default()).await;
+    let mut stream = connect(port).await;
+    stream
+        .write_all(b"POST /other HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        .await
+        .unwrap();
+    assert_eq!(read_response(&mut stream).await.0, 404);
+}
+
+/// A client that writes all of 20 MB before it reads must see the answer, not a broken pipe.
+#[tokio::test]
+async fn a_body_of_twenty_megabytes_is_answered_with_413() {
+    let port = serve(Limits::default()).await;
+    let body = vec![b' '; 20 << 20];
+    let call = Head::new("tools/call", Some("add"));
+    let (status, _, answer) = exchange(&mut connect(port).await, "POST", &call, &body).await;
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (413, &json!(-32600)),
+        "{answer}"
+    );
+    // One that asks first is told at once, and sends nothing.
+    let mut stream = connect(port).await;
+    let head = call.with("Expect", "100-continue").text("POST");
+    stream
+        .write_all(format!("{head}Content-Length: {}\r\n\r\n", body.len()).as_bytes())
+        .await
+        .unwrap();
+    assert_eq!(read_response(&mut stream).await.0, 413);
+    assert_alive(port).await;
+}
+
+/// A chunked body without an end is cut off, whatever it takes, in bounded memory.
+#[tokio::test]
+async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
+    let limits = Limits {
+        body: 1 << 20,
+        drain: 4 << 20,
+        ..Limits::default()
+    };
+    let port = serve(limits).await;
+    let (mut read, mut write) = connect(port).await.into_split();
+    let head = Head::new("tools/call", Some("add")).text("POST");
+    let writer = tokio::spawn(async move {
+        write
+            .write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
+        let mut sent = 0_usize;
+        while write.write_all(&chunk).await.is_ok() {
+            sent += chunk.len();
+            assert!(sent < 1 << 30, "the server reads on and on");
+        }
+    });
+    let mut answer = Vec::new();
+    // The connection may be reset once the answer is out.
+    let _ = read.read_to_end(&mut answer).await;
+    assert!(
+        String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 413"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+    writer.await.unwrap();
+    assert_alive(port).await;
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_answered_with_408() {
+    let limits = Limits {
+        body_time: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let port = serve(limits).await;
+    let mut stream = connect(port).await;
+    let head = Head::new("tools/call", Some("add")).text("POST");
+    stream
+        .write_all(format!("{head}Content-Length: 100\r\n\r\n{{").as_bytes())
+        .await
+        .unwrap();
+    assert_eq!(read_response(&mut stream).await.0, 408);
+    assert_alive(port).await;
+}
