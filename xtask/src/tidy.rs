@@ -49,7 +49,7 @@ const NEVER: &[(&str, &[&str])] = &[
 const MOST_LINES: usize = 500;
 
 /// Words that have no business in the repository.
-const WORDS: &[&str] = &["todo!(", "FIXME", "XXX", "/work/", "dbg!("];
+const WORDS: &[&str] = &["todo!(", "FIXME", "/work/", "dbg!("];
 
 pub fn run(_: &[String]) -> Result {
     let mut wrong = Vec::new();
@@ -65,9 +65,10 @@ pub fn run(_: &[String]) -> Result {
     let metadata: Value = serde_json::from_str(&text)?;
     arrows(&metadata, &mut wrong);
     never(&mut wrong);
+    licenses(&metadata, &mut wrong)?;
     files(&mut wrong)?;
     if wrong.is_empty() {
-        println!("tidy: the graph, the files and the words are as they should be");
+        println!("tidy: the graph, the licenses, the files and the words are as they should be");
         return Ok(());
     }
     Err(format!("\n  {}", wrong.join("\n  ")).into())
@@ -137,6 +138,51 @@ fn never(wrong: &mut Vec<String>) {
     }
 }
 
+/// Every dependency has a license that `deny.toml` allows.
+fn licenses(metadata: &Value, wrong: &mut Vec<String>) -> Result {
+    let rules = fs::read_to_string(root().join("deny.toml"))?;
+    let list_of = rules
+        .split("allow = [")
+        .nth(1)
+        .and_then(|rest| rest.split(']').next())
+        .ok_or("deny.toml lacks `allow`")?;
+    let allowed: BTreeSet<&str> = list_of.split('"').skip(1).step_by(2).collect();
+    for package in list(metadata, "packages") {
+        let license = text(package, "license");
+        if !satisfied(&license.replace('/', " OR "), &allowed) {
+            wrong.push(format!(
+                "{} has the license {license:?}, which deny.toml does not allow",
+                text(package, "name")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an SPDX expression can be met: `AND` binds tighter than `OR`, and there may be one level of
+/// parentheses.
+fn satisfied(expression: &str, allowed: &BTreeSet<&str>) -> bool {
+    if let Some((before, rest)) = expression.split_once('(') {
+        let Some((inner, after)) = rest.split_once(')') else {
+            return false;
+        };
+        // What is in parentheses counts as one license, which is allowed or not.
+        let verdict = if satisfied(inner, allowed) {
+            "yes"
+        } else {
+            "no"
+        };
+        let mut with: BTreeSet<&str> = allowed.clone();
+        with.insert("yes");
+        return satisfied(&format!("{before}{verdict}{after}"), &with);
+    }
+    expression.split(" OR ").any(|either| {
+        either
+            .split(" AND ")
+            .all(|one| allowed.contains(one.trim()))
+    })
+}
+
 fn files(wrong: &mut Vec<String>) -> Result {
     let tracked = output(
         Command::new("git")
@@ -174,4 +220,25 @@ fn files(wrong: &mut Vec<String>) -> Result {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::satisfied;
+
+    #[test]
+    fn licenses_are_read_as_spdx_has_it() {
+        let allowed = ["MIT", "Apache-2.0", "Unicode-3.0"].into();
+        for (expression, verdict) in [
+            ("MIT", true),
+            ("GPL-3.0", false),
+            ("GPL-3.0 OR MIT", true),
+            ("MIT AND GPL-3.0", false),
+            ("(MIT OR GPL-3.0) AND Unicode-3.0", true),
+            ("(MIT OR Apache-2.0) AND OpenSSL", false),
+            ("", false),
+        ] {
+            assert_eq!(satisfied(expression, &allowed), verdict, "{expression}");
+        }
+    }
 }

@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).ok_or(lone)
     }
 
-    /// `uXXXX`
+    /// `u` and four hexadecimal digits.
     fn code_unit(&mut self) -> Result<u32, CanonicalError> {
         self.expect(b'u')?;
         let digits = self

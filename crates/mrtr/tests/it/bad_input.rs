@@ -231,7 +231,7 @@ async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
             .write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes())
             .await
             .unwrap();
-        let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
+        let chunk = [b"10000\r\n".as_slice(), &vec![b' '; 0x10000], b"\r\n"].concat();
         let mut sent = 0_usize;
         while write.write_all(&chunk).await.is_ok() {
             sent += chunk.len();

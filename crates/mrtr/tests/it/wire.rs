@@ -66,12 +66,11 @@ impl Head {
     }
 
     pub(crate) fn text(&self, verb: &str) -> String {
-        let lines: String = self
-            .0
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
-        format!("{verb} /mcp HTTP/1.1\r\n{lines}")
+        let mut text = format!("{verb} /mcp HTTP/1.1\r\n");
+        for (name, value) in &self.0 {
+            text.extend([*name, ": ", value, "\r\n"]);
+        }
+        text
     }
 }
 

@@ -82,6 +82,7 @@ fn frozen() -> Value {
 
 /// Every cause gets one answer, and only the log says which it was.
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one cause after the other")]
 async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_the_log() {
     let lines = Lines::default();
     let writer = lines.clone();
