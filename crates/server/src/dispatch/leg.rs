@@ -68,18 +68,9 @@ impl<'a> Leg<'a> {
                 let arguments = arguments_digest(target)?;
                 digest = Some(arguments);
                 let binding = binding(target, arguments, caller.principal.as_ref());
+                // A state never outlives its flow: see `validity`.
                 let opened = open(&*server.sealer, token, &binding, now).and_then(|opened| {
-                    let saved = Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)?;
-                    let end = saved
-                        .flow
-                        .started
-                        .0
-                        .saturating_add(target.rules.lifetime.as_secs());
-                    if now.0 >= end {
-                        Err(Refusal::Expired)
-                    } else {
-                        Ok(saved)
-                    }
+                    Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)
                 });
                 Some(opened.map_err(|refusal| refuse(refusal, target.method, target.name))?)
             }

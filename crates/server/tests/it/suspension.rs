@@ -91,13 +91,14 @@ async fn a_cooperative_yield_beside_a_question_does_not_split_the_round() {
 /// The second part of the rule: a step beside a question is finished, and kept, before the round ends.
 #[tokio::test(start_paused = true)]
 async fn a_step_beside_a_question_is_waited_for() {
-    let runs = Count::default();
+    let (started, runs) = (Count::default(), Count::default());
     let (text, asked) = run(|| {
-        let runs = runs.clone();
+        let (started, runs) = (started.clone(), runs.clone());
         Tool::new("t", "", move |cx: Context| {
-            let runs = runs.clone();
+            let (started, runs) = (started.clone(), runs.clone());
             async move {
                 let slow = cx.step("slow", async |_| {
+                    started.up();
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     Ok(runs.up())
                 });
@@ -108,7 +109,11 @@ async fn a_step_beside_a_question_is_waited_for() {
     })
     .await;
     assert_eq!((text.as_str(), asked), ("a 1", keys(&[&["a"], &[]])));
-    assert_eq!(runs.get(), 1);
+    assert_eq!(
+        (started.get(), runs.get()),
+        (1, 1),
+        "it is not cut off and run again"
+    );
 }
 
 #[tokio::test]
