@@ -61,7 +61,7 @@ impl Show {
             println!(
                 "      ran    {} {}",
                 self.paint("32", step),
-                self.dim(&format!("once, on {by}"))
+                self.dim(&format!("on replica {by}"))
             );
         }
         for (key, message) in asks {
@@ -73,12 +73,10 @@ impl Show {
         }
         match state {
             Some(state) => {
-                let start: String = state.chars().take(22).collect();
-                println!(
-                    "      state  {} {}",
-                    self.dim(&format!("{} bytes, sealed:", state.len())),
-                    self.dim(&format!("{start}…"))
-                );
+                let start: String = state.chars().take(12).collect();
+                let end = state.get(state.len() - 8..).unwrap_or_default();
+                let text = format!("{} bytes, sealed: {start}…{end}", state.len());
+                println!("      state  {}", self.dim(&text));
             }
             None => println!("      done   {}", self.dim("no state is left")),
         }
