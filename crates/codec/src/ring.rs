@@ -20,7 +20,11 @@ pub struct KeyRing {
     active: Key,
     /// Staged and retiring keys.
     others: Vec<Key>,
+    nonces: NonceSource,
 }
+
+/// Fills in random bytes.
+type NonceSource = fn(&mut [u8; NONCE_LEN]) -> Result<(), SealError>;
 
 /// Builds a [`KeyRing`].
 #[derive(Debug)]
@@ -29,6 +33,7 @@ pub struct KeyRingBuilder {
     audience: String,
     active: Vec<Secret>,
     others: Vec<Secret>,
+    nonces: Option<NonceSource>,
 }
 
 /// Why there is no ring.
@@ -47,8 +52,9 @@ pub enum RingError {
     /// Too many keys.
     #[error("the ring has {0} keys; at most {MAX_KEYS} are allowed")]
     TooMany(usize),
-    /// The operating system gave no random numbers.
-    #[error("the operating system gave no random numbers")]
+    /// The operating system gave no random numbers, or the feature for them is off and no other source
+    /// of nonces was given.
+    #[error("there is no source of random numbers")]
     NoRandomness,
 }
 
@@ -60,6 +66,7 @@ impl KeyRing {
             audience: audience.into(),
             active: Vec::new(),
             others: Vec::new(),
+            nonces: os_nonces(),
         }
     }
 
@@ -96,11 +103,18 @@ impl KeyRing {
     }
 }
 
-#[cfg(feature = "os-rng")]
+/// The operating system's random numbers, where the feature for them is on.
+fn os_nonces() -> Option<NonceSource> {
+    #[cfg(feature = "os-rng")]
+    return Some(|nonce| getrandom::fill(nonce).map_err(|_| SealError::NoRandomness));
+    #[cfg(not(feature = "os-rng"))]
+    None
+}
+
 impl Seal for KeyRing {
     fn seal(&self, plaintext: &[u8]) -> Result<String, SealError> {
         let mut nonce = [0; NONCE_LEN];
-        getrandom::fill(&mut nonce).map_err(|_| SealError::NoRandomness)?;
+        (self.nonces)(&mut nonce)?;
         self.seal_with_nonce(plaintext, &nonce)
     }
 
@@ -128,12 +142,20 @@ impl KeyRingBuilder {
         self
     }
 
+    /// Where nonces come from. Default: the operating system, with the feature `os-rng`; without it, a
+    /// source has to be given. It must be fit for cryptography: a nonce that comes twice gives both
+    /// plaintexts away.
+    pub fn nonces(mut self, source: fn(&mut [u8; NONCE_LEN]) -> Result<(), SealError>) -> Self {
+        self.nonces = Some(source);
+        self
+    }
+
     /// Derives the keys.
     ///
     /// # Errors
     ///
     /// If the audience is empty, there is not exactly one active secret, a secret is repeated, or
-    /// there are more than 16.
+    /// there are more than 16, or there is no source of nonces.
     pub fn build(self) -> Result<KeyRing, RingError> {
         if self.audience.is_empty() {
             return Err(RingError::NoAudience);
@@ -142,6 +164,7 @@ impl KeyRingBuilder {
         if count > MAX_KEYS {
             return Err(RingError::TooMany(count));
         }
+        let nonces = self.nonces.ok_or(RingError::NoRandomness)?;
         let [active] = self.active.as_slice() else {
             return Err(RingError::NotOneActive(self.active.len()));
         };
@@ -158,7 +181,11 @@ impl KeyRingBuilder {
         if ids.len() < count {
             Err(RingError::Repeated)
         } else {
-            Ok(KeyRing { active, others })
+            Ok(KeyRing {
+                active,
+                others,
+                nonces,
+            })
         }
     }
 }
