@@ -60,10 +60,17 @@ pub fn output(command: &mut Command) -> Result<String> {
 }
 
 fn shown(command: &Command) -> String {
-    let parts = std::iter::once(command.get_program()).chain(command.get_args());
     let root = format!("{}/", root().display());
-    parts
-        .map(|part| part.to_string_lossy().replace(&root, ""))
+    let ours = |text: &std::ffi::OsStr| text.to_string_lossy().replace(&root, "");
+    let program = ours(command.get_program());
+    let name = if Path::new(&program).is_absolute() {
+        program.rsplit('/').next()
+    } else {
+        None
+    };
+    let name = name.unwrap_or(&program).to_owned();
+    std::iter::once(name)
+        .chain(command.get_args().map(ours))
         .collect::<Vec<_>>()
         .join(" ")
 }

@@ -66,7 +66,7 @@ impl KeyRing {
             audience: audience.into(),
             active: Vec::new(),
             others: Vec::new(),
-            nonces: os_nonces(),
+            nonces: OS_NONCES,
         }
     }
 
@@ -104,12 +104,11 @@ impl KeyRing {
 }
 
 /// The operating system's random numbers, where the feature for them is on.
-fn os_nonces() -> Option<NonceSource> {
-    #[cfg(feature = "os-rng")]
-    return Some(|nonce| getrandom::fill(nonce).map_err(|_| SealError::NoRandomness));
-    #[cfg(not(feature = "os-rng"))]
-    None
-}
+#[cfg(feature = "os-rng")]
+const OS_NONCES: Option<NonceSource> =
+    Some(|nonce| getrandom::fill(nonce).map_err(|_| SealError::NoRandomness));
+#[cfg(not(feature = "os-rng"))]
+const OS_NONCES: Option<NonceSource> = None;
 
 impl Seal for KeyRing {
     fn seal(&self, plaintext: &[u8]) -> Result<String, SealError> {

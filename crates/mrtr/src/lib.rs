@@ -1,5 +1,7 @@
 #![doc = include_str!("../../../README.md")]
 
+#[cfg(feature = "client")]
+mod connect;
 #[cfg(feature = "server")]
 mod serve;
 
@@ -26,6 +28,8 @@ pub mod schema {
 }
 
 #[cfg(feature = "client")]
+pub use connect::connect;
+#[cfg(feature = "client")]
 pub use mrtr_client::{CallError, Client, ClientBuilder};
 pub use mrtr_schema::elicitation::ElicitResult;
 #[cfg(feature = "server")]
@@ -36,15 +40,3 @@ pub use mrtr_server::{
 };
 #[cfg(feature = "server")]
 pub use serve::serve;
-
-/// Starts a client of the server whose MCP endpoint is at `url`.
-///
-/// # Errors
-///
-/// If `url` is no `http` or `https` URL. Nothing is sent yet.
-#[cfg(feature = "client")]
-pub fn connect(
-    url: impl Into<String>,
-) -> std::result::Result<ClientBuilder<http::HttpClient>, client::TransportError> {
-    Ok(Client::builder(http::HttpClient::builder(url).build()?))
-}
