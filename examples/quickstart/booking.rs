@@ -51,9 +51,7 @@ struct Table {
 
 async fn book(cx: Context, booking: Booking) -> Result<String> {
     // A side effect. It runs in the first round, and its result travels on in the sealed state.
-    let table: Table = cx
-        .step("hold", async |s| hold(&booking, s.idempotency_key()).await)
-        .await?;
+    let table: Table = cx.step("hold", async |s| hold(&booking, s.idempotency_key()).await).await?;
 
     // Two questions, one round.
     let (seat, diet) = tokio::try_join!(
@@ -62,24 +60,14 @@ async fn book(cx: Context, booking: Booking) -> Result<String> {
     )?;
 
     // A second round. The replica that serves it need not be the one that held the table.
-    let deposit = format!(
-        "Table {} needs a deposit of {} €.",
-        table.number, table.deposit
-    );
+    let deposit = format!("Table {} needs a deposit of {} €.", table.number, table.deposit);
     let consent: Consent = cx.elicit("deposit", deposit).await?;
     if !consent.pay {
-        return Ok(format!(
-            "Not booked: table {} goes back when the hold expires.",
-            table.number
-        ));
+        return Ok(format!("Not booked: table {} goes back when the hold expires.", table.number));
     }
-    let receipt: String = cx
-        .step("pay", async |s| pay(&table, s.idempotency_key()).await)
-        .await?;
+    let receipt: String = cx.step("pay", async |s| pay(&table, s.idempotency_key()).await).await?;
 
-    let diet = diet
-        .avoid
-        .map_or_else(String::new, |avoid| format!(", no {avoid}"));
+    let diet = diet.avoid.map_or_else(String::new, |avoid| format!(", no {avoid}"));
     Ok(format!(
         "Booked table {} {} for {} on {}{diet}. Receipt {receipt}.",
         table.number, seat.place, booking.people, booking.day
@@ -89,10 +77,7 @@ async fn book(cx: Context, booking: Booking) -> Result<String> {
 /// Calls the restaurant.
 async fn hold(booking: &Booking, key: &str) -> Result<Table> {
     call_outside("hold", key).await?;
-    Ok(Table {
-        number: 4 + booking.people,
-        deposit: 10 * u32::from(booking.people),
-    })
+    Ok(Table { number: 4 + booking.people, deposit: 10 * u32::from(booking.people) })
 }
 
 /// Calls the bank.
@@ -105,11 +90,7 @@ async fn pay(table: &Table, key: &str) -> Result<String> {
 async fn call_outside(what: &str, key: &str) -> Result<()> {
     if let Ok(outside) = std::env::var("BOOKING_OUTSIDE") {
         let request = reqwest::Client::new().post(format!("{outside}/{what}"));
-        request
-            .header("Idempotency-Key", key)
-            .send()
-            .await?
-            .error_for_status()?;
+        request.header("Idempotency-Key", key).send().await?.error_for_status()?;
     }
     Ok(())
 }
@@ -134,20 +115,13 @@ pub async fn serve() -> std::result::Result<(), Box<dyn Error>> {
         .key_ring(ring)
         .anonymous()
         .build()?;
-    let port = std::env::var("PORT")
-        .ok()
-        .map_or(Ok(0), |port| port.parse())?;
+    let port = std::env::var("PORT").ok().map_or(Ok(0), |port| port.parse())?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     println!("listening {}", listener.local_addr()?.port());
     let parent_is_gone = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;
     };
-    mrtr::http::serve(
-        listener,
-        Endpoint::new(server),
-        ServeOptions::default(),
-        parent_is_gone,
-    )
-    .await?;
+    mrtr::http::serve(listener, Endpoint::new(server), ServeOptions::default(), parent_is_gone)
+        .await?;
     Ok(())
 }

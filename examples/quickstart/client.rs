@@ -18,10 +18,7 @@ pub async fn book(fleet: &Fleet, person: Person, show: &Show) -> Result<String, 
     show.call("book", &arguments.to_string());
     // The loop is driven in a task of its own; what it does is shown here.
     let (legs, mut seen) = tokio::sync::mpsc::channel(1);
-    let connection = Shown {
-        http: HttpClient::builder(fleet.url()).build()?,
-        legs,
-    };
+    let connection = Shown { http: HttpClient::builder(fleet.url()).build()?, legs };
     let asked = show.clone();
     let client = Client::builder(connection)
         .on_form(move |question, form| {
@@ -36,13 +33,7 @@ pub async fn book(fleet: &Fleet, person: Person, show: &Show) -> Result<String, 
     let (mut leg, mut steps) = (0, 0);
     while let Some(Leg { state, asks, go_on }) = seen.recv().await {
         leg += 1;
-        show.leg(
-            leg,
-            fleet.last_served(),
-            &fleet.new_steps(&mut steps),
-            &asks,
-            state.as_deref(),
-        );
+        show.leg(leg, fleet.last_served(), &fleet.new_steps(&mut steps), &asks, state.as_deref());
         if !asks.is_empty() {
             fleet.record_round(asks.len());
         }
@@ -74,33 +65,17 @@ impl Exchange for Shown {
         let result = response.outcome.as_ref().ok();
         let asks = result
             .and_then(|result| serde_json::from_str::<InputRequiredResult>(result.get()).ok());
-        let (state, questions) = asks.map_or((None, None), |asks| {
-            (asks.request_state, asks.input_requests)
+        let (state, questions) =
+            asks.map_or((None, None), |asks| (asks.request_state, asks.input_requests));
+        let asks = questions.unwrap_or_default().0.into_iter().map(|(key, request)| {
+            let message = match request {
+                mrtr::schema::input::InputRequest::Elicit(params) => params.message().to_owned(),
+                other => other.method().to_owned(),
+            };
+            (key, message)
         });
-        let asks = questions
-            .unwrap_or_default()
-            .0
-            .into_iter()
-            .map(|(key, request)| {
-                let message = match request {
-                    mrtr::schema::input::InputRequest::Elicit(params) => {
-                        params.message().to_owned()
-                    }
-                    other => other.method().to_owned(),
-                };
-                (key, message)
-            });
         let (go_on, shown) = tokio::sync::oneshot::channel();
-        if self
-            .legs
-            .send(Leg {
-                state,
-                asks: asks.collect(),
-                go_on,
-            })
-            .await
-            .is_ok()
-        {
+        if self.legs.send(Leg { state, asks: asks.collect(), go_on }).await.is_ok() {
             let _ = shown.await;
         }
         Ok(response)

@@ -69,10 +69,7 @@ impl Fleet {
             let stdin = child.stdin.take().ok_or("the replica has no stdin")?;
             let mut lines =
                 BufReader::new(child.stdout.take().ok_or("the replica has no stdout")?).lines();
-            let first = lines
-                .next_line()
-                .await?
-                .ok_or("the replica ended before it listened")?;
+            let first = lines.next_line().await?.ok_or("the replica ended before it listened")?;
             let port = first
                 .strip_prefix("listening ")
                 .ok_or("the replica said something else")?
@@ -93,11 +90,7 @@ impl Fleet {
             .fallback(forward)
             .with_state((Arc::clone(&shared), reqwest::Client::new()));
         tokio::spawn(async move { axum::serve(listener, proxy).await });
-        Ok(Self {
-            replicas,
-            shared,
-            address,
-        })
+        Ok(Self { replicas, shared, address })
     }
 
     /// Where the round robin listens.
@@ -112,17 +105,12 @@ impl Fleet {
                 &format!("127.0.0.1:{}  pid {}", replica.port, replica.pid),
             );
         }
-        show.line(
-            "round robin",
-            &format!("{}  no sticky sessions, no shared store", self.address),
-        );
+        show.line("round robin", &format!("{}  no sticky sessions, no shared store", self.address));
     }
 
     /// The name of the replica that served the last leg.
     pub fn last_served(&self) -> char {
-        lock(&self.shared.served)
-            .last()
-            .map_or('?', |at| self.replicas[*at].name)
+        lock(&self.shared.served).last().map_or('?', |at| self.replicas[*at].name)
     }
 
     /// The steps that ran since this was asked last.
@@ -143,9 +131,7 @@ impl Fleet {
 
     /// Kills the replica that served the last leg, and waits until it is gone.
     pub async fn kill_last(&self) -> Result<(char, u32), Box<dyn Error + Send + Sync>> {
-        let at = *lock(&self.shared.served)
-            .last()
-            .ok_or("no leg was served")?;
+        let at = *lock(&self.shared.served).last().ok_or("no leg was served")?;
         let replica = &self.replicas[at];
         let mut child = replica.child.lock().await;
         child.kill().await?;
@@ -170,14 +156,8 @@ impl Fleet {
                 served.len() == 3 && replicas.len() == 3,
                 format!("three legs, on {} replicas", replicas.len()),
             ),
-            (
-                times("hold") == 1,
-                format!("the table was held {} time", times("hold")),
-            ),
-            (
-                times("pay") <= 1,
-                format!("the deposit was paid {} time", times("pay")),
-            ),
+            (times("hold") == 1, format!("the table was held {} time", times("hold"))),
+            (times("pay") <= 1, format!("the deposit was paid {} time", times("pay"))),
             (
                 killed.is_some_and(|killed| {
                     served.last() != Some(&killed) && served.contains(&killed)
@@ -200,10 +180,7 @@ async fn write_down(
     Path((replica, step)): Path<(usize, String)>,
     headers: HeaderMap,
 ) {
-    let key = headers
-        .get("idempotency-key")
-        .and_then(|key| key.to_str().ok())
-        .unwrap_or_default();
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
     lock(&shared.ran).push((step, key.to_owned(), replica));
 }
 
@@ -214,21 +191,15 @@ async fn forward(
     request: Request,
 ) -> Result<Response, StatusCode> {
     let (head, body) = request.into_parts();
-    let body = to_bytes(body, 1 << 20)
-        .await
-        .map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+    let body = to_bytes(body, 1 << 20).await.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
     let ports = lock(&shared.ports).clone();
     for _ in 0..ports.len() {
         let at = shared.next.fetch_add(1, Ordering::Relaxed) % ports.len();
         let mut headers = head.headers.clone();
         headers.remove(header::HOST);
         let url = format!("http://127.0.0.1:{}{}", ports[at], head.uri.path());
-        let sent = http
-            .request(head.method.clone(), url)
-            .headers(headers)
-            .body(body.clone())
-            .send()
-            .await;
+        let sent =
+            http.request(head.method.clone(), url).headers(headers).body(body.clone()).send().await;
         match sent {
             Err(error) if error.is_connect() => {}
             Err(_) => return Err(StatusCode::BAD_GATEWAY),
@@ -247,9 +218,7 @@ async fn forward(
                     }
                 }
                 let bytes = answer.bytes().await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-                return response
-                    .body(Body::from(bytes))
-                    .map_err(|_| StatusCode::BAD_GATEWAY);
+                return response.body(Body::from(bytes)).map_err(|_| StatusCode::BAD_GATEWAY);
             }
         }
     }
@@ -257,7 +226,5 @@ async fn forward(
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

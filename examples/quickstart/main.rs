@@ -37,17 +37,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 async fn run(ask: bool) -> Result<ExitCode, Box<dyn Error>> {
     let show = Show::new();
-    show.title(
-        "mrtr quickstart",
-        "one call, three replicas that share nothing but a key ring",
-    );
+    show.title("mrtr quickstart", "one call, three replicas that share nothing but a key ring");
     let fleet = fleet::Fleet::start(3).await?;
     fleet.introduce(&show);
-    let person = if ask {
-        Person::at_terminal()
-    } else {
-        Person::scripted()
-    };
+    let person = if ask { Person::at_terminal() } else { Person::scripted() };
     let outcome = client::book(&fleet, person, &show).await;
     let verdict = match &outcome {
         Ok(text) => {
@@ -61,9 +54,5 @@ async fn run(ask: bool) -> Result<ExitCode, Box<dyn Error>> {
     };
     let ok = show.verdict(&verdict) && outcome.is_ok();
     fleet.stop().await;
-    Ok(if ok {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -20,9 +20,7 @@ pub struct Person {
 
 impl Person {
     pub fn at_terminal() -> Self {
-        Self {
-            terminal: Some(Arc::default()),
-        }
+        Self { terminal: Some(Arc::default()) }
     }
 
     pub fn scripted() -> Self {
@@ -43,9 +41,7 @@ impl Person {
                 _ => return Ok(ElicitResult::decline()),
             };
             show.answer(key, &answer.to_string());
-            return Ok(ElicitResult::accept(
-                answer.as_object().cloned().unwrap_or_default(),
-            ));
+            return Ok(ElicitResult::accept(answer)?);
         };
         let (form, show) = (form.clone(), show.clone());
         let asked = tokio::task::spawn_blocking(move || {
@@ -74,22 +70,16 @@ fn ask(form: &FormParams, show: &Show) -> io::Result<ElicitResult> {
             }
         }
     }
-    Ok(ElicitResult::accept(content))
+    Ok(ElicitResult::accept(content)?)
 }
 
 fn prompt(field: &Field) -> String {
-    let name = field
-        .description
-        .as_deref()
-        .or(field.title.as_deref())
-        .unwrap_or(&field.name);
+    let name = field.description.as_deref().or(field.title.as_deref()).unwrap_or(&field.name);
     let choices = match &field.kind {
         FieldKind::Boolean { .. } => " [y/n]".to_owned(),
         FieldKind::Choice { options, .. } => {
-            let all: Vec<_> = options
-                .iter()
-                .map(|o| o.title.as_deref().unwrap_or(&o.value))
-                .collect();
+            let all: Vec<_> =
+                options.iter().map(|o| o.title.as_deref().unwrap_or(&o.value)).collect();
             format!(" [{}]", all.join("/"))
         }
         _ => String::new(),
@@ -100,11 +90,7 @@ fn prompt(field: &Field) -> String {
 /// The value that `text` stands for; `None` leaves an optional field empty.
 fn read(field: &Field, text: &str) -> Result<Option<Value>, String> {
     if text.is_empty() {
-        return if field.required {
-            Err("This one is needed.".to_owned())
-        } else {
-            Ok(None)
-        };
+        return if field.required { Err("This one is needed.".to_owned()) } else { Ok(None) };
     }
     match &field.kind {
         FieldKind::Boolean { .. } => match text.to_lowercase().as_str() {
@@ -112,14 +98,12 @@ fn read(field: &Field, text: &str) -> Result<Option<Value>, String> {
             "n" | "no" => Ok(Some(false.into())),
             _ => Err("Please answer y or n.".to_owned()),
         },
-        FieldKind::Number { .. } => text
-            .parse()
-            .map(Some)
-            .map_err(|_| "Please enter a number.".to_owned()),
+        FieldKind::Number { .. } => {
+            text.parse().map(Some).map_err(|_| "Please enter a number.".to_owned())
+        }
         FieldKind::Choice { options, .. } => {
-            let chosen = options
-                .iter()
-                .find(|o| o.value.to_lowercase().starts_with(&text.to_lowercase()));
+            let chosen =
+                options.iter().find(|o| o.value.to_lowercase().starts_with(&text.to_lowercase()));
             chosen
                 .map(|o| Some(o.value.clone().into()))
                 .ok_or_else(|| "Please choose one of these.".to_owned())

@@ -10,17 +10,11 @@ pub struct Show {
 
 impl Show {
     pub fn new() -> Self {
-        Self {
-            colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-        }
+        Self { colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     fn bold(&self, text: &str) -> String {
@@ -65,11 +59,7 @@ impl Show {
             );
         }
         for (key, message) in asks {
-            println!(
-                "      asks   {} {}",
-                self.paint("33", &format!("{key:<8}")),
-                message
-            );
+            println!("      asks   {} {}", self.paint("33", &format!("{key:<8}")), message);
         }
         match state {
             Some(state) => {
@@ -91,10 +81,7 @@ impl Show {
     }
 
     pub fn answer(&self, key: &str, answer: &str) {
-        println!(
-            "      answer {} {answer}",
-            self.paint("33", &format!("{key:<8}"))
-        );
+        println!("      answer {} {answer}", self.paint("33", &format!("{key:<8}")));
     }
 
     pub fn killed(&self, name: char, pid: u32) {
@@ -116,11 +103,7 @@ impl Show {
     /// Shows what had to be true; true if it was.
     pub fn verdict(&self, facts: &[(bool, String)]) -> bool {
         for (ok, fact) in facts {
-            let mark = if *ok {
-                self.paint("32", "✓")
-            } else {
-                self.paint("31", "✗")
-            };
+            let mark = if *ok { self.paint("32", "✓") } else { self.paint("31", "✗") };
             println!("  {mark} {fact}");
         }
         println!();

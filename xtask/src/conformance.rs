@@ -28,22 +28,12 @@ pub fn run(args: &[String]) -> Result {
         let out = scratch(&format!("conformance-{side}"))?;
         fs::remove_dir_all(&out)?;
         fs::create_dir_all(&out)?;
-        let suite = Suite {
-            node: &node,
-            script: &suite,
-            out: &out,
-            bin: &bin,
-            side,
-        };
+        let suite = Suite { node: &node, script: &suite, out: &out, bin: &bin, side };
         suite.run(scenarios)?;
         let results = read_results(&out, side)?;
         wrong.extend(judge(side, &results, scenarios)?);
     }
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(wrong.join("\n  ").into())
-    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ").into()) }
 }
 
 struct Suite<'a> {
@@ -58,10 +48,7 @@ impl Suite<'_> {
     fn run(&self, scenarios: &[String]) -> Result {
         let fixture = self.bin.join(format!("conformance-{}", self.side));
         let server = if self.side == "server" {
-            Some(Server::start_on(
-                Command::new(&fixture).stdout(Stdio::null()),
-                free_port()?,
-            )?)
+            Some(Server::start_on(Command::new(&fixture).stdout(Stdio::null()), free_port()?)?)
         } else {
             None
         };
@@ -69,10 +56,7 @@ impl Suite<'_> {
             Some(server) => format!("--url=http://127.0.0.1:{}/mcp", server.port),
             None => format!("--command={}", fixture.display()),
         };
-        println!(
-            "\nconformance: {} against the official suite ({REVISION})",
-            self.side
-        );
+        println!("\nconformance: {} against the official suite ({REVISION})", self.side);
         if scenarios.is_empty() {
             self.invoke(&[&target, "--requirements", REVISION])?;
         }
@@ -84,24 +68,12 @@ impl Suite<'_> {
 
     /// The suite says with its exit code whether all passed; what passed is read from its results.
     fn invoke(&self, args: &[&str]) -> Result {
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.out.join("log.txt"))?;
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(self.out.join("log.txt"))?;
         let mut command = Command::new(self.node);
-        command
-            .arg(self.script)
-            .arg(self.side)
-            .args(args)
-            .arg("-o")
-            .arg(self.out);
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        command
-            .status()
-            .map_err(|e| format!("the suite cannot be run: {e}"))?;
+        command.arg(self.script).arg(self.side).args(args).arg("-o").arg(self.out);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.status().map_err(|e| format!("the suite cannot be run: {e}"))?;
         Ok(())
     }
 }
@@ -145,13 +117,9 @@ fn read_results(out: &Path, side: &str) -> Result<BTreeMap<String, Outcome>> {
 
 /// `server-NAME-TIMESTAMP` or `NAME-TIMESTAMP`, where the time begins with the year.
 fn scenario_of(directory: &str, side: &str) -> String {
-    let name = directory
-        .strip_prefix(&format!("{side}-"))
-        .unwrap_or(directory);
+    let name = directory.strip_prefix(&format!("{side}-")).unwrap_or(directory);
     let is_time = |rest: &str| rest.len() == 24 && rest.ends_with('Z');
-    let cut = name
-        .match_indices('-')
-        .find(|(at, _)| is_time(&name[at + 1..]));
+    let cut = name.match_indices('-').find(|(at, _)| is_time(&name[at + 1..]));
     cut.map_or(name, |(at, _)| &name[..at]).to_owned()
 }
 
@@ -161,14 +129,7 @@ fn judge(side: &str, results: &BTreeMap<String, Outcome>, asked: &[String]) -> R
     let baseline = baseline(side)?;
     let mut wrong = Vec::new();
     let mut counts = (0, 0);
-    for (
-        scenario,
-        Outcome {
-            passed,
-            wrong: failed,
-        },
-    ) in results
-    {
+    for (scenario, Outcome { passed, wrong: failed }) in results {
         let expected = baseline.contains(scenario);
         let mark = match (failed.is_empty() && *passed > 0, expected) {
             (true, false) => {
@@ -180,9 +141,7 @@ fn judge(side: &str, results: &BTreeMap<String, Outcome>, asked: &[String]) -> R
                 "not yet "
             }
             (true, true) => {
-                wrong.push(format!(
-                    "{side} {scenario} passes: take it out of the baseline"
-                ));
+                wrong.push(format!("{side} {scenario} passes: take it out of the baseline"));
                 "passes! "
             }
             (false, false) => {
@@ -205,9 +164,7 @@ fn judge(side: &str, results: &BTreeMap<String, Outcome>, asked: &[String]) -> R
         );
     }
     if let Some(name) = asked.iter().find(|name| !results.contains_key(*name)) {
-        wrong.push(format!(
-            "{side} {name} was not run: is there such a scenario for {REVISION}?"
-        ));
+        wrong.push(format!("{side} {name} was not run: is there such a scenario for {REVISION}?"));
     }
     if results.is_empty() {
         wrong.push(format!("the suite ran no {side} scenario; its output is in target/xtask/conformance-{side}/log.txt"));
@@ -227,20 +184,14 @@ fn baseline(side: &str) -> Result<BTreeSet<String>> {
     let path = root().join("crates/conformance/baseline.txt");
     let text = fs::read_to_string(&path)?;
     let mut all = BTreeSet::new();
-    for line in text
-        .lines()
-        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
-    {
-        let (entry, reason) = line
-            .split_once('#')
-            .ok_or_else(|| format!("baseline: {line:?} has no reason"))?;
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let (entry, reason) =
+            line.split_once('#').ok_or_else(|| format!("baseline: {line:?} has no reason"))?;
         if reason.trim().is_empty() {
             return Err(format!("baseline: {line:?} has no reason").into());
         }
-        let (of, scenario) = entry
-            .trim()
-            .split_once(' ')
-            .ok_or_else(|| format!("baseline: {line:?}"))?;
+        let (of, scenario) =
+            entry.trim().split_once(' ').ok_or_else(|| format!("baseline: {line:?}"))?;
         if of == side {
             all.insert(scenario.trim().to_owned());
         }

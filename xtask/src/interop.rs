@@ -21,10 +21,7 @@ fn with_python() -> Result {
     let ours = Server::start(
         Command::new(examples.join("examples/quickstart"))
             .arg("--replica")
-            .env(
-                "BOOKING_SECRET",
-                "Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw",
-            )
+            .env("BOOKING_SECRET", "Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw")
             .env("PORT", "0"),
     )?;
     step(

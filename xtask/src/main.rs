@@ -67,10 +67,7 @@ fn main() -> ExitCode {
 
 fn help() -> ExitCode {
     println!("cargo xtask <command>\n");
-    for Command {
-        name, usage, help, ..
-    } in COMMANDS
-    {
+    for Command { name, usage, help, .. } in COMMANDS {
         println!("  {:<42} {help}", format!("{name} {usage}"));
     }
     ExitCode::SUCCESS

@@ -10,9 +10,7 @@ use crate::Result;
 
 /// The root of the workspace.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map_or_else(PathBuf::new, Path::to_path_buf)
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
 /// Where what is fetched and built goes.
@@ -37,9 +35,7 @@ pub fn cargo(args: &[&str]) -> Command {
 pub fn run(command: &mut Command) -> Result {
     let started = Instant::now();
     println!("\n$ {}", shown(command));
-    let status = command
-        .status()
-        .map_err(|e| format!("{}: {e}", shown(command)))?;
+    let status = command.status().map_err(|e| format!("{}: {e}", shown(command)))?;
     if !status.success() {
         return Err(format!("{} ended with {status}", shown(command)).into());
     }
@@ -63,16 +59,9 @@ fn shown(command: &Command) -> String {
     let root = format!("{}/", root().display());
     let ours = |text: &std::ffi::OsStr| text.to_string_lossy().replace(&root, "");
     let program = ours(command.get_program());
-    let name = if Path::new(&program).is_absolute() {
-        program.rsplit('/').next()
-    } else {
-        None
-    };
+    let name = if Path::new(&program).is_absolute() { program.rsplit('/').next() } else { None };
     let name = name.unwrap_or(&program).to_owned();
-    std::iter::once(name)
-        .chain(command.get_args().map(ours))
-        .collect::<Vec<_>>()
-        .join(" ")
+    std::iter::once(name).chain(command.get_args().map(ours)).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a program is there.
@@ -100,18 +89,12 @@ pub struct Server {
 impl Server {
     /// Starts a server that says `listening PORT` on its first line.
     pub fn start(command: &mut Command) -> Result<Self> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
-        let port = line
-            .trim()
-            .strip_prefix("listening ")
-            .and_then(|port| port.parse().ok());
+        let port = line.trim().strip_prefix("listening ").and_then(|port| port.parse().ok());
         let mut server = Self { child, port: 0 };
         server.port =
             port.ok_or_else(|| format!("the server said {line:?} instead of its port"))?;
@@ -120,10 +103,7 @@ impl Server {
 
     /// Starts a server that listens on the port in `PORT`, and waits until it does.
     pub fn start_on(command: &mut Command, port: u16) -> Result<Self> {
-        let child = command
-            .env("PORT", port.to_string())
-            .stdin(Stdio::null())
-            .spawn()?;
+        let child = command.env("PORT", port.to_string()).stdin(Stdio::null()).spawn()?;
         let mut server = Self { child, port };
         let started = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -148,7 +128,5 @@ impl Drop for Server {
 
 /// A port that is free now.
 pub fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?
-        .local_addr()?
-        .port())
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -24,45 +24,16 @@ pub fn run_all() -> Result {
         &["--package", "mrtr-schema"][..],
         &["--package", "mrtr-codec", "--no-default-features"],
         &["--package", "mrtr-transport"],
-        &[
-            "--package",
-            "mrtr",
-            "--no-default-features",
-            "--features",
-            "server",
-        ],
-        &[
-            "--package",
-            "mrtr",
-            "--no-default-features",
-            "--features",
-            "client",
-        ],
+        &["--package", "mrtr", "--no-default-features", "--features", "server"],
+        &["--package", "mrtr", "--no-default-features", "--features", "client"],
     ] {
-        step(
-            cargo(&["check", "--quiet"])
-                .args(alone)
-                .env("RUSTFLAGS", "-D warnings"),
-        )?;
+        step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;
     }
     step(
-        cargo(&[
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--all-features",
-            "--quiet",
-        ])
-        .env("RUSTDOCFLAGS", "-D warnings"),
+        cargo(&["doc", "--workspace", "--no-deps", "--all-features", "--quiet"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    step(&mut cargo(&[
-        "run",
-        "--quiet",
-        "--example",
-        "quickstart",
-        "--",
-        "--auto",
-    ]))?;
+    step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
     conformance::run(&[])?;
     interop::run(&[])
 }

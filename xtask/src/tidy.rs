@@ -15,20 +15,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-schema", &[]),
     ("mrtr-codec", &[]),
     ("mrtr-transport", &["mrtr-schema"]),
-    (
-        "mrtr-server",
-        &["mrtr-schema", "mrtr-codec", "mrtr-transport"],
-    ),
+    ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
-    (
-        "mrtr",
-        &[
-            "mrtr-schema",
-            "mrtr-transport",
-            "mrtr-server",
-            "mrtr-client",
-        ],
-    ),
+    ("mrtr", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client"]),
 ];
 
 /// Unpublished members, which may depend on any other.
@@ -38,10 +27,7 @@ const FREE: &[&str] = &["mrtr-testkit", "mrtr-conformance", "mrtr-examples", "xt
 const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-schema", &["tokio", "hyper", "getrandom", "aes"]),
     ("mrtr-codec", &["tokio", "hyper", "serde"]),
-    (
-        "mrtr-client",
-        &["aes", "aes-gcm", "mrtr-codec", "reqwest", "hyper"],
-    ),
+    ("mrtr-client", &["aes", "aes-gcm", "mrtr-codec", "reqwest", "hyper"]),
     ("mrtr-server", &["reqwest", "rustls", "hyper", "axum"]),
 ];
 
@@ -54,13 +40,8 @@ const WORDS: &[&str] = &["todo!(", "FIXME", "/work/", "dbg!("];
 pub fn run(_: &[String]) -> Result {
     let mut wrong = Vec::new();
     let text = output(
-        cargo(&[
-            "metadata",
-            "--format-version=1",
-            "--locked",
-            "--all-features",
-        ])
-        .stdin(std::process::Stdio::null()),
+        cargo(&["metadata", "--format-version=1", "--locked", "--all-features"])
+            .stdin(std::process::Stdio::null()),
     )?;
     let metadata: Value = serde_json::from_str(&text)?;
     arrows(&metadata, &mut wrong);
@@ -83,9 +64,8 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
 }
 
 fn arrows(metadata: &Value, wrong: &mut Vec<String>) {
-    let members: BTreeSet<&str> = list(metadata, "workspace_members")
-        .filter_map(Value::as_str)
-        .collect();
+    let members: BTreeSet<&str> =
+        list(metadata, "workspace_members").filter_map(Value::as_str).collect();
     let allowed: BTreeMap<_, _> = ARROWS.iter().copied().collect();
     let names: BTreeSet<&str> = list(metadata, "packages")
         .filter(|p| members.contains(text(p, "id")))
@@ -128,10 +108,7 @@ fn never(wrong: &mut Vec<String>) {
             wrong.push(format!("cargo tree --package {name} failed"));
             continue;
         };
-        let inside: BTreeSet<_> = tree
-            .lines()
-            .filter_map(|line| line.split(' ').next())
-            .collect();
+        let inside: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
         for one in forbidden.iter().filter(|one| inside.contains(**one)) {
             wrong.push(format!("{name} must not pull in {one}"));
         }
@@ -167,20 +144,14 @@ fn satisfied(expression: &str, allowed: &BTreeSet<&str>) -> bool {
             return false;
         };
         // What is in parentheses counts as one license, which is allowed or not.
-        let verdict = if satisfied(inner, allowed) {
-            "yes"
-        } else {
-            "no"
-        };
+        let verdict = if satisfied(inner, allowed) { "yes" } else { "no" };
         let mut with: BTreeSet<&str> = allowed.clone();
         with.insert("yes");
         return satisfied(&format!("{before}{verdict}{after}"), &with);
     }
-    expression.split(" OR ").any(|either| {
-        either
-            .split(" AND ")
-            .all(|one| allowed.contains(one.trim()))
-    })
+    expression
+        .split(" OR ")
+        .any(|either| either.split(" AND ").all(|one| allowed.contains(one.trim())))
 }
 
 fn files(wrong: &mut Vec<String>) -> Result {
@@ -193,13 +164,9 @@ fn files(wrong: &mut Vec<String>) -> Result {
         let Ok(text) = fs::read_to_string(root().join(name)) else {
             continue;
         };
-        let is_rust = Path::new(name)
-            .extension()
-            .is_some_and(|ending| ending == "rs");
-        let before_tests = text
-            .lines()
-            .take_while(|line| !line.starts_with("#[cfg(test)]"))
-            .count();
+        let is_rust = Path::new(name).extension().is_some_and(|ending| ending == "rs");
+        let before_tests =
+            text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
         if is_rust && before_tests > MOST_LINES {
             wrong.push(format!(
                 "{name} has {before_tests} lines before its tests; it is probably two things"

@@ -28,9 +28,7 @@ pub fn conformance_suite() -> Result<(PathBuf, PathBuf)> {
         for file in ["package.json", "package-lock.json"] {
             fs::copy(own.join(file), home.join(file))?;
         }
-        run(npm()
-            .args(["ci", "--ignore-scripts", "--loglevel=error"])
-            .current_dir(&home))?;
+        run(npm().args(["ci", "--ignore-scripts", "--loglevel=error"]).current_dir(&home))?;
         fs::write(home.join("installed"), &lock)?;
     }
     let suite = home.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
@@ -49,11 +47,8 @@ fn npm() -> Command {
 /// A Node.js that is recent enough.
 fn node() -> Result<PathBuf> {
     let version = output(Command::new("node").arg("--version")).unwrap_or_default();
-    let major = version
-        .trim_start_matches('v')
-        .split('.')
-        .next()
-        .and_then(|major| major.parse().ok());
+    let major =
+        version.trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
     if major >= Some(OLDEST_NODE) {
         return Ok("node".into());
     }
@@ -68,10 +63,7 @@ fn node() -> Result<PathBuf> {
     let node = home.join("node_modules").join(&package).join("bin/node");
     if !node.exists() {
         let spec = format!("{package}@{NODE}");
-        println!(
-            "\nthe suite needs Node.js {OLDEST_NODE}, here is {:?}",
-            version.trim()
-        );
+        println!("\nthe suite needs Node.js {OLDEST_NODE}, here is {:?}", version.trim());
         run(npm().args(["install", "--prefix"]).arg(&home).args([
             "--no-save",
             "--loglevel=error",
@@ -91,17 +83,8 @@ pub fn python() -> Result<PathBuf> {
     let wanted = fs::read(&list)?;
     let python = home.join("bin/python");
     if fs::read(home.join("installed")).ok().as_ref() != Some(&wanted) {
-        run(Command::new("python3")
-            .args(["-m", "venv", "--clear"])
-            .arg(&home))?;
-        let pip = [
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "-r",
-        ];
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
         run(Command::new(&python).args(pip).arg(&list))?;
         fs::write(home.join("installed"), &wanted)?;
     }

@@ -53,9 +53,7 @@ pub struct ClientBuilder<X> {
 
 impl<X> Clone for Client<X> {
     fn clone(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-        }
+        Self { inner: Arc::clone(&self.inner) }
     }
 }
 
@@ -156,15 +154,11 @@ impl<X: Exchange> Client<X> {
                 return Ok(all);
             }
             if next == cursor {
-                return Err(CallError::protocol(format!(
-                    "{method} gave the same cursor twice"
-                )));
+                return Err(CallError::protocol(format!("{method} gave the same cursor twice")));
             }
             cursor = next;
         }
-        Err(CallError::protocol(format!(
-            "{method} has more than {PAGES} pages"
-        )))
+        Err(CallError::protocol(format!("{method} has more than {PAGES} pages")))
     }
 
     async fn call<T: DeserializeOwned>(
@@ -196,17 +190,10 @@ impl<X: Exchange> Client<X> {
         params: &[(&str, Box<RawValue>)],
     ) -> Result<Box<RawValue>, CallError> {
         let inner = &*self.inner;
-        let params = params
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.clone()))
-            .collect();
-        let (mut machine, mut action) = Machine::start(
-            inner.ids.clone(),
-            method,
-            params,
-            inner.meta.clone(),
-            inner.limits,
-        )?;
+        let params =
+            params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let (mut machine, mut action) =
+            Machine::start(inner.ids.clone(), method, params, inner.meta.clone(), inner.limits)?;
         loop {
             let event = match action {
                 Action::Done(result) => return Ok(result),
@@ -217,10 +204,7 @@ impl<X: Exchange> Client<X> {
                 Action::Ask(requests) => {
                     let round = machine.question_rounds();
                     Event::Answers(
-                        inner
-                            .handlers
-                            .answer_all(requests, method, target, round)
-                            .await?,
+                        inner.handlers.answer_all(requests, method, target, round).await?,
                     )
                 }
                 Action::Wait(time) => {
@@ -317,13 +301,7 @@ impl<X: Exchange> ClientBuilder<X> {
             client_info: Some(self.info),
             ..RequestMeta::default()
         };
-        let Self {
-            exchange,
-            handlers,
-            limits,
-            deadline,
-            ..
-        } = self;
+        let Self { exchange, handlers, limits, deadline, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 exchange,
@@ -339,16 +317,12 @@ impl<X: Exchange> ClientBuilder<X> {
 
 impl<X> fmt::Debug for Client<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("handlers", &self.inner.handlers)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("handlers", &self.inner.handlers).finish_non_exhaustive()
     }
 }
 
 impl<X> fmt::Debug for ClientBuilder<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder")
-            .field("handlers", &self.handlers)
-            .finish_non_exhaustive()
+        f.debug_struct("ClientBuilder").field("handlers", &self.handlers).finish_non_exhaustive()
     }
 }

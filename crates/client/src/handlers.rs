@@ -80,18 +80,11 @@ impl Handlers {
     ) -> Result<InputResponses, CallError> {
         let answers = requests.0.into_iter().map(|(key, request)| async move {
             let (method, target) = (method.to_owned(), target.to_owned());
-            let question = Question {
-                method,
-                target,
-                key: key.clone(),
-                round,
-            };
+            let question = Question { method, target, key: key.clone(), round };
             let answer = self.answer(question, request).await?;
             Ok::<_, CallError>((key, answer))
         });
-        futures_util::future::try_join_all(answers)
-            .await
-            .map(InputResponses)
+        futures_util::future::try_join_all(answers).await.map(InputResponses)
     }
 
     async fn answer(
@@ -124,10 +117,7 @@ impl Handlers {
             }
             InputRequest::Elicit(ElicitParams::Url(params)) => {
                 let result = call(self.url.as_ref(), question, params, "URLs").await?;
-                write(&ElicitResult {
-                    content: None,
-                    ..result
-                })
+                write(&ElicitResult { content: None, ..result })
             }
             InputRequest::Sample(params) => {
                 if params.uses_tools() {
@@ -139,10 +129,9 @@ impl Handlers {
                 let roots = call(self.roots.as_ref(), question, (), "roots").await?;
                 write(&ListRootsResult { roots })
             }
-            other => Err(CallError::protocol(format!(
-                "unknown kind of question: {}",
-                other.method()
-            ))),
+            other => {
+                Err(CallError::protocol(format!("unknown kind of question: {}", other.method())))
+            }
         }
     }
 }
@@ -156,10 +145,7 @@ async fn call<P, R>(
     let key = question.key.clone();
     let handler = handler.ok_or_else(|| undeclared(&key, what))?;
     handler(question, params).await.map_err(|source| {
-        let why = format!(
-            "the question {} was not answered: {source}",
-            ErrorObject::quote(&key)
-        );
+        let why = format!("the question {} was not answered: {source}", ErrorObject::quote(&key));
         CallError::handler(why, Some(source))
     })
 }
@@ -179,8 +165,6 @@ fn write(answer: &impl serde::Serialize) -> Result<Box<RawValue>, CallError> {
 
 impl fmt::Debug for Handlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Handlers")
-            .field(&self.capabilities())
-            .finish()
+        f.debug_tuple("Handlers").field(&self.capabilities()).finish()
     }
 }

@@ -36,10 +36,7 @@ pub struct RoundLimits {
 
 impl Default for RoundLimits {
     fn default() -> Self {
-        Self {
-            questions: 10,
-            state_only: 10,
-        }
+        Self { questions: 10, state_only: 10 }
     }
 }
 
@@ -159,9 +156,7 @@ impl Machine {
                 let asked = self.asked.take().unwrap_or_default();
                 let all = asked.0.iter().all(|(key, _)| answers.get(key).is_some());
                 if !all || answers.0.len() != asked.0.len() {
-                    return Err(CallError::request(
-                        "there must be one answer for each question",
-                    ));
+                    return Err(CallError::request("there must be one answer for each question"));
                 }
                 self.phase = Phase::Sent;
                 self.leg(Some(&answers))
@@ -177,20 +172,12 @@ impl Machine {
     }
 
     fn leg(&self, answers: Option<&InputResponses>) -> Result<Action, CallError> {
-        let leg = Leg {
-            machine: self,
-            answers,
-        };
+        let leg = Leg { machine: self, answers };
         let params = jsonrpc::raw(&leg).map_err(|e| {
             CallError::request(format!("the parameters cannot be written as JSON: {e}"))
         })?;
         let (jsonrpc, method) = (jsonrpc::Version, self.method.clone());
-        Ok(Action::Send(Request {
-            jsonrpc,
-            id: self.ids.next(),
-            method,
-            params: Some(params),
-        }))
+        Ok(Action::Send(Request { jsonrpc, id: self.ids.next(), method, params: Some(params) }))
     }
 
     fn result(&mut self, result: Box<RawValue>) -> Result<Action, CallError> {
@@ -211,20 +198,10 @@ impl Machine {
     }
 
     fn input_required(&mut self, asks: InputRequiredResult) -> Result<Action, CallError> {
-        if !matches!(
-            self.method.as_str(),
-            "tools/call" | "prompts/get" | "resources/read"
-        ) {
-            return Err(CallError::protocol(format!(
-                "{} may not ask for input",
-                self.method
-            )));
+        if !matches!(self.method.as_str(), "tools/call" | "prompts/get" | "resources/read") {
+            return Err(CallError::protocol(format!("{} may not ask for input", self.method)));
         }
-        let InputRequiredResult {
-            input_requests,
-            request_state,
-            ..
-        } = asks;
+        let InputRequiredResult { input_requests, request_state, .. } = asks;
         if input_requests.is_none() && request_state.is_none() {
             return Err(CallError::protocol(
                 "a result asks for input, but holds neither questions nor state",
@@ -256,9 +233,7 @@ impl Machine {
                 }
                 self.pace += 1;
                 self.phase = Phase::Waiting;
-                Ok(Action::Wait(Duration::from_millis(
-                    250.min(50 << (self.pace - 1).min(3)),
-                )))
+                Ok(Action::Wait(Duration::from_millis(250.min(50 << (self.pace - 1).min(3)))))
             }
         }
     }
@@ -272,9 +247,7 @@ impl Machine {
                 .and_then(|data| data.get("supported"))
                 .and_then(Value::as_array)
                 .is_some_and(|supported| {
-                    supported
-                        .iter()
-                        .any(|other| other.as_str() == Some(version))
+                    supported.iter().any(|other| other.as_str() == Some(version))
                 });
         // A server that refuses a version and lists it at once has a moment of change; once is enough.
         if speaks_ours && !std::mem::replace(&mut self.renegotiated, true) {
@@ -288,21 +261,11 @@ impl Machine {
 fn last_asked(requests: &InputRequests) -> String {
     let one = |(key, request): &(String, InputRequest)| match request {
         InputRequest::Elicit(params) => {
-            format!(
-                "{} {}",
-                ErrorObject::quote(key),
-                ErrorObject::quote(params.message())
-            )
+            format!("{} {}", ErrorObject::quote(key), ErrorObject::quote(params.message()))
         }
         other => format!("{} ({})", ErrorObject::quote(key), other.method()),
     };
-    requests
-        .0
-        .iter()
-        .take(3)
-        .map(one)
-        .collect::<Vec<_>>()
-        .join(", ")
+    requests.0.iter().take(3).map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The parameters of one leg.

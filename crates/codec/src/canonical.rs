@@ -50,11 +50,7 @@ pub fn canonicalize(json: &str) -> Result<String, CanonicalError> {
     reader.space();
     reader.value(&mut out, 0)?;
     reader.space();
-    if reader.at == json.len() {
-        Ok(out)
-    } else {
-        Err(reader.error(Kind::Syntax))
-    }
+    if reader.at == json.len() { Ok(out) } else { Err(reader.error(Kind::Syntax)) }
 }
 
 struct Reader<'a> {
@@ -79,11 +75,7 @@ impl<'a> Reader<'a> {
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), CanonicalError> {
-        if self.eat(byte) {
-            Ok(())
-        } else {
-            Err(self.error(Kind::Syntax))
-        }
+        if self.eat(byte) { Ok(()) } else { Err(self.error(Kind::Syntax)) }
     }
 
     fn space(&mut self) {
@@ -107,9 +99,8 @@ impl<'a> Reader<'a> {
             Some(b'-' | b'0'..=b'9') => self.number(out),
             _ => {
                 let rest = self.text.get(self.at..).unwrap_or_default();
-                let word = ["true", "false", "null"]
-                    .into_iter()
-                    .find(|word| rest.starts_with(word));
+                let word =
+                    ["true", "false", "null"].into_iter().find(|word| rest.starts_with(word));
                 let word = word.ok_or_else(|| self.error(Kind::Syntax))?;
                 self.at += word.len();
                 out.push_str(word);
@@ -166,10 +157,7 @@ impl<'a> Reader<'a> {
             _ => None,
         });
         if let Some(at) = twice {
-            return Err(CanonicalError {
-                kind: Kind::DuplicateKey,
-                at,
-            });
+            return Err(CanonicalError { kind: Kind::DuplicateKey, at });
         }
         out.push('{');
         for (n, (key, value, _)) in members.iter().enumerate() {
@@ -260,11 +248,7 @@ impl<'a> Reader<'a> {
         if whole.is_empty() || (whole.len() > 1 && whole.starts_with('0')) {
             return Err(self.error(Kind::Syntax));
         }
-        let fraction = if self.eat(b'.') {
-            Some(self.digits())
-        } else {
-            None
-        };
+        let fraction = if self.eat(b'.') { Some(self.digits()) } else { None };
         if fraction == Some("") {
             return Err(self.error(Kind::Syntax));
         }
@@ -280,17 +264,9 @@ impl<'a> Reader<'a> {
             exponent = if minus { -size } else { size };
         }
         let literal = self.text.get(start..self.at).unwrap_or_default();
-        let beyond = CanonicalError {
-            kind: Kind::Number,
-            at: start,
-        };
-        write_number(
-            out,
-            negative,
-            (whole, fraction.unwrap_or_default(), exponent),
-            literal,
-        )
-        .ok_or(beyond)
+        let beyond = CanonicalError { kind: Kind::Number, at: start };
+        write_number(out, negative, (whole, fraction.unwrap_or_default(), exponent), literal)
+            .ok_or(beyond)
     }
 }
 
@@ -374,19 +350,9 @@ mod tests {
         let sorted = canon(
             r#"{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}"#,
         );
-        let order = [
-            "Carriage Return",
-            "One",
-            "Control",
-            "Latin Small",
-            "Euro Sign",
-            "Emoji",
-            "Hebrew",
-        ];
-        let places: Vec<_> = order
-            .iter()
-            .map(|name| sorted.find(name).unwrap())
-            .collect();
+        let order =
+            ["Carriage Return", "One", "Control", "Latin Small", "Euro Sign", "Emoji", "Hebrew"];
+        let places: Vec<_> = order.iter().map(|name| sorted.find(name).unwrap()).collect();
         assert!(places.is_sorted(), "{sorted}");
     }
 
@@ -398,18 +364,9 @@ mod tests {
             (vec!["-10", "-1e1", "-10.0"], "-10"),
             (vec!["0.5", "5e-1", "0.50"], "0.5"),
             (vec!["9007199254740993"], "9007199254740993"),
-            (
-                vec!["9007199254740992", "9007199254740992.0"],
-                "9007199254740992",
-            ),
-            (
-                vec!["123456789012345678901234567890"],
-                "123456789012345678901234567890",
-            ),
-            (
-                vec![r#" { "b" : 1 , "a" : [ ] } "#, r#"{"a":[],"b":1.0}"#],
-                r#"{"a":[],"b":1}"#,
-            ),
+            (vec!["9007199254740992", "9007199254740992.0"], "9007199254740992"),
+            (vec!["123456789012345678901234567890"], "123456789012345678901234567890"),
+            (vec![r#" { "b" : 1 , "a" : [ ] } "#, r#"{"a":[],"b":1.0}"#], r#"{"a":[],"b":1}"#),
             (vec![r#""\u00e9""#, r#""é""#], "\"é\""),
             (vec!["1e-400"], "0"),
             (vec!["-1e-400"], "0"),
@@ -430,10 +387,7 @@ mod tests {
             (r#""\udc00\ud800""#, "! lone surrogate at byte 2"),
             (r#""\ud800\ud800""#, "! lone surrogate at byte 2"),
             ("1e1001", "! number beyond all bounds at byte 0"),
-            (
-                "1e99999999999999999999",
-                "! number beyond all bounds at byte 0",
-            ),
+            ("1e99999999999999999999", "! number beyond all bounds at byte 0"),
             ("1e", "! not JSON at byte 2"),
             ("", "! not JSON at byte 0"),
             ("01", "! not JSON at byte 2"),
@@ -457,10 +411,9 @@ mod tests {
 
     #[test]
     fn the_canonical_form_is_its_own() {
-        for json in [
-            r#"{"z":[1e-7,1e300,-0.1,"\u2028\ud83d\ude00"],"a":{"b":{},"a":null}}"#,
-            "[[],{}]",
-        ] {
+        for json in
+            [r#"{"z":[1e-7,1e300,-0.1,"\u2028\ud83d\ude00"],"a":{"b":{},"a":null}}"#, "[[],{}]"]
+        {
             assert_eq!(canon(&canon(json)), canon(json));
         }
     }

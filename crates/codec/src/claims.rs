@@ -28,10 +28,7 @@ pub struct Validity {
 impl Validity {
     /// Good from `now` for `seconds`. A time beyond the end of time ends there.
     pub fn starting(now: UnixSeconds, seconds: u64) -> Self {
-        Self {
-            issued: now,
-            expires: UnixSeconds(now.0.saturating_add(seconds)),
-        }
+        Self { issued: now, expires: UnixSeconds(now.0.saturating_add(seconds)) }
     }
 
     fn check(self, now: UnixSeconds) -> Result<(), Refusal> {
@@ -57,11 +54,7 @@ pub struct Principal {
 impl Principal {
     /// Whom `issuer` calls `subject`. Subjects are only unique within their issuer.
     pub fn new(issuer: impl Into<String>, subject: impl Into<String>) -> Self {
-        Self {
-            issuer: issuer.into(),
-            subject: subject.into(),
-            client: None,
-        }
+        Self { issuer: issuer.into(), subject: subject.into(), client: None }
     }
 
     /// The OAuth client through which the subject calls. State does not move between clients.
@@ -99,11 +92,7 @@ impl Digest {
     /// If `json` has no canonical form.
     pub fn of_json(json: Option<&str>) -> Result<Self, CanonicalError> {
         let canonical = canonical::canonicalize(json.unwrap_or("{}"))?;
-        let bytes = if canonical == "null" {
-            b"{}"
-        } else {
-            canonical.as_bytes()
-        };
+        let bytes = if canonical == "null" { b"{}" } else { canonical.as_bytes() };
         Ok(Self(Sha256::digest(bytes).into()))
     }
 
@@ -141,20 +130,15 @@ pub struct Binding<'a> {
 /// ```
 pub(crate) fn pack(binding: &Binding<'_>, validity: Validity, body: &[u8]) -> Vec<u8> {
     let mut out = Packer::new();
-    out.byte(FORMAT)
-        .number(validity.issued.0)
-        .number(validity.expires.0);
+    out.byte(FORMAT).number(validity.issued.0).number(validity.expires.0);
     match binding.principal {
         None => drop(out.byte(0)),
         Some(p) => {
-            out.byte(1)
-                .bytes(p.issuer.as_bytes())
-                .bytes(p.subject.as_bytes());
+            out.byte(1).bytes(p.issuer.as_bytes()).bytes(p.subject.as_bytes());
             out.option(p.client.as_ref().map(String::as_bytes));
         }
     }
-    out.bytes(binding.method.as_bytes())
-        .bytes(binding.target.as_bytes());
+    out.bytes(binding.method.as_bytes()).bytes(binding.target.as_bytes());
     out.raw(&binding.arguments.0).raw(body);
     out.finish()
 }

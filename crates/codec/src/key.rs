@@ -62,12 +62,13 @@ impl Secret {
     }
 
     /// Takes a secret in base64url without padding, the form in which [`Secret::to_base64url`] gives it.
+    /// White space around it, such as the line break at the end of a file, is passed over.
     ///
     /// # Errors
     ///
     /// As [`Secret::from_bytes`], or if `text` is in another form.
     pub fn from_base64url(text: &str) -> Result<Self, SecretError> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map(Zeroizing::new);
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim()).map(Zeroizing::new);
         Self::from_bytes(&bytes.map_err(|_| SecretError::NotBase64)?)
     }
 
@@ -127,10 +128,7 @@ impl std::fmt::Debug for Key {
     /// The id is no secret: it stands in every token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key(")?;
-        self.id
-            .iter()
-            .take(4)
-            .try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        self.id.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))?;
         f.write_str("…)")
     }
 }
@@ -142,18 +140,9 @@ mod tests {
     #[test]
     fn weak_secrets_are_refused() {
         let distinct: Vec<u8> = (0..31).collect();
-        assert_eq!(
-            Secret::from_bytes(&distinct).unwrap_err(),
-            SecretError::Short(31)
-        );
-        assert_eq!(
-            Secret::from_bytes(&[b'a'; 64]).unwrap_err(),
-            SecretError::Weak(1)
-        );
-        assert_eq!(
-            Secret::from_base64url("a b").unwrap_err(),
-            SecretError::NotBase64
-        );
+        assert_eq!(Secret::from_bytes(&distinct).unwrap_err(), SecretError::Short(31));
+        assert_eq!(Secret::from_bytes(&[b'a'; 64]).unwrap_err(), SecretError::Weak(1));
+        assert_eq!(Secret::from_base64url("a b").unwrap_err(), SecretError::NotBase64);
         assert!(Secret::from_bytes(b"0123456789abcdef0123456789abcdef").is_ok());
     }
 

@@ -25,10 +25,7 @@ impl Packer {
     }
 
     /// A number.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "only the low seven bits are taken"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are taken")]
     pub fn number(&mut self, mut value: u64) -> &mut Self {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -101,11 +98,7 @@ impl<'a> Unpacker<'a> {
             value |= bits << shift;
             if byte < 0x80 {
                 // A last byte of zero would be a second way to write the same number.
-                return if byte == 0 && shift > 0 {
-                    Err(UnpackError)
-                } else {
-                    Ok(value)
-                };
+                return if byte == 0 && shift > 0 { Err(UnpackError) } else { Ok(value) };
             }
         }
         Err(UnpackError)
@@ -151,11 +144,7 @@ impl<'a> Unpacker<'a> {
     ///
     /// If something is left.
     pub fn end(self) -> Result<(), UnpackError> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(UnpackError)
-        }
+        if self.0.is_empty() { Ok(()) } else { Err(UnpackError) }
     }
 }
 
@@ -167,21 +156,12 @@ mod tests {
     fn what_is_packed_comes_out_again() {
         for n in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut packer = Packer::new();
-            packer
-                .number(n)
-                .bytes(b"bytes")
-                .option(None)
-                .option(Some(b""))
-                .byte(9)
-                .raw(b"tail");
+            packer.number(n).bytes(b"bytes").option(None).option(Some(b"")).byte(9).raw(b"tail");
             let bytes = packer.finish();
             let mut reader = Unpacker::new(&bytes);
             assert_eq!(reader.number(), Ok(n));
             assert_eq!(reader.text(), Ok("bytes"));
-            assert_eq!(
-                (reader.option(), reader.option()),
-                (Ok(None), Ok(Some(&b""[..])))
-            );
+            assert_eq!((reader.option(), reader.option()), (Ok(None), Ok(Some(&b""[..]))));
             assert_eq!(reader.byte(), Ok(9));
             assert_eq!(reader.rest(), b"tail");
             assert_eq!(reader.end(), Err(UnpackError));

@@ -97,9 +97,7 @@ impl KeyRing {
     }
 
     fn key(&self, id: &[u8; ID_LEN]) -> Option<&Key> {
-        std::iter::once(&self.active)
-            .chain(&self.others)
-            .find(|key| key.id == *id)
+        std::iter::once(&self.active).chain(&self.others).find(|key| key.id == *id)
     }
 }
 
@@ -168,11 +166,7 @@ impl KeyRingBuilder {
             return Err(RingError::NotOneActive(self.active.len()));
         };
         let active = Key::derive(active, &self.audience);
-        let others: Vec<_> = self
-            .others
-            .iter()
-            .map(|s| Key::derive(s, &self.audience))
-            .collect();
+        let others: Vec<_> = self.others.iter().map(|s| Key::derive(s, &self.audience)).collect();
         let mut ids: Vec<_> = others.iter().chain([&active]).map(|key| key.id).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -180,11 +174,7 @@ impl KeyRingBuilder {
         if ids.len() < count {
             Err(RingError::Repeated)
         } else {
-            Ok(KeyRing {
-                active,
-                others,
-                nonces,
-            })
+            Ok(KeyRing { active, others, nonces })
         }
     }
 }
@@ -200,14 +190,8 @@ mod tests {
     #[test]
     fn wrong_rings_are_refused() {
         let build = |b: KeyRingBuilder| b.build().err();
-        assert_eq!(
-            build(KeyRing::builder("").active(secret(0))),
-            Some(RingError::NoAudience)
-        );
-        assert_eq!(
-            build(KeyRing::builder("a")),
-            Some(RingError::NotOneActive(0))
-        );
+        assert_eq!(build(KeyRing::builder("").active(secret(0))), Some(RingError::NoAudience));
+        assert_eq!(build(KeyRing::builder("a")), Some(RingError::NotOneActive(0)));
         assert_eq!(
             build(KeyRing::builder("a").active(secret(0)).active(secret(1))),
             Some(RingError::NotOneActive(2))
@@ -216,9 +200,8 @@ mod tests {
             build(KeyRing::builder("a").active(secret(0)).retiring(secret(0))),
             Some(RingError::Repeated)
         );
-        let many = (0..20).fold(KeyRing::builder("a").active(secret(100)), |b, n| {
-            b.staged(secret(n))
-        });
+        let many =
+            (0..20).fold(KeyRing::builder("a").active(secret(100)), |b, n| b.staged(secret(n)));
         assert_eq!(build(many), Some(RingError::TooMany(21)));
     }
 

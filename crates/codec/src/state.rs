@@ -84,9 +84,5 @@ pub fn open(
 ) -> Result<Opened, Refusal> {
     let plaintext = sealer.open(token)?;
     let (validity, body) = claims::check(&plaintext, binding, now)?;
-    Ok(Opened {
-        plaintext,
-        body,
-        validity,
-    })
+    Ok(Opened { plaintext, body, validity })
 }

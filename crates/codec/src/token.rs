@@ -57,22 +57,13 @@ pub(crate) fn open<'k>(
     }
     // The engine refuses padding, foreign letters and loose bits at the end: one text for one token.
     let text = token.strip_prefix(PREFIX).ok_or(Refusal::Malformed)?;
-    let mut bytes = URL_SAFE_NO_PAD
-        .decode(text)
-        .map_err(|_| Refusal::Malformed)?;
+    let mut bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refusal::Malformed)?;
     let tag = *bytes.last_chunk::<TAG_LEN>().ok_or(Refusal::Malformed)?;
     bytes.truncate(bytes.len() - TAG_LEN);
-    let (id, rest) = bytes
-        .split_first_chunk::<ID_LEN>()
-        .ok_or(Refusal::Malformed)?;
-    let (id, nonce) = (
-        *id,
-        *rest.first_chunk::<NONCE_LEN>().ok_or(Refusal::Malformed)?,
-    );
+    let (id, rest) = bytes.split_first_chunk::<ID_LEN>().ok_or(Refusal::Malformed)?;
+    let (id, nonce) = (*id, *rest.first_chunk::<NONCE_LEN>().ok_or(Refusal::Malformed)?);
     let key = find(&id).ok_or(Refusal::UnknownKey)?;
     let mut text = bytes.split_off(HEAD);
-    key.cipher
-        .decrypt(&nonce, &aad(&id), &mut text, &tag)
-        .map_err(|_| Refusal::Forged)?;
+    key.cipher.decrypt(&nonce, &aad(&id), &mut text, &tag).map_err(|_| Refusal::Forged)?;
     Ok(text)
 }

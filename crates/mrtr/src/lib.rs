@@ -13,6 +13,9 @@ pub mod client {
     };
 }
 
+#[cfg(all(feature = "server", feature = "client"))]
+pub use mrtr_transport::InProcess;
+
 /// Streamable HTTP.
 pub mod http {
     pub use mrtr_transport::access::Access;

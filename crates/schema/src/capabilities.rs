@@ -54,9 +54,7 @@ pub struct RootsCapability {}
 impl ClientCapabilities {
     /// Whether the client shows forms: `elicitation` is declared, and not for URLs alone.
     pub fn has_form(&self) -> bool {
-        self.elicitation
-            .as_ref()
-            .is_some_and(|e| e.form.is_some() || e.url.is_none())
+        self.elicitation.as_ref().is_some_and(|e| e.form.is_some() || e.url.is_none())
     }
 
     /// Whether the client opens URLs.
@@ -173,11 +171,7 @@ mod tests {
             (r#"{"elicitation":{"url":{}}}"#, false, true),
             (r#"{"elicitation":{"form":{},"url":{}}}"#, true, true),
         ] {
-            assert_eq!(
-                (read(text).has_form(), read(text).has_url()),
-                (form, url),
-                "{text}"
-            );
+            assert_eq!((read(text).has_form(), read(text).has_url()), (form, url), "{text}");
         }
     }
 }

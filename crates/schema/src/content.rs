@@ -25,11 +25,7 @@ pub enum ContentBlock {
 impl ContentBlock {
     /// A text block.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(TextContent {
-            text: text.into(),
-            annotations: None,
-            meta: None,
-        })
+        Self::Text(TextContent { text: text.into(), annotations: None, meta: None })
     }
 
     /// The text, if this is a text block.
@@ -149,21 +145,9 @@ impl TryFrom<RawResourceContents> for ResourceContents {
     type Error = &'static str;
 
     fn try_from(raw: RawResourceContents) -> Result<Self, Self::Error> {
-        let RawResourceContents {
-            uri,
-            mime_type,
-            text,
-            blob,
-            meta,
-        } = raw;
+        let RawResourceContents { uri, mime_type, text, blob, meta } = raw;
         match (&text, &blob) {
-            (Some(_), None) | (None, Some(_)) => Ok(Self {
-                uri,
-                mime_type,
-                text,
-                blob,
-                meta,
-            }),
+            (Some(_), None) | (None, Some(_)) => Ok(Self { uri, mime_type, text, blob, meta }),
             (None, None) => Err("resource contents need `text` or `blob`"),
             (Some(_), Some(_)) => Err("resource contents have both `text` and `blob`"),
         }
@@ -201,9 +185,8 @@ mod tests {
 
     #[test]
     fn an_unknown_block_type_is_named() {
-        let error = serde_json::from_str::<ContentBlock>(r#"{"type":"video"}"#)
-            .unwrap_err()
-            .to_string();
+        let error =
+            serde_json::from_str::<ContentBlock>(r#"{"type":"video"}"#).unwrap_err().to_string();
         assert!(error.contains("unknown variant `video`"), "{error}");
     }
 

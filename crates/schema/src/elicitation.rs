@@ -84,9 +84,9 @@ impl<'de> Deserialize<'de> for ElicitParams {
                     let url = need("url", take(&mut object, "url")?)?;
                     Ok(ElicitParams::Url(UrlParams { message, url }))
                 }
-                Some(other) => Err(format!(
-                    "unknown `mode` {other:?}, expected \"form\" or \"url\""
-                )),
+                Some(other) => {
+                    Err(format!("unknown `mode` {other:?}, expected \"form\" or \"url\""))
+                }
             }
         }
         read(Object::deserialize(deserializer)?).map_err(D::Error::custom)
@@ -104,36 +104,33 @@ pub struct ElicitResult {
 }
 
 impl ElicitResult {
-    /// Submitted, with the form's contents.
-    pub fn accept(content: Object) -> Self {
-        Self {
-            action: ElicitAction::Accept,
-            content: Some(content),
+    /// Submitted, with the form's contents: anything that is written as a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// If it is not.
+    pub fn accept(content: impl Serialize) -> Result<Self, serde_json::Error> {
+        match serde_json::to_value(content)? {
+            serde_json::Value::Object(content) => {
+                Ok(Self { action: ElicitAction::Accept, content: Some(content) })
+            }
+            _ => Err(serde_json::Error::custom("the contents of a form must be an object")),
         }
     }
 
     /// Agreed to visit the URL.
     pub fn consent() -> Self {
-        Self {
-            action: ElicitAction::Accept,
-            content: None,
-        }
+        Self { action: ElicitAction::Accept, content: None }
     }
 
     /// Refused.
     pub fn decline() -> Self {
-        Self {
-            action: ElicitAction::Decline,
-            content: None,
-        }
+        Self { action: ElicitAction::Decline, content: None }
     }
 
     /// Dismissed.
     pub fn cancel() -> Self {
-        Self {
-            action: ElicitAction::Cancel,
-            content: None,
-        }
+        Self { action: ElicitAction::Cancel, content: None }
     }
 }
 
@@ -164,10 +161,7 @@ mod tests {
             Ok(ElicitParams::Url(_))
         ));
         for (text, part) in [
-            (
-                r#"{"mode":"video","message":"m"}"#,
-                "unknown `mode` \"video\"",
-            ),
+            (r#"{"mode":"video","message":"m"}"#, "unknown `mode` \"video\""),
             (r#"{"mode":"url","message":"m"}"#, "missing field `url`"),
             (r#"{"message":"m"}"#, "missing field `requestedSchema`"),
             (r#"{"mode":"form"}"#, "missing field `message`"),

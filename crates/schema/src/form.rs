@@ -116,34 +116,21 @@ impl Format {
 
     /// The format with this name on the wire.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Email, Self::Uri, Self::Date, Self::DateTime]
-            .into_iter()
-            .find(|f| f.name() == name)
+        [Self::Email, Self::Uri, Self::Date, Self::DateTime].into_iter().find(|f| f.name() == name)
     }
 }
 
 impl Field {
     /// A required field.
     pub fn new(name: impl Into<String>, kind: FieldKind) -> Self {
-        Self {
-            name: name.into(),
-            title: None,
-            description: None,
-            required: true,
-            kind,
-        }
+        Self { name: name.into(), title: None, description: None, required: true, kind }
     }
 
     /// A required text field without limits.
     pub fn text(name: impl Into<String>) -> Self {
         Self::new(
             name,
-            FieldKind::Text {
-                min_length: None,
-                max_length: None,
-                format: None,
-                default: None,
-            },
+            FieldKind::Text { min_length: None, max_length: None, format: None, default: None },
         )
     }
 
@@ -168,9 +155,7 @@ impl Field {
 impl FormSchema {
     /// A form with these fields.
     pub fn new(fields: impl IntoIterator<Item = Field>) -> Self {
-        Self {
-            fields: fields.into_iter().collect(),
-        }
+        Self { fields: fields.into_iter().collect() }
     }
 
     /// The field with this name.

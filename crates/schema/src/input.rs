@@ -56,12 +56,12 @@ impl<'de> Deserialize<'de> for InputRequest {
             let name: String = take(&mut object, "method")?.ok_or("missing field `method`")?;
             let missing = "missing field `params`";
             match name.as_str() {
-                method::ELICITATION_CREATE => Ok(InputRequest::Elicit(
-                    take(&mut object, "params")?.ok_or(missing)?,
-                )),
-                method::SAMPLING_CREATE_MESSAGE => Ok(InputRequest::Sample(
-                    take(&mut object, "params")?.ok_or(missing)?,
-                )),
+                method::ELICITATION_CREATE => {
+                    Ok(InputRequest::Elicit(take(&mut object, "params")?.ok_or(missing)?))
+                }
+                method::SAMPLING_CREATE_MESSAGE => {
+                    Ok(InputRequest::Sample(take(&mut object, "params")?.ok_or(missing)?))
+                }
                 method::ROOTS_LIST => Ok(InputRequest::Roots),
                 other => Err(format!("unknown input request method {other:?}")),
             }
@@ -82,10 +82,7 @@ pub struct InputResponses(pub Vec<(String, Box<RawValue>)>);
 impl InputResponses {
     /// The answer under `key`.
     pub fn get(&self, key: &str) -> Option<&RawValue> {
-        self.0
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| &**value)
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }
 
     /// Adds an answer.
@@ -164,13 +161,10 @@ impl<'de> Deserialize<'de> for InputResponses {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let visitor = PairsVisitor("a map of input responses", std::marker::PhantomData);
         let all: Vec<(String, Box<RawValue>)> = deserializer.deserialize_map(visitor)?;
-        match all
-            .iter()
-            .find(|(_, answer)| !answer.get().starts_with('{'))
-        {
-            Some((key, _)) => Err(D::Error::custom(format_args!(
-                "the response to {key:?} must be an object"
-            ))),
+        match all.iter().find(|(_, answer)| !answer.get().starts_with('{')) {
+            Some((key, _)) => {
+                Err(D::Error::custom(format_args!("the response to {key:?} must be an object")))
+            }
             None => Ok(Self(all)),
         }
     }
@@ -214,17 +208,13 @@ mod tests {
         let text = r#"{"b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"u:"}}}"#;
         let InputRequests(all) = serde_json::from_str(text).unwrap();
         assert_eq!(
-            all.iter()
-                .map(|(k, r)| (k.as_str(), r.method()))
-                .collect::<Vec<_>>(),
+            all.iter().map(|(k, r)| (k.as_str(), r.method())).collect::<Vec<_>>(),
             [("b", "roots/list"), ("a", "elicitation/create")]
         );
         let error =
             serde_json::from_str::<InputRequests>(r#"{"x":{"method":"tools/call"}}"#).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("unknown input request method \"tools/call\""),
+            error.to_string().contains("unknown input request method \"tools/call\""),
             "{error}"
         );
     }
@@ -232,12 +222,7 @@ mod tests {
     #[test]
     fn responses_must_be_objects() {
         let error = serde_json::from_str::<InputResponses>(r#"{"a":{},"b":5}"#).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("the response to \"b\" must be an object"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("the response to \"b\" must be an object"), "{error}");
         assert!(serde_json::from_str::<InputResponses>("null").is_err());
     }
 }

@@ -99,9 +99,9 @@ impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Cow::<'de, str>::deserialize(deserializer)?.as_ref() {
             "2.0" => Ok(Self),
-            other => Err(D::Error::custom(format_args!(
-                "`jsonrpc` is {other:?}, expected \"2.0\""
-            ))),
+            other => {
+                Err(D::Error::custom(format_args!("`jsonrpc` is {other:?}, expected \"2.0\"")))
+            }
         }
     }
 }
@@ -144,10 +144,7 @@ pub struct Response {
 impl Response {
     /// An error response.
     pub fn error(id: Option<RequestId>, error: ErrorObject) -> Self {
-        Self {
-            id,
-            outcome: Err(error),
-        }
+        Self { id, outcome: Err(error) }
     }
 }
 
@@ -183,11 +180,7 @@ pub struct ErrorObject {
 impl ErrorObject {
     /// An error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            data: None,
-        }
+        Self { code, message: message.into(), data: None }
     }
 
     /// `-32602`: the caller's parameters are wrong.
@@ -207,19 +200,14 @@ impl ErrorObject {
 
     /// `-32601`: the server does not implement `method`.
     pub fn method_not_found(method: &str) -> Self {
-        Self::new(
-            code::METHOD_NOT_FOUND,
-            format!("Method not found: {}", shorten(method)),
-        )
+        Self::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", shorten(method)))
     }
 
     /// `-32022`: the server does not speak `requested`, but it speaks `supported`.
     pub fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
-        Self::new(
-            code::UNSUPPORTED_PROTOCOL_VERSION,
-            "Unsupported protocol version",
+        Self::new(code::UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version").with_data(
+            serde_json::json!({ "supported": supported, "requested": shorten(requested) }),
         )
-        .with_data(serde_json::json!({ "supported": supported, "requested": shorten(requested) }))
     }
 
     /// Adds data.
@@ -307,14 +295,7 @@ fn raw_present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Box<RawValue>>,
 
 impl Envelope {
     fn into_message(self) -> Result<Message, String> {
-        let Self {
-            jsonrpc,
-            id,
-            method,
-            params,
-            result,
-            error,
-        } = self;
+        let Self { jsonrpc, id, method, params, result, error } = self;
         let id = match id {
             Some(id) if id.get() == "null" => Id::Null,
             Some(id) => Id::Is(serde_json::from_str(id.get()).map_err(|e| format!("`id`: {e}"))?),
@@ -326,33 +307,20 @@ impl Envelope {
                     return Err("`params` must be an object".to_owned());
                 }
                 match id {
-                    Id::Is(id) => Ok(Message::Request(Request {
-                        jsonrpc,
-                        id,
-                        method,
-                        params,
-                    })),
+                    Id::Is(id) => Ok(Message::Request(Request { jsonrpc, id, method, params })),
                     Id::Null => Err("`id` must not be null".to_owned()),
-                    Id::Absent => Ok(Message::Notification(Notification {
-                        jsonrpc,
-                        method,
-                        params,
-                    })),
+                    Id::Absent => {
+                        Ok(Message::Notification(Notification { jsonrpc, method, params }))
+                    }
                 }
             }
             (None, Some(result), None) => match id {
-                Id::Is(id) => Ok(Message::Response(Response {
-                    id: Some(id),
-                    outcome: Ok(result),
-                })),
+                Id::Is(id) => Ok(Message::Response(Response { id: Some(id), outcome: Ok(result) })),
                 _ => Err("a result needs the `id` of its request".to_owned()),
             },
             (None, None, Some(error)) => {
                 let id = if let Id::Is(id) = id { Some(id) } else { None };
-                Ok(Message::Response(Response {
-                    id,
-                    outcome: Err(error),
-                }))
+                Ok(Message::Response(Response { id, outcome: Err(error) }))
             }
             (None, None, None) => Err("missing field `method`".to_owned()),
             _ => Err("only one of `method`, `result` and `error` may be present".to_owned()),
@@ -400,9 +368,9 @@ pub(crate) fn take<T: DeserializeOwned>(
 ) -> Result<Option<T>, String> {
     match object.shift_remove(key) {
         None => Ok(None),
-        Some(value) => serde_path_to_error::deserialize(value)
-            .map(Some)
-            .map_err(|e| format!("`{key}`: {e}")),
+        Some(value) => {
+            serde_path_to_error::deserialize(value).map(Some).map_err(|e| format!("`{key}`: {e}"))
+        }
     }
 }
 
@@ -441,36 +409,20 @@ mod tests {
             ),
             ("[]", code::INVALID_REQUEST, "batches"),
             ("3", code::INVALID_REQUEST, "one JSON-RPC object"),
-            (
-                r#"{"id":1,"method":"m"}"#,
-                code::INVALID_REQUEST,
-                "missing field `jsonrpc`",
-            ),
-            (
-                r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
-                code::INVALID_REQUEST,
-                "expected \"2.0\"",
-            ),
+            (r#"{"id":1,"method":"m"}"#, code::INVALID_REQUEST, "missing field `jsonrpc`"),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, code::INVALID_REQUEST, "expected \"2.0\""),
             (
                 r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#,
                 code::INVALID_REQUEST,
                 "must not be null",
             ),
-            (
-                r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#,
-                code::INVALID_REQUEST,
-                "id",
-            ),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, code::INVALID_REQUEST, "id"),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[]}"#,
                 code::INVALID_REQUEST,
                 "`params` must be an object",
             ),
-            (
-                r#"{"jsonrpc":"2.0","id":1}"#,
-                code::INVALID_REQUEST,
-                "missing field `method`",
-            ),
+            (r#"{"jsonrpc":"2.0","id":1}"#, code::INVALID_REQUEST, "missing field `method`"),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
                 code::INVALID_REQUEST,
@@ -485,20 +437,12 @@ mod tests {
 
     #[test]
     fn an_id_survives_an_otherwise_invalid_request() {
-        assert_eq!(
-            Message::salvage_id(br#"{"id":5}"#),
-            Some(RequestId::Number(5))
-        );
+        assert_eq!(Message::salvage_id(br#"{"id":5}"#), Some(RequestId::Number(5)));
         assert_eq!(Message::salvage_id(br#"{"id":null}"#), None);
     }
 
     #[test]
     fn long_names_from_a_peer_are_cut() {
-        assert!(
-            ErrorObject::method_not_found(&"é".repeat(9000))
-                .message
-                .len()
-                < 400
-        );
+        assert!(ErrorObject::method_not_found(&"é".repeat(9000)).message.len() < 400);
     }
 }

@@ -119,9 +119,6 @@ mod tests {
         )
         .unwrap_err()
         .to_string();
-        assert!(
-            error.contains("clientCapabilities`: elicitation"),
-            "{error}"
-        );
+        assert!(error.contains("clientCapabilities`: elicitation"), "{error}");
     }
 }

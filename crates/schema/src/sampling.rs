@@ -51,11 +51,7 @@ impl CreateMessageParams {
             content: vec![SamplingContent::text(text)].into(),
             meta: None,
         };
-        Self {
-            messages: vec![message],
-            max_tokens,
-            ..Self::default()
-        }
+        Self { messages: vec![message], max_tokens, ..Self::default() }
     }
 
     /// Whether the client needs the `sampling.tools` capability for this.
@@ -204,11 +200,7 @@ impl<'de> Deserialize<'de> for SamplingContents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = |value| serde_path_to_error::deserialize(value).map_err(D::Error::custom);
         match Value::deserialize(deserializer)? {
-            Value::Array(items) => items
-                .into_iter()
-                .map(read)
-                .collect::<Result<_, _>>()
-                .map(Self),
+            Value::Array(items) => items.into_iter().map(read).collect::<Result<_, _>>().map(Self),
             value => Ok(Self(vec![read(value)?])),
         }
     }
@@ -234,11 +226,7 @@ pub enum SamplingContent {
 impl SamplingContent {
     /// A text block.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(TextContent {
-            text: text.into(),
-            annotations: None,
-            meta: None,
-        })
+        Self::Text(TextContent { text: text.into(), annotations: None, meta: None })
     }
 }
 

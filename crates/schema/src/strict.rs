@@ -103,11 +103,9 @@ mod tests {
 
     #[test]
     fn accepts_ordinary_json() {
-        for text in [
-            r#"{"a":{"b":1},"c":{"b":[1,2.5,-3,null,true,"x"]}}"#,
-            "[]",
-            "18446744073709551616",
-        ] {
+        for text in
+            [r#"{"a":{"b":1},"c":{"b":[1,2.5,-3,null,true,"x"]}}"#, "[]", "18446744073709551616"]
+        {
             assert!(check(text.as_bytes()).is_ok(), "{text}");
         }
     }
@@ -123,10 +121,7 @@ mod tests {
             ("{\"a\":NaN}", "expected value"),
         ] {
             let error = check(text.as_bytes()).expect_err(text).to_string();
-            assert!(
-                error.contains(why) || error.contains("hex escape"),
-                "{text}: {error}"
-            );
+            assert!(error.contains(why) || error.contains("hex escape"), "{text}: {error}");
         }
         assert!(check("[".repeat(200).as_bytes()).is_err(), "deep nesting");
         assert!(check(b"\"\xff\"").is_err(), "not UTF-8");

@@ -141,10 +141,6 @@ pub struct CallToolResult {
 impl CallToolResult {
     /// All text blocks, joined by line breaks.
     pub fn text(&self) -> String {
-        self.content
-            .iter()
-            .filter_map(ContentBlock::as_text)
-            .collect::<Vec<_>>()
-            .join("\n")
+        self.content.iter().filter_map(ContentBlock::as_text).collect::<Vec<_>>().join("\n")
     }
 }

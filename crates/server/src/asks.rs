@@ -46,10 +46,7 @@ impl Asks {
             Self::Sampling => drop(required.sampling.get_or_insert_default()),
             Self::SamplingTools => {
                 let tools = Some(Object::new());
-                required
-                    .sampling
-                    .get_or_insert(SamplingCapability::default())
-                    .tools = tools;
+                required.sampling.get_or_insert(SamplingCapability::default()).tools = tools;
             }
             Self::Roots => required.roots = Some(RootsCapability {}),
         }
@@ -81,10 +78,7 @@ pub(crate) fn missing_of(
     capabilities: &ClientCapabilities,
 ) -> Option<ClientCapabilities> {
     let mut required = None;
-    for kind in asks
-        .into_iter()
-        .filter(|kind| !kind.supported(capabilities))
-    {
+    for kind in asks.into_iter().filter(|kind| !kind.supported(capabilities)) {
         kind.require(required.get_or_insert_default());
     }
     required
@@ -124,10 +118,7 @@ mod tests {
     }
 
     fn url(url: &str) -> InputRequest {
-        InputRequest::Elicit(ElicitParams::Url(UrlParams {
-            message: "m".into(),
-            url: url.into(),
-        }))
+        InputRequest::Elicit(ElicitParams::Url(UrlParams { message: "m".into(), url: url.into() }))
     }
 
     #[test]
@@ -138,10 +129,7 @@ mod tests {
             pinned(&url("https://a.example/x?t=1")),
             pinned(&url("https://a.example/x?t=2#f"))
         );
-        assert_ne!(
-            pinned(&url("https://a.example/x")),
-            pinned(&url("https://b.example/x"))
-        );
+        assert_ne!(pinned(&url("https://a.example/x")), pinned(&url("https://b.example/x")));
     }
 
     #[test]

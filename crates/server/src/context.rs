@@ -35,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) round: Arc<Round>,
     pub(crate) principal: Option<Principal>,
     pub(crate) client: Option<Implementation>,
+    pub(crate) extensions: http::Extensions,
     pub(crate) manual: Manual,
 }
 
@@ -48,6 +49,13 @@ pub(crate) struct Manual {
 
 impl Context {
     /// Asks the person to fill in the form of `T`, and waits for it.
+    ///
+    /// `T` is a struct of texts, numbers, booleans, enums without data and lists of those, or options of
+    /// them; see [`crate::form`]. The message is part of the question: make it of the arguments, and of
+    /// answers and steps, so that it reads the same on every leg. One that changes is asked again.
+    ///
+    /// A client that cannot show forms gets the error -32021, and the handler is dropped; ask
+    /// [`Context::can`] first to do something else then.
     ///
     /// # Errors
     ///
@@ -89,10 +97,7 @@ impl Context {
     {
         let form = form_of::<T>();
         let request = form.clone().map(|form| {
-            let params = FormParams {
-                message,
-                requested_schema: (*form).clone(),
-            };
+            let params = FormParams { message, requested_schema: (*form).clone() };
             InputRequest::Elicit(ElicitParams::Form(params))
         });
         let form = form.unwrap_or_default();
@@ -116,25 +121,17 @@ impl Context {
         url: impl Into<String>,
     ) -> Ask<()> {
         let key = key.into();
-        let params = UrlParams {
-            message: message.into(),
-            url: url.into(),
-        };
+        let params = UrlParams { message: message.into(), url: url.into() };
         let request = InputRequest::Elicit(ElicitParams::Url(params));
         let own = key.clone();
-        Ask::new(
-            Arc::clone(&self.inner.round),
-            key,
-            Ok(request),
-            move |text| {
-                let result: ElicitResult = read(text)?;
-                Ok(match result.action {
-                    ElicitAction::Accept => Ok(()),
-                    ElicitAction::Decline => Err(Error::declined(&own)),
-                    ElicitAction::Cancel => Err(Error::cancelled(&own)),
-                })
-            },
-        )
+        Ask::new(Arc::clone(&self.inner.round), key, Ok(request), move |text| {
+            let result: ElicitResult = read(text)?;
+            Ok(match result.action {
+                ElicitAction::Accept => Ok(()),
+                ElicitAction::Decline => Err(Error::declined(&own)),
+                ElicitAction::Cancel => Err(Error::cancelled(&own)),
+            })
+        })
     }
 
     /// Asks the client's language model. Deprecated in this revision of the protocol.
@@ -147,11 +144,7 @@ impl Context {
         key: impl Into<String>,
         params: CreateMessageParams,
     ) -> Ask<CreateMessageResult> {
-        self.plain(
-            key.into(),
-            InputRequest::Sample(Box::new(params)),
-            |result| result,
-        )
+        self.plain(key.into(), InputRequest::Sample(Box::new(params)), |result| result)
     }
 
     /// Asks for the client's roots. Deprecated in this revision of the protocol.
@@ -160,11 +153,7 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> Ask<Vec<Root>> {
-        self.plain(
-            key.into(),
-            InputRequest::Roots,
-            |result: ListRootsResult| result.roots,
-        )
+        self.plain(key.into(), InputRequest::Roots, |result: ListRootsResult| result.roots)
     }
 
     fn plain<W: DeserializeOwned + 'static, T: 'static>(
@@ -173,12 +162,9 @@ impl Context {
         request: InputRequest,
         pick: fn(W) -> T,
     ) -> Ask<T> {
-        Ask::new(
-            Arc::clone(&self.inner.round),
-            key,
-            Ok(request),
-            move |text| Ok(Ok(pick(read(text)?))),
-        )
+        Ask::new(Arc::clone(&self.inner.round), key, Ok(request), move |text| {
+            Ok(Ok(pick(read(text)?)))
+        })
     }
 
     /// Runs a side effect, and keeps its result: later rounds get the result, and do not run it again.
@@ -187,7 +173,11 @@ impl Context {
     /// and the next round runs it again.
     ///
     /// It runs at most once per request received; see [`Step::idempotency_key`] for what that leaves to
-    /// the outside world. While it runs, the round does not end.
+    /// the outside world. While it runs, no round ends for a question beside it; but the deadline of the
+    /// leg ([`crate::Tool::deadline`], 1 min) and a client that goes away cut it off. What waits beside a
+    /// question without being a step is dropped when the round ends.
+    ///
+    /// Its result is kept as JSON, of 8 KiB at most; a flow keeps 64 KiB in all.
     ///
     /// # Errors
     ///
@@ -216,6 +206,14 @@ impl Context {
         self.inner.principal.as_ref()
     }
 
+    /// What a layer in front of the server left with the request, or what [`provide`] gave to all
+    /// requests: a pool of connections, a tenant, a request's id.
+    ///
+    /// [`provide`]: crate::ServerBuilder::provide
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.inner.extensions.get()
+    }
+
     /// What the client says it is. Not verified: for display and logs.
     pub fn client(&self) -> Option<&Implementation> {
         self.inner.client.as_ref()
@@ -227,13 +225,7 @@ impl Context {
     ///
     /// If it is of another type.
     pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
-        Ok(self
-            .inner
-            .manual
-            .state
-            .as_deref()
-            .map(serde_json::from_str)
-            .transpose()?)
+        Ok(self.inner.manual.state.as_deref().map(serde_json::from_str).transpose()?)
     }
 
     /// In the [manual form](crate::manual): the answers to what the handler asked on the leg before.
@@ -259,9 +251,8 @@ fn read_form<T: DeserializeOwned>(form: &FormSchema, text: &str) -> Result<Answe
         ElicitAction::Decline => Ok(Answer::Decline),
         ElicitAction::Cancel => Ok(Answer::Cancel),
         ElicitAction::Accept => {
-            let content = form
-                .check(result.content.unwrap_or_default())
-                .map_err(|p| p.to_string())?;
+            let content =
+                form.check(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
             let value = serde_path_to_error::deserialize(Value::Object(content));
             value.map(Answer::Accept).map_err(|e| e.to_string())
         }
@@ -270,8 +261,6 @@ fn read_form<T: DeserializeOwned>(form: &FormSchema, text: &str) -> Result<Answe
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("principal", &self.inner.principal)
-            .finish_non_exhaustive()
+        f.debug_struct("Context").field("principal", &self.inner.principal).finish_non_exhaustive()
     }
 }

@@ -25,10 +25,7 @@ impl Dispatch for Server {
         if let Err(error) = &outcome {
             tracing::debug!(target: "mrtr::server", %id, %error, "request refused");
         }
-        Response {
-            id: Some(id),
-            outcome,
-        }
+        Response { id: Some(id), outcome }
     }
 }
 
@@ -51,11 +48,7 @@ impl Inner {
             }
             method::PROMPTS_LIST if !self.prompts.is_empty() => {
                 only_page(&params(&request)?)?;
-                let prompts = self
-                    .prompts
-                    .iter()
-                    .map(|prompt| prompt.wire.clone())
-                    .collect();
+                let prompts = self.prompts.iter().map(|prompt| prompt.wire.clone()).collect();
                 self.complete(ListPromptsResult {
                     prompts,
                     meta: self.meta(),
@@ -77,18 +70,11 @@ impl Inner {
         let missing = |name: &str| {
             ErrorObject::invalid_params(format!("Invalid params: _meta lacks {name:?}"))
         };
-        let RequestMeta {
-            protocol_version,
-            client_capabilities,
-            client_info,
-            ..
-        } = call.meta.take().unwrap_or_default();
+        let RequestMeta { protocol_version, client_capabilities, client_info, .. } =
+            call.meta.take().unwrap_or_default();
         let version = protocol_version.ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
         if version != PROTOCOL_VERSION {
-            return Err(ErrorObject::unsupported_version(
-                &version,
-                &[PROTOCOL_VERSION],
-            ));
+            return Err(ErrorObject::unsupported_version(&version, &[PROTOCOL_VERSION]));
         }
         let capabilities = client_capabilities.ok_or_else(|| missing(key::CLIENT_CAPABILITIES))?;
         let principal = call.extensions.remove::<Principal>();
@@ -102,11 +88,9 @@ impl Inner {
                 "This server does not serve anonymous callers",
             ));
         }
-        Ok(Caller {
-            capabilities,
-            client_info,
-            principal,
-        })
+        let mut extensions = self.provided.clone();
+        extensions.extend(std::mem::take(&mut call.extensions));
+        Ok(Caller { capabilities, client_info, principal, extensions })
     }
 
     fn discover(&self) -> Answer {
@@ -125,10 +109,7 @@ impl Inner {
         Some(Object::from_iter([(key::SERVER_INFO.to_owned(), info)]))
     }
 
-    #[expect(
-        clippy::unused_self,
-        reason = "reads as what it does: the server completes a request"
-    )]
+    #[expect(clippy::unused_self, reason = "reads as what it does: the server completes a request")]
     fn complete(&self, result: impl Serialize) -> Answer {
         raw(&result).map_err(|error| {
             tracing::error!(target: "mrtr::server", %error, "a result cannot be written as JSON");
@@ -144,19 +125,10 @@ impl Inner {
             )));
         };
         let arguments = arguments(call.arguments.as_deref())?;
-        let target = Target {
-            method: method::TOOLS_CALL,
-            name: &call.name,
-            arguments,
-            rules: &tool.rules,
-        };
-        let leg = Leg::open(
-            self,
-            &target,
-            caller,
-            call.input_responses,
-            call.request_state.as_deref(),
-        )?;
+        let target =
+            Target { method: method::TOOLS_CALL, name: &call.name, arguments, rules: &tool.rules };
+        let leg =
+            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
         match (tool.handler)(leg.context(), arguments) {
             Err(why) => {
                 let mut result = ToolOutput::failure(format!("Invalid arguments: {why}"));
@@ -181,31 +153,22 @@ impl Inner {
     }
 
     async fn get_prompt(&self, call: GetPromptParams, caller: Caller) -> Answer {
-        let Some(prompt) = self
-            .prompts
-            .iter()
-            .find(|prompt| prompt.wire.name == call.name)
-        else {
+        let Some(prompt) = self.prompts.iter().find(|prompt| prompt.wire.name == call.name) else {
             return Err(ErrorObject::invalid_params(format!(
                 "Unknown prompt: {}",
                 ErrorObject::quote(&call.name)
             )));
         };
         let given = call.arguments.unwrap_or_default();
-        if let Some(missing) = prompt
-            .wire
-            .arguments
-            .iter()
-            .find(|a| a.required && !given.contains_key(&a.name))
+        if let Some(missing) =
+            prompt.wire.arguments.iter().find(|a| a.required && !given.contains_key(&a.name))
         {
             return Err(ErrorObject::invalid_params(format!(
                 "Missing argument: {:?}",
                 missing.name
             )));
         }
-        let arguments = given
-            .into_iter()
-            .map(|(name, text)| (name, Value::String(text)));
+        let arguments = given.into_iter().map(|(name, text)| (name, Value::String(text)));
         let arguments = Value::Object(arguments.collect()).to_string();
         let target = Target {
             method: method::PROMPTS_GET,
@@ -213,13 +176,8 @@ impl Inner {
             arguments: &arguments,
             rules: &prompt.rules,
         };
-        let leg = Leg::open(
-            self,
-            &target,
-            caller,
-            call.input_responses,
-            call.request_state.as_deref(),
-        )?;
+        let leg =
+            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
         let handler = (prompt.handler)(leg.context(), &arguments)
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
         leg.run(
@@ -253,9 +211,9 @@ fn arguments(raw: Option<&RawValue>) -> Result<&str, ErrorObject> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok("{}"),
         Some(text) if text.starts_with('{') => Ok(text),
-        Some(_) => Err(ErrorObject::invalid_params(
-            "Invalid params: `arguments` must be an object",
-        )),
+        Some(_) => {
+            Err(ErrorObject::invalid_params("Invalid params: `arguments` must be an object"))
+        }
     }
 }
 
@@ -263,9 +221,6 @@ fn arguments(raw: Option<&RawValue>) -> Result<&str, ErrorObject> {
 fn only_page(list: &ListParams) -> Result<(), ErrorObject> {
     match &list.cursor {
         None => Ok(()),
-        Some(_) => Err(ErrorObject::new(
-            code::INVALID_PARAMS,
-            "Invalid params: unknown `cursor`",
-        )),
+        Some(_) => Err(ErrorObject::new(code::INVALID_PARAMS, "Invalid params: unknown `cursor`")),
     }
 }

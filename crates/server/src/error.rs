@@ -44,33 +44,28 @@ impl Error {
         shown
     }
 
+    /// An error that only the log should name: for errors that `?` does not take, such as a boxed one.
+    pub fn internal(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let mut internal =
+            Self::of(Kind::Internal, "Something went wrong inside the server.".to_owned());
+        internal.0.source = Some(error.into());
+        internal
+    }
+
     fn of(kind: Kind, message: String) -> Self {
-        Self(Box::new(Inner {
-            kind,
-            message,
-            source: None,
-        }))
+        Self(Box::new(Inner { kind, message, source: None }))
     }
 
     pub(crate) fn declined(key: &str) -> Self {
-        Self::of(
-            Kind::Declined,
-            format!("The user declined to answer {key:?}."),
-        )
+        Self::of(Kind::Declined, format!("The user declined to answer {key:?}."))
     }
 
     pub(crate) fn cancelled(key: &str) -> Self {
-        Self::of(
-            Kind::Cancelled,
-            format!("The user dismissed the question {key:?}."),
-        )
+        Self::of(Kind::Cancelled, format!("The user dismissed the question {key:?}."))
     }
 
     pub(crate) fn round_closed(key: &str) -> Self {
-        Self::of(
-            Kind::RoundClosed,
-            format!("The round ended before {key:?} was answered."),
-        )
+        Self::of(Kind::RoundClosed, format!("The round ended before {key:?} was answered."))
     }
 
     /// Whether the person refused to answer.
@@ -104,19 +99,17 @@ impl Error {
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let mut internal = Self::of(
-            Kind::Internal,
-            "Something went wrong inside the server.".to_owned(),
-        );
-        internal.0.source = Some(Box::new(error));
-        internal
+        Self::internal(error)
     }
 }
 
 impl fmt::Display for Error {
-    /// All of it, sources included: for the log.
+    /// What the caller may read; with `{:#}` all of it, sources included, for the log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
+        if !f.alternate() {
+            return Ok(());
+        }
         let mut next: Option<&dyn StdError> = self.0.source.as_deref().map(|s| s as _);
         while let Some(source) = next {
             write!(f, ": {source}")?;
@@ -144,11 +137,10 @@ mod tests {
     fn standard_errors_keep_their_text_to_the_log() {
         let error = Error::from(std::io::Error::other("db-3.internal refused"));
         assert!(!error.message().contains("db-3"));
-        assert!(error.to_string().contains("db-3.internal refused"));
+        assert!(!error.to_string().contains("db-3"), "one could paste it into another error");
+        assert!(format!("{error:#}").contains("db-3.internal refused"));
         assert!(
-            Error::show(std::io::Error::other("no such table"))
-                .message()
-                .contains("no such table")
+            Error::show(std::io::Error::other("no such table")).message().contains("no such table")
         );
     }
 }

@@ -24,11 +24,8 @@ pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
     type Cache = Mutex<HashMap<TypeId, Result<Arc<FormSchema>, String>>>;
     static CACHE: OnceLock<Cache> = OnceLock::new();
     let cache = CACHE.get_or_init(Cache::default);
-    let known = cache
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&TypeId::of::<T>())
-        .cloned();
+    let known =
+        cache.lock().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()).cloned();
     known.unwrap_or_else(|| {
         let made = restrict(schema_of::<T>()).map(Arc::new);
         cache
@@ -41,9 +38,7 @@ pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
 
 /// The JSON Schema (2020-12) of a type.
 pub(crate) fn schema_of<T: JsonSchema>() -> Object {
-    let schema = SchemaSettings::draft2020_12()
-        .into_generator()
-        .into_root_schema_for::<T>();
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     match schema.to_value() {
         Value::Object(object) => object,
         // `true` and `false` are schemas too.
@@ -87,14 +82,8 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
     }
     let mut depth = 0;
     while let Some(Value::String(reference)) = p.shift_remove("$ref") {
-        let target = reference
-            .strip_prefix("#/$defs/")
-            .and_then(|name| defs.get(name))
-            .cloned();
-        merge(
-            &mut p,
-            target.ok_or_else(|| format!("unknown reference {reference:?}"))?,
-        );
+        let target = reference.strip_prefix("#/$defs/").and_then(|name| defs.get(name)).cloned();
+        merge(&mut p, target.ok_or_else(|| format!("unknown reference {reference:?}"))?);
         depth += 1;
         if depth > 8 {
             return Err("references in a circle".to_owned());
@@ -115,11 +104,17 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
         p.shift_remove("default");
     }
     if let Some(Value::Array(options)) = p.get_mut("oneOf") {
-        // Variants with documentation: what the comment says is what a person reads.
+        // Variants with documentation stand alone, those without together.
+        let all = std::mem::take(options).into_iter().flat_map(|one| match one.get("enum") {
+            Some(Value::Array(values)) => {
+                values.iter().map(|value| json!({ "const": value })).collect()
+            }
+            _ => vec![one],
+        });
+        options.extend(all);
+        // What the comment of a variant says is what a person reads.
         for option in options.iter_mut().filter_map(Value::as_object_mut) {
-            let title = option
-                .shift_remove("title")
-                .or_else(|| option.shift_remove("description"));
+            let title = option.shift_remove("title").or_else(|| option.shift_remove("description"));
             let title = title.or_else(|| option.get("const").cloned());
             option.extend(title.map(|title| ("title".to_owned(), title)));
         }
@@ -127,10 +122,7 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
     }
     if let Some(items) = p.get_mut("items") {
         let mut restricted = restrict_property(items.take(), defs)?;
-        if let Some(options) = restricted
-            .as_object_mut()
-            .and_then(|r| r.shift_remove("oneOf"))
-        {
+        if let Some(options) = restricted.as_object_mut().and_then(|r| r.shift_remove("oneOf")) {
             restricted = json!({ "anyOf": options });
         }
         *items = restricted;
@@ -168,6 +160,7 @@ mod tests {
         Vegetarian,
         /// No animal products
         Vegan,
+        Anything,
     }
 
     #[derive(JsonSchema)]
@@ -204,8 +197,10 @@ mod tests {
                     "place": { "type": "string", "enum": ["inside", "outside"] },
                     "second_choice": { "type": "string", "enum": ["inside", "outside"] },
                     "diets": { "type": "array", "items": { "anyOf": [
+                        { "const": "Anything", "title": "Anything" },
                         { "const": "Vegetarian", "title": "No meat" },
                         { "const": "Vegan", "title": "No animal products" },
+
                     ] } },
                 },
                 "required": ["name", "people", "quiet", "place", "diets"],
@@ -214,16 +209,7 @@ mod tests {
         let names: Vec<_> = form.fields.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(
             names,
-            [
-                "name",
-                "mail",
-                "people",
-                "discount",
-                "quiet",
-                "place",
-                "second_choice",
-                "diets"
-            ]
+            ["name", "mail", "people", "discount", "quiet", "place", "second_choice", "diets"]
         );
     }
 
@@ -254,10 +240,7 @@ mod tests {
             (form_of::<String>(), "struct with named fields"),
         ] {
             if part.is_empty() {
-                assert!(
-                    form.is_ok_and(|f| f.fields.is_empty()),
-                    "a map has no fields to show"
-                );
+                assert!(form.is_ok_and(|f| f.fields.is_empty()), "a map has no fields to show");
             } else {
                 assert!(form.as_ref().is_err_and(|e| e.contains(part)), "{form:?}");
             }

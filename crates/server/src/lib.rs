@@ -45,8 +45,10 @@
 //! # What is promised
 //!
 //! - A step runs at most once per request received. A client that repeats a request, or goes back to an
-//!   older state, makes it run again: hand [`Step::idempotency_key`] to the outside world.
-//! - An answer counts only for a question that was asked, as it reads now.
+//!   older state, makes it run again: hand [`Step::idempotency_key`] to the outside world. It is stable
+//!   from the first sealed state on; a first request that is sent twice is two flows.
+//! - An answer to a question in line counts only if that question was asked, as it reads now. A question
+//!   whose message changes from leg to leg is asked again.
 //! - A client can go back to any state it was given, while that is valid, and it can answer its own
 //!   questions. Neither the order of rounds nor an answer proves anything about a person.
 //!

@@ -66,16 +66,13 @@ impl InputRequired {
     ) -> Self {
         match form_of::<T>() {
             Ok(form) => {
-                let params = FormParams {
-                    message: message.into(),
-                    requested_schema: (*form).clone(),
-                };
+                let params =
+                    FormParams { message: message.into(), requested_schema: (*form).clone() };
                 self.ask(key, InputRequest::Elicit(ElicitParams::Form(params)))
             }
-            Err(why) => self.mistake(format!(
-                "the question {:?} cannot be asked: {why}",
-                key.into()
-            )),
+            Err(why) => {
+                self.mistake(format!("the question {:?} cannot be asked: {why}", key.into()))
+            }
         }
     }
 
@@ -86,10 +83,7 @@ impl InputRequired {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> Self {
-        let params = UrlParams {
-            message: message.into(),
-            url: url.into(),
-        };
+        let params = UrlParams { message: message.into(), url: url.into() };
         self.ask(key, InputRequest::Elicit(ElicitParams::Url(params)))
     }
 
@@ -141,17 +135,14 @@ impl Answers {
     /// The form's contents under `key`, if the person submitted it and it reads as `T`.
     pub fn form<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let result: ElicitResult = self.read(key)?;
-        let content = result
-            .content
-            .filter(|_| result.action == ElicitAction::Accept)?;
+        let content = result.content.filter(|_| result.action == ElicitAction::Accept)?;
         serde_json::from_value(Value::Object(content)).ok()
     }
 
     /// The answer under `key`, if it reads as `T`: an `ElicitResult`, `CreateMessageResult` or
     /// `ListRootsResult`.
     pub fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        self.get(key)
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        self.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok())
     }
 
     /// The answer under `key`, unread.

@@ -33,18 +33,12 @@ impl Prompt {
             all.is_some_and(|all| all.iter().any(|one| one == name))
         };
         let properties = schema.get("properties").and_then(|p| p.as_object());
-        let arguments = properties
-            .into_iter()
-            .flatten()
-            .map(|(name, property)| PromptArgument {
-                name: name.clone(),
-                title: None,
-                description: property
-                    .get("description")
-                    .and_then(|d| d.as_str())
-                    .map(str::to_owned),
-                required: required(name),
-            });
+        let arguments = properties.into_iter().flatten().map(|(name, property)| PromptArgument {
+            name: name.clone(),
+            title: None,
+            description: property.get("description").and_then(|d| d.as_str()).map(str::to_owned),
+            required: required(name),
+        });
         let wire = WirePrompt {
             name: name.into(),
             title: None,
@@ -53,11 +47,7 @@ impl Prompt {
             icons: Vec::new(),
             meta: None,
         };
-        Self {
-            wire,
-            rules: Rules::default(),
-            handler,
-        }
+        Self { wire, rules: Rules::default(), handler }
     }
 
     /// What the prompt will ask in any case; see [`crate::Tool::asks`].
@@ -69,9 +59,7 @@ impl Prompt {
 
 impl fmt::Debug for Prompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prompt")
-            .field("wire", &self.wire)
-            .finish_non_exhaustive()
+        f.debug_struct("Prompt").field("wire", &self.wire).finish_non_exhaustive()
     }
 }
 
@@ -82,9 +70,7 @@ pub struct PromptOutput(pub(crate) Output<GetPromptResult>);
 impl PromptOutput {
     /// These messages.
     pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
-        let messages = messages
-            .into_iter()
-            .map(|(role, content)| PromptMessage { role, content });
+        let messages = messages.into_iter().map(|(role, content)| PromptMessage { role, content });
         Self(Output::Complete(GetPromptResult {
             messages: messages.collect(),
             ..GetPromptResult::default()

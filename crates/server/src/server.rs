@@ -28,6 +28,7 @@ pub(crate) struct Inner {
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
+    pub(crate) provided: http::Extensions,
 }
 
 /// Builds a [`Server`].
@@ -40,6 +41,7 @@ pub struct ServerBuilder {
     sealer: Option<Box<dyn Seal>>,
     clock: Box<dyn Clock>,
     anonymous: bool,
+    provided: http::Extensions,
 }
 
 /// Why there is no server.
@@ -83,6 +85,7 @@ impl Server {
             sealer: None,
             clock: Box::new(SystemClock),
             anonymous: false,
+            provided: http::Extensions::new(),
         }
     }
 }
@@ -144,6 +147,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Gives `value` to all handlers, which get it by its type from [`crate::Context::get`]: a pool of
+    /// connections, a configuration. Something of the same type from a layer in front comes first.
+    pub fn provide<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.provided.insert(value);
+        self
+    }
+
     /// What tells the time. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
@@ -158,10 +168,7 @@ impl ServerBuilder {
     /// for the default key.
     pub fn build(self) -> Result<Server, BuildError> {
         check_names("tool", self.tools.iter().map(|tool| &tool.wire.name))?;
-        check_names(
-            "prompt",
-            self.prompts.iter().map(|prompt| &prompt.wire.name),
-        )?;
+        check_names("prompt", self.prompts.iter().map(|prompt| &prompt.wire.name))?;
         for tool in &self.tools {
             if tool.wire.input_schema.get("type") != Some(&json!("object")) {
                 return Err(BuildError::Arguments(tool.wire.name.clone()));
@@ -185,10 +192,9 @@ impl ServerBuilder {
             sealer,
             clock: self.clock,
             anonymous: self.anonymous,
+            provided: self.provided,
         };
-        Ok(Server {
-            inner: Arc::new(inner),
-        })
+        Ok(Server { inner: Arc::new(inner) })
     }
 }
 
@@ -200,16 +206,10 @@ fn check_names<'a>(
     for name in names {
         let fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
         if !(1..=128).contains(&name.len()) || !name.bytes().all(fit) {
-            return Err(BuildError::Name {
-                kind,
-                name: name.clone(),
-            });
+            return Err(BuildError::Name { kind, name: name.clone() });
         }
         if !seen.insert(name) {
-            return Err(BuildError::Duplicate {
-                kind,
-                name: name.clone(),
-            });
+            return Err(BuildError::Duplicate { kind, name: name.clone() });
         }
     }
     Ok(())
@@ -227,8 +227,6 @@ impl fmt::Debug for Server {
 
 impl fmt::Debug for ServerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerBuilder")
-            .field("info", &self.info)
-            .finish_non_exhaustive()
+        f.debug_struct("ServerBuilder").field("info", &self.info).finish_non_exhaustive()
     }
 }

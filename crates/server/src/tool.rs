@@ -59,11 +59,7 @@ impl Tool {
             icons: Vec::new(),
             meta: None,
         };
-        Self {
-            wire,
-            rules: Rules::default(),
-            handler,
-        }
+        Self { wire, rules: Rules::default(), handler }
     }
 
     /// A name for people.
@@ -141,10 +137,7 @@ impl ToolOutput {
     /// Any content for the model.
     pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
-        Self(Output::Complete(CallToolResult {
-            content,
-            ..CallToolResult::default()
-        }))
+        Self(Output::Complete(CallToolResult { content, ..CallToolResult::default() }))
     }
 
     /// A failure that the model should read.

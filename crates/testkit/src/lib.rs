@@ -57,12 +57,7 @@ impl Fleet {
     /// A fleet of these replicas.
     pub fn new(replicas: impl IntoIterator<Item = Server>) -> Self {
         let replicas = replicas.into_iter().collect();
-        Self {
-            replicas,
-            next: AtomicUsize::new(0),
-            principal: None,
-            log: Arc::default(),
-        }
+        Self { replicas, next: AtomicUsize::new(0), principal: None, log: Arc::default() }
     }
 
     /// The caller, as an authentication layer would have established it.
@@ -85,19 +80,14 @@ pub struct Log(Arc<Mutex<Vec<Leg>>>);
 impl Log {
     /// All legs so far.
     pub fn legs(&self) -> Vec<Leg> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The keys that each leg asked for.
     pub fn asked(&self) -> Vec<Vec<String>> {
         let keys = |leg: &Leg| {
             let requests = leg.outcome.get("inputRequests").and_then(Value::as_object);
-            requests
-                .map(|all| all.keys().cloned().collect())
-                .unwrap_or_default()
+            requests.map(|all| all.keys().cloned().collect()).unwrap_or_default()
         };
         self.legs().iter().map(keys).collect()
     }
@@ -121,34 +111,19 @@ impl Exchange for Fleet {
             .as_ref()
             .and_then(|p| serde_json::from_str(p.get()).ok())
             .unwrap_or_default();
-        let response = server
-            .dispatch(Call {
-                request,
-                meta: mirrored.meta,
-                extensions,
-            })
-            .await;
+        let response = server.dispatch(Call { request, meta: mirrored.meta, extensions }).await;
         let outcome = match &response.outcome {
             Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
             Err(error) => serde_json::json!({ "error": error }),
         };
-        let leg = Leg {
-            replica,
-            params: sent,
-            outcome,
-        };
-        self.log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(leg);
+        let leg = Leg { replica, params: sent, outcome };
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(leg);
         Ok(response)
     }
 }
 
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fleet")
-            .field("replicas", &self.replicas.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Fleet").field("replicas", &self.replicas.len()).finish_non_exhaustive()
     }
 }

@@ -41,8 +41,7 @@ impl Access {
 
     /// Also lets browsers through on pages of `origin`, such as `https://app.example`.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
-        self.origins
-            .push(origin.into().trim_end_matches('/').to_ascii_lowercase());
+        self.origins.push(origin.into().trim_end_matches('/').to_ascii_lowercase());
         self
     }
 
@@ -54,9 +53,7 @@ impl Access {
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Denied> {
         self.check_host(uri, headers)?;
         for origin in headers.get_all(header::ORIGIN) {
-            let origin = origin
-                .to_str()
-                .map_err(|_| Denied("Origin is not ASCII".to_owned()))?;
+            let origin = origin.to_str().map_err(|_| Denied("Origin is not ASCII".to_owned()))?;
             let allowed = self.origins.contains(&origin.to_ascii_lowercase())
                 || origin.parse().is_ok_and(|origin: Uri| {
                     matches!(origin.scheme_str(), Some("http" | "https"))
@@ -77,19 +74,13 @@ impl Access {
         let mut all = headers.get_all(header::HOST).iter();
         let host = match (all.next(), all.next()) {
             (Some(_), Some(_)) => return Err(Denied("more than one Host".to_owned())),
-            (Some(host), None) => host
-                .to_str()
-                .map_err(|_| Denied("Host is not ASCII".to_owned()))?,
+            (Some(host), None) => {
+                host.to_str().map_err(|_| Denied("Host is not ASCII".to_owned()))?
+            }
             // HTTP/2 says it in the URI.
-            (None, _) => uri
-                .authority()
-                .map(http::uri::Authority::as_str)
-                .unwrap_or_default(),
+            (None, _) => uri.authority().map(http::uri::Authority::as_str).unwrap_or_default(),
         };
-        let name = host
-            .parse()
-            .ok()
-            .map(|a: http::uri::Authority| a.host().to_ascii_lowercase());
+        let name = host.parse().ok().map(|a: http::uri::Authority| a.host().to_ascii_lowercase());
         if name.is_some_and(|name| is_loopback(&name) || self.hosts.contains(&name)) {
             Ok(())
         } else {
@@ -99,10 +90,7 @@ impl Access {
 }
 
 fn is_loopback(host: &str) -> bool {
-    matches!(
-        host.to_ascii_lowercase().as_str(),
-        "localhost" | "127.0.0.1" | "[::1]"
-    )
+    matches!(host.to_ascii_lowercase().as_str(), "localhost" | "127.0.0.1" | "[::1]")
 }
 
 #[cfg(test)]
@@ -122,13 +110,7 @@ mod tests {
     #[test]
     fn only_this_machine_unless_told_otherwise() {
         let access = Access::loopback();
-        for host in [
-            "localhost",
-            "LOCALHOST:3000",
-            "127.0.0.1:80",
-            "[::1]:3000",
-            "[::1]",
-        ] {
+        for host in ["localhost", "LOCALHOST:3000", "127.0.0.1:80", "[::1]:3000", "[::1]"] {
             assert!(verdict(&access, Some(host), None), "{host}");
         }
         for host in [
@@ -142,15 +124,8 @@ mod tests {
             assert!(!verdict(&access, Some(host), None), "{host}");
         }
         assert!(!verdict(&access, None, None), "no host at all");
-        for origin in [
-            "http://localhost:5173",
-            "https://127.0.0.1",
-            "http://[::1]:1",
-        ] {
-            assert!(
-                verdict(&access, Some("localhost"), Some(origin)),
-                "{origin}"
-            );
+        for origin in ["http://localhost:5173", "https://127.0.0.1", "http://[::1]:1"] {
+            assert!(verdict(&access, Some("localhost"), Some(origin)), "{origin}");
         }
         for origin in [
             "http://evil.example",
@@ -160,34 +135,18 @@ mod tests {
             "http://localhost/x",
             "http://evil.example#localhost",
         ] {
-            assert!(
-                !verdict(&access, Some("localhost"), Some(origin)),
-                "{origin}"
-            );
+            assert!(!verdict(&access, Some("localhost"), Some(origin)), "{origin}");
         }
     }
 
     #[test]
     fn more_hosts_and_origins_by_name() {
-        let access = Access::loopback()
-            .allow_host("MCP.example")
-            .allow_origin("https://app.example/");
-        assert!(verdict(
-            &access,
-            Some("mcp.example:443"),
-            Some("https://app.example")
-        ));
-        assert!(!verdict(
-            &access,
-            Some("mcp.example"),
-            Some("http://app.example")
-        ));
+        let access =
+            Access::loopback().allow_host("MCP.example").allow_origin("https://app.example/");
+        assert!(verdict(&access, Some("mcp.example:443"), Some("https://app.example")));
+        assert!(!verdict(&access, Some("mcp.example"), Some("http://app.example")));
         assert!(!verdict(&access, Some("other.example"), None));
-        assert!(verdict(
-            &Access::loopback().allow_any_host(),
-            Some("other.example"),
-            None
-        ));
+        assert!(verdict(&Access::loopback().allow_any_host(), Some("other.example"), None));
         assert!(!verdict(
             &Access::loopback().allow_any_host(),
             Some("x"),
@@ -200,10 +159,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(header::HOST, "localhost".parse().unwrap());
         headers.append(header::HOST, "evil.example".parse().unwrap());
-        assert!(
-            Access::loopback()
-                .check(&Uri::from_static("/"), &headers)
-                .is_err()
-        );
+        assert!(Access::loopback().check(&Uri::from_static("/"), &headers).is_err());
     }
 }

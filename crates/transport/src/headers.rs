@@ -29,49 +29,32 @@ pub fn encode(value: &str) -> Cow<'_, str> {
     if plain {
         value.into()
     } else {
-        [SENTINEL.0, &STANDARD.encode(value), SENTINEL.1]
-            .concat()
-            .into()
+        [SENTINEL.0, &STANDARD.encode(value), SENTINEL.1].concat().into()
     }
 }
 
 /// Reads what [`encode`] wrote. `None` if it stands between the marks but is not base64 of UTF-8.
 pub fn decode(value: &str) -> Option<Cow<'_, str>> {
-    match value
-        .strip_prefix(SENTINEL.0)
-        .and_then(|rest| rest.strip_suffix(SENTINEL.1))
-    {
+    match value.strip_prefix(SENTINEL.0).and_then(|rest| rest.strip_suffix(SENTINEL.1)) {
         None => Some(value.into()),
-        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?)
-            .ok()
-            .map(Cow::Owned),
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned),
     }
 }
 
 /// Whether requests of this method have the header `Mcp-Name`.
 fn has_name(request_method: &str) -> bool {
-    matches!(
-        request_method,
-        method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ
-    )
+    matches!(request_method, method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ)
 }
 
 /// What `Mcp-Name` mirrors, where there is such a header.
 fn name_of<'a>(request_method: &str, body: &'a Mirrored) -> Option<&'a str> {
-    let name = if request_method == method::RESOURCES_READ {
-        &body.uri
-    } else {
-        &body.name
-    };
+    let name = if request_method == method::RESOURCES_READ { &body.uri } else { &body.name };
     name.as_deref().filter(|_| has_name(request_method))
 }
 
 /// The headers that a client sends with a request.
 pub fn mirror(request_method: &str, body: &Mirrored) -> Vec<(HeaderName, HeaderValue)> {
-    let version = body
-        .meta
-        .as_ref()
-        .and_then(|meta| meta.protocol_version.as_deref());
+    let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     let name = name_of(request_method, body).map(encode);
     // `method` has no sentinel form; a method that is no header value is left out, and refused.
     [
@@ -96,20 +79,9 @@ pub fn check(
     request_method: &str,
     body: &Mirrored,
 ) -> Result<(), ErrorObject> {
-    let version = body
-        .meta
-        .as_ref()
-        .and_then(|meta| meta.protocol_version.as_deref());
-    compare(
-        "MCP-Protocol-Version",
-        single(headers, &PROTOCOL_VERSION)?,
-        version,
-    )?;
-    compare(
-        "Mcp-Method",
-        single(headers, &METHOD)?,
-        Some(request_method),
-    )?;
+    let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
+    compare("MCP-Protocol-Version", single(headers, &PROTOCOL_VERSION)?, version)?;
+    compare("Mcp-Method", single(headers, &METHOD)?, Some(request_method))?;
     if has_name(request_method) {
         let value = decode(single(headers, &NAME)?)
             .ok_or_else(|| mismatch("Mcp-Name is not valid base64"))?;
@@ -132,15 +104,11 @@ fn compare(header: &str, value: &str, body: Option<&str>) -> Result<(), ErrorObj
 /// The one value of a header.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, ErrorObject> {
     let mut values = headers.get_all(name).iter();
-    let value = values
-        .next()
-        .ok_or_else(|| mismatch(&format!("{name} is missing")))?;
+    let value = values.next().ok_or_else(|| mismatch(&format!("{name} is missing")))?;
     if values.next().is_some() {
         return Err(mismatch(&format!("{name} appears more than once")));
     }
-    value
-        .to_str()
-        .map_err(|_| mismatch(&format!("{name} has invalid characters")))
+    value.to_str().map_err(|_| mismatch(&format!("{name} has invalid characters")))
 }
 
 fn mismatch(why: &str) -> ErrorObject {
@@ -152,17 +120,10 @@ pub fn accepts_both(headers: &HeaderMap) -> bool {
     let accepts = |kind: &str, subtype: &str| {
         // The most specific range decides, as RFC 9110 has it.
         let mut best = (0, 0.0);
-        for value in headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .filter_map(|v| v.to_str().ok())
-        {
+        for value in headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()) {
             for range in value.split(',') {
                 let mut parts = range.split(';').map(str::trim);
-                let (k, s) = parts
-                    .next()
-                    .and_then(|r| r.split_once('/'))
-                    .unwrap_or_default();
+                let (k, s) = parts.next().and_then(|r| r.split_once('/')).unwrap_or_default();
                 let specificity = match (k, s) {
                     ("*", "*") => 1,
                     (k, "*") if k.eq_ignore_ascii_case(kind) => 2,
@@ -185,24 +146,15 @@ pub fn accepts_both(headers: &HeaderMap) -> bool {
 
 /// Whether the body is JSON, in UTF-8 and not compressed.
 pub fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|v| v.to_str().ok())
-        .unwrap_or_default();
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let mut parts = kind.split(';').map(str::trim);
-    let json = parts
-        .next()
-        .is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
-    let utf8 = parts
-        .filter_map(|p| p.split_once('='))
-        .all(|(name, value)| {
-            !name.eq_ignore_ascii_case("charset")
-                || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
-        });
-    let plain = headers
-        .get_all(header::CONTENT_ENCODING)
-        .iter()
-        .all(|v| v.as_bytes() == b"identity");
+    let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
+    let utf8 = parts.filter_map(|p| p.split_once('=')).all(|(name, value)| {
+        !name.eq_ignore_ascii_case("charset")
+            || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+    });
+    let plain =
+        headers.get_all(header::CONTENT_ENCODING).iter().all(|v| v.as_bytes() == b"identity");
     json && utf8 && plain
 }
 
@@ -232,10 +184,7 @@ mod tests {
         pairs
             .iter()
             .map(|(k, v)| {
-                (
-                    HeaderName::from_static(k),
-                    HeaderValue::from_bytes(v.as_bytes()).unwrap(),
-                )
+                (HeaderName::from_static(k), HeaderValue::from_bytes(v.as_bytes()).unwrap())
             })
             .collect()
     }
@@ -273,12 +222,9 @@ mod tests {
             name: Some("größe".into()),
             uri: Some("file:///ü".into()),
         };
-        for method in [
-            method::TOOLS_CALL,
-            method::PROMPTS_GET,
-            method::RESOURCES_READ,
-            method::TOOLS_LIST,
-        ] {
+        for method in
+            [method::TOOLS_CALL, method::PROMPTS_GET, method::RESOURCES_READ, method::TOOLS_LIST]
+        {
             let headers: HeaderMap = mirror(method, &body).into_iter().collect();
             assert_eq!(check(&headers, method, &body), Ok(()), "{method}");
         }
@@ -290,11 +236,7 @@ mod tests {
             r#"{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"v"}}"#,
         )
         .unwrap();
-        let good = [
-            ("mcp-protocol-version", "v"),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", "a"),
-        ];
+        let good = [("mcp-protocol-version", "v"), ("mcp-method", "tools/call"), ("mcp-name", "a")];
         let message = |pairs: &[(&'static str, &str)]| {
             let error = check(&map(pairs), "tools/call", &body).unwrap_err();
             assert_eq!(error.code, code::HEADER_MISMATCH);
@@ -313,12 +255,7 @@ mod tests {
         assert!(message(&[good[0], good[1], ("mcp-name", "=?base64??!?=")]).contains("base64"));
         let mut twice = map(&good);
         twice.append(NAME, HeaderValue::from_static("a"));
-        assert!(
-            check(&twice, "tools/call", &body)
-                .unwrap_err()
-                .message
-                .contains("more than once")
-        );
+        assert!(check(&twice, "tools/call", &body).unwrap_err().message.contains("more than once"));
     }
 
     #[test]
@@ -336,11 +273,7 @@ mod tests {
             ("text/html", false),
             ("", false),
         ] {
-            assert_eq!(
-                accepts_both(&map(&[("accept", accept)])),
-                verdict,
-                "{accept}"
-            );
+            assert_eq!(accepts_both(&map(&[("accept", accept)])), verdict, "{accept}");
         }
         assert!(!accepts_both(&HeaderMap::new()));
     }

@@ -37,4 +37,4 @@ pub mod http;
 mod seam;
 pub mod sse;
 
-pub use seam::{Call, Dispatch, Exchange, TransportError};
+pub use seam::{Call, Dispatch, Exchange, InProcess, TransportError};

@@ -5,7 +5,8 @@ use std::fmt;
 use std::future::Future;
 
 use mrtr_schema::jsonrpc::{Request, Response};
-use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::meta::{Mirrored, RequestMeta};
+use mrtr_schema::params;
 
 /// A request that a transport has let through.
 #[derive(Debug)]
@@ -37,6 +38,37 @@ pub trait Exchange: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Response, TransportError>> + Send;
 }
 
+/// A client and a server in one process, without a socket: an [`Exchange`] that hands requests to a
+/// [`Dispatch`]. For tests, and for servers that call their own tools.
+#[derive(Debug, Clone, Default)]
+pub struct InProcess<D> {
+    server: D,
+    extensions: ::http::Extensions,
+}
+
+impl<D: Dispatch> InProcess<D> {
+    /// Calls `server`.
+    pub fn new(server: D) -> Self {
+        Self { server, extensions: ::http::Extensions::new() }
+    }
+
+    /// Leaves `value` with every request, as a layer in front of the server would: who calls, for
+    /// example.
+    pub fn with<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(value);
+        self
+    }
+}
+
+impl<D: Dispatch> Exchange for InProcess<D> {
+    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let mirrored: Mirrored =
+            params(&request).map_err(|e| TransportError::unsent(e.to_string()))?;
+        let call = Call { request, meta: mirrored.meta, extensions: self.extensions.clone() };
+        Ok(self.server.dispatch(call).await)
+    }
+}
+
 /// A request was not answered. This is never an answer of the server's: those are
 /// [`Response`]s, also where they say that something is wrong.
 pub struct TransportError {
@@ -46,10 +78,7 @@ pub struct TransportError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "http-client"),
-    expect(dead_code, reason = "only backends make errors")
-)]
+#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
 pub(crate) enum Kind {
     /// Our caller's mistake.
     Request,
@@ -61,17 +90,10 @@ pub(crate) enum Kind {
     Protocol,
 }
 
-#[cfg_attr(
-    not(feature = "http-client"),
-    expect(dead_code, reason = "only backends make errors")
-)]
+#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
 impl TransportError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind, message: message.into(), source: None }
     }
 
     pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
@@ -84,11 +106,17 @@ impl TransportError {
     /// A connection that broke, or an answer that did not come in time: for implementations of
     /// [`Exchange`]. The server may have acted on the request.
     pub fn broken(message: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Broken,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind: Kind::Broken, message: message.into(), source: None }
+    }
+
+    /// A request that was not sent, for implementations of [`Exchange`]. The server has seen nothing.
+    pub fn unsent(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Connect, message: message.into(), source: None }
+    }
+
+    /// An answer that is not the protocol, for implementations of [`Exchange`].
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Protocol, message: message.into(), source: None }
     }
 
     /// Whether the server has certainly not seen the request, so that it is safe to send it again.

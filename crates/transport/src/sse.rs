@@ -77,8 +77,7 @@ impl Decoder {
                 self.data.push(b'\n');
             }
             self.has_data = true;
-            self.data
-                .extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+            self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
         }
         None
     }
@@ -91,9 +90,7 @@ mod tests {
     fn events(chunks: &[&[u8]]) -> Vec<String> {
         let (mut decoder, mut out) = (Decoder::new(1000), Vec::new());
         for chunk in chunks {
-            decoder
-                .push(chunk, |data| out.push(String::from_utf8(data).unwrap()))
-                .unwrap();
+            decoder.push(chunk, |data| out.push(String::from_utf8(data).unwrap())).unwrap();
         }
         out
     }

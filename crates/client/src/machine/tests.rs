@@ -1,22 +1,10 @@
 use super::*;
 
 fn start() -> (Machine, Action) {
-    let params = vec![(
-        "name".to_owned(),
-        RawValue::from_string("\"book\"".into()).unwrap(),
-    )];
-    let meta = RequestMeta {
-        protocol_version: Some("2026-07-28".into()),
-        ..RequestMeta::default()
-    };
-    Machine::start(
-        Ids::default(),
-        "tools/call",
-        params,
-        meta,
-        RoundLimits::default(),
-    )
-    .unwrap()
+    let params = vec![("name".to_owned(), RawValue::from_string("\"book\"".into()).unwrap())];
+    let meta =
+        RequestMeta { protocol_version: Some("2026-07-28".into()), ..RequestMeta::default() };
+    Machine::start(Ids::default(), "tools/call", params, meta, RoundLimits::default()).unwrap()
 }
 
 fn result(text: &str) -> Event {
@@ -24,20 +12,14 @@ fn result(text: &str) -> Event {
 }
 
 fn sent(action: Action) -> (RequestId, Value) {
-    let Action::Send(request) = action else {
-        panic!("{action:?}")
-    };
-    (
-        request.id,
-        serde_json::from_str(request.params.unwrap().get()).unwrap(),
-    )
+    let Action::Send(request) = action else { panic!("{action:?}") };
+    (request.id, serde_json::from_str(request.params.unwrap().get()).unwrap())
 }
 
 fn answers(keys: &[&str]) -> Event {
     let mut all = InputResponses::default();
     for key in keys {
-        all.push(*key, &serde_json::json!({ "action": "decline" }))
-            .unwrap();
+        all.push(*key, &serde_json::json!({ "action": "decline" })).unwrap();
     }
     Event::Answers(all)
 }
@@ -48,14 +30,8 @@ const ASKS: &str = r#"{"resultType":"input_required","inputRequests":{"q":{"meth
 fn a_retry_is_a_new_request_with_the_state_as_it_came() {
     let (mut machine, first) = start();
     let (first_id, first) = sent(first);
-    assert_eq!(
-        (first.get("requestState"), first.get("inputResponses")),
-        (None, None)
-    );
-    assert!(matches!(
-        machine.next(result(ASKS)).unwrap(),
-        Action::Ask(_)
-    ));
+    assert_eq!((first.get("requestState"), first.get("inputResponses")), (None, None));
+    assert!(matches!(machine.next(result(ASKS)).unwrap(), Action::Ask(_)));
     let (second_id, second) = sent(machine.next(answers(&["q"])).unwrap());
     assert_ne!(first_id, second_id);
     assert_eq!(second["requestState"], " é\u{0}\"x ");
@@ -107,20 +83,14 @@ fn a_server_that_asks_on_and_on_is_left_with_its_last_question_named() {
     }
     let error = machine.next(result(ask)).unwrap_err();
     assert!(error.is_too_many_rounds());
-    assert!(
-        error.to_string().contains("\"more\" \"And now?\""),
-        "{error}"
-    );
+    assert!(error.to_string().contains("\"more\" \"And now?\""), "{error}");
 }
 
 #[test]
 fn broken_protocol_is_the_server_s_fault() {
     for (text, part) in [
         (r#"{"resultType":"task"}"#, "unknown resultType \"task\""),
-        (
-            r#"{"resultType":"input_required"}"#,
-            "neither questions nor state",
-        ),
+        (r#"{"resultType":"input_required"}"#, "neither questions nor state"),
         (
             r#"{"resultType":"input_required","inputRequests":{"q":{"method":"tools/call"}}}"#,
             "unknown input request",
@@ -130,52 +100,33 @@ fn broken_protocol_is_the_server_s_fault() {
     ] {
         let (mut machine, _) = start();
         let error = machine.next(result(text)).unwrap_err();
-        assert!(
-            error.is_protocol() && error.to_string().contains(part),
-            "{error}"
-        );
+        assert!(error.is_protocol() && error.to_string().contains(part), "{error}");
     }
 }
 
 #[test]
 fn only_calls_that_may_ask_may_ask() {
     let meta = RequestMeta::default();
-    let (mut machine, _) = Machine::start(
-        Ids::default(),
-        "tools/list",
-        Vec::new(),
-        meta,
-        RoundLimits::default(),
-    )
-    .unwrap();
+    let (mut machine, _) =
+        Machine::start(Ids::default(), "tools/list", Vec::new(), meta, RoundLimits::default())
+            .unwrap();
     assert!(machine.next(result(ASKS)).unwrap_err().is_protocol());
 }
 
 #[test]
 fn a_version_that_is_supported_after_all_is_tried_once_more() {
     let (mut machine, first) = start();
-    let refusal = || {
-        Event::Response(Err(ErrorObject::unsupported_version(
-            "2026-07-28",
-            &["2026-07-28"],
-        )))
-    };
+    let refusal =
+        || Event::Response(Err(ErrorObject::unsupported_version("2026-07-28", &["2026-07-28"])));
     let (again, _) = sent(machine.next(refusal()).unwrap());
     assert_ne!(again, sent(first).0);
     assert_eq!(
-        machine
-            .next(refusal())
-            .unwrap_err()
-            .as_server_error()
-            .unwrap()
-            .code,
+        machine.next(refusal()).unwrap_err().as_server_error().unwrap().code,
         code::UNSUPPORTED_PROTOCOL_VERSION
     );
     let (mut machine, _) = start();
-    let other = Event::Response(Err(ErrorObject::unsupported_version(
-        "2026-07-28",
-        &["2025-11-25"],
-    )));
+    let other =
+        Event::Response(Err(ErrorObject::unsupported_version("2026-07-28", &["2025-11-25"])));
     assert!(machine.next(other).is_err());
 }
 

@@ -15,10 +15,7 @@ fn secret(first: u8) -> Secret {
 }
 
 fn ring() -> KeyRing {
-    KeyRing::builder("https://a.example/mcp")
-        .active(secret(0))
-        .build()
-        .unwrap()
+    KeyRing::builder("https://a.example/mcp").active(secret(0)).build().unwrap()
 }
 
 fn arguments(json: &str) -> Digest {
@@ -52,10 +49,7 @@ fn every_flipped_bit_is_refused() {
             };
             let refusal = open(&ring, &changed, &binding, NOW).expect_err("a flipped bit");
             assert!(
-                matches!(
-                    refusal,
-                    Refusal::Malformed | Refusal::UnknownKey | Refusal::Forged
-                ),
+                matches!(refusal, Refusal::Malformed | Refusal::UnknownKey | Refusal::Forged),
                 "byte {at}, bit {bit}: {refusal}"
             );
         }
@@ -67,23 +61,14 @@ fn truncated_extended_and_spliced_tokens_are_refused() {
     let (ring, binding) = (ring(), binding(None));
     let (token, other) = (sealed(&binding), sealed(&binding));
     for end in 0..token.len() {
-        assert!(
-            open(&ring, &token[..end], &binding, NOW).is_err(),
-            "cut to {end}"
-        );
+        assert!(open(&ring, &token[..end], &binding, NOW).is_err(), "cut to {end}");
         let spliced = [&token[..end], &other[end..]].concat();
         if spliced != token && spliced != other {
-            assert!(
-                open(&ring, &spliced, &binding, NOW).is_err(),
-                "spliced at {end}"
-            );
+            assert!(open(&ring, &spliced, &binding, NOW).is_err(), "spliced at {end}");
         }
     }
     for tail in ["A", "AA", "AAAA", "=", "==", " ", "\n", ".", "-TAMPERED"] {
-        assert!(
-            open(&ring, &format!("{token}{tail}"), &binding, NOW).is_err(),
-            "{tail:?}"
-        );
+        assert!(open(&ring, &format!("{token}{tail}"), &binding, NOW).is_err(), "{tail:?}");
     }
 }
 
@@ -104,42 +89,17 @@ fn a_token_opens_only_for_what_it_was_sealed_for() {
 
     assert_eq!(open(&ring, &token, &home, NOW).unwrap().body(), b"body");
     for other in &others {
-        assert_eq!(
-            refused(binding(Some(other))),
-            Refusal::WrongPrincipal,
-            "{other:?}"
-        );
+        assert_eq!(refused(binding(Some(other))), Refusal::WrongPrincipal, "{other:?}");
     }
     assert_eq!(refused(binding(None)), Refusal::WrongPrincipal);
     let anonymous = sealed(&binding(None));
-    assert_eq!(
-        open(&ring, &anonymous, &home, NOW).unwrap_err(),
-        Refusal::WrongPrincipal
-    );
+    assert_eq!(open(&ring, &anonymous, &home, NOW).unwrap_err(), Refusal::WrongPrincipal);
 
-    assert_eq!(
-        refused(Binding {
-            method: "prompts/get",
-            ..home
-        }),
-        Refusal::WrongMethod
-    );
-    assert_eq!(
-        refused(Binding {
-            target: "pay",
-            ..home
-        }),
-        Refusal::WrongTarget
-    );
-    let more = Binding {
-        arguments: arguments(r#"{"people":3}"#),
-        ..home
-    };
+    assert_eq!(refused(Binding { method: "prompts/get", ..home }), Refusal::WrongMethod);
+    assert_eq!(refused(Binding { target: "pay", ..home }), Refusal::WrongTarget);
+    let more = Binding { arguments: arguments(r#"{"people":3}"#), ..home };
     assert_eq!(refused(more), Refusal::WrongArguments);
-    let rewritten = Binding {
-        arguments: arguments(r#" { "people" : 2.0 } "#),
-        ..home
-    };
+    let rewritten = Binding { arguments: arguments(r#" { "people" : 2.0 } "#), ..home };
     assert!(open(&ring, &token, &rewritten, NOW).is_ok());
 }
 
@@ -151,17 +111,10 @@ fn a_token_opens_only_in_its_time() {
     assert_eq!(at(NOW.0 + 599), Ok(()));
     assert_eq!(at(NOW.0 + 600), Err(Refusal::Expired));
     assert_eq!(at(u64::MAX), Err(Refusal::Expired));
-    assert_eq!(
-        at(NOW.0 - 60),
-        Ok(()),
-        "another replica's clock may be a minute behind"
-    );
+    assert_eq!(at(NOW.0 - 60), Ok(()), "another replica's clock may be a minute behind");
     assert_eq!(at(NOW.0 - 61), Err(Refusal::NotYetValid));
     assert_eq!(at(0), Err(Refusal::NotYetValid));
-    assert_eq!(
-        Validity::starting(NOW, u64::MAX).expires,
-        UnixSeconds(u64::MAX)
-    );
+    assert_eq!(Validity::starting(NOW, u64::MAX).expires, UnixSeconds(u64::MAX));
 }
 
 #[test]
@@ -169,20 +122,11 @@ fn another_audience_and_another_secret_are_unknown_keys() {
     let binding = binding(None);
     let token = sealed(&binding);
     for ring in [
-        KeyRing::builder("https://b.example/mcp")
-            .active(secret(0))
-            .build()
-            .unwrap(),
-        KeyRing::builder("https://a.example/mcp")
-            .active(secret(1))
-            .build()
-            .unwrap(),
+        KeyRing::builder("https://b.example/mcp").active(secret(0)).build().unwrap(),
+        KeyRing::builder("https://a.example/mcp").active(secret(1)).build().unwrap(),
         KeyRing::ephemeral().unwrap(),
     ] {
-        assert_eq!(
-            open(&ring, &token, &binding, NOW).unwrap_err(),
-            Refusal::UnknownKey
-        );
+        assert_eq!(open(&ring, &token, &binding, NOW).unwrap_err(), Refusal::UnknownKey);
     }
 }
 
@@ -194,15 +138,9 @@ fn lengths_are_bounded_both_ways() {
     let token = seal(&ring, &binding, validity, &big).unwrap();
     assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body(), big);
     let huge = vec![0; MAX_LEN];
-    assert!(matches!(
-        seal(&ring, &binding, validity, &huge),
-        Err(SealError::TooLong(_))
-    ));
+    assert!(matches!(seal(&ring, &binding, validity, &huge), Err(SealError::TooLong(_))));
     let long = format!("mrtr1.{}", "A".repeat(MAX_LEN));
-    assert_eq!(
-        open(&ring, &long, &binding, NOW).unwrap_err(),
-        Refusal::TooLong
-    );
+    assert_eq!(open(&ring, &long, &binding, NOW).unwrap_err(), Refusal::TooLong);
 }
 
 #[test]
@@ -210,10 +148,7 @@ fn authentic_bytes_in_another_format_are_refused_cleanly() {
     let ring = ring();
     for plaintext in [&b""[..], &[0], &[2, 0, 0], &[1], &[1, 0, 0, 2]] {
         let token = ring.seal(plaintext).unwrap();
-        assert_eq!(
-            open(&ring, &token, &binding(None), NOW).unwrap_err(),
-            Refusal::UnknownFormat
-        );
+        assert_eq!(open(&ring, &token, &binding(None), NOW).unwrap_err(), Refusal::UnknownFormat);
     }
 }
 

@@ -12,28 +12,19 @@ use serde_json::{Value, json};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
-    let url = std::env::args()
-        .next_back()
-        .filter(|arg| arg.contains("://"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let url = std::env::args().next_back().filter(|arg| arg.contains("://"));
     let url = url.ok_or("usage: conformance-client URL")?;
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO")
         .map_err(|_| "MCP_CONFORMANCE_SCENARIO is not set")?;
     let client = mrtr::connect(url)?
         .on_form(async |_, form| {
             // Says yes to everything, and leaves the rest to its defaults.
-            let yes = form
-                .requested_schema
-                .fields
-                .iter()
-                .filter_map(|field| match field.kind {
-                    FieldKind::Boolean { .. } => Some((field.name.clone(), Value::Bool(true))),
-                    _ => None,
-                });
-            Ok(ElicitResult::accept(yes.collect::<Object>()))
+            let yes = form.requested_schema.fields.iter().filter_map(|field| match field.kind {
+                FieldKind::Boolean { .. } => Some((field.name.clone(), Value::Bool(true))),
+                _ => None,
+            });
+            Ok(ElicitResult::accept(yes.collect::<Object>())?)
         })
         .build();
     run(&client, &scenario).await
@@ -43,9 +34,7 @@ async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<
     match scenario {
         "tools_call" => {
             client.list_tools().await?;
-            client
-                .call_tool("add_numbers", json!({ "a": 5, "b": 3 }))
-                .await?;
+            client.call_tool("add_numbers", json!({ "a": 5, "b": 3 })).await?;
         }
         // Listing the tools is all there is to it: a `$ref` in one of them points at a trap.
         "json-schema-ref-no-deref" => {
@@ -53,15 +42,9 @@ async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<
         }
         "json-schema-2020-12-preservation" => {
             let tools = client.list_tools().await?;
-            let tool = tools
-                .iter()
-                .find(|tool| tool.name == "json_schema_2020_12_tool");
-            let schema = &tool
-                .ok_or("the server lacks the tool with the schema")?
-                .input_schema;
-            client
-                .call_tool("json_schema_echo", json!({ "schema": schema }))
-                .await?;
+            let tool = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool");
+            let schema = &tool.ok_or("the server lacks the tool with the schema")?.input_schema;
+            client.call_tool("json_schema_echo", json!({ "schema": schema })).await?;
         }
         "request-metadata" => {
             client.discover().await?;
@@ -77,9 +60,7 @@ async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<
             );
             drop((a?, b?, c?));
             client.call_tool("test_mrtr_unrelated", json!({})).await?;
-            client
-                .call_tool("test_mrtr_no_result_type", json!({}))
-                .await?;
+            client.call_tool("test_mrtr_no_result_type", json!({})).await?;
         }
         other => return Err(format!("the scenario {other:?} is not there yet").into()),
     }

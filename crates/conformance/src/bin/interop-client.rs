@@ -22,56 +22,32 @@ async fn main() -> Result<(), Box<dyn Error>> {
             } else {
                 json!({ "sure": true })
             };
-            async move {
-                Ok(ElicitResult::accept(
-                    answer.as_object().cloned().unwrap_or_default(),
-                ))
-            }
+            async move { Ok(ElicitResult::accept(answer)?) }
         })
         .build();
 
     let discovered = client.discover().await?;
     expect(
         "the revision",
-        &discovered
-            .supported_versions
-            .contains(&"2026-07-28".to_owned()),
+        &discovered.supported_versions.contains(&"2026-07-28".to_owned()),
         &true,
     )?;
-    let tools: Vec<_> = client
-        .list_tools()
-        .await?
-        .into_iter()
-        .map(|tool| tool.name)
-        .collect();
-    expect(
-        "the tools",
-        &tools,
-        &vec!["greet".to_owned(), "add".to_owned()],
-    )?;
+    let tools: Vec<_> = client.list_tools().await?.into_iter().map(|tool| tool.name).collect();
+    expect("the tools", &tools, &vec!["greet".to_owned(), "add".to_owned()])?;
 
     let sum = client.call_tool("add", json!({ "a": 2, "b": 3 })).await?;
     expect("the sum", &sum.text(), &"5".to_owned())?;
 
-    let greeting = client
-        .call_tool("greet", json!({ "greeting": "Hello" }))
-        .await?;
-    expect(
-        "the greeting",
-        &greeting.text(),
-        &"Hello, Ada! (True)".to_owned(),
-    )?;
+    let greeting = client.call_tool("greet", json!({ "greeting": "Hello" })).await?;
+    expect("the greeting", &greeting.text(), &"Hello, Ada! (True)".to_owned())?;
     let asked = asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let wanted =
         [(1, "What is your name?"), (2, "Are you sure, Ada?")].map(|(n, q)| (n, q.to_owned()));
     expect("the questions", &asked, &wanted.to_vec())?;
 
-    let unknown = client
-        .call_tool("nope", Value::Object(serde_json::Map::new()))
-        .await;
-    let refused = unknown
-        .as_ref()
-        .map_or_else(|e| e.as_server_error().is_some(), |result| result.is_error);
+    let unknown = client.call_tool("nope", Value::Object(serde_json::Map::new())).await;
+    let refused =
+        unknown.as_ref().map_or_else(|e| e.as_server_error().is_some(), |result| result.is_error);
     expect("the refusal of an unknown tool", &refused, &true)?;
     say("  ok: discover, list, call, two rounds in sequence and a refusal, on the other server");
     Ok(())
@@ -82,11 +58,7 @@ fn expect<T: PartialEq + std::fmt::Debug>(
     got: &T,
     wanted: &T,
 ) -> Result<(), Box<dyn Error>> {
-    if got == wanted {
-        Ok(())
-    } else {
-        Err(format!("{what}: {got:?}, not {wanted:?}").into())
-    }
+    if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, not {wanted:?}").into()) }
 }
 
 #[expect(clippy::print_stdout, reason = "it is a program's output")]

@@ -26,15 +26,7 @@ fn cases() -> Vec<Case> {
     let body = request("tools/call", &good);
     let case = |what, head: &Head, body: &[u8], status, code, says| {
         let (head, body) = (head.clone(), body.to_vec());
-        Case {
-            what,
-            verb: "POST",
-            head,
-            body,
-            status,
-            code,
-            says,
-        }
+        Case { what, verb: "POST", head, body, status, code, says }
     };
     let mut bare = good.clone();
     bare.as_object_mut().unwrap().remove("_meta");
@@ -75,10 +67,7 @@ fn cases() -> Vec<Case> {
             br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#, 400, -32022, "2026-07-28"),
     ];
     for verb in ["GET", "DELETE", "PUT", "OPTIONS"] {
-        cases.push(Case {
-            verb,
-            ..case("another verb", &call, b"", 405, -32600, "POST")
-        });
+        cases.push(Case { verb, ..case("another verb", &call, b"", 405, -32600, "POST") });
     }
     let wrong_types = request(
         "tools/call",
@@ -99,15 +88,8 @@ fn cases() -> Vec<Case> {
 fn check(case: &Case, (status, head, answer): &(u16, String, Value)) {
     let Case { what, .. } = case;
     assert_eq!(*status, case.status, "{what}: {answer}");
-    assert_eq!(
-        answer["error"]["code"].as_i64().unwrap_or_default(),
-        case.code,
-        "{what}: {answer}"
-    );
-    assert!(
-        answer.to_string().replace("\\\"", "\"").contains(case.says),
-        "{what}: {answer}"
-    );
+    assert_eq!(answer["error"]["code"].as_i64().unwrap_or_default(), case.code, "{what}: {answer}");
+    assert!(answer.to_string().replace("\\\"", "\"").contains(case.says), "{what}: {answer}");
     if case.status == 405 {
         assert!(head.contains("allow: post"), "{what}: {head}");
     }
@@ -118,10 +100,7 @@ async fn bad_requests_get_their_error() {
     let port = serve(Limits::default()).await;
     for case in cases() {
         let mut stream = connect(port).await;
-        check(
-            &case,
-            &exchange(&mut stream, case.verb, &case.head, &case.body).await,
-        );
+        check(&case, &exchange(&mut stream, case.verb, &case.head, &case.body).await);
     }
     assert_alive(port).await;
 }
@@ -171,13 +150,9 @@ async fn after_ten_thousand_bad_requests_the_server_still_answers() {
 async fn a_notification_is_accepted_without_a_body() {
     let port = serve(Limits::default()).await;
     let body = br#"{"jsonrpc":"2.0","method":"notifications/unknown"}"#;
-    let (status, _, answer) = exchange(
-        &mut connect(port).await,
-        "POST",
-        &Head::new("notifications/unknown", None),
-        body,
-    )
-    .await;
+    let (status, _, answer) =
+        exchange(&mut connect(port).await, "POST", &Head::new("notifications/unknown", None), body)
+            .await;
     assert_eq!((status, answer), (202, Value::Null));
 }
 
@@ -199,11 +174,7 @@ async fn a_body_of_twenty_megabytes_is_answered_with_413() {
     let body = vec![b' '; 20 << 20];
     let call = Head::new("tools/call", Some("add"));
     let (status, _, answer) = exchange(&mut connect(port).await, "POST", &call, &body).await;
-    assert_eq!(
-        (status, &answer["error"]["code"]),
-        (413, &json!(-32600)),
-        "{answer}"
-    );
+    assert_eq!((status, &answer["error"]["code"]), (413, &json!(-32600)), "{answer}");
     // One that asks first is told at once, and sends nothing.
     let mut stream = connect(port).await;
     let head = call.with("Expect", "100-continue").text("POST");
@@ -218,11 +189,7 @@ async fn a_body_of_twenty_megabytes_is_answered_with_413() {
 /// A chunked body without an end is cut off, whatever it takes, in bounded memory.
 #[tokio::test]
 async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
-    let limits = Limits {
-        body: 1 << 20,
-        drain: 4 << 20,
-        ..Limits::default()
-    };
+    let limits = Limits { body: 1 << 20, drain: 4 << 20, ..Limits::default() };
     let port = serve(limits).await;
     let (mut read, mut write) = connect(port).await.into_split();
     let head = Head::new("tools/call", Some("add")).text("POST");
@@ -252,17 +219,11 @@ async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
 
 #[tokio::test]
 async fn a_body_that_stalls_is_answered_with_408() {
-    let limits = Limits {
-        body_time: Duration::from_millis(50),
-        ..Limits::default()
-    };
+    let limits = Limits { body_time: Duration::from_millis(50), ..Limits::default() };
     let port = serve(limits).await;
     let mut stream = connect(port).await;
     let head = Head::new("tools/call", Some("add")).text("POST");
-    stream
-        .write_all(format!("{head}Content-Length: 100\r\n\r\n{{").as_bytes())
-        .await
-        .unwrap();
+    stream.write_all(format!("{head}Content-Length: 100\r\n\r\n{{").as_bytes()).await.unwrap();
     assert_eq!(read_response(&mut stream).await.0, 408);
     assert_alive(port).await;
 }

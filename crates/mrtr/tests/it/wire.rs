@@ -16,23 +16,16 @@ struct Sum {
 
 pub(crate) fn server() -> Server {
     let add = async |_: Context, sum: Sum| Ok((sum.a + sum.b).to_string());
-    Server::builder("test", "1")
-        .tool(Tool::new("add", "Adds", add))
-        .anonymous()
-        .build()
-        .unwrap()
+    Server::builder("test", "1").tool(Tool::new("add", "Adds", add)).anonymous().build().unwrap()
 }
 
 /// Serves until the test ends, and says on which port.
 pub(crate) async fn serve(limits: Limits) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let endpoint = Endpoint::with(server(), Access::loopback(), limits);
+    let endpoint = Endpoint::new(server()).access(Access::loopback()).limits(limits);
     let forever = std::future::pending();
-    let options = ServeOptions {
-        header_time: Duration::from_secs(5),
-        ..ServeOptions::default()
-    };
+    let options = ServeOptions { header_time: Duration::from_secs(5), ..ServeOptions::default() };
     tokio::spawn(mrtr::http::serve(listener, endpoint, options, forever));
     port
 }
@@ -80,9 +73,7 @@ pub(crate) fn params(more: Value) -> Value {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     } });
-    let Value::Object(more) = more else {
-        unreachable!()
-    };
+    let Value::Object(more) = more else { unreachable!() };
     params.as_object_mut().unwrap().extend(more);
     params
 }
@@ -117,9 +108,7 @@ pub(crate) async fn read_response(stream: &mut TcpStream) -> (u16, String, Value
             "the connection closed before the response"
         );
     };
-    let head = String::from_utf8(bytes[..end].to_vec())
-        .unwrap()
-        .to_lowercase();
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
     let length = head
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "))
@@ -131,11 +120,7 @@ pub(crate) async fn read_response(stream: &mut TcpStream) -> (u16, String, Value
         );
     }
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (
-        status,
-        head,
-        serde_json::from_slice(&bytes[end..]).unwrap_or_default(),
-    )
+    (status, head, serde_json::from_slice(&bytes[end..]).unwrap_or_default())
 }
 
 pub(crate) async fn connect(port: u16) -> TcpStream {
@@ -147,14 +132,8 @@ pub(crate) async fn connect(port: u16) -> TcpStream {
 /// That a good call is answered.
 pub(crate) async fn assert_alive(port: u16) {
     let head = Head::new("tools/call", Some("add"));
-    let body = request(
-        "tools/call",
-        &params(json!({ "name": "add", "arguments": { "a": 2, "b": 3 } })),
-    );
+    let body =
+        request("tools/call", &params(json!({ "name": "add", "arguments": { "a": 2, "b": 3 } })));
     let (status, _, answer) = exchange(&mut connect(port).await, "POST", &head, &body).await;
-    assert_eq!(
-        (status, &answer["result"]["content"][0]["text"]),
-        (200, &json!("5")),
-        "{answer}"
-    );
+    assert_eq!((status, &answer["result"]["content"][0]["text"]), (200, &json!("5")), "{answer}");
 }

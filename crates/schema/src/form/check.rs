@@ -49,27 +49,17 @@ impl FormSchema {
                 },
             }
         }
-        if problems.is_empty() {
-            Ok(kept)
-        } else {
-            Err(Problems(problems))
-        }
+        if problems.is_empty() { Ok(kept) } else { Err(Problems(problems)) }
     }
 }
 
 impl Field {
     fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem {
-            field: self.name.clone(),
-            message: message.into(),
-        }
+        Problem { field: self.name.clone(), message: message.into() }
     }
 
     /// A whole number that was written as `2.0` becomes `2`, so that it reads as an integer.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the number is whole and within the range"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the number is whole and within the range")]
     fn normal(&self, value: Value) -> Value {
         match (&self.kind, value.as_f64()) {
             (FieldKind::Number { integer: true, .. }, Some(number))
@@ -83,12 +73,7 @@ impl Field {
 
     fn check(&self, value: &Value) -> Result<(), String> {
         match &self.kind {
-            FieldKind::Text {
-                min_length,
-                max_length,
-                format,
-                ..
-            } => {
+            FieldKind::Text { min_length, max_length, format, .. } => {
                 let text = value.as_str().ok_or("must be text")?;
                 let length = text.chars().count() as u64;
                 if min_length.is_some_and(|least| length < least) {
@@ -102,41 +87,28 @@ impl Field {
                 }
                 format.map_or(Ok(()), |format| check_format(format, text))
             }
-            FieldKind::Number {
-                integer,
-                minimum,
-                maximum,
-                ..
-            } => {
+            FieldKind::Number { integer, minimum, maximum, .. } => {
                 let number = value.as_f64().ok_or("must be a number")?;
                 if *integer && !value.is_i64() && !value.is_u64() && number.fract() != 0.0 {
                     return Err("must be a whole number".to_owned());
                 }
-                if let Some(least) = minimum
-                    .as_ref()
-                    .filter(|m| m.as_f64().is_some_and(|m| number < m))
+                if let Some(least) =
+                    minimum.as_ref().filter(|m| m.as_f64().is_some_and(|m| number < m))
                 {
                     return Err(format!("must be at least {least}"));
                 }
-                if let Some(most) = maximum
-                    .as_ref()
-                    .filter(|m| m.as_f64().is_some_and(|m| number > m))
+                if let Some(most) =
+                    maximum.as_ref().filter(|m| m.as_f64().is_some_and(|m| number > m))
                 {
                     return Err(format!("must be at most {most}"));
                 }
                 Ok(())
             }
-            FieldKind::Boolean { .. } => value
-                .is_boolean()
-                .then_some(())
-                .ok_or_else(|| "must be true or false".to_owned()),
+            FieldKind::Boolean { .. } => {
+                value.is_boolean().then_some(()).ok_or_else(|| "must be true or false".to_owned())
+            }
             FieldKind::Choice { options, .. } => check_option(options, value),
-            FieldKind::Choices {
-                options,
-                min_items,
-                max_items,
-                ..
-            } => {
+            FieldKind::Choices { options, min_items, max_items, .. } => {
                 let chosen = value.as_array().ok_or("must be a list")?;
                 if let Some(least) = min_items.filter(|least| (chosen.len() as u64) < *least) {
                     return Err(format!("needs at least {least} choices"));
@@ -151,9 +123,7 @@ impl Field {
 }
 
 fn check_option(options: &[ChoiceOption], value: &Value) -> Result<(), String> {
-    let known = value
-        .as_str()
-        .is_some_and(|v| options.iter().any(|o| o.value == v));
+    let known = value.as_str().is_some_and(|v| options.iter().any(|o| o.value == v));
     known.then_some(()).ok_or_else(|| {
         let names: Vec<_> = options.iter().take(20).map(|o| o.value.as_str()).collect();
         format!("must be one of: {}", names.join(", "))
@@ -166,10 +136,7 @@ fn check_format(format: Format, text: &str) -> Result<(), String> {
         Format::Email => (is_email(text), "an e-mail address"),
         Format::Uri => (is_uri(text), "a URI"),
         Format::Date => (is_date(text), "a date such as 2026-07-28"),
-        Format::DateTime => (
-            is_date_time(text),
-            "a date and time such as 2026-07-28T09:30:00Z",
-        ),
+        Format::DateTime => (is_date_time(text), "a date and time such as 2026-07-28T09:30:00Z"),
     };
     fits.then_some(()).ok_or_else(|| format!("must be {what}"))
 }
@@ -186,15 +153,11 @@ fn is_email(text: &str) -> bool {
 }
 
 fn is_uri(text: &str) -> bool {
-    let clean = text
-        .chars()
-        .all(|c| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(c));
+    let clean = text.chars().all(|c| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(c));
     clean
         && text.split_once(':').is_some_and(|(scheme, _)| {
             scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
         })
 }
 
@@ -237,9 +200,8 @@ fn digits<const N: usize>(text: &str, separator: char, widths: [usize; N]) -> Op
     let mut out = [0; N];
     let mut parts = text.split(separator);
     for (slot, width) in out.iter_mut().zip(widths) {
-        let part = parts
-            .next()
-            .filter(|p| p.len() == width && p.bytes().all(|b| b.is_ascii_digit()))?;
+        let part =
+            parts.next().filter(|p| p.len() == width && p.bytes().all(|b| b.is_ascii_digit()))?;
         *slot = part.parse().ok()?;
     }
     parts.next().is_none().then_some(out)
@@ -254,11 +216,8 @@ mod tests {
         let schema =
             json!({ "type": "object", "properties": { "f": property }, "required": ["f"] });
         let form: FormSchema = serde_json::from_value(schema).unwrap();
-        let Value::Object(content) = json!({ "f": answer }) else {
-            panic!()
-        };
-        form.check(content)
-            .map_or_else(|p| p.to_string(), |_| "fits".to_owned())
+        let Value::Object(content) = json!({ "f": answer }) else { panic!() };
+        form.check(content).map_or_else(|p| p.to_string(), |_| "fits".to_owned())
     }
 
     #[test]
@@ -277,38 +236,14 @@ mod tests {
                 json!("日本語"),
                 "f: must have at most 2 characters",
             ),
-            (
-                json!({"type":"integer","minimum":1,"maximum":9}),
-                json!(9),
-                "fits",
-            ),
+            (json!({"type":"integer","minimum":1,"maximum":9}), json!(9), "fits"),
             (json!({"type":"integer"}), json!(2.0), "fits"),
-            (
-                json!({"type":"integer"}),
-                json!(2.5),
-                "f: must be a whole number",
-            ),
-            (
-                json!({"type":"integer","minimum":1}),
-                json!(0),
-                "f: must be at least 1",
-            ),
-            (
-                json!({"type":"number","maximum":1.5}),
-                json!(1.6),
-                "f: must be at most 1.5",
-            ),
+            (json!({"type":"integer"}), json!(2.5), "f: must be a whole number"),
+            (json!({"type":"integer","minimum":1}), json!(0), "f: must be at least 1"),
+            (json!({"type":"number","maximum":1.5}), json!(1.6), "f: must be at most 1.5"),
             (json!({"type":"number"}), json!("1"), "f: must be a number"),
-            (
-                json!({"type":"boolean"}),
-                json!("true"),
-                "f: must be true or false",
-            ),
-            (
-                json!({"type":"string","enum":["a","b"]}),
-                json!("c"),
-                "f: must be one of: a, b",
-            ),
+            (json!({"type":"boolean"}), json!("true"), "f: must be true or false"),
+            (json!({"type":"string","enum":["a","b"]}), json!("c"), "f: must be one of: a, b"),
             (
                 json!({"type":"array","items":{"type":"string","enum":["a"]},"minItems":1}),
                 json!([]),
@@ -332,11 +267,7 @@ mod tests {
     #[test]
     fn formats_are_checked_by_shape() {
         for (format, good, bad) in [
-            (
-                "email",
-                vec!["a@b.example", "x+y@sub.host"],
-                vec!["a", "@b", "a@", "a b@c", "a@.b"],
-            ),
+            ("email", vec!["a@b.example", "x+y@sub.host"], vec!["a", "@b", "a@", "a b@c", "a@.b"]),
             (
                 "uri",
                 vec!["https://a.example/x?y#z", "urn:x"],
@@ -345,13 +276,7 @@ mod tests {
             (
                 "date",
                 vec!["2024-02-29", "2026-12-31"],
-                vec![
-                    "2023-02-29",
-                    "2026-13-01",
-                    "2026-1-1",
-                    "2026-04-31",
-                    "+026-01-01",
-                ],
+                vec!["2023-02-29", "2026-13-01", "2026-1-1", "2026-04-31", "+026-01-01"],
             ),
             (
                 "date-time",
@@ -378,21 +303,14 @@ mod tests {
     fn whole_numbers_read_as_integers_however_they_are_written() {
         let text = r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#;
         let form: FormSchema = serde_json::from_str(text).unwrap();
-        let checked = form
-            .check(serde_json::from_str(r#"{"n":2.0}"#).unwrap())
-            .unwrap();
+        let checked = form.check(serde_json::from_str(r#"{"n":2.0}"#).unwrap()).unwrap();
         assert_eq!(Value::Object(checked).to_string(), r#"{"n":2}"#);
     }
 
     #[test]
     fn fields_that_were_not_asked_for_are_left_out() {
         let form = FormSchema::new([Field::text("a").optional()]);
-        let Value::Object(content) = json!({ "a": "x", "admin": true }) else {
-            panic!()
-        };
-        assert_eq!(
-            Value::Object(form.check(content).unwrap()),
-            json!({ "a": "x" })
-        );
+        let Value::Object(content) = json!({ "a": "x", "admin": true }) else { panic!() };
+        assert_eq!(Value::Object(form.check(content).unwrap()), json!({ "a": "x" }));
     }
 }

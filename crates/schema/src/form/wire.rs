@@ -11,17 +11,10 @@ use crate::jsonrpc::take;
 
 impl Serialize for FormSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let properties: Object = self
-            .fields
-            .iter()
-            .map(|f| (f.name.clone(), Value::Object(property(f))))
-            .collect();
-        let required: Vec<&str> = self
-            .fields
-            .iter()
-            .filter(|f| f.required)
-            .map(|f| f.name.as_str())
-            .collect();
+        let properties: Object =
+            self.fields.iter().map(|f| (f.name.clone(), Value::Object(property(f)))).collect();
+        let required: Vec<&str> =
+            self.fields.iter().filter(|f| f.required).map(|f| f.name.as_str()).collect();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("type", "object")?;
         map.serialize_entry("properties", &properties)?;
@@ -51,23 +44,13 @@ fn property(field: &Field) -> Object {
     put("title", field.title.clone().map(Value::from));
     put("description", field.description.clone().map(Value::from));
     match &field.kind {
-        FieldKind::Text {
-            min_length,
-            max_length,
-            format,
-            default,
-        } => {
+        FieldKind::Text { min_length, max_length, format, default } => {
             put("minLength", min_length.map(Value::from));
             put("maxLength", max_length.map(Value::from));
             put("format", format.map(|f| f.name().into()));
             put("default", default.clone().map(Value::from));
         }
-        FieldKind::Number {
-            minimum,
-            maximum,
-            default,
-            ..
-        } => {
+        FieldKind::Number { minimum, maximum, default, .. } => {
             put("minimum", minimum.clone().map(Value::Number));
             put("maximum", maximum.clone().map(Value::Number));
             put("default", default.clone().map(Value::Number));
@@ -78,12 +61,7 @@ fn property(field: &Field) -> Object {
             put(key, Some(value));
             put("default", default.clone().map(Value::from));
         }
-        FieldKind::Choices {
-            options,
-            min_items,
-            max_items,
-            default,
-        } => {
+        FieldKind::Choices { options, min_items, max_items, default } => {
             put("minItems", min_items.map(Value::from));
             put("maxItems", max_items.map(Value::from));
             let items = match write_options(options, "anyOf") {
@@ -103,13 +81,7 @@ fn write_options(options: &[ChoiceOption], titled: &'static str) -> (&'static st
         return ("enum", options.iter().map(|o| o.value.as_str()).collect());
     }
     let title = |o: &ChoiceOption| o.title.as_ref().unwrap_or(&o.value).clone();
-    (
-        titled,
-        options
-            .iter()
-            .map(|o| json!({ "const": o.value, "title": title(o) }))
-            .collect(),
-    )
+    (titled, options.iter().map(|o| json!({ "const": o.value, "title": title(o) })).collect())
 }
 
 impl<'de> Deserialize<'de> for FormSchema {
@@ -129,9 +101,7 @@ fn read_form(mut object: Object) -> Result<FormSchema, String> {
         let required = required.contains(&name);
         read_field(name.clone(), schema, required).map_err(|why| format!("field {name:?}: {why}"))
     });
-    Ok(FormSchema {
-        fields: fields.collect::<Result<_, _>>()?,
-    })
+    Ok(FormSchema { fields: fields.collect::<Result<_, _>>()? })
 }
 
 /// Reads one property. What the restricted schema cannot say is refused, not dropped: a person
@@ -144,10 +114,7 @@ fn read_field(name: String, schema: Value, required: bool) -> Result<Field, Stri
     let kind: String = take(s, "type")?.ok_or("missing `type`")?;
     let kind = match kind.as_str() {
         "string" => match read_options(s, "oneOf")? {
-            Some(options) => FieldKind::Choice {
-                options,
-                default: take(s, "default")?,
-            },
+            Some(options) => FieldKind::Choice { options, default: take(s, "default")? },
             None => FieldKind::Text {
                 min_length: take(s, "minLength")?,
                 max_length: take(s, "maxLength")?,
@@ -162,9 +129,7 @@ fn read_field(name: String, schema: Value, required: bool) -> Result<Field, Stri
             maximum: take(s, "maximum")?,
             default: take(s, "default")?,
         },
-        "boolean" => FieldKind::Boolean {
-            default: take(s, "default")?,
-        },
+        "boolean" => FieldKind::Boolean { default: take(s, "default")? },
         "array" => {
             let mut items: Object = take(s, "items")?.ok_or("missing `items`")?;
             FieldKind::Choices {
@@ -194,10 +159,7 @@ fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Vec<ChoiceOp
     }
     let list = |schema: &mut Object, key: &str| take_list::<String>(schema, key);
     if let Some(options) = take_list::<Titled>(schema, titled)? {
-        let option = |t: Titled| ChoiceOption {
-            value: t.r#const,
-            title: t.title,
-        };
+        let option = |t: Titled| ChoiceOption { value: t.r#const, title: t.title };
         return Ok(Some(options.into_iter().map(option).collect()));
     }
     let Some(values) = list(schema, "enum")? else {
@@ -205,15 +167,7 @@ fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Vec<ChoiceOp
     };
     // The display names of older revisions.
     let mut names = list(schema, "enumNames")?.unwrap_or_default().into_iter();
-    Ok(Some(
-        values
-            .into_iter()
-            .map(|value| ChoiceOption {
-                value,
-                title: names.next(),
-            })
-            .collect(),
-    ))
+    Ok(Some(values.into_iter().map(|value| ChoiceOption { value, title: names.next() }).collect()))
 }
 
 fn take_list<T: DeserializeOwned>(
@@ -245,10 +199,7 @@ mod tests {
         let written = serde_json::to_value(&form).unwrap();
         assert_eq!(written, serde_json::from_str::<Value>(ALL).unwrap());
         assert_eq!(
-            form.fields
-                .iter()
-                .map(|f| f.name.as_str())
-                .collect::<Vec<_>>(),
+            form.fields.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(),
             ["name", "n", "i", "b", "c", "t", "m", "mt"]
         );
     }
@@ -261,10 +212,7 @@ mod tests {
                 r#"{"type":"object","properties":{"a":{"type":"object"}}}"#,
                 "field \"a\": `type` \"object\" is not allowed",
             ),
-            (
-                r#"{"type":"object","properties":{"a":{}}}"#,
-                "field \"a\": missing `type`",
-            ),
+            (r#"{"type":"object","properties":{"a":{}}}"#, "field \"a\": missing `type`"),
             (
                 r#"{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}}}"#,
                 "choose from",
@@ -274,9 +222,7 @@ mod tests {
                 "`maxLength`",
             ),
         ] {
-            let error = serde_json::from_str::<FormSchema>(schema)
-                .unwrap_err()
-                .to_string();
+            let error = serde_json::from_str::<FormSchema>(schema).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }
@@ -285,9 +231,7 @@ mod tests {
     fn older_display_names_are_read_as_titles() {
         let text = r#"{"type":"object","properties":{"c":{"type":"string","enum":["a"],"enumNames":["A"]}}}"#;
         let form: FormSchema = serde_json::from_str(text).unwrap();
-        let FieldKind::Choice { options, .. } = &form.fields[0].kind else {
-            panic!()
-        };
+        let FieldKind::Choice { options, .. } = &form.fields[0].kind else { panic!() };
         assert_eq!(options[0].title.as_deref(), Some("A"));
     }
 }

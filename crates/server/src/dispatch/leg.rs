@@ -17,7 +17,7 @@ use crate::handler::BoxFuture;
 use crate::manual::{Answers, InputRequired};
 use crate::refusal::refuse;
 use crate::rounds::{
-    Ending, Fault, Flow, Journal, Pin, Round, Saved, SavedContent, check_size, drive,
+    Ending, Fault, Flow, Journal, MAX_ENTRY, Pin, Round, Saved, SavedContent, check_size, drive,
 };
 use crate::server::Inner;
 use crate::tool::{Output, Rules};
@@ -27,6 +27,7 @@ pub(super) struct Caller {
     pub(super) capabilities: ClientCapabilities,
     pub(super) client_info: Option<Implementation>,
     pub(super) principal: Option<Principal>,
+    pub(super) extensions: http::Extensions,
 }
 
 /// What a request is about.
@@ -76,15 +77,19 @@ impl<'a> Leg<'a> {
             }
         };
         let responses = responses.unwrap_or_default();
+        if let Some((key, answer)) =
+            responses.0.iter().find(|(_, answer)| answer.get().len() > MAX_ENTRY)
+        {
+            let (key, length) = (ErrorObject::quote(key), answer.get().len());
+            return Err(ErrorObject::invalid_params(format!(
+                "Invalid params: the response to {key} has {length} bytes; at most {MAX_ENTRY} are taken"
+            )));
+        }
         let context = match saved {
             None => {
                 let mut id = [0; 16];
                 getrandom::fill(&mut id).map_err(|_| internal("no random numbers"))?;
-                let flow = Flow {
-                    id,
-                    started: now,
-                    rounds: 0,
-                };
+                let flow = Flow { id, started: now, rounds: 0 };
                 let round = Round::new(
                     flow,
                     Journal::default(),
@@ -92,25 +97,14 @@ impl<'a> Leg<'a> {
                     &InputResponses::default(),
                     caller.capabilities,
                 );
-                let manual = Manual {
-                    unasked: Answers(responses),
-                    ..Manual::default()
-                };
+                let manual = Manual { unasked: Answers(responses), ..Manual::default() };
                 (round, manual)
             }
-            Some(Saved {
-                flow,
-                asked,
-                content: SavedContent::Journal(journal),
-            }) => (
+            Some(Saved { flow, asked, content: SavedContent::Journal(journal) }) => (
                 Round::new(flow, journal, &asked, &responses, caller.capabilities),
                 Manual::default(),
             ),
-            Some(Saved {
-                flow,
-                asked,
-                content: SavedContent::Manual(state),
-            }) => {
+            Some(Saved { flow, asked, content: SavedContent::Manual(state) }) => {
                 let was_asked = |key: &String| asked.iter().any(|(asked, _)| asked == key);
                 let (answers, unasked) =
                     responses.0.into_iter().partition(|(key, _)| was_asked(key));
@@ -120,10 +114,7 @@ impl<'a> Leg<'a> {
                     unasked: Answers(InputResponses(unasked)),
                 };
                 let none = InputResponses::default();
-                (
-                    Round::new(flow, Journal::default(), &[], &none, caller.capabilities),
-                    manual,
-                )
+                (Round::new(flow, Journal::default(), &[], &none, caller.capabilities), manual)
             }
         };
         let (round, manual) = context;
@@ -131,21 +122,15 @@ impl<'a> Leg<'a> {
             round: Arc::new(round),
             principal: caller.principal,
             client: caller.client_info,
+            extensions: caller.extensions,
             manual,
         });
-        Ok(Self {
-            server,
-            target,
-            digest,
-            context,
-        })
+        Ok(Self { server, target, digest, context })
     }
 
     /// What the handler gets.
     pub(super) fn context(&self) -> Context {
-        Context {
-            inner: Arc::clone(&self.context),
-        }
+        Context { inner: Arc::clone(&self.context) }
     }
 
     /// Runs the handler until the round ends, and answers.
@@ -167,15 +152,14 @@ impl<'a> Leg<'a> {
         };
         match ending {
             Ending::Failed(fault) => Err(self.failed(&fault)),
+            Ending::Suspended(..) if self.context.manual.state.is_some() => {
+                Err(self.failed(&mixed()))
+            }
             Ending::Suspended(journal, open) => {
-                let asked = open
-                    .iter()
-                    .map(|question| (question.key.clone(), question.pin))
-                    .collect();
-                let requests = open
-                    .into_iter()
-                    .map(|question| (question.key, question.request))
-                    .collect();
+                let asked =
+                    open.iter().map(|question| (question.key.clone(), question.pin)).collect();
+                let requests =
+                    open.into_iter().map(|question| (question.key, question.request)).collect();
                 self.suspend(requests, asked, SavedContent::Journal(journal))
             }
             Ending::Finished(outcome, journal) => {
@@ -188,6 +172,9 @@ impl<'a> Leg<'a> {
                 }
                 match outcome.map(unwrap) {
                     Ok(Output::Complete(result)) => complete(Ok(result)),
+                    Ok(Output::InputRequired(_)) if !journal.entries.is_empty() => {
+                        Err(self.failed(&mixed()))
+                    }
                     Ok(Output::InputRequired(manual)) => self.suspend_manual(manual),
                     Err(error) => {
                         self.log(&error);
@@ -199,18 +186,13 @@ impl<'a> Leg<'a> {
     }
 
     fn suspend_manual(&self, manual: InputRequired) -> Answer {
-        let InputRequired {
-            requests,
-            state,
-            mistake,
-        } = manual;
+        let InputRequired { requests, state, mistake } = manual;
         if let Some(why) = mistake {
             return Err(self.failed(&Fault::Handler(why)));
         }
         let capabilities = self.context.round.capabilities();
-        if let Some(missing) = requests
-            .iter()
-            .find_map(|(_, request)| asks::missing(request, capabilities))
+        if let Some(missing) =
+            requests.iter().find_map(|(_, request)| asks::missing(request, capabilities))
         {
             return Err(self.failed(&Fault::Capability(Box::new(missing))));
         }
@@ -218,11 +200,7 @@ impl<'a> Leg<'a> {
             .iter()
             .map(|(key, request)| (key.clone(), Pin::of(&[&asks::pinned(request)])))
             .collect();
-        self.suspend(
-            requests,
-            asked,
-            SavedContent::Manual(state.unwrap_or_default()),
-        )
+        self.suspend(requests, asked, SavedContent::Manual(state.unwrap_or_default()))
     }
 
     /// Seals what was learned, and asks.
@@ -232,21 +210,9 @@ impl<'a> Leg<'a> {
         asked: Vec<(String, Pin)>,
         content: SavedContent,
     ) -> Answer {
-        let Flow {
-            id,
-            started,
-            rounds,
-        } = self.context.round.flow();
-        let flow = Flow {
-            id,
-            started,
-            rounds: rounds + 1,
-        };
-        let saved = Saved {
-            flow,
-            asked,
-            content,
-        };
+        let Flow { id, started, rounds } = self.context.round.flow();
+        let flow = Flow { id, started, rounds: rounds + 1 };
+        let saved = Saved { flow, asked, content };
         let body = saved.pack();
         check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
         let digest = match self.digest {
@@ -256,9 +222,7 @@ impl<'a> Leg<'a> {
         let binding = binding(self.target, digest, self.context.principal.as_ref());
         let validity = validity(self.server.clock.now(), started, self.target.rules);
         let token = seal(&*self.server.sealer, &binding, validity, &body).map_err(|error| {
-            self.failed(&Fault::Handler(format!(
-                "the state cannot be sealed: {error}"
-            )))
+            self.failed(&Fault::Handler(format!("the state cannot be sealed: {error}")))
         })?;
         tracing::debug!(
             target: "mrtr::rounds",
@@ -277,7 +241,7 @@ impl<'a> Leg<'a> {
     fn log(&self, error: &Error) {
         let (method, target) = (self.target.method, self.target.name);
         if error.is_internal() {
-            tracing::error!(target: "mrtr::handler", method, target, %error, "handler failed");
+            tracing::error!(target: "mrtr::handler", method, target, error = format!("{error:#}"), "handler failed");
         } else {
             tracing::debug!(target: "mrtr::handler", method, target, %error, "handler returned an error");
         }
@@ -304,16 +268,21 @@ impl<'a> Leg<'a> {
     }
 }
 
+/// The manual form replaces the state that the journal travels in.
+fn mixed() -> Fault {
+    Fault::Handler(
+        "questions or steps in line and `InputRequired` do not go together in one handler"
+            .to_owned(),
+    )
+}
+
 fn internal(message: &str) -> ErrorObject {
     ErrorObject::internal(message)
 }
 
 fn missing_capability(missing: &ClientCapabilities) -> ErrorObject {
-    ErrorObject::new(
-        code::MISSING_REQUIRED_CLIENT_CAPABILITY,
-        "Missing required client capability",
-    )
-    .with_data(json!({ "requiredCapabilities": missing }))
+    ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability")
+        .with_data(json!({ "requiredCapabilities": missing }))
 }
 
 fn arguments_digest(target: &Target<'_>) -> Result<Digest, ErrorObject> {
@@ -326,12 +295,7 @@ fn binding<'b>(
     arguments: Digest,
     principal: Option<&'b Principal>,
 ) -> Binding<'b> {
-    Binding {
-        principal,
-        method: target.method,
-        target: target.name,
-        arguments,
-    }
+    Binding { principal, method: target.method, target: target.name, arguments }
 }
 
 /// A round's time, but not beyond the flow's.

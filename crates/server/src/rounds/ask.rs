@@ -59,13 +59,7 @@ impl<T> Ask<T> {
         request: Result<InputRequest, String>,
         decode: impl Fn(&str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            round,
-            key,
-            request,
-            decode: Box::new(decode),
-            progress: Progress::New,
-        }
+        Self { round, key, request, decode: Box::new(decode), progress: Progress::New }
     }
 }
 
@@ -90,10 +84,7 @@ impl<T> Future for Ask<T> {
             }
             (Progress::New, Ok(request)) => {
                 let pin = Pin::of(&[&asks::pinned(request)]);
-                match this
-                    .round
-                    .ask(&this.key, request, pin, cx.waker(), &this.decode)
-                {
+                match this.round.ask(&this.key, request, pin, cx.waker(), &this.decode) {
                     Asked::Answered(answer) => {
                         this.progress = Progress::Done;
                         Poll::Ready(answer)

@@ -44,10 +44,7 @@ pub(crate) async fn drive<T>(
     let waker = Waker::from(Arc::clone(&own));
     loop {
         let polled = poll_fn(|cx| {
-            own.parent
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone_from(cx.waker());
+            own.parent.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
             round.watch(cx.waker());
             own.woken.store(false, Ordering::SeqCst);
             let poll = || handler.as_mut().poll(&mut Context::from_waker(&waker));
@@ -97,10 +94,7 @@ impl Wake for OwnWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
-        self.parent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .wake_by_ref();
+        self.parent.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
     }
 }
 

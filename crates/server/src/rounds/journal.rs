@@ -68,17 +68,12 @@ impl Journal {
 
     /// The first step that was recorded after the entry at `position`.
     pub(crate) fn step_after(&self, position: usize) -> Option<&Entry> {
-        self.entries
-            .iter()
-            .skip(position + 1)
-            .find(|entry| entry.kind == EntryKind::Step)
+        self.entries.iter().skip(position + 1).find(|entry| entry.kind == EntryKind::Step)
     }
 
     /// A recorded step that this pass has not come to.
     pub(crate) fn lost_step(&self) -> Option<&Entry> {
-        self.entries
-            .iter()
-            .find(|entry| entry.kind == EntryKind::Step && !entry.used)
+        self.entries.iter().find(|entry| entry.kind == EntryKind::Step && !entry.used)
     }
 
     /// The longest entry.
@@ -107,10 +102,7 @@ pub(crate) enum SavedContent {
 impl Saved {
     pub(crate) fn pack(&self) -> Vec<u8> {
         let mut out = Packer::new();
-        out.byte(FORMAT)
-            .raw(&self.flow.id)
-            .number(self.flow.started.0)
-            .number(self.flow.rounds);
+        out.byte(FORMAT).raw(&self.flow.id).number(self.flow.started.0).number(self.flow.rounds);
         out.number(self.asked.len() as u64);
         for (key, pin) in &self.asked {
             out.bytes(key.as_bytes()).raw(&pin.0);
@@ -124,8 +116,7 @@ impl Saved {
                         EntryKind::Answer(pin) => out.byte(0).raw(&pin.0),
                         EntryKind::Step => out.byte(1),
                     };
-                    out.bytes(entry.key.as_bytes())
-                        .bytes(entry.value.as_bytes());
+                    out.bytes(entry.key.as_bytes()).bytes(entry.value.as_bytes());
                 }
             }
         }
@@ -158,23 +149,14 @@ impl Saved {
                         _ => return Err(UnpackError),
                     };
                     let (key, value) = (input.text()?.to_owned(), input.text()?.to_owned());
-                    journal.entries.push(Entry {
-                        key,
-                        kind,
-                        value,
-                        used: false,
-                    });
+                    journal.entries.push(Entry { key, kind, value, used: false });
                 }
                 SavedContent::Journal(journal)
             }
             _ => return Err(UnpackError),
         };
         input.end()?;
-        Ok(Self {
-            flow,
-            asked,
-            content,
-        })
+        Ok(Self { flow, asked, content })
     }
 }
 
@@ -199,11 +181,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_comes_back() {
-        let flow = Flow {
-            id: [7; 16],
-            started: UnixSeconds(1_785_196_800),
-            rounds: 3,
-        };
+        let flow = Flow { id: [7; 16], started: UnixSeconds(1_785_196_800), rounds: 3 };
         let entry = |key: &str, kind| Entry {
             key: key.into(),
             kind,
@@ -216,15 +194,8 @@ mod tests {
                 entry("seat", EntryKind::Answer(Pin([9; 16]))),
             ],
         };
-        for content in [
-            SavedContent::Journal(journal),
-            SavedContent::Manual("[1]".into()),
-        ] {
-            let saved = Saved {
-                flow,
-                asked: vec![("diet".into(), Pin([1; 16]))],
-                content,
-            };
+        for content in [SavedContent::Journal(journal), SavedContent::Manual("[1]".into())] {
+            let saved = Saved { flow, asked: vec![("diet".into(), Pin([1; 16]))], content };
             let bytes = saved.pack();
             assert_eq!(Saved::unpack(&bytes).as_ref(), Ok(&saved));
             for end in 0..bytes.len() {

@@ -91,23 +91,13 @@ impl Round {
     ) -> Self {
         let mut fresh = Vec::new();
         for (key, answer) in &responses.0 {
-            let pin = asked
-                .iter()
-                .find_map(|(asked, pin)| (asked == key).then_some(*pin));
+            let pin = asked.iter().find_map(|(asked, pin)| (asked == key).then_some(*pin));
             let (Some(pin), None) = (pin, journal.position(key)) else {
                 continue;
             };
-            if answer.get().len() <= MAX_ENTRY {
-                let kind = EntryKind::Answer(pin);
-                let entry = Entry {
-                    key: key.clone(),
-                    kind,
-                    value: answer.get().to_owned(),
-                    used: false,
-                };
-                journal.entries.push(entry);
-                fresh.push(key.clone());
-            }
+            let (key, value) = (key.clone(), answer.get().to_owned());
+            fresh.push(key.clone());
+            journal.entries.push(Entry { key, kind: EntryKind::Answer(pin), value, used: false });
         }
         let state = State {
             journal,
@@ -119,11 +109,7 @@ impl Round {
             closed: false,
             driver: None,
         };
-        Self {
-            flow,
-            capabilities,
-            state: Mutex::new(state),
-        }
+        Self { flow, capabilities, state: Mutex::new(state) }
     }
 
     pub(crate) fn flow(&self) -> Flow {
@@ -177,12 +163,7 @@ impl Round {
             state.fail(Fault::Capability(Box::new(missing)));
             return Asked::Waiting;
         }
-        state.open.push(Open {
-            key: key.to_owned(),
-            request,
-            pin,
-            waker: waker.clone(),
-        });
+        state.open.push(Open { key: key.to_owned(), request, pin, waker: waker.clone() });
         state.wake_driver();
         Asked::Waiting
     }
@@ -206,12 +187,8 @@ impl Round {
         if state.closed || !state.take_key(key) {
             return Begun::Never;
         }
-        let recorded = state
-            .journal
-            .entries
-            .iter_mut()
-            .find(|entry| entry.key == key)
-            .map(|entry| {
+        let recorded =
+            state.journal.entries.iter_mut().find(|entry| entry.key == key).map(|entry| {
                 entry.used = true;
                 (entry.kind, entry.value.clone())
             });
@@ -242,12 +219,7 @@ impl Round {
                 state.fail(Fault::Handler(why));
             } else {
                 let kind = EntryKind::Step;
-                state.journal.entries.push(Entry {
-                    key: key.to_owned(),
-                    kind,
-                    value,
-                    used: true,
-                });
+                state.journal.entries.push(Entry { key: key.to_owned(), kind, value, used: true });
             }
         }
         state.wake_driver();
@@ -322,9 +294,7 @@ impl State {
         if first {
             self.used.push(key.to_owned());
         } else {
-            self.fail(Fault::Handler(format!(
-                "the key {key:?} is used twice in one pass"
-            )));
+            self.fail(Fault::Handler(format!("the key {key:?} is used twice in one pass")));
         }
         first
     }
@@ -349,7 +319,15 @@ impl State {
                 );
                 return Recorded::Fault(Fault::Changed(why));
             }
-            EntryKind::Answer(asked) if asked != pin => None,
+            EntryKind::Answer(asked) if asked != pin => {
+                // After an upgrade once; on every round, if the message is made of what changes.
+                tracing::warn!(
+                    target: "mrtr::rounds",
+                    key = entry.key,
+                    "the question reads differently than when it was answered"
+                );
+                None
+            }
             EntryKind::Answer(_) => match decode(&entry.value) {
                 Ok(answer) => {
                     entry.used = true;

@@ -47,15 +47,8 @@ where
             }
         },
         Begun::Run => {
-            let mut running = Running {
-                round: &round,
-                key: &key,
-                result: None,
-            };
-            let result = run(Step {
-                idempotency_key: idempotency_key(&round, &key),
-            })
-            .await?;
+            let mut running = Running { round: &round, key: &key, result: None };
+            let result = run(Step { idempotency_key: idempotency_key(&round, &key) }).await?;
             match serde_json::to_string(&result) {
                 Ok(value) => running.result = Some(value),
                 Err(error) => {
@@ -83,12 +76,9 @@ impl Drop for Running<'_> {
 
 fn idempotency_key(round: &Round, key: &str) -> String {
     let Digest(digest) = Digest::of_parts(&[b"idempotency key", &round.flow().id, key.as_bytes()]);
-    digest
-        .iter()
-        .take(16)
-        .fold(String::with_capacity(32), |mut out, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
+    digest.iter().take(16).fold(String::with_capacity(32), |mut out, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
 }

@@ -9,7 +9,7 @@ use mrtr_server::{KeyRing, Principal, Secret, Server, ServerBuilder, Tool};
 use mrtr_testkit::{Fleet, Log, TestClock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The form that most tests ask for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,17 +36,12 @@ pub(crate) fn secret(first: u8) -> Secret {
 }
 
 pub(crate) fn ring() -> KeyRing {
-    KeyRing::builder("https://test.example/mcp")
-        .active(secret(0))
-        .build()
-        .unwrap()
+    KeyRing::builder("https://test.example/mcp").active(secret(0)).build().unwrap()
 }
 
 /// A replica with the fleet's keys.
 pub(crate) fn replica(clock: &TestClock) -> ServerBuilder {
-    Server::builder("test", "1")
-        .key_ring(ring())
-        .clock(clock.clone())
+    Server::builder("test", "1").key_ring(ring()).clock(clock.clone())
 }
 
 /// Three replicas with one tool.
@@ -62,12 +57,8 @@ pub(crate) fn alice() -> Principal {
 /// A client that fills the key of each question into its form.
 pub(crate) fn client(fleet: Fleet) -> (ClientBuilder<Fleet>, Log) {
     let log = fleet.log();
-    let client = Client::builder(fleet).on_form(async |question, _| {
-        let Value::Object(content) = json!({ "text": question.key }) else {
-            unreachable!()
-        };
-        Ok(ElicitResult::accept(content))
-    });
+    let client = Client::builder(fleet)
+        .on_form(async |question, _| Ok(ElicitResult::accept(json!({ "text": question.key }))?));
     (client, log)
 }
 
@@ -75,8 +66,5 @@ pub(crate) fn client(fleet: Fleet) -> (ClientBuilder<Fleet>, Log) {
 pub(crate) async fn run(tool: impl Fn() -> Tool) -> (String, Vec<Vec<String>>) {
     let (client, log) = client(fleet(tool));
     let result = client.build().call_tool("t", json!({})).await;
-    (
-        result.map_or_else(|e| format!("! {e}"), |r| r.text()),
-        log.asked(),
-    )
+    (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.asked())
 }

@@ -21,10 +21,7 @@ pub(crate) async fn send(fleet: &Fleet, tool: &str, arguments: Value, more: Valu
         "name": tool,
         "arguments": arguments,
     });
-    params
-        .as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     raw_send(fleet, "tools/call", params).await
 }
 
@@ -82,14 +79,11 @@ fn frozen() -> Value {
 
 /// Every cause gets one answer, and only the log says which it was.
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one cause after the other")]
 async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_the_log() {
     let lines = Lines::default();
     let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
 
     let clock = TestClock::default();
@@ -115,93 +109,32 @@ async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_th
     let mut flipped = state.to_owned();
     let last = if flipped.pop() == Some('A') { 'E' } else { 'A' };
     flipped.push(last);
-    refused(
-        send(&home, "t", arguments.clone(), retry(&flipped)).await,
-        "forged",
-    );
-    refused(
-        send(
-            &home,
-            "t",
-            arguments.clone(),
-            retry(&state[..state.len() - 4]),
-        )
-        .await,
-        "forged",
-    );
-    refused(
-        send(&home, "t", arguments.clone(), retry("x")).await,
-        "malformed",
-    );
-    refused(
-        send(&home, "t", arguments.clone(), retry("")).await,
-        "malformed",
-    );
-    refused(
-        send(&home, "u", arguments.clone(), retry(state)).await,
-        "wrong_target",
-    );
+    refused(send(&home, "t", arguments.clone(), retry(&flipped)).await, "forged");
+    refused(send(&home, "t", arguments.clone(), retry(&state[..state.len() - 4])).await, "forged");
+    refused(send(&home, "t", arguments.clone(), retry("x")).await, "malformed");
+    refused(send(&home, "t", arguments.clone(), retry("")).await, "malformed");
+    refused(send(&home, "u", arguments.clone(), retry(state)).await, "wrong_target");
     // As doubles the two numbers would be equal.
     refused(
-        send(
-            &home,
-            "t",
-            json!({ "n": 9_007_199_254_740_992_u64 }),
-            retry(state),
-        )
-        .await,
+        send(&home, "t", json!({ "n": 9_007_199_254_740_992_u64 }), retry(state)).await,
         "wrong_arguments",
     );
-    refused(
-        send(&home, "t", json!({}), retry(state)).await,
-        "wrong_arguments",
-    );
+    refused(send(&home, "t", json!({}), retry(state)).await, "wrong_arguments");
 
-    let bob = fleet(
-        replica(&clock),
-        Some(Principal::new("https://login.example", "bob")),
-    );
-    refused(
-        send(&bob, "t", arguments.clone(), retry(state)).await,
-        "wrong_principal",
-    );
+    let bob = fleet(replica(&clock), Some(Principal::new("https://login.example", "bob")));
+    refused(send(&bob, "t", arguments.clone(), retry(state)).await, "wrong_principal");
     let nobody = fleet(replica(&clock).anonymous(), None);
-    refused(
-        send(&nobody, "t", arguments.clone(), retry(state)).await,
-        "wrong_principal",
-    );
+    refused(send(&nobody, "t", arguments.clone(), retry(state)).await, "wrong_principal");
 
-    let other = |ring: KeyRing| {
-        Server::builder("test", "1")
-            .key_ring(ring)
-            .clock(clock.clone())
-    };
-    let audience = KeyRing::builder("https://other.example/mcp")
-        .active(secret(0))
-        .build()
-        .unwrap();
+    let other = |ring: KeyRing| Server::builder("test", "1").key_ring(ring).clock(clock.clone());
+    let audience = KeyRing::builder("https://other.example/mcp").active(secret(0)).build().unwrap();
     refused(
-        send(
-            &fleet(other(audience), Some(alice())),
-            "t",
-            arguments.clone(),
-            retry(state),
-        )
-        .await,
+        send(&fleet(other(audience), Some(alice())), "t", arguments.clone(), retry(state)).await,
         "unknown_key",
     );
-    let key = KeyRing::builder("https://test.example/mcp")
-        .active(secret(9))
-        .build()
-        .unwrap();
+    let key = KeyRing::builder("https://test.example/mcp").active(secret(9)).build().unwrap();
     refused(
-        send(
-            &fleet(other(key), Some(alice())),
-            "t",
-            arguments.clone(),
-            retry(state),
-        )
-        .await,
+        send(&fleet(other(key), Some(alice())), "t", arguments.clone(), retry(state)).await,
         "unknown_key",
     );
 
@@ -210,16 +143,11 @@ async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_th
         "x Some(9007199254740993)"
     );
     clock.advance(600);
-    refused(
-        send(&home, "t", arguments.clone(), retry(state)).await,
-        "expired",
-    );
+    refused(send(&home, "t", arguments.clone(), retry(state)).await, "expired");
 
     let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let logged: Vec<_> = log
-        .lines()
-        .filter_map(|line| line.split("reason=\"").nth(1)?.split('"').next())
-        .collect();
+    let logged: Vec<_> =
+        log.lines().filter_map(|line| line.split("reason=\"").nth(1)?.split('"').next()).collect();
     assert_eq!(logged, expect);
     assert!(!log.contains(state), "a state must not be logged");
 }
@@ -247,19 +175,10 @@ async fn a_flow_ends_with_its_lifetime_however_fresh_its_state() {
         )
         .await;
     }
-    assert!(
-        last["inputRequests"].is_object(),
-        "59 minutes and 54 seconds are within the hour"
-    );
+    assert!(last["inputRequests"].is_object(), "59 minutes and 54 seconds are within the hour");
     clock.advance(6);
     assert_eq!(
-        send(
-            &fleet,
-            "t",
-            json!({}),
-            json!({ "requestState": last["requestState"] })
-        )
-        .await,
+        send(&fleet, "t", json!({}), json!({ "requestState": last["requestState"] })).await,
         frozen()
     );
 }
@@ -284,12 +203,7 @@ async fn requests_that_are_wrong_are_told_what_is_wrong() {
         )
     };
     for (method, params, code, part) in [
-        (
-            "server/discover",
-            json!({}),
-            -32602,
-            "io.modelcontextprotocol/protocolVersion",
-        ),
+        ("server/discover", json!({}), -32602, "io.modelcontextprotocol/protocolVersion"),
         (
             "server/discover",
             meta("io.modelcontextprotocol/protocolVersion"),
@@ -327,18 +241,8 @@ async fn requests_that_are_wrong_are_told_what_is_wrong() {
 
     for (tool, more, code, part) in [
         ("nope", json!({}), -32602, "Unknown tool: \"nope\""),
-        (
-            "t",
-            json!({ "arguments": [1] }),
-            -32602,
-            "`arguments` must be an object",
-        ),
-        (
-            "t",
-            json!({ "inputResponses": null }),
-            -32602,
-            "inputResponses",
-        ),
+        ("t", json!({ "arguments": [1] }), -32602, "`arguments` must be an object"),
+        ("t", json!({ "inputResponses": null }), -32602, "inputResponses"),
         (
             "t",
             json!({ "inputResponses": { "a": 5 } }),
@@ -355,10 +259,7 @@ async fn requests_that_are_wrong_are_told_what_is_wrong() {
     let result = send(&fleet, "t", json!({ "n": "three" }), json!({})).await;
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap();
-    assert!(
-        text.contains("Invalid arguments: n: invalid type: string \"three\""),
-        "{text}"
-    );
+    assert!(text.contains("Invalid arguments: n: invalid type: string \"three\""), "{text}");
 }
 
 #[tokio::test]
@@ -388,14 +289,8 @@ fn servers_that_cannot_work_are_not_built() {
             Server::builder("s", "1").tool(tool("a")).tool(tool("a")),
             "two tools with the name \"a\"",
         ),
-        (
-            Server::builder("s", "1").tool(tool("a b")),
-            "\"a b\" is not 1 to 128",
-        ),
-        (
-            Server::builder("s", "1").tool(tool("")),
-            "\"\" is not 1 to 128",
-        ),
+        (Server::builder("s", "1").tool(tool("a b")), "\"a b\" is not 1 to 128"),
+        (Server::builder("s", "1").tool(tool("")), "\"\" is not 1 to 128"),
         (Server::builder("s", "1").tool(text), "must be a struct"),
     ] {
         let error = builder.build().unwrap_err().to_string();

@@ -9,10 +9,7 @@ use serde_json::{Value, json};
 use crate::fleet::{Count, Text, client, fleet, replica, run};
 
 fn keys(rounds: &[&[&str]]) -> Vec<Vec<String>> {
-    rounds
-        .iter()
-        .map(|round| round.iter().map(ToString::to_string).collect())
-        .collect()
+    rounds.iter().map(|round| round.iter().map(ToString::to_string).collect()).collect()
 }
 
 #[tokio::test]
@@ -62,11 +59,7 @@ async fn a_step_before_questions_runs_once_and_keeps_its_key() {
     .await;
     assert_eq!(text, "step 1");
     assert_eq!(asked, keys(&[&["a"], &["b"], &[]]));
-    assert_eq!(
-        (runs.get(), seen.get()),
-        (1, 3),
-        "the handler ran on every leg, the step on one"
-    );
+    assert_eq!((runs.get(), seen.get()), (1, 3), "the handler ran on every leg, the step on one");
 }
 
 /// The third part of the rule: a handler that yields beside a question is not finished yet.
@@ -109,11 +102,7 @@ async fn a_step_beside_a_question_is_waited_for() {
     })
     .await;
     assert_eq!((text.as_str(), asked), ("a 1", keys(&[&["a"], &[]])));
-    assert_eq!(
-        (started.get(), runs.get()),
-        (1, 1),
-        "it is not cut off and run again"
-    );
+    assert_eq!((started.get(), runs.get()), (1, 1), "it is not cut off and run again");
 }
 
 #[tokio::test]
@@ -138,10 +127,7 @@ async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
         })
     })
     .await;
-    assert_eq!(
-        (text.as_str(), asked),
-        ("spawned", keys(&[&["spawned"], &[]]))
-    );
+    assert_eq!((text.as_str(), asked), ("spawned", keys(&[&["spawned"], &[]])));
     tokio::task::yield_now().await;
     assert_eq!(released.get(), 1);
 }
@@ -165,9 +151,7 @@ async fn a_dropped_question_is_not_asked() {
 #[tokio::test]
 async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
-            Ok(cx.elicit::<Text>("a", "Your name?").await?.text)
-        })
+        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("a", "Your name?").await?.text))
     });
     let log = fleet.log();
     // The driver would not send this, so the legs are sent by hand.
@@ -196,11 +180,7 @@ async fn answers_that_nobody_asked_for_count_for_nothing() {
     });
     let answer = |text: &str| json!({ "action": "accept", "content": { "text": text } });
     // Without any state: nothing was asked.
-    let first = call(
-        &fleet,
-        json!({ "inputResponses": { "a": answer("early") } }),
-    )
-    .await;
+    let first = call(&fleet, json!({ "inputResponses": { "a": answer("early") } })).await;
     assert!(first["inputRequests"]["a"].is_object());
     // With a state that asked for `a` only: `b` is still asked.
     let both = json!({ "inputResponses": { "a": answer("1"), "b": answer("early") }, "requestState": first["requestState"] });
@@ -223,11 +203,7 @@ async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
     let first = call(&fleet, json!({})).await;
     let one = json!({ "inputResponses": { "b": { "action": "accept", "content": { "text": "2" } } }, "requestState": first["requestState"] });
     let second = call(&fleet, one).await;
-    let asked: Vec<_> = second["inputRequests"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .collect();
+    let asked: Vec<_> = second["inputRequests"].as_object().unwrap().keys().collect();
     assert_eq!(asked, ["a"]);
     let other = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": "1" } } }, "requestState": second["requestState"] });
     assert_eq!(call(&fleet, other).await["content"][0]["text"], "12");
@@ -283,19 +259,11 @@ async fn a_client_is_asked_only_for_what_it_declared() {
         let error = client.build().call_tool("t", json!({})).await.unwrap_err();
         let error = error.as_server_error().unwrap().clone();
         assert_eq!(error.code, -32021);
-        assert_eq!(
-            error.data.unwrap(),
-            json!({ "requiredCapabilities": { "sampling": {} } })
-        );
+        assert_eq!(error.data.unwrap(), json!({ "requiredCapabilities": { "sampling": {} } }));
     }
     let (client, _) = client(fleet(tool(&[])));
-    let client = client
-        .on_sample(async |_, _| Ok(CreateMessageResult::text("hello", "m")))
-        .build();
-    assert_eq!(
-        client.call_tool("t", json!({})).await.unwrap().text(),
-        "hello"
-    );
+    let client = client.on_sample(async |_, _| Ok(CreateMessageResult::text("hello", "m"))).build();
+    assert_eq!(client.call_tool("t", json!({})).await.unwrap().text(), "hello");
 }
 
 #[tokio::test]
@@ -306,11 +274,7 @@ async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
             Ok(a?.text + &b?.text)
         })
     };
-    let panics = || {
-        Tool::new("t", "", async |_: Context| -> Result<String> {
-            panic!("oh no")
-        })
-    };
+    let panics = || Tool::new("t", "", async |_: Context| -> Result<String> { panic!("oh no") });
     let huge = || {
         Tool::new("t", "", async |cx: Context| {
             cx.step("huge", async |_| Ok("x".repeat(100_000))).await?;
@@ -319,10 +283,7 @@ async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
     };
     for tool in [&twice as &dyn Fn() -> Tool, &panics, &huge] {
         let (text, _) = run(tool).await;
-        assert_eq!(
-            text,
-            "! the server refused the call: Internal error (-32603)"
-        );
+        assert_eq!(text, "! the server refused the call: Internal error (-32603)");
     }
 }
 
@@ -358,34 +319,19 @@ async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done
             })
         };
         let replicas = ["Inside?", "Inside?", message, message, message];
-        let fleet = mrtr_testkit::Fleet::new(replicas.map(|message| {
-            replica(&clock)
-                .anonymous()
-                .tool(tool(message))
-                .build()
-                .unwrap()
-        }));
+        let fleet = mrtr_testkit::Fleet::new(
+            replicas
+                .map(|message| replica(&clock).anonymous().tool(tool(message)).build().unwrap()),
+        );
         let (client, log) = client(fleet);
         let result = client.build().call_tool("t", json!({})).await;
-        (
-            result.map_or_else(|e| format!("! {e}"), |r| r.text()),
-            log.asked(),
-        )
+        (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.asked())
     }
-    assert_eq!(
-        flow("Inside?", true).await,
-        ("ab".into(), keys(&[&["a"], &["b"], &[]]))
-    );
+    assert_eq!(flow("Inside?", true).await, ("ab".into(), keys(&[&["a"], &["b"], &[]])));
     let (text, asked) = flow("Outside?", false).await;
-    assert_eq!(
-        (text.as_str(), asked),
-        ("ab", keys(&[&["a"], &["b"], &["a"], &[]]))
-    );
+    assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a"], &["b"], &["a"], &[]])));
     let (text, _) = flow("Outside?", true).await;
-    assert!(
-        text.contains("The server has changed since this call began"),
-        "{text}"
-    );
+    assert!(text.contains("The server has changed since this call began"), "{text}");
 }
 
 #[tokio::test]
@@ -404,10 +350,7 @@ async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
     );
     let (client, _) = client(fleet);
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
-    assert_eq!(
-        error.as_server_error().unwrap().data,
-        Some(json!({ "reason": "flow_changed" }))
-    );
+    assert_eq!(error.as_server_error().unwrap().data, Some(json!({ "reason": "flow_changed" })));
 }
 
 #[tokio::test]
@@ -419,16 +362,10 @@ async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
                 "`x` is never asked for, and always sent"
             );
             match cx.state::<u32>()? {
-                None => Ok(InputRequired::new()
-                    .elicit::<Text>("a", "?")
-                    .state(&7_u32)
-                    .into()),
+                None => Ok(InputRequired::new().elicit::<Text>("a", "?").state(&7_u32).into()),
                 Some(7) => match cx.answers().form::<Text>("a") {
                     Some(text) => Ok(format!("7{}", text.text).into()),
-                    None => Ok(InputRequired::new()
-                        .elicit::<Text>("a", "?")
-                        .state(&7_u32)
-                        .into()),
+                    None => Ok(InputRequired::new().elicit::<Text>("a", "?").state(&7_u32).into()),
                 },
                 Some(other) => Err(Error::new(format!("{other}"))),
             }
@@ -437,11 +374,9 @@ async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
     let answers = json!({ "a": { "action": "accept", "content": { "text": "x" } }, "x": { "action": "cancel" } });
     let first = call(&fleet, json!({ "inputResponses": answers })).await;
     assert!(first["inputRequests"]["a"].is_object());
-    let second = call(
-        &fleet,
-        json!({ "inputResponses": answers, "requestState": first["requestState"] }),
-    )
-    .await;
+    let second =
+        call(&fleet, json!({ "inputResponses": answers, "requestState": first["requestState"] }))
+            .await;
     assert_eq!(second["content"][0]["text"], "7x");
 }
 
@@ -459,4 +394,73 @@ async fn a_leg_has_a_deadline() {
 /// Sends one leg by hand; `more` are parameters beside the usual ones.
 async fn call(fleet: &mrtr_testkit::Fleet, more: Value) -> Value {
     crate::refusals::send(fleet, "t", json!({}), more).await
+}
+
+#[tokio::test]
+async fn the_manual_form_and_questions_in_line_do_not_mix() {
+    let step_then_manual = || {
+        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
+            cx.step("pay", async |_| Ok(1)).await?;
+            Ok(InputRequired::new().elicit::<Text>("a", "?").into())
+        })
+    };
+    let manual_then_ask = || {
+        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
+            match cx.state::<u32>()? {
+                None => Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1_u32).into()),
+                Some(_) => Ok(cx.elicit::<Text>("b", "?").await?.text.into()),
+            }
+        })
+    };
+    for tool in [&step_then_manual as &dyn Fn() -> Tool, &manual_then_ask] {
+        assert_eq!(run(tool).await.0, "! the server refused the call: Internal error (-32603)");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_refused_by_name_and_the_flow_goes_on() {
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("a", "?").await?.text))
+    });
+    let first = call(&fleet, json!({})).await;
+    let answer = |text: &str| {
+        let answer = json!({ "a": { "action": "accept", "content": { "text": text } } });
+        json!({ "inputResponses": answer, "requestState": first["requestState"] })
+    };
+    let refused = call(&fleet, answer(&"x".repeat(9_000))).await;
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the response to \"a\" has") && message.contains("8192"), "{message}");
+    assert_eq!(call(&fleet, answer("short")).await["content"][0]["text"], "short");
+}
+
+#[tokio::test]
+async fn handlers_get_what_the_server_provides_and_layers_leave() {
+    #[derive(Clone)]
+    struct Pool(&'static str);
+    #[derive(Clone)]
+    struct Tenant(&'static str);
+    let tool = Tool::new("t", "", async |cx: Context| {
+        let pool = cx.get::<Pool>().map_or("no pool", |pool| pool.0);
+        let tenant = cx.get::<Tenant>().map_or("no tenant", |tenant| tenant.0);
+        Ok(format!("{pool}, {tenant}"))
+    });
+    let server = mrtr_server::Server::builder("s", "1")
+        .tool(tool)
+        .provide(Pool("a pool"))
+        .anonymous()
+        .build()
+        .unwrap();
+    let call = async |exchange: mrtr_transport::InProcess<_>| {
+        mrtr_client::Client::builder(exchange)
+            .build()
+            .call_tool("t", json!({}))
+            .await
+            .unwrap()
+            .text()
+    };
+    assert_eq!(call(mrtr_transport::InProcess::new(server.clone())).await, "a pool, no tenant");
+    assert_eq!(
+        call(mrtr_transport::InProcess::new(server).with(Tenant("a tenant"))).await,
+        "a pool, a tenant"
+    );
 }

@@ -53,6 +53,19 @@ impl HttpClientBuilder {
         self
     }
 
+    /// Sends `Authorization: Bearer` with every request.
+    ///
+    /// # Errors
+    ///
+    /// If `token` has characters that no header may have.
+    pub fn bearer(self, token: &str) -> Result<Self, TransportError> {
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value
+            .map_err(|_| TransportError::new(Kind::Request, "the token is no header value"))?;
+        value.set_sensitive(true);
+        Ok(self.header(header::AUTHORIZATION, value))
+    }
+
     /// The longest response in bytes. Default: 16 MiB.
     pub fn max_response(mut self, bytes: usize) -> Self {
         self.max_response = bytes;
@@ -72,18 +85,14 @@ impl HttpClientBuilder {
     /// If the URL is none, or is `https` and the feature `tls` is off.
     pub fn build(self) -> Result<HttpClient, TransportError> {
         let wrong = |why: String| TransportError::new(Kind::Request, why);
-        let url: reqwest::Url = self
-            .url
-            .parse()
-            .map_err(|e| wrong(format!("{:?} is no URL", self.url)).because(e))?;
+        let url: reqwest::Url =
+            self.url.parse().map_err(|e| wrong(format!("{:?} is no URL", self.url)).because(e))?;
         match url.scheme() {
             "http" => {}
             "https" if cfg!(feature = "tls") => {}
             "https" => return Err(wrong("https needs the feature `tls` of mrtr".to_owned())),
             other => {
-                return Err(wrong(format!(
-                    "the URL's scheme is {other:?}, not http or https"
-                )));
+                return Err(wrong(format!("the URL's scheme is {other:?}, not http or https")));
             }
         }
         let http = reqwest::Client::builder()
@@ -92,12 +101,7 @@ impl HttpClientBuilder {
             .timeout(self.timeout)
             .build()
             .map_err(|e| wrong("the HTTP client cannot be made".to_owned()).because(e))?;
-        Ok(HttpClient {
-            http,
-            url,
-            headers: self.headers,
-            max_response: self.max_response,
-        })
+        Ok(HttpClient { http, url, headers: self.headers, max_response: self.max_response })
     }
 }
 
@@ -108,23 +112,11 @@ impl Exchange for HttpClient {
         })?;
         let mut all = self.headers.clone();
         all.extend(headers::mirror(&request.method, &mirrored));
-        all.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        );
-        all.insert(
-            header::ACCEPT,
-            HeaderValue::from_static("application/json, text/event-stream"),
-        );
+        all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        all.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         let body = serde_json::to_vec(&request)
             .map_err(|e| TransportError::new(Kind::Request, "the request is no JSON").because(e))?;
-        let response = self
-            .http
-            .post(self.url.clone())
-            .headers(all)
-            .body(body)
-            .send()
-            .await;
+        let response = self.http.post(self.url.clone()).headers(all).body(body).send().await;
         let response = response.map_err(|e| self.failed(e))?;
         self.read(response, &request).await
     }
@@ -152,10 +144,7 @@ impl HttpClient {
         request: &Request,
     ) -> Result<Response, TransportError> {
         let status = http.status();
-        let kind = http
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .and_then(|v| v.to_str().ok());
+        let kind = http.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
         let kind = kind
             .unwrap_or_default()
             .split(';')
@@ -167,14 +156,11 @@ impl HttpClient {
             "application/json" => None,
             "text/event-stream" if status.is_success() => Some(Decoder::new(self.max_response)),
             other => {
-                let other = if other.is_empty() {
-                    "nothing".to_owned()
-                } else {
-                    format!("{other:.64?}")
-                };
-                return Err(self.protocol(format_args!(
-                    "answered {status} with {other}, not with JSON"
-                )));
+                let other =
+                    if other.is_empty() { "nothing".to_owned() } else { format!("{other:.64?}") };
+                return Err(
+                    self.protocol(format_args!("answered {status} with {other}, not with JSON"))
+                );
             }
         };
         let (mut whole, mut events, mut length) = (Vec::new(), Vec::new(), 0);

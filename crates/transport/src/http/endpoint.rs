@@ -35,11 +35,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            body: 4 << 20,
-            drain: 32 << 20,
-            body_time: Duration::from_secs(30),
-        }
+        Self { body: 4 << 20, drain: 32 << 20, body_time: Duration::from_secs(30) }
     }
 }
 
@@ -60,35 +56,40 @@ struct Shared<D> {
 
 impl<D> Clone for Endpoint<D> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<D> fmt::Debug for Endpoint<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint")
-            .field("access", &self.shared.access)
-            .finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("access", &self.shared.access).finish_non_exhaustive()
     }
 }
 
 impl<D: Dispatch> Endpoint<D> {
     /// An endpoint for calls from this machine, with the default [`Limits`].
     pub fn new(dispatch: D) -> Self {
-        Self::with(dispatch, Access::loopback(), Limits::default())
+        let (access, limits) = (Access::loopback(), Limits::default());
+        Self { shared: Arc::new(Shared { dispatch, access, limits }) }
     }
 
-    /// An endpoint with its own rules of access and limits.
-    pub fn with(dispatch: D, access: Access, limits: Limits) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                dispatch,
-                access,
-                limits,
-            }),
+    /// Who may call. Default: only this machine. To be set before the endpoint is cloned.
+    pub fn access(self, access: Access) -> Self {
+        self.change(|shared| shared.access = access)
+    }
+
+    /// Bounds on what a client may send. To be set before the endpoint is cloned.
+    pub fn limits(self, limits: Limits) -> Self {
+        self.change(|shared| shared.limits = limits)
+    }
+
+    /// Changes what is not shared yet; of a clone, nothing is changed.
+    fn change(mut self, change: impl FnOnce(&mut Shared<D>)) -> Self {
+        match Arc::get_mut(&mut self.shared) {
+            Some(shared) => change(shared),
+            None => debug_assert!(false, "an endpoint is set up before it is cloned"),
         }
+        self
     }
 }
 
@@ -132,11 +133,8 @@ impl<D: Dispatch> Shared<D> {
             Ok(Some(mut call)) => {
                 call.extensions = head.extensions;
                 let response = self.dispatch.dispatch(call).await;
-                let status = response
-                    .outcome
-                    .as_ref()
-                    .err()
-                    .map_or(StatusCode::OK, headers::status_of);
+                let status =
+                    response.outcome.as_ref().err().map_or(StatusCode::OK, headers::status_of);
                 json(status, &response)
             }
             Ok(None) => plain(StatusCode::ACCEPTED),
@@ -175,10 +173,7 @@ impl<D: Dispatch> Shared<D> {
     {
         let too_long = || {
             let why = format!("the body is longer than {} bytes", self.limits.body);
-            Refused::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                ErrorObject::invalid_request(why),
-            )
+            Refused::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorObject::invalid_request(why))
         };
         let mut body = Box::pin(body);
         if body.size_hint().lower() > self.limits.body as u64 {
@@ -211,10 +206,7 @@ impl<D: Dispatch> Shared<D> {
             }
             Err(_) => {
                 let why = format!("the body took longer than {:?}", self.limits.body_time);
-                Err(Refused::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    ErrorObject::invalid_request(why),
-                ))
+                Err(Refused::new(StatusCode::REQUEST_TIMEOUT, ErrorObject::invalid_request(why)))
             }
         }
     }
@@ -260,11 +252,7 @@ fn message(headers: &::http::HeaderMap, body: &[u8]) -> Result<Option<Call>, Box
         return Err(refused(legacy(&request)));
     }
     headers::check(headers, &request.method, &mirrored).map_err(refused)?;
-    Ok(Some(Call {
-        request,
-        meta: mirrored.meta,
-        extensions: ::http::Extensions::new(),
-    }))
+    Ok(Some(Call { request, meta: mirrored.meta, extensions: ::http::Extensions::new() }))
 }
 
 /// An `initialize` of an older revision. Such a client cannot go forward by itself: the answer is the
@@ -292,28 +280,18 @@ struct Refused {
 
 impl Refused {
     fn new(status: StatusCode, error: ErrorObject) -> Box<Self> {
-        Box::new(Self {
-            status,
-            id: None,
-            error,
-        })
+        Box::new(Self { status, id: None, error })
     }
 
     fn of(id: Option<RequestId>, error: ErrorObject) -> Box<Self> {
-        Box::new(Self {
-            status: headers::status_of(&error),
-            id,
-            error,
-        })
+        Box::new(Self { status: headers::status_of(&error), id, error })
     }
 
     fn respond(self) -> Response<ResponseBody> {
         tracing::debug!(target: "mrtr::http", status = self.status.as_u16(), error = %self.error, "request refused");
         let mut response = json(self.status, &jsonrpc::Response::error(self.id, self.error));
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
-            response
-                .headers_mut()
-                .insert(header::ALLOW, HeaderValue::from_static("POST"));
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         }
         response
     }
@@ -325,10 +303,9 @@ fn json(status: StatusCode, message: &jsonrpc::Response) -> Response<ResponseBod
     let bytes = serde_json::to_vec(message).unwrap_or_default();
     let mut response = Response::new(ResponseBody(Full::from(bytes)));
     *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

@@ -68,10 +68,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let service = AtPath {
-        path: options.path.into(),
-        service,
-    };
+    let service = AtPath { path: options.path.into(), service };
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(options.connections));
     let mut shutdown = std::pin::pin!(shutdown);
@@ -99,10 +96,7 @@ where
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.header_time)
-            .serve_connection(
-                TokioIo::new(stream),
-                TowerToHyperService::new(service.clone()),
-            );
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service.clone()));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -112,10 +106,7 @@ where
         });
     }
     drop(listener);
-    if tokio::time::timeout(options.shutdown_time, graceful.shutdown())
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(options.shutdown_time, graceful.shutdown()).await.is_err() {
         tracing::warn!(target: "mrtr::http", "shutdown left requests unfinished");
     }
     Ok(())
@@ -155,8 +146,5 @@ where
 
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset
-    )
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

@@ -13,41 +13,24 @@ const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
 
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
-        Tool::new(
-            "test_image_content",
-            "Returns an image",
-            async |_: Context| Ok(ToolOutput::content([image()])),
-        ),
-        Tool::new("test_audio_content", "Returns audio", async |_: Context| {
-            Ok(ToolOutput::content([ContentBlock::Audio(media(
-                WAV,
-                "audio/wav",
-            ))]))
+        Tool::new("test_image_content", "Returns an image", async |_: Context| {
+            Ok(ToolOutput::content([image()]))
         }),
-        Tool::new(
-            "test_embedded_resource",
-            "Returns a resource",
-            async |_: Context| {
-                let text = "This is an embedded resource content.";
-                Ok(ToolOutput::content([resource(
-                    "test://embedded-resource",
-                    "text/plain",
-                    text,
-                )]))
-            },
-        ),
-        Tool::new(
-            "test_multiple_content_types",
-            "Returns several kinds",
-            async |_: Context| {
-                let json = r#"{"test":"data","value":123}"#;
-                Ok(ToolOutput::content([
-                    ContentBlock::text("Multiple content types test:"),
-                    image(),
-                    resource("test://mixed-content-resource", "application/json", json),
-                ]))
-            },
-        ),
+        Tool::new("test_audio_content", "Returns audio", async |_: Context| {
+            Ok(ToolOutput::content([ContentBlock::Audio(media(WAV, "audio/wav"))]))
+        }),
+        Tool::new("test_embedded_resource", "Returns a resource", async |_: Context| {
+            let text = "This is an embedded resource content.";
+            Ok(ToolOutput::content([resource("test://embedded-resource", "text/plain", text)]))
+        }),
+        Tool::new("test_multiple_content_types", "Returns several kinds", async |_: Context| {
+            let json = r#"{"test":"data","value":123}"#;
+            Ok(ToolOutput::content([
+                ContentBlock::text("Multiple content types test:"),
+                image(),
+                resource("test://mixed-content-resource", "application/json", json),
+            ]))
+        }),
     ]
 }
 
@@ -71,44 +54,25 @@ pub(crate) fn prompts() -> Vec<Prompt> {
         let text = "Embedded resource content for testing.";
         Ok(PromptOutput::messages([
             (Role::User, resource(&resource_uri, "text/plain", text)),
-            (
-                Role::User,
-                ContentBlock::text("Please process the embedded resource above."),
-            ),
+            (Role::User, ContentBlock::text("Please process the embedded resource above.")),
         ]))
     };
     vec![
-        Prompt::new(
-            "test_simple_prompt",
-            "A simple prompt",
-            async |_: Context| Ok("This is a simple prompt for testing."),
-        ),
+        Prompt::new("test_simple_prompt", "A simple prompt", async |_: Context| {
+            Ok("This is a simple prompt for testing.")
+        }),
         Prompt::new(
             "test_prompt_with_arguments",
             "Shows its arguments",
             async |_: Context, a: TwoArguments| {
-                Ok(format!(
-                    "Prompt with arguments: arg1='{}', arg2='{}'",
-                    a.arg1, a.arg2
-                ))
+                Ok(format!("Prompt with arguments: arg1='{}', arg2='{}'", a.arg1, a.arg2))
             },
         ),
-        Prompt::new(
-            "test_prompt_with_embedded_resource",
-            "Embeds a resource",
-            embedded,
-        ),
-        Prompt::new(
-            "test_prompt_with_image",
-            "Shows an image",
-            async |_: Context| {
-                let text = ContentBlock::text("Please analyze the image above.");
-                Ok(PromptOutput::messages([
-                    (Role::User, image()),
-                    (Role::User, text),
-                ]))
-            },
-        ),
+        Prompt::new("test_prompt_with_embedded_resource", "Embeds a resource", embedded),
+        Prompt::new("test_prompt_with_image", "Shows an image", async |_: Context| {
+            let text = ContentBlock::text("Please analyze the image above.");
+            Ok(PromptOutput::messages([(Role::User, image()), (Role::User, text)]))
+        }),
     ]
 }
 
@@ -133,9 +97,5 @@ fn resource(uri: &str, mime_type: &str, text: &str) -> ContentBlock {
         blob: None,
         meta: None,
     };
-    ContentBlock::Resource(EmbeddedResource {
-        resource,
-        annotations: None,
-        meta: None,
-    })
+    ContentBlock::Resource(EmbeddedResource { resource, annotations: None, meta: None })
 }

@@ -14,13 +14,9 @@ use serde_json::{Value, json};
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
-    let port: u16 = std::env::var("PORT")
-        .map_err(|_| "set PORT to the port to listen on")?
-        .parse()?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let port: u16 =
+        std::env::var("PORT").map_err(|_| "set PORT to the port to listen on")?.parse()?;
     mrtr::serve(server()?, ("127.0.0.1", port)).await?;
     Ok(())
 }
@@ -32,16 +28,8 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
             "Asks for a name, in the manual form",
             greet,
         ),
-        Tool::new(
-            "test_input_required_result_sampling",
-            "Asks a model",
-            ask_model,
-        ),
-        Tool::new(
-            "test_input_required_result_list_roots",
-            "Asks for roots",
-            list_roots,
-        ),
+        Tool::new("test_input_required_result_sampling", "Asks a model", ask_model),
+        Tool::new("test_input_required_result_list_roots", "Asks for roots", list_roots),
         Tool::new(
             "test_input_required_result_request_state",
             "Confirms, and checks its state",
@@ -57,11 +45,7 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
             "Asks everything at once",
             everything,
         ),
-        Tool::new(
-            "test_input_required_result_multi_round",
-            "Asks in two rounds",
-            two_rounds,
-        ),
+        Tool::new("test_input_required_result_multi_round", "Asks in two rounds", two_rounds),
         Tool::new(
             "test_input_required_result_capabilities",
             "Asks what the client can answer",
@@ -77,22 +61,14 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
             "test_error_handling",
             "Always fails",
             async |_: Context| -> Result<ToolOutput> {
-                Err(Error::new(
-                    "This tool intentionally returns an error for testing",
-                ))
+                Err(Error::new("This tool intentionally returns an error for testing"))
             },
         ),
-        Tool::new(
-            "test_missing_capability",
-            "Needs sampling",
-            async |_: Context| Ok("sampled"),
-        )
-        .asks([Asks::Sampling]),
-        Tool::new(
-            "test_logging_tool",
-            "Would log, if it was asked to",
-            async |_: Context| Ok("done"),
-        ),
+        Tool::new("test_missing_capability", "Needs sampling", async |_: Context| Ok("sampled"))
+            .asks([Asks::Sampling]),
+        Tool::new("test_logging_tool", "Would log, if it was asked to", async |_: Context| {
+            Ok("done")
+        }),
         Tool::new(
             "json_schema_2020_12_tool",
             "Tool with JSON Schema 2020-12 features",
@@ -101,16 +77,9 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         .input_schema(json_schema_2020_12()),
     ];
     let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION")).anonymous();
-    let builder = plain
-        .into_iter()
-        .chain(rounds)
-        .fold(builder, mrtr::ServerBuilder::tool);
-    let builder = content::tools()
-        .into_iter()
-        .fold(builder, mrtr::ServerBuilder::tool);
-    let builder = content::prompts()
-        .into_iter()
-        .fold(builder, mrtr::ServerBuilder::prompt);
+    let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
+    let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
+    let builder = content::prompts().into_iter().fold(builder, mrtr::ServerBuilder::prompt);
     builder
         .prompt(Prompt::new(
             "test_input_required_result_prompt",
@@ -128,25 +97,17 @@ struct Name {
 /// The suite sends answers to this tool without any state, and expects them to count: it is in the
 /// manual form, which can see answers that nobody asked for.
 async fn greet(cx: Context) -> Result<ToolOutput> {
-    let name = cx
-        .answers()
-        .form::<Name>("user_name")
-        .or_else(|| cx.unasked_answers().form("user_name"));
+    let name =
+        cx.answers().form::<Name>("user_name").or_else(|| cx.unasked_answers().form("user_name"));
     Ok(match name {
         Some(Name { name }) => format!("Hello, {name}!").into(),
-        None => InputRequired::new()
-            .elicit::<Name>("user_name", "What is your name?")
-            .into(),
+        None => InputRequired::new().elicit::<Name>("user_name", "What is your name?").into(),
     })
 }
 
 async fn ask_model(cx: Context) -> Result<String> {
     let question = CreateMessageParams::user("What is the capital of France?", 100);
-    Ok(cx
-        .sample("capital_question", question)
-        .await?
-        .content
-        .joined_text())
+    Ok(cx.sample("capital_question", question).await?.content.joined_text())
 }
 
 async fn list_roots(cx: Context) -> Result<String> {
@@ -154,11 +115,7 @@ async fn list_roots(cx: Context) -> Result<String> {
 }
 
 fn describe(roots: &[Root]) -> String {
-    roots
-        .iter()
-        .map(|root| root.uri.as_str())
-        .collect::<Vec<_>>()
-        .join(", ")
+    roots.iter().map(|root| root.uri.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -169,12 +126,7 @@ struct Consent {
 async fn confirm(cx: Context) -> Result<String> {
     let nonce: u32 = cx.step("nonce", async |_| Ok(42)).await?;
     let Consent { ok } = cx.elicit("confirm", "Please confirm").await?;
-    Ok(if ok && nonce == 42 {
-        "state-ok"
-    } else {
-        "not confirmed"
-    }
-    .to_owned())
+    Ok(if ok && nonce == 42 { "state-ok" } else { "not confirmed" }.to_owned())
 }
 
 async fn everything(cx: Context) -> Result<String> {
@@ -184,12 +136,7 @@ async fn everything(cx: Context) -> Result<String> {
         cx.sample("greeting", greeting),
         cx.roots("client_roots"),
     )?;
-    Ok(format!(
-        "{} {} ({})",
-        greeting.content.joined_text(),
-        name.name,
-        describe(&roots)
-    ))
+    Ok(format!("{} {} ({})", greeting.content.joined_text(), name.name, describe(&roots)))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -199,18 +146,13 @@ struct Color {
 
 async fn two_rounds(cx: Context) -> Result<String> {
     let Name { name } = cx.elicit("step1", "Step 1: What is your name?").await?;
-    let Color { color } = cx
-        .elicit("step2", "Step 2: What is your favorite color?")
-        .await?;
+    let Color { color } = cx.elicit("step2", "Step 2: What is your favorite color?").await?;
     Ok(format!("{name} likes {color}"))
 }
 
 async fn what_it_can(cx: Context) -> Result<String> {
     if cx.can(Asks::Form) {
-        Ok(cx
-            .elicit::<Name>("user_name", "What is your name?")
-            .await?
-            .name)
+        Ok(cx.elicit::<Name>("user_name", "What is your name?").await?.name)
     } else if cx.can(Asks::Sampling) {
         Ok(cx
             .sample("name", CreateMessageParams::user("Make up a name", 20))
@@ -228,9 +170,8 @@ struct ForPrompt {
 }
 
 async fn ask_for_context(cx: Context) -> Result<PromptOutput> {
-    let ForPrompt { context } = cx
-        .elicit("user_context", "What context should the prompt use?")
-        .await?;
+    let ForPrompt { context } =
+        cx.elicit("user_context", "What context should the prompt use?").await?;
     Ok(format!("Use this context: {context}").into())
 }
 
