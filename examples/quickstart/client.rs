@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use mrtr::client::{Exchange, TransportError};
+use mrtr::client::{Exchange, Outgoing, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::schema::input::InputRequiredResult;
-use mrtr::schema::jsonrpc::{Request, Response};
+use mrtr::schema::jsonrpc::Response;
 use mrtr::{CallError, Client};
 use serde_json::json;
 
@@ -60,8 +60,8 @@ struct Shown {
 }
 
 impl Exchange for Shown {
-    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
-        let response = self.http.exchange(request).await?;
+    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+        let response = self.http.exchange(outgoing).await?;
         let result = response.outcome.as_ref().ok();
         let asks = result
             .and_then(|result| serde_json::from_str::<InputRequiredResult>(result.get()).ok());

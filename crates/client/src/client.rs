@@ -8,14 +8,15 @@ use std::time::Duration;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
-use mrtr_schema::jsonrpc;
+use mrtr_schema::jsonrpc::{self, Notification, RequestId};
 use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 use mrtr_schema::prompt::{GetPromptResult, ListPromptsResult};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_schema::tool::{CallToolResult, ListToolsResult};
 use mrtr_schema::{PROTOCOL_VERSION, method};
-use mrtr_transport::Exchange;
+use mrtr_transport::{Exchange, Outgoing};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -39,6 +40,30 @@ struct Inner<X> {
     ids: Ids,
     limits: RoundLimits,
     deadline: Option<Duration>,
+    heard: Heard,
+}
+
+type Hear<T> = Box<dyn Fn(T) + Send + Sync>;
+
+/// Who hears notifications.
+#[derive(Default)]
+struct Heard {
+    progress: Option<Hear<Progress>>,
+    log: Option<(LogLevel, Hear<LogMessage>)>,
+}
+
+impl Heard {
+    /// A notification that cannot be read concerns nobody else: it is logged and passed over.
+    fn hear(&self, notification: &Notification) {
+        let read = match (notification.method.as_str(), &self.progress, &self.log) {
+            (name::PROGRESS, Some(hear), _) => notification.params().map(hear),
+            (name::MESSAGE, _, Some((_, hear))) => notification.params().map(hear),
+            _ => Ok(()),
+        };
+        if let Err(error) = read {
+            tracing::warn!(target: "mrtr::client", %error, "a notification cannot be read");
+        }
+    }
 }
 
 /// Builds a [`Client`].
@@ -49,6 +74,7 @@ pub struct ClientBuilder<X> {
     info: Implementation,
     limits: RoundLimits,
     deadline: Option<Duration>,
+    heard: Heard,
 }
 
 impl<X> Clone for Client<X> {
@@ -66,6 +92,7 @@ impl<X: Exchange> Client<X> {
             info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
             limits: RoundLimits::default(),
             deadline: None,
+            heard: Heard::default(),
         }
     }
 
@@ -199,7 +226,9 @@ impl<X: Exchange> Client<X> {
                 Action::Done(result) => return Ok(result),
                 Action::Send(request) => {
                     tracing::debug!(target: "mrtr::client", method, target, id = %request.id, "leg");
-                    Event::Response(inner.exchange.exchange(request).await?.outcome)
+                    let heard = |notification| inner.heard.hear(&notification);
+                    let outgoing = Outgoing { heard: &heard, ..Outgoing::new(request) };
+                    Event::Response(inner.exchange.exchange(outgoing).await?.outcome)
                 }
                 Action::Ask(requests) => {
                     let round = machine.question_rounds();
@@ -280,6 +309,23 @@ impl<X: Exchange> ClientBuilder<X> {
         self
     }
 
+    /// Hears how far calls have come. Asks servers for progress with every request.
+    pub fn on_progress(mut self, hear: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.heard.progress = Some(Box::new(hear));
+        self
+    }
+
+    /// Hears log messages from `level` on. Asks servers for them with every request; deprecated in this
+    /// revision.
+    pub fn on_log(
+        mut self,
+        level: LogLevel,
+        hear: impl Fn(LogMessage) + Send + Sync + 'static,
+    ) -> Self {
+        self.heard.log = Some((level, Box::new(hear)));
+        self
+    }
+
     /// How often a server may ask back. Default: 10 rounds with questions and 10 without.
     pub fn round_limits(mut self, limits: RoundLimits) -> Self {
         self.limits = limits;
@@ -299,9 +345,12 @@ impl<X: Exchange> ClientBuilder<X> {
             protocol_version: Some(PROTOCOL_VERSION.to_owned()),
             client_capabilities: Some(self.handlers.capabilities()),
             client_info: Some(self.info),
+            log_level: self.heard.log.as_ref().map(|(level, _)| *level),
+            // Each leg gets a token of its own: see `Machine::start`.
+            progress_token: self.heard.progress.as_ref().map(|_| RequestId::Number(0)),
             ..RequestMeta::default()
         };
-        let Self { exchange, handlers, limits, deadline, .. } = self;
+        let Self { exchange, handlers, limits, deadline, heard, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 exchange,
@@ -310,6 +359,7 @@ impl<X: Exchange> ClientBuilder<X> {
                 ids: Ids::default(),
                 limits,
                 deadline,
+                heard,
             }),
         }
     }

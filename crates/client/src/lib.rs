@@ -8,13 +8,13 @@
 //! questions.
 //!
 //! ```
-//! # use mrtr_client::{Client, Exchange, TransportError};
-//! # use mrtr_schema::jsonrpc::{Request, Response, raw};
+//! # use mrtr_client::{Client, Exchange, Outgoing, TransportError};
+//! # use mrtr_schema::jsonrpc::{Response, raw};
 //! # struct Server;
 //! # impl Exchange for Server {
-//! #     async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+//! #     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
 //! #         let result = serde_json::json!({ "resultType": "complete", "content": [{ "type": "text", "text": "Booked." }] });
-//! #         Ok(Response { id: Some(request.id), outcome: Ok(raw(&result).unwrap()) })
+//! #         Ok(Response { id: Some(outgoing.request.id), outcome: Ok(raw(&result).unwrap()) })
 //! #     }
 //! # }
 //! # let server = Server;
@@ -55,4 +55,4 @@ pub use client::{Client, ClientBuilder};
 pub use error::CallError;
 pub use handlers::{BoxError, Question};
 pub use machine::{Action, Event, Ids, Machine, RoundLimits};
-pub use mrtr_transport::{Exchange, TransportError};
+pub use mrtr_transport::{Exchange, Outgoing, TransportError};

@@ -32,11 +32,13 @@ pub struct RoundLimits {
     pub questions: u32,
     /// Rounds with state alone. Default: 10.
     pub state_only: u32,
+    /// Questions in one round. Default: 64.
+    pub per_round: usize,
 }
 
 impl Default for RoundLimits {
     fn default() -> Self {
-        Self { questions: 10, state_only: 10 }
+        Self { questions: 10, state_only: 10, per_round: 64 }
     }
 }
 
@@ -89,6 +91,8 @@ pub struct Machine {
     limits: RoundLimits,
     state: Option<String>,
     asked: Option<InputRequests>,
+    /// The answers of the last leg, until it was answered.
+    answers: Option<InputResponses>,
     question_rounds: u32,
     state_rounds: u32,
     /// State-only rounds since the last questions; they set the pace.
@@ -106,7 +110,8 @@ enum Phase {
 }
 
 impl Machine {
-    /// Starts a call. `params` are those of the method, without `_meta`; `meta` goes with every leg.
+    /// Starts a call. `params` are those of the method, without `_meta`; `meta` goes with every leg. If it
+    /// has a progress token, each leg gets its own id as the token.
     ///
     /// # Errors
     ///
@@ -126,13 +131,14 @@ impl Machine {
             limits,
             state: None,
             asked: None,
+            answers: None,
             question_rounds: 0,
             state_rounds: 0,
             pace: 0,
             renegotiated: false,
             phase: Phase::Sent,
         };
-        let first = machine.leg(None)?;
+        let first = machine.leg()?;
         Ok((machine, first))
     }
 
@@ -159,11 +165,12 @@ impl Machine {
                     return Err(CallError::request("there must be one answer for each question"));
                 }
                 self.phase = Phase::Sent;
-                self.leg(Some(&answers))
+                self.answers = Some(answers);
+                self.leg()
             }
             (Phase::Waiting, Event::Waited) => {
                 self.phase = Phase::Sent;
-                self.leg(None)
+                self.leg()
             }
             (phase, event) => Err(CallError::request(format!(
                 "{event:?} does not belong to a call in the phase {phase:?}"
@@ -171,13 +178,16 @@ impl Machine {
         }
     }
 
-    fn leg(&self, answers: Option<&InputResponses>) -> Result<Action, CallError> {
-        let leg = Leg { machine: self, answers };
+    fn leg(&self) -> Result<Action, CallError> {
+        let id = self.ids.next();
+        let mut meta = self.meta.clone();
+        meta.progress_token = meta.progress_token.map(|_| id.clone());
+        let leg = Leg { machine: self, meta };
         let params = jsonrpc::raw(&leg).map_err(|e| {
             CallError::request(format!("the parameters cannot be written as JSON: {e}"))
         })?;
         let (jsonrpc, method) = (jsonrpc::Version, self.method.clone());
-        Ok(Action::Send(Request { jsonrpc, id: self.ids.next(), method, params: Some(params) }))
+        Ok(Action::Send(Request { jsonrpc, id, method, params: Some(params) }))
     }
 
     fn result(&mut self, result: Box<RawValue>) -> Result<Action, CallError> {
@@ -219,6 +229,13 @@ impl Machine {
                         "the server still asks after {limit} rounds; the last questions were {last}"
                     )));
                 }
+                if requests.0.len() > self.limits.per_round {
+                    return Err(CallError::rounds(format!(
+                        "the server asks {} questions at once; at most {} are answered",
+                        requests.0.len(),
+                        self.limits.per_round
+                    )));
+                }
                 self.asked = Some(requests.clone());
                 self.phase = Phase::Asked;
                 Ok(Action::Ask(requests))
@@ -252,7 +269,7 @@ impl Machine {
         // A server that refuses a version and lists it at once has a moment of change; once is enough.
         if speaks_ours && !std::mem::replace(&mut self.renegotiated, true) {
             self.phase = Phase::Sent;
-            return self.leg(None);
+            return self.leg();
         }
         Err(CallError::server(error))
     }
@@ -271,17 +288,17 @@ fn last_asked(requests: &InputRequests) -> String {
 /// The parameters of one leg.
 struct Leg<'a> {
     machine: &'a Machine,
-    answers: Option<&'a InputResponses>,
+    meta: RequestMeta,
 }
 
 impl Serialize for Leg<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("_meta", &self.machine.meta)?;
+        map.serialize_entry("_meta", &self.meta)?;
         for (name, value) in &self.machine.params {
             map.serialize_entry(name, value)?;
         }
-        if let Some(answers) = self.answers {
+        if let Some(answers) = &self.machine.answers {
             map.serialize_entry("inputResponses", answers)?;
         }
         if let Some(state) = &self.machine.state {

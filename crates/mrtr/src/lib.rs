@@ -9,12 +9,15 @@ mod serve;
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
-        Action, BoxError, Event, Exchange, Ids, Machine, Question, RoundLimits, TransportError,
+        Action, BoxError, Event, Exchange, Ids, Machine, Outgoing, Question, RoundLimits,
+        TransportError,
     };
 }
 
 #[cfg(all(feature = "server", feature = "client"))]
 pub use mrtr_transport::InProcess;
+
+pub use mrtr_schema::notification::LogLevel;
 
 /// Streamable HTTP.
 pub mod http {

@@ -132,6 +132,29 @@ pub struct Notification {
     pub params: Option<Box<RawValue>>,
 }
 
+impl Notification {
+    /// A notification with parameters.
+    ///
+    /// # Errors
+    ///
+    /// If `params` cannot be written as JSON.
+    pub fn new(
+        method: impl Into<String>,
+        params: &impl Serialize,
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self { jsonrpc: Version, method: method.into(), params: Some(raw(params)?) })
+    }
+
+    /// Reads the parameters as `T`. Absent parameters read as `{}`.
+    ///
+    /// # Errors
+    ///
+    /// [`code::INVALID_PARAMS`] that names the field.
+    pub fn params<T: DeserializeOwned>(&self) -> Result<T, ErrorObject> {
+        read_params(self.params.as_deref())
+    }
+}
+
 /// A response: the result's raw JSON, or an error.
 #[derive(Debug, Clone)]
 pub struct Response {
@@ -347,7 +370,11 @@ fn from_slice<T: DeserializeOwned>(
 ///
 /// [`code::INVALID_PARAMS`] that names the field.
 pub fn params<T: DeserializeOwned>(request: &Request) -> Result<T, ErrorObject> {
-    let text = request.params.as_ref().map_or("{}", |p| p.get());
+    read_params(request.params.as_deref())
+}
+
+fn read_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, ErrorObject> {
+    let text = params.map_or("{}", RawValue::get);
     from_slice(text.as_bytes())
         .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))
 }

@@ -34,7 +34,7 @@
 //!
 //! [`jsonrpc`] the envelope and error codes · [`meta`] `_meta` · [`capabilities`] · [`discover`] ·
 //! [`tool`] · [`prompt`] · [`content`] · [`input`] the multi round-trip types · [`elicitation`] ·
-//! [`form`] the restricted form schema · [`sampling`] · [`roots`] · [`result`] what all results share
+//! [`form`] the restricted form schema · [`sampling`] · [`roots`] · [`notification`] · [`result`] what all results share
 
 pub mod capabilities;
 pub mod content;
@@ -44,6 +44,7 @@ pub mod form;
 pub mod input;
 pub mod jsonrpc;
 pub mod meta;
+pub mod notification;
 pub mod prompt;
 pub mod result;
 pub mod roots;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::Object;
 use crate::capabilities::{ClientCapabilities, Implementation};
 use crate::jsonrpc::{RequestId, take};
+use crate::notification::LogLevel;
 
 /// The reserved `_meta` keys that this crate reads.
 pub mod key {
@@ -19,6 +20,8 @@ pub mod key {
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// Name and version of the server, in results.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    /// Asks for log messages from this level on. Deprecated in this revision.
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Asks for progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
 }
@@ -37,6 +40,8 @@ pub struct RequestMeta {
     pub client_info: Option<Implementation>,
     /// [`key::PROGRESS_TOKEN`]
     pub progress_token: Option<RequestId>,
+    /// [`key::LOG_LEVEL`]
+    pub log_level: Option<LogLevel>,
     /// Every other key, untouched.
     pub other: Object,
 }
@@ -50,6 +55,7 @@ impl<'de> Deserialize<'de> for RequestMeta {
                 client_capabilities: take(&mut other, key::CLIENT_CAPABILITIES)?,
                 client_info: take(&mut other, key::CLIENT_INFO)?,
                 progress_token: take(&mut other, key::PROGRESS_TOKEN)?,
+                log_level: take(&mut other, key::LOG_LEVEL)?,
                 other: Object::new(),
             })
         };
@@ -72,6 +78,9 @@ impl Serialize for RequestMeta {
         }
         if let Some(token) = &self.progress_token {
             map.serialize_entry(key::PROGRESS_TOKEN, token)?;
+        }
+        if let Some(level) = &self.log_level {
+            map.serialize_entry(key::LOG_LEVEL, level)?;
         }
         for (name, value) in &self.other {
             map.serialize_entry(name, value)?;

@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr_codec::Principal;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
+use mrtr_schema::jsonrpc::{Notification, RequestId};
+use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_transport::Outbox;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +40,34 @@ pub(crate) struct Inner {
     pub(crate) client: Option<Implementation>,
     pub(crate) extensions: http::Extensions,
     pub(crate) manual: Manual,
+    pub(crate) notify: Notify,
+}
+
+/// What is sent before the response.
+pub(crate) struct Notify {
+    pub(crate) outbox: Outbox,
+    pub(crate) progress_token: Option<RequestId>,
+    pub(crate) log_level: Option<LogLevel>,
+    /// The last progress that was told.
+    pub(crate) last: Mutex<Option<f64>>,
+}
+
+impl Notify {
+    fn grows(&self, progress: f64) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let grows = progress.is_finite() && last.is_none_or(|last| progress > last);
+        if grows {
+            *last = Some(progress);
+        }
+        grows
+    }
+
+    fn send(&self, method: &str, params: &impl Serialize) {
+        let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));
+        if !sent {
+            tracing::debug!(target: "mrtr::server", method, "a notification was dropped");
+        }
+    }
 }
 
 /// What the manual form reads.
@@ -194,6 +225,32 @@ impl Context {
         Fut: Future<Output = Result<T, Error>>,
     {
         crate::rounds::step(Arc::clone(&self.inner.round), key.into(), run)
+    }
+
+    /// Tells the client how far the call has come, if it wants to know.
+    ///
+    /// Values that do not grow are passed over, and so is what was told on an earlier leg: as long as the
+    /// handler has not come to all that was recorded, nothing is sent. A client that reads slowly loses
+    /// some.
+    pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(token) = &self.inner.notify.progress_token else { return };
+        if !self.inner.notify.grows(progress) || self.inner.round.is_replaying() {
+            return;
+        }
+        let (progress_token, message) = (token.clone(), message.map(str::to_owned));
+        let params = Progress { progress_token, progress, total, message };
+        self.inner.notify.send(name::PROGRESS, &params);
+    }
+
+    /// Sends a log message to the client, if it asked for this level. Deprecated in this revision of the
+    /// protocol; `tracing` is for the server's own log. As with [`Context::progress`], what was sent on an
+    /// earlier leg is not sent again.
+    pub fn log(&self, level: LogLevel, data: impl Serialize) {
+        let wanted = self.inner.notify.log_level.is_some_and(|wanted| level >= wanted);
+        if wanted && !self.inner.round.is_replaying() {
+            let data = serde_json::to_value(data).unwrap_or_default();
+            self.inner.notify.send(name::MESSAGE, &LogMessage { level, logger: None, data });
+        }
     }
 
     /// Whether the client can be asked this kind of question.

@@ -2,17 +2,20 @@
 
 mod leg;
 
+use std::sync::Mutex;
+
 use mrtr_codec::Principal;
 use mrtr_schema::jsonrpc::{ErrorObject, Response, code, params, raw};
 use mrtr_schema::meta::{RequestMeta, key};
 use mrtr_schema::prompt::{GetPromptParams, ListPromptsResult};
 use mrtr_schema::tool::{CallToolParams, ListParams, ListToolsResult};
 use mrtr_schema::{Object, PROTOCOL_VERSION, discover::DiscoverResult, method};
-use mrtr_transport::{Call, Dispatch};
+use mrtr_transport::{Call, Dispatch, Outbox};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::context::Notify;
 use crate::prompt::PromptOutput;
 use crate::server::{Inner, Server};
 use crate::tool::ToolOutput;
@@ -70,8 +73,14 @@ impl Inner {
         let missing = |name: &str| {
             ErrorObject::invalid_params(format!("Invalid params: _meta lacks {name:?}"))
         };
-        let RequestMeta { protocol_version, client_capabilities, client_info, .. } =
-            call.meta.take().unwrap_or_default();
+        let RequestMeta {
+            protocol_version,
+            client_capabilities,
+            client_info,
+            progress_token,
+            log_level,
+            ..
+        } = call.meta.take().unwrap_or_default();
         let version = protocol_version.ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
         if version != PROTOCOL_VERSION {
             return Err(ErrorObject::unsupported_version(&version, &[PROTOCOL_VERSION]));
@@ -90,7 +99,9 @@ impl Inner {
         }
         let mut extensions = self.provided.clone();
         extensions.extend(std::mem::take(&mut call.extensions));
-        Ok(Caller { capabilities, client_info, principal, extensions })
+        let outbox = std::mem::replace(&mut call.outbox, Outbox::none());
+        let notify = Notify { outbox, progress_token, log_level, last: Mutex::default() };
+        Ok(Caller { capabilities, client_info, principal, extensions, notify })
     }
 
     fn discover(&self) -> Answer {

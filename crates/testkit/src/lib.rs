@@ -4,10 +4,9 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mrtr_schema::jsonrpc::{Request, Response, params};
-use mrtr_schema::meta::Mirrored;
+use mrtr_schema::jsonrpc::{Response, params};
 use mrtr_server::{Clock, Principal, Server, UnixSeconds};
-use mrtr_transport::{Call, Dispatch, Exchange, TransportError};
+use mrtr_transport::{Exchange, InProcess, Outgoing, TransportError};
 use serde_json::Value;
 
 /// A clock that is set by hand.
@@ -94,24 +93,18 @@ impl Log {
 }
 
 impl Exchange for Fleet {
-    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
-        let mirrored: Mirrored =
-            params(&request).map_err(|e| TransportError::broken(e.to_string()))?;
-        let mut extensions = http::Extensions::new();
-        if let Some(principal) = &self.principal {
-            extensions.insert(principal.clone());
-        }
+    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+        let Outgoing { request, heard, .. } = outgoing;
         let replica = self.next.fetch_add(1, Ordering::SeqCst) % self.replicas.len().max(1);
-        let server = self
-            .replicas
-            .get(replica)
-            .ok_or_else(|| TransportError::broken("the fleet is empty"))?;
-        let sent = request
-            .params
-            .as_ref()
-            .and_then(|p| serde_json::from_str(p.get()).ok())
-            .unwrap_or_default();
-        let response = server.dispatch(Call { request, meta: mirrored.meta, extensions }).await;
+        let server = self.replicas.get(replica).cloned();
+        let mut server =
+            InProcess::new(server.ok_or_else(|| TransportError::unsent("the fleet is empty"))?);
+        if let Some(principal) = &self.principal {
+            server = server.with(principal.clone());
+        }
+        let sent: Value = params(&request).unwrap_or_default();
+        let outgoing = Outgoing { heard, ..Outgoing::new(request) };
+        let response = server.exchange(outgoing).await?;
         let outcome = match &response.outcome {
             Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
             Err(error) => serde_json::json!({ "error": error }),

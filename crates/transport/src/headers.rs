@@ -67,6 +67,15 @@ pub fn mirror(request_method: &str, body: &Mirrored) -> Vec<(HeaderName, HeaderV
     .collect()
 }
 
+/// The `Mcp-Param-*` headers for arguments, given as name and value.
+pub fn param_headers(params: &[(String, String)]) -> Vec<(HeaderName, HeaderValue)> {
+    let one = |(name, value): &(String, String)| {
+        let name = HeaderName::from_bytes(format!("mcp-param-{name}").as_bytes()).ok()?;
+        Some((name, HeaderValue::from_str(&encode(value)).ok()?))
+    };
+    params.iter().filter_map(one).collect()
+}
+
 /// Compares the headers of a request with its body.
 ///
 /// A value that is missing in the body is not reported here: the method's own check says so better.

@@ -4,12 +4,16 @@
 mod client;
 #[cfg(feature = "http-endpoint")]
 mod endpoint;
+#[cfg(feature = "http-endpoint")]
+mod reply;
 #[cfg(feature = "http-serve")]
 mod serve;
 
 #[cfg(feature = "http-client")]
 pub use client::{HttpClient, HttpClientBuilder};
 #[cfg(feature = "http-endpoint")]
-pub use endpoint::{Endpoint, Limits, ResponseBody};
+pub use endpoint::{Endpoint, Limits};
+#[cfg(feature = "http-endpoint")]
+pub use reply::ResponseBody;
 #[cfg(feature = "http-serve")]
 pub use serve::{ServeOptions, serve};

@@ -24,7 +24,7 @@
 //! - Authentication: put a tower layer in front, and let it leave who calls in the request's
 //!   extensions. They reach [`Dispatch`] unread.
 //! - CORS: likewise.
-//! - stdio, `subscriptions/listen`, progress and log notifications: not yet.
+//! - stdio and `subscriptions/listen`: not yet.
 //!
 //! # Modules
 //!
@@ -32,9 +32,11 @@
 //! `http-client`, `tls`)
 
 pub mod access;
+mod error;
 pub mod headers;
 pub mod http;
 mod seam;
 pub mod sse;
 
-pub use seam::{Call, Dispatch, Exchange, InProcess, TransportError};
+pub use error::TransportError;
+pub use seam::{Call, Dispatch, Exchange, InProcess, Inbox, Outbox, Outgoing};

@@ -1,12 +1,16 @@
 //! The two traits that keep servers and clients apart from how bytes travel.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
 
-use mrtr_schema::jsonrpc::{Request, Response};
+use mrtr_schema::jsonrpc::{Notification, Request, Response};
 use mrtr_schema::meta::{Mirrored, RequestMeta};
 use mrtr_schema::params;
+use tokio::sync::mpsc;
+
+use crate::error::TransportError;
 
 /// A request that a transport has let through.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub struct Call {
     pub meta: Option<RequestMeta>,
     /// What layers in front left for the server, such as who calls.
     pub extensions: ::http::Extensions,
+    /// Where notifications about this request go.
+    pub outbox: Outbox,
 }
 
 /// Answers requests: a server, as a transport sees it.
@@ -27,6 +33,56 @@ pub trait Dispatch: Send + Sync + 'static {
     fn dispatch(&self, call: Call) -> impl Future<Output = Response> + Send;
 }
 
+/// Takes notifications about one request, to be sent before its response.
+#[derive(Debug, Clone)]
+pub struct Outbox(Option<mpsc::Sender<Notification>>);
+
+/// The other end of an [`Outbox`].
+#[derive(Debug)]
+pub struct Inbox(mpsc::Receiver<Notification>);
+
+impl Outbox {
+    /// How many notifications wait for a client that reads slowly, before more are dropped.
+    const CAPACITY: usize = 64;
+
+    /// An outbox, and where its notifications come out.
+    pub fn new() -> (Self, Inbox) {
+        let (sender, receiver) = mpsc::channel(Self::CAPACITY);
+        (Self(Some(sender)), Inbox(receiver))
+    }
+
+    /// An outbox that throws everything away.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Sends a notification, if there is room. A client that reads slowly loses notifications; it does
+    /// not slow down the server.
+    pub fn try_send(&self, notification: Notification) -> bool {
+        self.0.as_ref().is_some_and(|sender| sender.try_send(notification).is_ok())
+    }
+
+    /// Sends a notification when there is room; `false` if nobody listens any more.
+    pub async fn send(&self, notification: Notification) -> bool {
+        match &self.0 {
+            Some(sender) => sender.send(notification).await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+impl Inbox {
+    /// The next notification; `None` when the outbox and all its clones are gone.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
+        self.0.poll_recv(cx)
+    }
+
+    /// The next notification, if there is one already.
+    pub fn try_next(&mut self) -> Option<Notification> {
+        self.0.try_recv().ok()
+    }
+}
+
 /// Sends requests: a connection to a server, as a client sees it.
 pub trait Exchange: Send + Sync + 'static {
     /// Sends one request and waits for its response. Nothing is sent twice.
@@ -34,8 +90,32 @@ pub trait Exchange: Send + Sync + 'static {
     /// Dropping the future cancels the request.
     fn exchange(
         &self,
-        request: Request,
+        outgoing: Outgoing<'_>,
     ) -> impl Future<Output = Result<Response, TransportError>> + Send;
+}
+
+/// A request on its way out.
+pub struct Outgoing<'a> {
+    /// The request.
+    pub request: Request,
+    /// Arguments to be mirrored in `Mcp-Param-*` headers, as name and value. Transports without headers
+    /// pass them over.
+    pub param_headers: Vec<(String, String)>,
+    /// Is told of each notification that comes before the response.
+    pub heard: &'a (dyn Fn(Notification) + Send + Sync),
+}
+
+impl Outgoing<'static> {
+    /// A request alone; notifications are passed over.
+    pub fn new(request: Request) -> Self {
+        Self { request, param_headers: Vec::new(), heard: &|_| () }
+    }
+}
+
+impl fmt::Debug for Outgoing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing").field("request", &self.request).finish_non_exhaustive()
+    }
 }
 
 /// A client and a server in one process, without a socket: an [`Exchange`] that hands requests to a
@@ -61,95 +141,24 @@ impl<D: Dispatch> InProcess<D> {
 }
 
 impl<D: Dispatch> Exchange for InProcess<D> {
-    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+        let Outgoing { request, heard, .. } = outgoing;
         let mirrored: Mirrored =
             params(&request).map_err(|e| TransportError::unsent(e.to_string()))?;
-        let call = Call { request, meta: mirrored.meta, extensions: self.extensions.clone() };
-        Ok(self.server.dispatch(call).await)
-    }
-}
-
-/// A request was not answered. This is never an answer of the server's: those are
-/// [`Response`]s, also where they say that something is wrong.
-pub struct TransportError {
-    kind: Kind,
-    message: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
-pub(crate) enum Kind {
-    /// Our caller's mistake.
-    Request,
-    /// No connection: the server has seen nothing.
-    Connect,
-    /// The connection broke, or time was up: the server may have acted.
-    Broken,
-    /// The peer does not speak the protocol.
-    Protocol,
-}
-
-#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
-impl TransportError {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
-    }
-
-    pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
-        self.source = Some(Box::new(source));
-        self
-    }
-}
-
-impl TransportError {
-    /// A connection that broke, or an answer that did not come in time: for implementations of
-    /// [`Exchange`]. The server may have acted on the request.
-    pub fn broken(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Broken, message: message.into(), source: None }
-    }
-
-    /// A request that was not sent, for implementations of [`Exchange`]. The server has seen nothing.
-    pub fn unsent(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Connect, message: message.into(), source: None }
-    }
-
-    /// An answer that is not the protocol, for implementations of [`Exchange`].
-    pub fn protocol(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Protocol, message: message.into(), source: None }
-    }
-
-    /// Whether the server has certainly not seen the request, so that it is safe to send it again.
-    #[must_use]
-    pub fn is_unsent(&self) -> bool {
-        matches!(self.kind, Kind::Request | Kind::Connect)
-    }
-
-    /// Whether the peer answered with something that is not the protocol.
-    #[must_use]
-    pub fn is_protocol(&self) -> bool {
-        self.kind == Kind::Protocol
-    }
-}
-
-impl fmt::Display for TransportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl fmt::Debug for TransportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransportError")
-            .field("kind", &self.kind)
-            .field("message", &self.message)
-            .field("source", &self.source)
-            .finish()
-    }
-}
-
-impl StdError for TransportError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|s| s as _)
+        let (outbox, mut inbox) = Outbox::new();
+        let extensions = self.extensions.clone();
+        let call = Call { request, meta: mirrored.meta, extensions, outbox };
+        let mut response = pin!(self.server.dispatch(call));
+        let response = std::future::poll_fn(|cx| {
+            while let Poll::Ready(Some(notification)) = inbox.poll_next(cx) {
+                heard(notification);
+            }
+            response.as_mut().poll(cx)
+        })
+        .await;
+        while let Some(notification) = inbox.try_next() {
+            heard(notification);
+        }
+        Ok(response)
     }
 }

@@ -4,4 +4,5 @@
 
 mod axum_mount;
 mod bad_input;
+mod notifications;
 mod wire;

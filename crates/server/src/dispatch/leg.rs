@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Answer;
 use crate::asks;
-use crate::context::{Context, Inner as ContextInner, Manual};
+use crate::context::{Context, Inner as ContextInner, Manual, Notify};
 use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::manual::{Answers, InputRequired};
@@ -28,6 +28,7 @@ pub(super) struct Caller {
     pub(super) client_info: Option<Implementation>,
     pub(super) principal: Option<Principal>,
     pub(super) extensions: http::Extensions,
+    pub(super) notify: Notify,
 }
 
 /// What a request is about.
@@ -123,6 +124,7 @@ impl<'a> Leg<'a> {
             principal: caller.principal,
             client: caller.client_info,
             extensions: caller.extensions,
+            notify: caller.notify,
             manual,
         });
         Ok(Self { server, target, digest, context })

@@ -182,6 +182,12 @@ impl Round {
         self.lock().open.retain(|open| open.key != key);
     }
 
+    /// Whether the pass has not yet come to where the last leg ended: to all that was recorded, and to
+    /// the questions that were answered since.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.lock().journal.entries.iter().any(|entry| !entry.used)
+    }
+
     pub(crate) fn begin_step(&self, key: &str) -> Begun {
         let mut state = self.lock();
         if state.closed || !state.take_key(key) {

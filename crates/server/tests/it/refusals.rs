@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use mrtr_schema::jsonrpc::{Request, RequestId, Version, raw};
 use mrtr_server::{Context, KeyRing, Principal, Server, Tool};
 use mrtr_testkit::{Fleet, TestClock};
-use mrtr_transport::Exchange as _;
+use mrtr_transport::{Exchange as _, Outgoing};
 use serde_json::{Value, json};
 
 use crate::fleet::{Text, alice, replica, ring, secret};
@@ -32,7 +32,7 @@ async fn raw_send(fleet: &Fleet, method: &str, params: Value) -> Value {
         method: method.to_owned(),
         params: Some(raw(&params).unwrap()),
     };
-    let response = fleet.exchange(request).await.unwrap();
+    let response = fleet.exchange(Outgoing::new(request)).await.unwrap();
     match response.outcome {
         Ok(result) => serde_json::from_str(result.get()).unwrap(),
         Err(error) => json!({ "error": error }),

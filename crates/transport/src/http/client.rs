@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, header};
-use mrtr_schema::jsonrpc::{Message, Request, Response};
+use mrtr_schema::jsonrpc::{Message, Notification, Request, Response};
 use mrtr_schema::meta::Mirrored;
 use mrtr_schema::params;
 use reqwest::redirect::Policy;
 
+use crate::error::{Kind, TransportError};
 use crate::headers;
-use crate::seam::{Exchange, Kind, TransportError};
+use crate::seam::{Exchange, Outgoing};
 use crate::sse::Decoder;
 
 /// A server's MCP endpoint, reached over HTTP. Connections are kept and shared between clones.
@@ -106,19 +107,21 @@ impl HttpClientBuilder {
 }
 
 impl Exchange for HttpClient {
-    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+        let Outgoing { request, param_headers, heard } = outgoing;
         let mirrored: Mirrored = params(&request).map_err(|e| {
             TransportError::new(Kind::Request, format!("the request is malformed: {e}"))
         })?;
         let mut all = self.headers.clone();
         all.extend(headers::mirror(&request.method, &mirrored));
+        all.extend(headers::param_headers(&param_headers));
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         let body = serde_json::to_vec(&request)
             .map_err(|e| TransportError::new(Kind::Request, "the request is no JSON").because(e))?;
         let response = self.http.post(self.url.clone()).headers(all).body(body).send().await;
         let response = response.map_err(|e| self.failed(e))?;
-        self.read(response, &request).await
+        self.read(response, &request, heard).await
     }
 }
 
@@ -142,6 +145,7 @@ impl HttpClient {
         &self,
         mut http: reqwest::Response,
         request: &Request,
+        heard: &(dyn Fn(Notification) + Send + Sync),
     ) -> Result<Response, TransportError> {
         let status = http.status();
         let kind = http.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
@@ -181,7 +185,7 @@ impl HttpClient {
                 .map_err(|e| self.protocol("sent an event that is too long").because(e))?;
             for event in events.drain(..).filter(|event| !event.is_empty()) {
                 // The response is the last event, but a server need not close the stream after it.
-                if let Some(response) = self.response(&event, request)? {
+                if let Some(response) = self.response(&event, request, heard)? {
                     return Ok(response);
                 }
             }
@@ -192,7 +196,7 @@ impl HttpClient {
                 format!("{} ended the stream before the response", self.url),
             ));
         }
-        self.response(&whole, request)?
+        self.response(&whole, request, heard)?
             .ok_or_else(|| self.protocol(format_args!("answered {status} with a notification")))
     }
 
@@ -201,6 +205,7 @@ impl HttpClient {
         &self,
         message: &[u8],
         request: &Request,
+        heard: &(dyn Fn(Notification) + Send + Sync),
     ) -> Result<Option<Response>, TransportError> {
         match Message::parse(message) {
             Ok(Message::Response(response)) => {
@@ -212,7 +217,10 @@ impl HttpClient {
                     Err(self.protocol("answered another request than the one it was asked"))
                 }
             }
-            Ok(Message::Notification(_)) => Ok(None),
+            Ok(Message::Notification(notification)) => {
+                heard(notification);
+                Ok(None)
+            }
             Ok(Message::Request(_)) => {
                 Err(self.protocol("sent a request; servers ask through results"))
             }

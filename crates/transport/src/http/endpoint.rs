@@ -11,18 +11,19 @@ use std::time::Duration;
 use ::http::{HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use mrtr_schema::jsonrpc::{self, ErrorObject, Message, RequestId};
-use mrtr_schema::meta::Mirrored;
+use mrtr_schema::meta::{Mirrored, RequestMeta};
 use mrtr_schema::{PROTOCOL_VERSION, params};
 use tower_service::Service;
 
+use super::reply::{self, ResponseBody, json, plain};
 use crate::access::Access;
 use crate::headers;
-use crate::seam::{Call, Dispatch};
+use crate::seam::{Call, Dispatch, Outbox};
 
 /// Bounds on what a client may send.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The longest body in bytes. Default: 4 MiB. A longer one is answered with 413.
     pub body: usize,
@@ -45,50 +46,39 @@ impl Default for Limits {
 /// It must run in a tokio runtime with time enabled. When the client goes away, the HTTP server drops
 /// the call's future, and with it the handler's.
 pub struct Endpoint<D> {
-    shared: Arc<Shared<D>>,
-}
-
-struct Shared<D> {
-    dispatch: D,
-    access: Access,
+    dispatch: Arc<D>,
+    access: Arc<Access>,
     limits: Limits,
 }
 
 impl<D> Clone for Endpoint<D> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        let dispatch = Arc::clone(&self.dispatch);
+        Self { dispatch, access: Arc::clone(&self.access), limits: self.limits }
     }
 }
 
 impl<D> fmt::Debug for Endpoint<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("access", &self.shared.access).finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("access", &self.access).finish_non_exhaustive()
     }
 }
 
 impl<D: Dispatch> Endpoint<D> {
-    /// An endpoint for calls from this machine, with the default [`Limits`].
+    /// An endpoint for calls that name this machine as their host, with the default [`Limits`].
     pub fn new(dispatch: D) -> Self {
-        let (access, limits) = (Access::loopback(), Limits::default());
-        Self { shared: Arc::new(Shared { dispatch, access, limits }) }
+        Self { dispatch: Arc::new(dispatch), access: Arc::default(), limits: Limits::default() }
     }
 
-    /// Who may call. Default: only this machine. To be set before the endpoint is cloned.
-    pub fn access(self, access: Access) -> Self {
-        self.change(|shared| shared.access = access)
+    /// Which hosts and origins may call. Default: only this machine's own names.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Arc::new(access);
+        self
     }
 
-    /// Bounds on what a client may send. To be set before the endpoint is cloned.
-    pub fn limits(self, limits: Limits) -> Self {
-        self.change(|shared| shared.limits = limits)
-    }
-
-    /// Changes what is not shared yet; of a clone, nothing is changed.
-    fn change(mut self, change: impl FnOnce(&mut Shared<D>)) -> Self {
-        match Arc::get_mut(&mut self.shared) {
-            Some(shared) => change(shared),
-            None => debug_assert!(false, "an endpoint is set up before it is cloned"),
-        }
+    /// Bounds on what a client may send.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
         self
     }
 }
@@ -108,12 +98,12 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
-        Box::pin(async move { Ok(shared.answer(request).await) })
+        let endpoint = self.clone();
+        Box::pin(async move { Ok(endpoint.answer(request).await) })
     }
 }
 
-impl<D: Dispatch> Shared<D> {
+impl<D: Dispatch> Endpoint<D> {
     async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -130,12 +120,12 @@ impl<D: Dispatch> Shared<D> {
             Err(refused) => return refused.respond(),
         };
         match message(&head.headers, &body) {
-            Ok(Some(mut call)) => {
-                call.extensions = head.extensions;
-                let response = self.dispatch.dispatch(call).await;
-                let status =
-                    response.outcome.as_ref().err().map_or(StatusCode::OK, headers::status_of);
-                json(status, &response)
+            Ok(Some((request, meta))) => {
+                let (outbox, inbox) = Outbox::new();
+                let call = Call { request, meta, extensions: head.extensions, outbox };
+                let dispatch = Arc::clone(&self.dispatch);
+                let running = Box::pin(async move { dispatch.dispatch(call).await });
+                reply::reply(running, inbox).await
             }
             Ok(None) => plain(StatusCode::ACCEPTED),
             Err(refused) => refused.respond(),
@@ -235,7 +225,10 @@ impl<D: Dispatch> Shared<D> {
 }
 
 /// Reads the message; `None` is a notification.
-fn message(headers: &::http::HeaderMap, body: &[u8]) -> Result<Option<Call>, Box<Refused>> {
+fn message(
+    headers: &::http::HeaderMap,
+    body: &[u8],
+) -> Result<Option<(jsonrpc::Request, Option<RequestMeta>)>, Box<Refused>> {
     let request = match Message::parse(body) {
         Ok(Message::Request(request)) => request,
         // This revision has no notification for servers over HTTP; unknown ones are ignored.
@@ -252,7 +245,7 @@ fn message(headers: &::http::HeaderMap, body: &[u8]) -> Result<Option<Call>, Box
         return Err(refused(legacy(&request)));
     }
     headers::check(headers, &request.method, &mirrored).map_err(refused)?;
-    Ok(Some(Call { request, meta: mirrored.meta, extensions: ::http::Extensions::new() }))
+    Ok(Some((request, mirrored.meta)))
 }
 
 /// An `initialize` of an older revision. Such a client cannot go forward by itself: the answer is the
@@ -294,47 +287,5 @@ impl Refused {
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         }
         response
-    }
-}
-
-fn json(status: StatusCode, message: &jsonrpc::Response) -> Response<ResponseBody> {
-    // Results are raw JSON and errors are plain data, so this cannot fail; an empty body would be
-    // refused by any client.
-    let bytes = serde_json::to_vec(message).unwrap_or_default();
-    let mut response = Response::new(ResponseBody(Full::from(bytes)));
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-fn plain(status: StatusCode) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody(Full::default()));
-    *response.status_mut() = status;
-    response
-}
-
-/// The body of a response.
-#[derive(Debug)]
-pub struct ResponseBody(Full<Bytes>);
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.0).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.0.size_hint()
     }
 }

@@ -1,0 +1,93 @@
+//! Notifications before the response: over HTTP an event stream, which ends with the response.
+
+use std::sync::{Arc, Mutex};
+
+use mrtr::http::{Endpoint, ServeOptions};
+use mrtr::{Context, ElicitResult, LogLevel, Server, Tool};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::wire::{Head, connect, params, request};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Go {
+    on: bool,
+}
+
+async fn serve() -> u16 {
+    let tool = Tool::new("work", "Works", async |cx: Context| {
+        cx.progress(0.0, Some(100.0), Some("starting"));
+        cx.log(LogLevel::Debug, "too quiet to be sent");
+        cx.log(LogLevel::Warning, json!({ "disk": "full" }));
+        cx.progress(0.0, Some(100.0), None);
+        let go: Go = cx.elicit("go", "Go on?").await?;
+        cx.progress(100.0, Some(100.0), None);
+        Ok(if go.on { "done" } else { "stopped" })
+    });
+    let server = Server::builder("test", "1").tool(tool).anonymous().build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let forever = std::future::pending();
+    tokio::spawn(mrtr::http::serve(
+        listener,
+        Endpoint::new(server),
+        ServeOptions::default(),
+        forever,
+    ));
+    port
+}
+
+#[tokio::test]
+async fn a_client_hears_each_notification_once_over_all_legs() {
+    let port = serve().await;
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (progress, log) = (Arc::clone(&heard), Arc::clone(&heard));
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp"))
+        .unwrap()
+        .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "on": true }))?))
+        .on_progress(move |p| {
+            progress.lock().unwrap().push(format!("{} {:?}", p.progress, p.message))
+        })
+        .on_log(LogLevel::Info, move |m| log.lock().unwrap().push(m.data.to_string()))
+        .build();
+    assert_eq!(client.call_tool("work", json!({})).await.unwrap().text(), "done");
+    let heard = heard.lock().unwrap().clone();
+    assert_eq!(heard, ["0 Some(\"starting\")", "{\"disk\":\"full\"}", "100 None"]);
+}
+
+#[tokio::test]
+async fn the_stream_is_made_of_single_events_and_ends_with_the_response() {
+    let port = serve().await;
+    let mut body = params(json!({ "name": "work" }));
+    body["_meta"]["progressToken"] = json!("p");
+    body["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": {} });
+    let body = request("tools/call", &body);
+    let head = Head::new("tools/call", Some("work")).with("Connection", "close").text("POST");
+    let mut stream = connect(port).await;
+    let text = format!("{head}Content-Length: {}\r\n\r\n", body.len());
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream.write_all(&body).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let head = answer.split("\r\n\r\n").next().unwrap().to_lowercase();
+    assert!(head.contains("content-type: text/event-stream"), "{head}");
+    assert!(
+        head.contains("x-accel-buffering: no") && head.contains("cache-control: no-cache"),
+        "{head}"
+    );
+    let events: Vec<serde_json::Value> = answer
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    assert_eq!(events.len(), 2, "no log was asked for: {answer}");
+    assert_eq!(
+        events[0]["params"],
+        json!({ "progressToken": "p", "progress": 0.0, "total": 100.0, "message": "starting" })
+    );
+    assert_eq!(
+        (&events[1]["id"], &events[1]["result"]["resultType"]),
+        (&json!(7), &json!("input_required"))
+    );
+}

@@ -1,0 +1,89 @@
+//! Why a request was not answered.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A request was not answered. This is never an answer of the server's: those are
+/// [`Response`](mrtr_schema::jsonrpc::Response)s, also where they say that something is wrong.
+pub struct TransportError {
+    kind: Kind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
+pub(crate) enum Kind {
+    /// Our caller's mistake.
+    Request,
+    /// No connection: the server has seen nothing.
+    Connect,
+    /// The connection broke, or time was up: the server may have acted.
+    Broken,
+    /// The peer does not speak the protocol.
+    Protocol,
+}
+
+#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
+impl TransportError {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+}
+
+impl TransportError {
+    /// A connection that broke, or an answer that did not come in time: for implementations of
+    /// [`Exchange`](crate::Exchange). The server may have acted on the request.
+    pub fn broken(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Broken, message: message.into(), source: None }
+    }
+
+    /// A request that was not sent, for implementations of [`Exchange`](crate::Exchange). The server has seen nothing.
+    pub fn unsent(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Connect, message: message.into(), source: None }
+    }
+
+    /// An answer that is not the protocol, for implementations of [`Exchange`](crate::Exchange).
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Protocol, message: message.into(), source: None }
+    }
+
+    /// Whether the server has certainly not seen the request, so that it is safe to send it again.
+    #[must_use]
+    pub fn is_unsent(&self) -> bool {
+        matches!(self.kind, Kind::Request | Kind::Connect)
+    }
+
+    /// Whether the peer answered with something that is not the protocol.
+    #[must_use]
+    pub fn is_protocol(&self) -> bool {
+        self.kind == Kind::Protocol
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransportError")
+            .field("kind", &self.kind)
+            .field("message", &self.message)
+            .field("source", &self.source)
+            .finish()
+    }
+}
+
+impl StdError for TransportError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|s| s as _)
+    }
+}
