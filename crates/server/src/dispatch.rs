@@ -140,7 +140,7 @@ impl Inner {
             Target { method: method::TOOLS_CALL, name: &call.name, arguments, rules: &tool.rules };
         let leg =
             Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
-        match (tool.handler)(leg.context(), arguments) {
+        match leg::start(|| (tool.handler)(leg.context(), arguments))? {
             Err(why) => {
                 let mut result = ToolOutput::failure(format!("Invalid arguments: {why}"));
                 result.meta = self.meta();
@@ -189,7 +189,7 @@ impl Inner {
         };
         let leg =
             Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
-        let handler = (prompt.handler)(leg.context(), &arguments)
+        let handler = leg::start(|| (prompt.handler)(leg.context(), &arguments))?
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
         leg.run(
             handler,

@@ -1,5 +1,6 @@
 //! One leg of a flow: from the sealed state that came to the one that goes out.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use crate::handler::BoxFuture;
 use crate::manual::{Answers, InputRequired};
 use crate::refusal::refuse;
 use crate::rounds::{
-    Ending, Fault, Flow, Journal, MAX_ENTRY, Pin, Round, Saved, SavedContent, check_size, drive,
+    Ending, Entry, Fault, Flow, Journal, MAX_ENTRY, Pin, Round, Saved, SavedContent, check_size,
+    drive,
 };
 use crate::server::Inner;
 use crate::tool::{Output, Rules};
@@ -78,47 +80,10 @@ impl<'a> Leg<'a> {
             }
         };
         let responses = responses.unwrap_or_default();
-        if let Some((key, answer)) =
-            responses.0.iter().find(|(_, answer)| answer.get().len() > MAX_ENTRY)
-        {
-            let (key, length) = (ErrorObject::quote(key), answer.get().len());
-            return Err(ErrorObject::invalid_params(format!(
-                "Invalid params: the response to {key} has {length} bytes; at most {MAX_ENTRY} are taken"
-            )));
-        }
-        let context = match saved {
-            None => {
-                let mut id = [0; 16];
-                getrandom::fill(&mut id).map_err(|_| internal("no random numbers"))?;
-                let flow = Flow { id, started: now, rounds: 0 };
-                let round = Round::new(
-                    flow,
-                    Journal::default(),
-                    &[],
-                    &InputResponses::default(),
-                    caller.capabilities,
-                );
-                let manual = Manual { unasked: Answers(responses), ..Manual::default() };
-                (round, manual)
-            }
-            Some(Saved { flow, asked, content: SavedContent::Journal(journal) }) => (
-                Round::new(flow, journal, &asked, &responses, caller.capabilities),
-                Manual::default(),
-            ),
-            Some(Saved { flow, asked, content: SavedContent::Manual(state) }) => {
-                let was_asked = |key: &String| asked.iter().any(|(asked, _)| asked == key);
-                let (answers, unasked) =
-                    responses.0.into_iter().partition(|(key, _)| was_asked(key));
-                let manual = Manual {
-                    state: (!state.is_empty()).then_some(state),
-                    answers: Answers(InputResponses(answers)),
-                    unasked: Answers(InputResponses(unasked)),
-                };
-                let none = InputResponses::default();
-                (Round::new(flow, Journal::default(), &[], &none, caller.capabilities), manual)
-            }
+        let (round, manual) = match saved {
+            Some(saved) => resume(saved, responses, caller.capabilities),
+            None => begin(now, responses, caller.capabilities)?,
         };
-        let (round, manual) = context;
         let context = Arc::new(ContextInner {
             round: Arc::new(round),
             principal: caller.principal,
@@ -143,9 +108,9 @@ impl<'a> Leg<'a> {
         complete: impl FnOnce(Result<W, Error>) -> Answer,
     ) -> Answer {
         let round = Arc::clone(&self.context.round);
+        // However the leg ends, and if its client goes away: who waits in a task of its own learns of it.
+        let _close = CloseOnDrop(&round);
         let driven = tokio::time::timeout(self.target.rules.deadline, drive(&round, handler)).await;
-        // Where it has not been closed yet, questions in tasks of their own must still learn of the end.
-        round.close();
         let Ok(ending) = driven else {
             return Err(self.failed(&Fault::Handler(format!(
                 "the leg ran longer than {:?}",
@@ -154,10 +119,17 @@ impl<'a> Leg<'a> {
         };
         match ending {
             Ending::Failed(fault) => Err(self.failed(&fault)),
-            Ending::Suspended(..) if self.context.manual.state.is_some() => {
-                Err(self.failed(&mixed()))
-            }
+            Ending::Suspended(..) if self.context.manual.resumed => Err(self.failed(&mixed())),
             Ending::Suspended(journal, open) => {
+                let long = |entry: &&Entry| entry.value.len() > MAX_ENTRY;
+                if let Some(answer) = journal.entries.iter().find(long) {
+                    return Err(ErrorObject::invalid_params(format!(
+                        "Invalid params: the response to {} has {} bytes; at most {MAX_ENTRY} can be \
+                         kept for another round",
+                        ErrorObject::quote(&answer.key),
+                        answer.value.len()
+                    )));
+                }
                 let asked =
                     open.iter().map(|question| (question.key.clone(), question.pin)).collect();
                 let requests =
@@ -165,7 +137,8 @@ impl<'a> Leg<'a> {
                 self.suspend(requests, asked, SavedContent::Journal(journal))
             }
             Ending::Finished(outcome, journal) => {
-                if let Some(step) = journal.lost_step() {
+                // An error may come before the rest of what was joined with it.
+                if let Some(step) = journal.lost_step().filter(|_| outcome.is_ok()) {
                     let why = format!(
                         "the handler ended without coming to the step {:?}, which was done",
                         step.key
@@ -268,6 +241,63 @@ impl<'a> Leg<'a> {
             }
         }
     }
+}
+
+/// The first leg of a flow. Answers that came with it were never asked for.
+fn begin(
+    now: UnixSeconds,
+    responses: InputResponses,
+    capabilities: ClientCapabilities,
+) -> Result<(Round, Manual), ErrorObject> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|_| internal("no random numbers"))?;
+    let flow = Flow { id, started: now, rounds: 0 };
+    let none = InputResponses::default();
+    let round = Round::new(flow, Journal::default(), &[], none, capabilities);
+    Ok((round, Manual { unasked: Answers(responses), ..Manual::default() }))
+}
+
+/// A later leg.
+fn resume(
+    saved: Saved,
+    responses: InputResponses,
+    capabilities: ClientCapabilities,
+) -> (Round, Manual) {
+    let Saved { flow, asked, content } = saved;
+    match content {
+        SavedContent::Journal(journal) => {
+            (Round::new(flow, journal, &asked, responses, capabilities), Manual::default())
+        }
+        SavedContent::Manual(state) => {
+            let was_asked = |key: &String| asked.iter().any(|(asked, _)| asked == key);
+            let (answers, unasked) = responses.0.into_iter().partition(|(key, _)| was_asked(key));
+            let manual = Manual {
+                resumed: true,
+                state: (!state.is_empty()).then_some(state),
+                answers: Answers(InputResponses(answers)),
+                unasked: Answers(InputResponses(unasked)),
+            };
+            let none = InputResponses::default();
+            (Round::new(flow, Journal::default(), &[], none, capabilities), manual)
+        }
+    }
+}
+
+struct CloseOnDrop<'a>(&'a Round);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Calls a handler, which may panic before it is a future.
+pub(super) fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let fault = Fault::panicked(&*panic);
+        tracing::error!(target: "mrtr::rounds", %fault, "flow failed");
+        internal("Internal error")
+    })
 }
 
 /// The manual form replaces the state that the journal travels in.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use mrtr_schema::input::InputRequest;
 
 use super::journal::Pin;
-use super::round::{Asked, Round};
+use super::round::{Asked, Fault, Round};
 use crate::asks;
 use crate::error::Error;
 
@@ -47,7 +47,7 @@ pub struct Ask<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     New,
-    Open,
+    Waiting,
     Done,
 }
 
@@ -69,18 +69,16 @@ impl<T> Future for Ask<T> {
     fn poll(mut self: StdPin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         match (this.progress, &this.request) {
-            (Progress::Done, _) => Poll::Pending,
-            (Progress::Open, _) => {
-                if this.round.still_open(&this.key, cx.waker()) {
-                    return Poll::Pending;
-                }
-                this.progress = Progress::Done;
-                Poll::Ready(Err(Error::round_closed(&this.key)))
+            (Progress::Done, _) => {
+                let why = format!("the question {:?} is awaited again after its answer", this.key);
+                this.round.fail(Fault::Handler(why));
+                this.wait(cx)
             }
+            (Progress::Waiting, _) => this.wait(cx),
             (Progress::New, Err(why)) => {
                 let why = format!("the question {:?} cannot be asked: {why}", this.key);
-                this.round.fail(super::Fault::Handler(why));
-                Poll::Pending
+                this.round.fail(Fault::Handler(why));
+                this.wait(cx)
             }
             (Progress::New, Ok(request)) => {
                 let pin = Pin::of(&[&asks::pinned(request)]);
@@ -90,16 +88,25 @@ impl<T> Future for Ask<T> {
                         Poll::Ready(answer)
                     }
                     Asked::Waiting => {
-                        this.progress = Progress::Open;
+                        this.progress = Progress::Waiting;
                         Poll::Pending
                     }
-                    Asked::Closed => {
-                        this.progress = Progress::Done;
-                        Poll::Ready(Err(Error::round_closed(&this.key)))
-                    }
+                    Asked::Closed => this.wait(cx),
                 }
             }
         }
+    }
+}
+
+impl<T> Ask<T> {
+    /// Waits for the end of the round: in the handler's own task it is dropped by then.
+    fn wait(&mut self, cx: &Context<'_>) -> Poll<Result<T, Error>> {
+        self.progress = Progress::Waiting;
+        if self.round.is_closed(cx.waker()) {
+            self.progress = Progress::Done;
+            return Poll::Ready(Err(Error::round_closed(&self.key)));
+        }
+        Poll::Pending
     }
 }
 
@@ -108,7 +115,7 @@ impl<T> Unpin for Ask<T> {}
 
 impl<T> Drop for Ask<T> {
     fn drop(&mut self) {
-        if self.progress == Progress::Open {
+        if self.progress == Progress::Waiting {
             self.round.withdraw(&self.key);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::journal::Journal;
-use super::round::{Fault, Open, Round, Verdict};
+use super::round::{Fault, Open, Round};
 
 /// How a leg ended.
 pub(crate) enum Ending<T> {
@@ -43,21 +43,24 @@ pub(crate) async fn drive<T>(
     });
     let waker = Waker::from(Arc::clone(&own));
     loop {
+        let mut activity = 0;
         let polled = poll_fn(|cx| {
             own.parent.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
             round.watch(cx.waker());
             own.woken.store(false, Ordering::SeqCst);
             let poll = || handler.as_mut().poll(&mut Context::from_waker(&waker));
-            let polled = catch_unwind(AssertUnwindSafe(poll));
-            let polled = polled.unwrap_or_else(|panic| {
-                round.fail(Fault::Panicked(text_of(&*panic)));
+            let polled = catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {
+                round.fail(Fault::panicked(&*panic));
                 Poll::Pending
             });
-            match (polled, round.verdict(own.is_woken())) {
-                (_, Verdict::Fault(fault)) => Poll::Ready(Err(Some(fault))),
-                (Poll::Ready(output), _) => Poll::Ready(Ok(output)),
-                (Poll::Pending, Verdict::Suspend) => Poll::Ready(Err(None)),
-                (Poll::Pending, Verdict::Wait) => Poll::Pending,
+            activity = round.activity();
+            match (round.fault(), polled) {
+                (Some(fault), _) => Poll::Ready(Err(Some(fault))),
+                (None, Poll::Ready(output)) => Poll::Ready(Ok(output)),
+                (None, Poll::Pending) if round.is_suspended() && !own.is_woken() => {
+                    Poll::Ready(Err(None))
+                }
+                (None, Poll::Pending) => Poll::Pending,
             }
         })
         .await;
@@ -66,8 +69,9 @@ pub(crate) async fn drive<T>(
             Err(Some(fault)) => return Ending::Failed(fault),
             Err(None) => {
                 tokio::task::yield_now().await;
-                if round.verdict(own.is_woken()) == Verdict::Suspend {
-                    let (journal, open) = round.close();
+                if !own.is_woken()
+                    && let Some((journal, open)) = round.close_if_suspended(activity)
+                {
                     return Ending::Suspended(journal, open);
                 }
             }
@@ -96,10 +100,4 @@ impl Wake for OwnWaker {
         self.woken.store(true, Ordering::SeqCst);
         self.parent.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
     }
-}
-
-fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
 }

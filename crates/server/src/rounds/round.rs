@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use mrtr_codec::Digest;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::{InputRequest, InputResponses};
 
@@ -13,14 +14,17 @@ use crate::asks;
 /// The state of one leg.
 pub(crate) struct Round {
     flow: Flow,
+    /// The digest of all that was known when the leg began.
+    known: Digest,
     capabilities: ClientCapabilities,
     state: Mutex<State>,
 }
 
 struct State {
     journal: Journal,
-    /// Answers that arrived with this request; they are checked when their question is reached.
-    fresh: Vec<String>,
+    /// Answers that arrived with this request. They enter the journal when their question accepts them,
+    /// so that it stays in the order in which things were learned.
+    fresh: Vec<Entry>,
     /// Questions that wait for the next leg.
     open: Vec<Open>,
     /// Keys that this pass has used.
@@ -29,6 +33,10 @@ struct State {
     fault: Option<Fault>,
     closed: bool,
     driver: Option<Waker>,
+    /// How often something happened that the driver has to look at.
+    activity: u64,
+    /// Who waits for the end of the round. In a task of its own, nothing else would end the wait.
+    waiters: Vec<Waker>,
 }
 
 /// A question that waits.
@@ -36,7 +44,6 @@ pub(crate) struct Open {
     pub(crate) key: String,
     pub(crate) request: InputRequest,
     pub(crate) pin: Pin,
-    waker: Waker,
 }
 
 /// Why a flow cannot go on. The handler does not see it: it is dropped.
@@ -50,6 +57,14 @@ pub(crate) enum Fault {
     Changed(String),
     /// The handler panicked.
     Panicked(String),
+}
+
+impl Fault {
+    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::Panicked(text.unwrap_or_else(|| "no message".to_owned()))
+    }
 }
 
 impl fmt::Display for Fault {
@@ -67,6 +82,7 @@ impl fmt::Display for Fault {
 /// What became of a look at a question.
 pub(crate) enum Asked<T> {
     Answered(T),
+    /// It is open, or the flow has a fault: in both cases the round will end.
     Waiting,
     Closed,
 }
@@ -75,7 +91,7 @@ pub(crate) enum Asked<T> {
 pub(crate) enum Begun {
     Recorded(String),
     Run,
-    /// The flow has a fault; the handler goes no further.
+    /// The round has ended or the flow has a fault; the handler goes no further.
     Never,
 }
 
@@ -84,21 +100,20 @@ impl Round {
     /// else is not looked at.
     pub(crate) fn new(
         flow: Flow,
-        mut journal: Journal,
+        journal: Journal,
         asked: &[(String, Pin)],
-        responses: &InputResponses,
+        responses: InputResponses,
         capabilities: ClientCapabilities,
     ) -> Self {
         let mut fresh = Vec::new();
-        for (key, answer) in &responses.0 {
-            let pin = asked.iter().find_map(|(asked, pin)| (asked == key).then_some(*pin));
-            let (Some(pin), None) = (pin, journal.position(key)) else {
-                continue;
-            };
-            let (key, value) = (key.clone(), answer.get().to_owned());
-            fresh.push(key.clone());
-            journal.entries.push(Entry { key, kind: EntryKind::Answer(pin), value, used: false });
+        for (key, answer) in responses.0 {
+            let pin = asked.iter().find_map(|(asked, pin)| (*asked == key).then_some(*pin));
+            if let (Some(pin), None) = (pin, journal.position(&key)) {
+                let (kind, value) = (EntryKind::Answer(pin), Box::<str>::from(answer).into());
+                fresh.push(Entry { key, kind, value, used: false });
+            }
         }
+        let known = known(&journal, &fresh);
         let state = State {
             journal,
             fresh,
@@ -108,12 +123,20 @@ impl Round {
             fault: None,
             closed: false,
             driver: None,
+            activity: 0,
+            waiters: Vec::new(),
         };
-        Self { flow, capabilities, state: Mutex::new(state) }
+        Self { flow, known, capabilities, state: Mutex::new(state) }
     }
 
     pub(crate) fn flow(&self) -> Flow {
         self.flow
+    }
+
+    /// The digest of all that was known when the leg began: earlier answers and results, and the answers
+    /// that came with it.
+    pub(crate) fn known(&self) -> Digest {
+        self.known
     }
 
     pub(crate) fn capabilities(&self) -> &ClientCapabilities {
@@ -121,7 +144,7 @@ impl Round {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of others runs while it is held, so a panic leaves nothing half done.
+        // A panic in somebody's `Deserialize` leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,40 +164,34 @@ impl Round {
             return Asked::Closed;
         }
         if !state.take_key(key) {
-            return Asked::Waiting;
+            return state.wait(waker);
         }
         let mut request = request.clone();
-        if let Some(at) = state.journal.position(key) {
-            match state.recorded_answer(at, pin, decode) {
-                Recorded::Fits(answer) => return Asked::Answered(answer),
-                Recorded::Fault(fault) => {
-                    state.fail(fault);
-                    return Asked::Waiting;
-                }
-                Recorded::AskAgain(reason) => {
-                    if let Some(reason) = reason {
-                        asks::add_reason(&mut request, &reason);
-                    }
-                    state.journal.entries.remove(at);
-                }
+        match state.look_up(key, pin, decode) {
+            Recorded::Fits(answer) => return Asked::Answered(answer),
+            Recorded::Fault(fault) => {
+                state.fail(fault);
+                return state.wait(waker);
             }
+            Recorded::Ask(None) => {}
+            Recorded::Ask(Some(reason)) => asks::add_reason(&mut request, &reason),
         }
         if let Some(missing) = asks::missing(&request, &self.capabilities) {
             state.fail(Fault::Capability(Box::new(missing)));
-            return Asked::Waiting;
+            return state.wait(waker);
         }
-        state.open.push(Open { key: key.to_owned(), request, pin, waker: waker.clone() });
+        state.open.push(Open { key: key.to_owned(), request, pin });
         state.wake_driver();
-        Asked::Waiting
+        state.wait(waker)
     }
 
-    /// A later look at a question that is open.
-    pub(crate) fn still_open(&self, key: &str, waker: &Waker) -> bool {
+    /// Whether the round has ended; until it has, `waker` waits for that.
+    pub(crate) fn is_closed(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
-        if let Some(open) = state.open.iter_mut().find(|open| open.key == key) {
-            open.waker.clone_from(waker);
+        if !state.closed {
+            let _: Asked<()> = state.wait(waker);
         }
-        !state.closed
+        state.closed
     }
 
     /// A question whose future was dropped before the round ended is not asked.
@@ -185,31 +202,34 @@ impl Round {
     /// Whether the pass has not yet come to where the last leg ended: to all that was recorded, and to
     /// the questions that were answered since.
     pub(crate) fn is_replaying(&self) -> bool {
-        self.lock().journal.entries.iter().any(|entry| !entry.used)
+        let state = self.lock();
+        !state.fresh.is_empty() || state.journal.entries.iter().any(|entry| !entry.used)
     }
 
     pub(crate) fn begin_step(&self, key: &str) -> Begun {
         let mut state = self.lock();
-        if state.closed || !state.take_key(key) {
+        if state.closed || state.fault.is_some() || !state.take_key(key) {
             return Begun::Never;
         }
-        let recorded =
-            state.journal.entries.iter_mut().find(|entry| entry.key == key).map(|entry| {
-                entry.used = true;
-                (entry.kind, entry.value.clone())
-            });
-        match recorded {
-            None => {
-                state.steps_in_flight += 1;
-                Begun::Run
-            }
-            Some((EntryKind::Step, value)) => Begun::Recorded(value),
-            Some((EntryKind::Answer(_), _)) => {
-                let why = format!("{key:?} is a step now, but was a question when it was recorded");
-                state.fail(Fault::Changed(why));
-                Begun::Never
-            }
+        let kind_was = |kind| match kind {
+            EntryKind::Step => None,
+            EntryKind::Answer(_) => Some("a question"),
+        };
+        let recorded = match state.journal.position(key) {
+            Some(at) => state.journal.entries.get_mut(at),
+            None => state.fresh.iter_mut().find(|entry| entry.key == key),
+        };
+        let Some(entry) = recorded else {
+            state.steps_in_flight += 1;
+            return Begun::Run;
+        };
+        if let Some(was) = kind_was(entry.kind) {
+            let why = format!("{key:?} is a step now, but was {was} when it was recorded");
+            state.fail(Fault::Changed(why));
+            return Begun::Never;
         }
+        entry.used = true;
+        Begun::Recorded(entry.value.clone())
     }
 
     /// Ends a step, with its result if it has one to record.
@@ -217,15 +237,14 @@ impl Round {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
         if let Some(value) = result {
-            if value.len() > MAX_ENTRY {
+            let length = value.len();
+            let entry = Entry { key: key.to_owned(), kind: EntryKind::Step, value, used: true };
+            state.journal.entries.push(entry);
+            if length > MAX_ENTRY {
                 let why = format!(
-                    "the result of step {key:?} has {} bytes; at most {MAX_ENTRY} are kept",
-                    value.len()
+                    "the result of step {key:?} has {length} bytes; at most {MAX_ENTRY} are kept"
                 );
                 state.fail(Fault::Handler(why));
-            } else {
-                let kind = EntryKind::Step;
-                state.journal.entries.push(Entry { key: key.to_owned(), kind, value, used: true });
             }
         }
         state.wake_driver();
@@ -240,45 +259,38 @@ impl Round {
         self.lock().driver = Some(driver.clone());
     }
 
-    /// Whether the flow has a fault, or there is nothing to wait for but answers. `woken` is whether the
-    /// handler's waker was fired during its last poll or since.
-    pub(crate) fn verdict(&self, woken: bool) -> Verdict {
-        let state = self.lock();
-        if let Some(fault) = &state.fault {
-            Verdict::Fault(fault.clone())
-        } else if state.open.is_empty() || state.steps_in_flight > 0 || woken {
-            Verdict::Wait
-        } else {
-            Verdict::Suspend
-        }
+    /// How often something happened that the driver has to look at.
+    pub(crate) fn activity(&self) -> u64 {
+        self.lock().activity
     }
 
-    /// Ends the round. Questions that are held elsewhere learn of it; nothing is recorded any more.
-    pub(crate) fn close(&self) -> (Journal, Vec<Open>) {
+    /// The fault, if there is one.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.lock().fault.clone()
+    }
+
+    /// Whether there is nothing to wait for but answers.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.lock().is_suspended()
+    }
+
+    /// Ends the round, if there is still nothing to wait for but answers and nothing has happened since
+    /// `activity`. What is decided and what is done are one: no step can begin in between.
+    pub(crate) fn close_if_suspended(&self, activity: u64) -> Option<(Journal, Vec<Open>)> {
         let mut state = self.lock();
-        state.closed = true;
-        state.driver = None;
-        let open = std::mem::take(&mut state.open);
-        let journal = std::mem::take(&mut state.journal);
-        drop(state);
-        for question in &open {
-            question.waker.wake_by_ref();
-        }
-        (journal, open)
+        (state.is_suspended() && state.activity == activity).then(|| state.close())
     }
-}
 
-/// See [`Round::verdict`].
-#[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
-    Wait,
-    Suspend,
-    Fault(Fault),
+    /// Ends the round. Whoever waits elsewhere learns of it; nothing is recorded any more.
+    pub(crate) fn close(&self) -> (Journal, Vec<Open>) {
+        self.lock().close()
+    }
 }
 
 enum Recorded<T> {
     Fits(T),
-    AskAgain(Option<String>),
+    /// It is asked, with the reason why the last answer did not do, if there was one.
+    Ask(Option<String>),
     Fault(Fault),
 }
 
@@ -288,10 +300,34 @@ impl State {
         self.wake_driver();
     }
 
-    fn wake_driver(&self) {
+    fn wake_driver(&mut self) {
+        self.activity += 1;
         if let Some(driver) = &self.driver {
             driver.wake_by_ref();
         }
+    }
+
+    fn wait<T>(&mut self, waker: &Waker) -> Asked<T> {
+        if !self.waiters.iter().any(|other| other.will_wake(waker)) {
+            self.waiters.push(waker.clone());
+        }
+        Asked::Waiting
+    }
+
+    fn is_suspended(&self) -> bool {
+        !self.open.is_empty() && self.steps_in_flight == 0 && self.fault.is_none()
+    }
+
+    fn close(&mut self) -> (Journal, Vec<Open>) {
+        self.closed = true;
+        self.driver = None;
+        for waiter in self.waiters.drain(..) {
+            waiter.wake();
+        }
+        let mut journal = std::mem::take(&mut self.journal);
+        // Answers whose question this pass has not come to are kept for the next.
+        journal.entries.append(&mut self.fresh);
+        (journal, std::mem::take(&mut self.open))
     }
 
     /// Uses a key; a key is used once per pass.
@@ -305,50 +341,82 @@ impl State {
         first
     }
 
-    /// Holds the answer at `at` against its question as it reads now.
-    fn recorded_answer<T>(
+    /// Holds an answer against its question as it reads now. An answer that does not do is forgotten.
+    fn look_up<T>(
         &mut self,
-        at: usize,
+        key: &str,
         pin: Pin,
         decode: impl FnOnce(&str) -> Result<T, String>,
     ) -> Recorded<T> {
-        let step_after = self.journal.step_after(at).map(|step| step.key.clone());
-        let Some(entry) = self.journal.entries.get_mut(at) else {
-            return Recorded::AskAgain(None);
-        };
-        let fresh = self.fresh.contains(&entry.key);
-        let why = match entry.kind {
-            EntryKind::Step => {
-                let why = format!(
-                    "{:?} is a question now, but was a step when it was recorded",
-                    entry.key
-                );
-                return Recorded::Fault(Fault::Changed(why));
-            }
-            EntryKind::Answer(asked) if asked != pin => {
-                // After an upgrade once; on every round, if the message is made of what changes.
-                tracing::warn!(
-                    target: "mrtr::rounds",
-                    key = entry.key,
-                    "the question reads differently than when it was answered"
-                );
-                None
-            }
-            EntryKind::Answer(_) => match decode(&entry.value) {
+        if let Some(at) = self.fresh.iter().position(|entry| entry.key == key) {
+            let entry = self.fresh.remove(at);
+            return match entry.read(pin, decode) {
                 Ok(answer) => {
-                    entry.used = true;
-                    return Recorded::Fits(answer);
+                    self.journal.entries.push(Entry { used: true, ..entry });
+                    Recorded::Fits(answer)
                 }
-                Err(why) => Some(why),
-            },
-        };
-        match step_after {
+                Err(reason) => Recorded::Ask(reason),
+            };
+        }
+        let Some(at) = self.journal.position(key) else { return Recorded::Ask(None) };
+        let step_after = self.journal.step_after(at).map(|step| step.key.clone());
+        let Some(entry) = self.journal.entries.get_mut(at) else { return Recorded::Ask(None) };
+        if entry.kind == EntryKind::Step {
+            let why = format!("{key:?} is a question now, but was a step when it was recorded");
+            return Recorded::Fault(Fault::Changed(why));
+        }
+        match (entry.read(pin, decode), step_after) {
+            (Ok(answer), _) => {
+                entry.used = true;
+                Recorded::Fits(answer)
+            }
             // Something was done on the strength of this answer: it cannot be taken back silently.
-            Some(step) if !fresh => Recorded::Fault(Fault::Changed(format!(
-                "the question {:?} reads differently than when it was answered, and the step {step:?} was done since",
-                entry.key
+            (Err(_), Some(step)) => Recorded::Fault(Fault::Changed(format!(
+                "the question {key:?} reads differently than when it was answered, and the step \
+                 {step:?} was done since"
             ))),
-            _ => Recorded::AskAgain(why),
+            (Err(reason), None) => {
+                self.journal.entries.remove(at);
+                Recorded::Ask(reason)
+            }
         }
     }
+}
+
+impl Entry {
+    /// Reads an answer to the question with this pin; the error is the reason to ask again, if it is one
+    /// that a person can mend.
+    fn read<T>(
+        &self,
+        pin: Pin,
+        decode: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<T, Option<String>> {
+        if self.kind != EntryKind::Answer(pin) {
+            // After an upgrade once; on every round, if the message is made of what changes.
+            tracing::warn!(
+                target: "mrtr::rounds",
+                key = self.key,
+                "the question reads differently than when it was answered"
+            );
+            return Err(None);
+        }
+        decode(&self.value).map_err(Some)
+    }
+}
+
+/// Answers count by their meaning, not by how a client writes them.
+fn known(journal: &Journal, fresh: &[Entry]) -> Digest {
+    let mut parts = Vec::new();
+    for entry in journal.entries.iter().chain(fresh) {
+        let value = match entry.kind {
+            EntryKind::Answer(_) => Digest::of_json(Some(&entry.value)).ok(),
+            EntryKind::Step => None,
+        };
+        let value = value.unwrap_or_else(|| Digest::of_parts(&[entry.value.as_bytes()]));
+        parts.push((entry.key.as_bytes(), value.0));
+    }
+    // An order of its own: which of two joined things came first is chance.
+    parts.sort_unstable();
+    let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, value.as_slice()]).collect();
+    Digest::of_parts(&flat)
 }

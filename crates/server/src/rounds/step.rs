@@ -1,8 +1,9 @@
 //! Steps: side effects whose results are kept.
 
 use std::fmt::Write as _;
-use std::future::{Future, pending};
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 
 use mrtr_codec::Digest;
 use serde::Serialize;
@@ -19,11 +20,12 @@ pub struct Step {
 
 impl Step {
     /// A key to hand to the outside world, so that it does the thing once however often the step runs:
-    /// the same for the same step of the same flow.
+    /// the same for the same step of the same flow, given the same answers.
     ///
     /// A step runs at most once per request received. A client that never got the response sends the
-    /// request again, and then only the outside world can know that it was done before. The key is
-    /// stable from the first sealed state on; a first request that is sent twice starts two flows.
+    /// request again, and then only the outside world can know that it was done before. Two things the
+    /// key does not cover. A *first* request that is sent twice starts two flows with two keys. And a
+    /// client that goes back and answers differently gets another key, because it asks for another thing.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
@@ -36,14 +38,14 @@ where
     Fut: Future<Output = Result<T, Error>>,
 {
     match round.begin_step(&key) {
-        Begun::Never => pending().await,
+        Begun::Never => end_of(&round, &key).await,
         Begun::Recorded(value) => match serde_json::from_str(&value) {
             Ok(value) => Ok(value),
             Err(error) => {
                 let why =
                     format!("the recorded result of step {key:?} is of another type: {error}");
                 round.fail(Fault::Changed(why));
-                pending().await
+                end_of(&round, &key).await
             }
         },
         Begun::Run => {
@@ -61,6 +63,12 @@ where
     }
 }
 
+/// Waits for the end of the round: in the handler's own task it is dropped by then.
+async fn end_of<T>(round: &Round, key: &str) -> Result<T, Error> {
+    poll_fn(|cx| if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
+    Err(Error::round_closed(key))
+}
+
 /// A step in flight. Dropping it ends the step, whether it came to a result or not.
 struct Running<'a> {
     round: &'a Round,
@@ -75,7 +83,8 @@ impl Drop for Running<'_> {
 }
 
 fn idempotency_key(round: &Round, key: &str) -> String {
-    let Digest(digest) = Digest::of_parts(&[b"idempotency key", &round.flow().id, key.as_bytes()]);
+    let (flow, Digest(known)) = (round.flow(), round.known());
+    let Digest(digest) = Digest::of_parts(&[b"idempotency key", &flow.id, key.as_bytes(), &known]);
     digest.iter().take(16).fold(String::with_capacity(32), |mut out, byte| {
         // Writing to a string cannot fail.
         let _ = write!(out, "{byte:02x}");

@@ -418,19 +418,27 @@ async fn the_manual_form_and_questions_in_line_do_not_mix() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_is_refused_by_name_and_the_flow_goes_on() {
+async fn an_answer_that_is_too_long_to_keep_is_refused_by_name_and_the_flow_goes_on() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("a", "?").await?.text))
+        Tool::new("t", "", async |cx: Context| {
+            let a: Text = cx.elicit("a", "?").await?;
+            let b: Text = cx.elicit("b", "?").await?;
+            Ok((a.text.len() + b.text.len()).to_string())
+        })
     });
-    let first = call(&fleet, json!({})).await;
-    let answer = |text: &str| {
-        let answer = json!({ "a": { "action": "accept", "content": { "text": text } } });
-        json!({ "inputResponses": answer, "requestState": first["requestState"] })
+    let answer = |key: &str, length: usize, state: &Value| {
+        let answer =
+            json!({ key: { "action": "accept", "content": { "text": "x".repeat(length) } } });
+        json!({ "inputResponses": answer, "requestState": state })
     };
-    let refused = call(&fleet, answer(&"x".repeat(9_000))).await;
+    let first = call(&fleet, json!({})).await;
+    let refused = call(&fleet, answer("a", 9_000, &first["requestState"])).await;
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("the response to \"a\" has") && message.contains("8192"), "{message}");
-    assert_eq!(call(&fleet, answer("short")).await["content"][0]["text"], "short");
+    let second = call(&fleet, answer("a", 10, &first["requestState"])).await;
+    // What need not be kept may be long.
+    let last = call(&fleet, answer("b", 100_000, &second["requestState"])).await;
+    assert_eq!(last["content"][0]["text"], "100010");
 }
 
 #[tokio::test]
