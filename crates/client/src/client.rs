@@ -167,8 +167,9 @@ impl<X: Exchange> Client<X> {
         method: &str,
         open: impl Fn(P) -> (Vec<T>, Option<String>),
     ) -> Result<Vec<T>, CallError> {
-        /// A server that never stops giving out cursors is cut off.
+        // A server that never stops giving out cursors is cut off.
         const PAGES: usize = 1_000;
+        const ITEMS: usize = 100_000;
         let (mut all, mut cursor): (Vec<T>, Option<String>) = (Vec::new(), None);
         for _ in 0..PAGES {
             let params = match &cursor {
@@ -177,6 +178,9 @@ impl<X: Exchange> Client<X> {
             };
             let (items, next) = open(self.call(method, "", &params).await?);
             all.extend(items);
+            if all.len() > ITEMS {
+                return Err(CallError::protocol(format!("{method} has more than {ITEMS} items")));
+            }
             if next.is_none() {
                 return Ok(all);
             }

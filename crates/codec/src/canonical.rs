@@ -4,7 +4,8 @@
 //! stay exact at any size up to [`MAX_DIGITS`] digits. As doubles, the account numbers
 //! `9007199254740993` and `9007199254740992` would be equal. So:
 //!
-//! - `1`, `1.0`, `1e0` and `10e-1` are all `1`; `-0` is `0`; `1e21` is written with its 22 digits.
+//! - `1`, `1.0`, `1e0` and `10e-1` are all `1`; `-0` is `0`. An integer with more than [`MAX_ZEROS`]
+//!   zeros at its end is written with an exponent: `1e22` is `1e22`, and so is its long form.
 //! - Other numbers are written as ECMAScript writes the nearest double.
 //! - Members are sorted by the UTF-16 code units of their keys; no white space; strings with the
 //!   shortest escapes. Unicode is not normalized.
@@ -14,8 +15,9 @@
 
 /// The deepest nesting that is read.
 pub const MAX_DEPTH: usize = 128;
-/// The longest integer that is kept exact.
-pub const MAX_DIGITS: usize = 1_000;
+/// How many zeros an integer has at its end before it is written with an exponent. So a short text has no
+/// long canonical form.
+pub const MAX_ZEROS: usize = 21;
 
 /// Why a text has no canonical form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +54,9 @@ pub fn canonicalize(json: &str) -> Result<String, CanonicalError> {
     reader.space();
     if reader.at == json.len() { Ok(out) } else { Err(reader.error(Kind::Syntax)) }
 }
+
+/// The largest exponent that is read.
+const MAX_EXPONENT: i64 = i32::MAX as i64;
 
 struct Reader<'a> {
     text: &'a str,
@@ -259,8 +264,8 @@ impl<'a> Reader<'a> {
             if digits.is_empty() {
                 return Err(self.error(Kind::Syntax));
             }
-            // Beyond i32 the number is zero or beyond all bounds anyway.
-            let size = digits.parse().unwrap_or(i64::from(i32::MAX));
+            // A larger exponent makes zero, or a number beyond all bounds.
+            let size: i64 = digits.parse().unwrap_or(i64::MAX).min(MAX_EXPONENT + 1);
             exponent = if minus { -size } else { size };
         }
         let literal = self.text.get(start..self.at).unwrap_or_default();
@@ -284,17 +289,22 @@ fn write_number(
         return Some(());
     }
     let trailing = all.len() - all.trim_end_matches('0').len();
+    if exponent > MAX_EXPONENT {
+        return None;
+    }
     // The number is `significant × 10^scale`, and an integer exactly if the scale is not negative.
     let scale = exponent - i64::try_from(fraction.len()).ok()? + i64::try_from(trailing).ok()?;
     if let Ok(zeros) = usize::try_from(scale) {
-        if significant.len().saturating_add(zeros) > MAX_DIGITS {
-            return None;
-        }
         if negative {
             out.push('-');
         }
         out.push_str(significant);
-        out.extend(std::iter::repeat_n('0', zeros));
+        if zeros <= MAX_ZEROS {
+            out.extend(std::iter::repeat_n('0', zeros));
+        } else {
+            out.push('e');
+            out.push_str(&zeros.to_string());
+        }
         return Some(());
     }
     let double: f64 = literal.parse().ok().filter(|d: &f64| d.is_finite())?;
@@ -342,10 +352,10 @@ mod tests {
             "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
             "literals": [null, true, false]
         }"#;
-        // `1E30` is an integer, and so exact here: the one difference to the RFC.
+        // `1E30` is an integer, and so has a form of its own: the one difference to the RFC.
         assert_eq!(
             canon(input),
-            r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1000000000000000000000000000000,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#
+            r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#
         );
         let sorted = canon(
             r#"{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}"#,
@@ -369,6 +379,10 @@ mod tests {
             (vec![r#" { "b" : 1 , "a" : [ ] } "#, r#"{"a":[],"b":1.0}"#], r#"{"a":[],"b":1}"#),
             (vec![r#""\u00e9""#, r#""é""#], "\"é\""),
             (vec!["1e-400"], "0"),
+            (vec!["0.01e-9223372036854775807", "1e-99999999999999999999"], "0"),
+            (vec!["1e21", "1000000000000000000000"], "1000000000000000000000"),
+            (vec!["1e22", "10000000000000000000000", "10.0e21"], "1e22"),
+            (vec!["-12e400"], "-12e400"),
             (vec!["-1e-400"], "0"),
         ] {
             for json in same {
@@ -386,7 +400,7 @@ mod tests {
             (r#""\ud800""#, "! lone surrogate at byte 2"),
             (r#""\udc00\ud800""#, "! lone surrogate at byte 2"),
             (r#""\ud800\ud800""#, "! lone surrogate at byte 2"),
-            ("1e1001", "! number beyond all bounds at byte 0"),
+            ("1e2147483648", "! number beyond all bounds at byte 0"),
             ("1e99999999999999999999", "! number beyond all bounds at byte 0"),
             ("1e", "! not JSON at byte 2"),
             ("", "! not JSON at byte 0"),
@@ -407,6 +421,13 @@ mod tests {
         }
         assert!(canon(&"[".repeat(100_000)).contains("deeply"));
         assert!(canon(&format!("{}.5", "9".repeat(400))).contains("bounds"));
+    }
+
+    /// What is short to send is not long to hold.
+    #[test]
+    fn the_canonical_form_is_not_much_longer_than_the_text() {
+        let text = format!("[{}1]", "1e308,1e21,".repeat(1000));
+        assert!(canon(&text).len() < 5 * text.len());
     }
 
     #[test]

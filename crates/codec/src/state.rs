@@ -5,7 +5,9 @@ use crate::refusal::Refusal;
 
 /// Turns bytes into tokens and tokens into bytes. [`crate::KeyRing`] does it with keys of its own;
 /// implement this to do it with a KMS or an HSM. Claims are not its business: they are inside the
-/// bytes, and [`open`] checks them for every implementation.
+/// bytes, and [`open`] checks them for every implementation. Keeping audiences apart is: two services
+/// must not be able to open each other's tokens, which a ring sees to by deriving its keys from the
+/// audience.
 pub trait Seal: Send + Sync {
     /// Encrypts and authenticates.
     ///

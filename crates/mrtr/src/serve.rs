@@ -9,15 +9,25 @@ use tokio::net::{TcpListener, ToSocketAddrs};
 /// Serves `server` over HTTP at `/mcp` on `address`, until the process is told to end (SIGINT or
 /// SIGTERM); then lets requests in flight finish.
 ///
-/// Only this machine may call: requests have to name it in `Host`, and in `Origin` if they have one.
-/// For more, build an [`Endpoint`] and pass it to [`crate::http::serve`], or mount it in your router.
+/// Requests have to name this machine in `Host`, and in `Origin` if they have one, so that no web page
+/// elsewhere can call through a browser. Bind a loopback address: whoever reaches the port can claim any
+/// host. For more, build an [`Endpoint`] and pass it to [`crate::http::serve`], or mount it in your router.
 ///
 /// # Errors
 ///
 /// If `address` cannot be listened on.
 pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    tracing::info!(target: "mrtr::http", address = %listener.local_addr()?, "serving MCP at /mcp");
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            target: "mrtr::http",
+            %address,
+            "listening beyond this machine, for requests that name it as their host: to be reached by a \
+             name, build an `Endpoint` with `access`"
+        );
+    }
+    tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
     mrtr_transport::http::serve(
         listener,
         Endpoint::new(server),

@@ -1,8 +1,9 @@
 //! Whether an answer fits its form.
 
+use std::cmp::Ordering;
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{ChoiceOption, Field, FieldKind, FormSchema, Format};
 use crate::Object;
@@ -88,18 +89,17 @@ impl Field {
                 format.map_or(Ok(()), |format| check_format(format, text))
             }
             FieldKind::Number { integer, minimum, maximum, .. } => {
-                let number = value.as_f64().ok_or("must be a number")?;
-                if *integer && !value.is_i64() && !value.is_u64() && number.fract() != 0.0 {
+                let number = value.as_number().ok_or("must be a number")?;
+                let whole =
+                    int(number).is_some() || number.as_f64().is_some_and(|f| f.fract() == 0.0);
+                if *integer && !whole {
                     return Err("must be a whole number".to_owned());
                 }
-                if let Some(least) =
-                    minimum.as_ref().filter(|m| m.as_f64().is_some_and(|m| number < m))
-                {
+                let is = |side, bound: &&Number| compare(number, bound) == Some(side);
+                if let Some(least) = minimum.as_ref().filter(|m| is(Ordering::Less, m)) {
                     return Err(format!("must be at least {least}"));
                 }
-                if let Some(most) =
-                    maximum.as_ref().filter(|m| m.as_f64().is_some_and(|m| number > m))
-                {
+                if let Some(most) = maximum.as_ref().filter(|m| is(Ordering::Greater, m)) {
                     return Err(format!("must be at most {most}"));
                 }
                 Ok(())
@@ -119,6 +119,18 @@ impl Field {
                 chosen.iter().try_for_each(|one| check_option(options, one))
             }
         }
+    }
+}
+
+fn int(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+/// Integers exactly: as doubles, neighbours beyond 2⁵³ would be equal.
+fn compare(a: &Number, b: &Number) -> Option<Ordering> {
+    match (int(a), int(b)) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
     }
 }
 
@@ -242,6 +254,11 @@ mod tests {
             (json!({"type":"integer","minimum":1}), json!(0), "f: must be at least 1"),
             (json!({"type":"number","maximum":1.5}), json!(1.6), "f: must be at most 1.5"),
             (json!({"type":"number"}), json!("1"), "f: must be a number"),
+            (
+                json!({"type":"integer","maximum":9_007_199_254_740_992_u64}),
+                json!(9_007_199_254_740_993_u64),
+                "f: must be at most 9007199254740992",
+            ),
             (json!({"type":"boolean"}), json!("true"), "f: must be true or false"),
             (json!({"type":"string","enum":["a","b"]}), json!("c"), "f: must be one of: a, b"),
             (

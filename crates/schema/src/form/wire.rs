@@ -1,5 +1,7 @@
 //! Forms to and from JSON Schema.
 
+use std::collections::HashSet;
+
 use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -96,7 +98,7 @@ fn read_form(mut object: Object) -> Result<FormSchema, String> {
     }
     let properties: Object =
         take(&mut object, "properties")?.ok_or("missing field `properties`")?;
-    let required: Vec<String> = take(&mut object, "required")?.unwrap_or_default();
+    let required: HashSet<String> = take(&mut object, "required")?.unwrap_or_default();
     let fields = properties.into_iter().map(|(name, schema)| {
         let required = required.contains(&name);
         read_field(name.clone(), schema, required).map_err(|why| format!("field {name:?}: {why}"))

@@ -20,6 +20,8 @@ use crate::sse::Decoder;
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     http: reqwest::Client,
+    /// The URL without what may be secret in it: for errors.
+    name: String,
     url: reqwest::Url,
     headers: HeaderMap,
     max_response: usize,
@@ -48,8 +50,9 @@ impl HttpClient {
 }
 
 impl HttpClientBuilder {
-    /// A header for every request, such as `Authorization`.
-    pub fn header(mut self, name: ::http::HeaderName, value: HeaderValue) -> Self {
+    /// A header for every request, such as `Authorization`. Its value is not printed.
+    pub fn header(mut self, name: ::http::HeaderName, mut value: HeaderValue) -> Self {
+        value.set_sensitive(true);
         self.headers.insert(name, value);
         self
     }
@@ -102,7 +105,13 @@ impl HttpClientBuilder {
             .timeout(self.timeout)
             .build()
             .map_err(|e| wrong("the HTTP client cannot be made".to_owned()).because(e))?;
-        Ok(HttpClient { http, url, headers: self.headers, max_response: self.max_response })
+        let name = format!(
+            "{}://{}{}",
+            url.scheme(),
+            url.host_str().unwrap_or_default(),
+            url.port().map(|port| format!(":{port}")).unwrap_or_default() + url.path()
+        );
+        Ok(HttpClient { http, name, url, headers: self.headers, max_response: self.max_response })
     }
 }
 
@@ -134,11 +143,11 @@ impl HttpClient {
         } else {
             (Kind::Broken, "broke the connection")
         };
-        TransportError::new(kind, format!("{} {what}", self.url)).because(error.without_url())
+        TransportError::new(kind, format!("{} {what}", self.name)).because(error.without_url())
     }
 
     fn protocol(&self, what: impl std::fmt::Display) -> TransportError {
-        TransportError::new(Kind::Protocol, format!("{} {what}", self.url))
+        TransportError::new(Kind::Protocol, format!("{} {what}", self.name))
     }
 
     async fn read(
