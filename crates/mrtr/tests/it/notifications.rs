@@ -47,7 +47,7 @@ async fn a_client_hears_each_notification_once_over_all_legs() {
         .unwrap()
         .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "on": true }))?))
         .on_progress(move |p| {
-            progress.lock().unwrap().push(format!("{} {:?}", p.progress, p.message))
+            progress.lock().unwrap().push(format!("{} {:?}", p.progress, p.message));
         })
         .on_log(LogLevel::Info, move |m| log.lock().unwrap().push(m.data.to_string()))
         .build();

@@ -66,7 +66,6 @@ impl HttpClientBuilder {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut value = value
             .map_err(|_| TransportError::new(Kind::Request, "the token is no header value"))?;
-        value.set_sensitive(true);
         Ok(self.header(header::AUTHORIZATION, value))
     }
 
@@ -202,7 +201,7 @@ impl HttpClient {
         if decoder.is_some() {
             return Err(TransportError::new(
                 Kind::Broken,
-                format!("{} ended the stream before the response", self.url),
+                format!("{} ended the stream before the response", self.name),
             ));
         }
         self.response(&whole, request, heard)?
