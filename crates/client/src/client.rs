@@ -6,12 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::capabilities::Implementation;
+use mrtr_schema::completion::{
+    CompleteArgument, CompleteContext, CompleteResult, Completion, Reference,
+};
 use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
 use mrtr_schema::jsonrpc::{self, Notification, RequestId};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 use mrtr_schema::prompt::{GetPromptResult, ListPromptsResult};
+use mrtr_schema::resource::{ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_schema::tool::{CallToolResult, ListToolsResult};
@@ -160,6 +164,54 @@ impl<X: Exchange> Client<X> {
             &[("name", raw(&name)?), ("arguments", raw(&arguments)?)],
         )
         .await
+    }
+
+    /// Lists the server's resources, all pages of them (`resources/list`).
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn list_resources(&self) -> Result<Vec<mrtr_schema::resource::Resource>, CallError> {
+        let page = |page: ListResourcesResult| (page.resources, page.next_cursor);
+        self.all_pages(method::RESOURCES_LIST, page).await
+    }
+
+    /// Lists the server's resource templates, all pages of them (`resources/templates/list`).
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn list_resource_templates(
+        &self,
+    ) -> Result<Vec<mrtr_schema::resource::ResourceTemplate>, CallError> {
+        let page = |page: ListResourceTemplatesResult| (page.resource_templates, page.next_cursor);
+        self.all_pages(method::RESOURCE_TEMPLATES_LIST, page).await
+    }
+
+    /// Reads a resource (`resources/read`).
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, CallError> {
+        self.call(method::RESOURCES_READ, uri, &[("uri", raw(&uri)?)]).await
+    }
+
+    /// Asks for values of an argument (`completion/complete`), given what was typed and the arguments
+    /// that are known.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn complete(
+        &self,
+        of: &Reference,
+        argument: &CompleteArgument,
+        context: &CompleteContext,
+    ) -> Result<Completion, CallError> {
+        let params = [("ref", raw(of)?), ("argument", raw(argument)?), ("context", raw(context)?)];
+        let result: CompleteResult = self.call(method::COMPLETE, "", &params).await?;
+        Ok(result.completion)
     }
 
     async fn all_pages<P: DeserializeOwned, T>(

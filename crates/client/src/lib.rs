@@ -44,7 +44,7 @@
 //!
 //! # What it does not do yet
 //!
-//! Pausing a call and resuming it elsewhere, caching, progress, resources, subscriptions.
+//! Pausing a call and resuming it elsewhere, caching, subscriptions.
 
 mod client;
 mod error;

@@ -40,9 +40,10 @@ pub use mrtr_client::{CallError, Client, ClientBuilder};
 pub use mrtr_schema::elicitation::ElicitResult;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
-    Answer, Ask, Asks, BuildError, Clock, Context, Error, Handler, InputRequired, KeyRing,
-    Principal, Prompt, PromptOutput, Result, Secret, Server, ServerBuilder, Step, Tool, ToolOutput,
-    UnixSeconds, form, manual,
+    Answer, Ask, Asks, BuildError, Cache, Clock, Completing, Context, Error, Handler,
+    InputRequired, KeyRing, Principal, Prompt, PromptOutput, Resource, ResourceOutput,
+    ResourceTemplate, Result, Secret, Server, ServerBuilder, Step, Tool, ToolOutput, UnixSeconds,
+    form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::serve;

@@ -87,12 +87,33 @@ pub struct ServerCapabilities {
     /// The server has prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<ListCapability>,
+    /// The server has resources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourcesCapability>,
+    /// The server suggests values for arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions: Option<Object>,
+    /// The server sends log messages to clients that ask for them. Deprecated in this revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logging: Option<Object>,
     /// Extensions by identifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<Object>,
     /// Non-standard capabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experimental: Option<Object>,
+}
+
+/// Whether changes of resources are announced.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourcesCapability {
+    /// Changes of single resources are announced to `subscriptions/listen`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscribe: Option<bool>,
+    /// Changes of the list are announced to `subscriptions/listen`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_changed: Option<bool>,
 }
 
 /// Whether changes of a list are announced.

@@ -33,10 +33,11 @@
 //! # Modules
 //!
 //! [`jsonrpc`] the envelope and error codes · [`meta`] `_meta` · [`capabilities`] · [`discover`] ·
-//! [`tool`] · [`prompt`] · [`content`] · [`input`] the multi round-trip types · [`elicitation`] ·
+//! [`tool`] · [`prompt`] · [`resource`] · [`completion`] · [`content`] · [`input`] the multi round-trip types · [`elicitation`] ·
 //! [`form`] the restricted form schema · [`sampling`] · [`roots`] · [`notification`] · [`result`] what all results share
 
 pub mod capabilities;
+pub mod completion;
 pub mod content;
 pub mod discover;
 pub mod elicitation;
@@ -46,6 +47,7 @@ pub mod jsonrpc;
 pub mod meta;
 pub mod notification;
 pub mod prompt;
+pub mod resource;
 pub mod result;
 pub mod roots;
 pub mod sampling;
@@ -72,6 +74,12 @@ pub mod method {
     pub const PROMPTS_LIST: &str = "prompts/list";
     /// `prompts/get`
     pub const PROMPTS_GET: &str = "prompts/get";
+    /// `resources/list`
+    pub const RESOURCES_LIST: &str = "resources/list";
+    /// `resources/templates/list`
+    pub const RESOURCE_TEMPLATES_LIST: &str = "resources/templates/list";
+    /// `completion/complete`
+    pub const COMPLETE: &str = "completion/complete";
     /// `resources/read`
     pub const RESOURCES_READ: &str = "resources/read";
     /// `elicitation/create`, as an input request

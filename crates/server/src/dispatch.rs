@@ -1,25 +1,23 @@
 //! From a request to its response.
 
+mod calls;
 mod leg;
+mod lists;
 
 use std::sync::Mutex;
 
 use mrtr_codec::Principal;
-use mrtr_schema::jsonrpc::{ErrorObject, Response, code, params, raw};
+use mrtr_schema::jsonrpc::{ErrorObject, Response, params, raw};
 use mrtr_schema::meta::{RequestMeta, key};
-use mrtr_schema::prompt::{GetPromptParams, ListPromptsResult};
-use mrtr_schema::tool::{CallToolParams, ListParams, ListToolsResult};
-use mrtr_schema::{Object, PROTOCOL_VERSION, discover::DiscoverResult, method};
+use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::{Call, Dispatch, Outbox};
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::context::Notify;
-use crate::prompt::PromptOutput;
 use crate::server::{Inner, Server};
-use crate::tool::ToolOutput;
-use leg::{Caller, Leg, Target};
+use leg::Caller;
 
 impl Dispatch for Server {
     async fn dispatch(&self, call: Call) -> Response {
@@ -40,29 +38,27 @@ impl Inner {
         let request = call.request;
         match request.method.as_str() {
             method::DISCOVER => self.discover(),
-            method::TOOLS_LIST if !self.tools.is_empty() => {
-                only_page(&params(&request)?)?;
-                let tools = self.tools.iter().map(|tool| tool.wire.clone()).collect();
-                self.complete(ListToolsResult {
-                    tools,
-                    meta: self.meta(),
-                    ..ListToolsResult::default()
-                })
-            }
+            method::TOOLS_LIST if !self.tools.is_empty() => self.list_tools(&params(&request)?),
             method::PROMPTS_LIST if !self.prompts.is_empty() => {
-                only_page(&params(&request)?)?;
-                let prompts = self.prompts.iter().map(|prompt| prompt.wire.clone()).collect();
-                self.complete(ListPromptsResult {
-                    prompts,
-                    meta: self.meta(),
-                    ..ListPromptsResult::default()
-                })
+                self.list_prompts(&params(&request)?)
+            }
+            method::RESOURCES_LIST if self.has_resources() => {
+                self.list_resources(&params(&request)?)
+            }
+            method::RESOURCE_TEMPLATES_LIST if self.has_resources() => {
+                self.list_templates(&params(&request)?)
             }
             method::TOOLS_CALL if !self.tools.is_empty() => {
                 self.call_tool(params(&request)?, caller).await
             }
             method::PROMPTS_GET if !self.prompts.is_empty() => {
                 self.get_prompt(params(&request)?, caller).await
+            }
+            method::RESOURCES_READ if self.has_resources() => {
+                self.read_resource(params(&request)?, caller).await
+            }
+            method::COMPLETE if self.capabilities().completions.is_some() => {
+                self.suggest(params(&request)?).await
             }
             other => Err(not_found(other)),
         }
@@ -103,108 +99,13 @@ impl Inner {
         let notify = Notify { outbox, progress_token, log_level, last: Mutex::default() };
         Ok(Caller { capabilities, client_info, principal, extensions, notify })
     }
+}
 
-    fn discover(&self) -> Answer {
-        self.complete(DiscoverResult {
-            supported_versions: vec![PROTOCOL_VERSION.to_owned()],
-            capabilities: self.capabilities(),
-            instructions: self.instructions.clone(),
-            meta: self.meta(),
-            ..DiscoverResult::default()
-        })
-    }
-
-    /// `_meta` of every result: who answers.
-    fn meta(&self) -> Option<Object> {
-        let info = serde_json::to_value(&self.info).ok()?;
-        Some(Object::from_iter([(key::SERVER_INFO.to_owned(), info)]))
-    }
-
-    #[expect(clippy::unused_self, reason = "reads as what it does: the server completes a request")]
-    fn complete(&self, result: impl Serialize) -> Answer {
-        raw(&result).map_err(|error| {
-            tracing::error!(target: "mrtr::server", %error, "a result cannot be written as JSON");
-            ErrorObject::internal("Internal error")
-        })
-    }
-
-    async fn call_tool(&self, call: CallToolParams, caller: Caller) -> Answer {
-        let Some(tool) = self.tools.iter().find(|tool| tool.wire.name == call.name) else {
-            return Err(ErrorObject::invalid_params(format!(
-                "Unknown tool: {}",
-                ErrorObject::quote(&call.name)
-            )));
-        };
-        let arguments = arguments(call.arguments.as_deref())?;
-        let target =
-            Target { method: method::TOOLS_CALL, name: &call.name, arguments, rules: &tool.rules };
-        let leg =
-            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
-        match leg::start(|| (tool.handler)(leg.context(), arguments))? {
-            Err(why) => {
-                let mut result = ToolOutput::failure(format!("Invalid arguments: {why}"));
-                result.meta = self.meta();
-                self.complete(result)
-            }
-            Ok(handler) => {
-                leg.run(
-                    handler,
-                    |output| output.0,
-                    |outcome| {
-                        let mut result = outcome.unwrap_or_else(|error| {
-                            ToolOutput::failure(error.message().to_owned())
-                        });
-                        result.meta = self.meta();
-                        self.complete(result)
-                    },
-                )
-                .await
-            }
-        }
-    }
-
-    async fn get_prompt(&self, call: GetPromptParams, caller: Caller) -> Answer {
-        let Some(prompt) = self.prompts.iter().find(|prompt| prompt.wire.name == call.name) else {
-            return Err(ErrorObject::invalid_params(format!(
-                "Unknown prompt: {}",
-                ErrorObject::quote(&call.name)
-            )));
-        };
-        let given = call.arguments.unwrap_or_default();
-        if let Some(missing) =
-            prompt.wire.arguments.iter().find(|a| a.required && !given.contains_key(&a.name))
-        {
-            return Err(ErrorObject::invalid_params(format!(
-                "Missing argument: {:?}",
-                missing.name
-            )));
-        }
-        let arguments = given.into_iter().map(|(name, text)| (name, Value::String(text)));
-        let arguments = Value::Object(arguments.collect()).to_string();
-        let target = Target {
-            method: method::PROMPTS_GET,
-            name: &call.name,
-            arguments: &arguments,
-            rules: &prompt.rules,
-        };
-        let leg =
-            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
-        let handler = leg::start(|| (prompt.handler)(leg.context(), &arguments))?
-            .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
-        leg.run(
-            handler,
-            |PromptOutput(output)| output,
-            |outcome| match outcome {
-                Ok(mut result) => {
-                    result.meta = self.meta();
-                    self.complete(result)
-                }
-                // A prompt has no place for failures in its result.
-                Err(error) => Err(ErrorObject::internal(error.message())),
-            },
-        )
-        .await
-    }
+fn complete(result: &impl Serialize) -> Answer {
+    raw(result).map_err(|error| {
+        tracing::error!(target: "mrtr::server", %error, "a result cannot be written as JSON");
+        ErrorObject::internal("Internal error")
+    })
 }
 
 fn not_found(name: &str) -> ErrorObject {
@@ -215,23 +116,4 @@ fn not_found(name: &str) -> ErrorObject {
         error.data = Some(json!({ "supported": [PROTOCOL_VERSION] }));
     }
     error
-}
-
-/// The arguments as an object; absent and null are an empty one.
-fn arguments(raw: Option<&RawValue>) -> Result<&str, ErrorObject> {
-    match raw.map(RawValue::get) {
-        None | Some("null") => Ok("{}"),
-        Some(text) if text.starts_with('{') => Ok(text),
-        Some(_) => {
-            Err(ErrorObject::invalid_params("Invalid params: `arguments` must be an object"))
-        }
-    }
-}
-
-/// All lists fit on one page, so no cursor was ever given out.
-fn only_page(list: &ListParams) -> Result<(), ErrorObject> {
-    match &list.cursor {
-        None => Ok(()),
-        Some(_) => Err(ErrorObject::new(code::INVALID_PARAMS, "Invalid params: unknown `cursor`")),
-    }
 }

@@ -54,7 +54,7 @@
 //!
 //! # What it does not do yet
 //!
-//! Resources, completion, progress, logging and subscriptions; single-use states.
+//! Subscriptions; single-use states.
 //!
 //! # Modules
 //!
@@ -62,6 +62,7 @@
 
 mod asks;
 mod clock;
+mod completion;
 mod context;
 mod dispatch;
 mod error;
@@ -70,18 +71,22 @@ mod handler;
 pub mod manual;
 mod prompt;
 mod refusal;
+mod resource;
 mod rounds;
 mod server;
+mod template;
 mod tool;
 
 pub use asks::Asks;
 pub use clock::{Clock, SystemClock};
+pub use completion::Completing;
 pub use context::Context;
 pub use error::Error;
 pub use handler::Handler;
 pub use manual::InputRequired;
 pub use mrtr_codec::{KeyRing, Principal, Secret, UnixSeconds};
 pub use prompt::{Prompt, PromptOutput};
+pub use resource::{Cache, Resource, ResourceOutput, ResourceTemplate};
 pub use rounds::{Answer, Ask, Step};
 pub use server::{BuildError, Server, ServerBuilder};
 pub use tool::{Tool, ToolOutput};

@@ -6,6 +6,8 @@ use mrtr_schema::content::{ContentBlock, Role};
 use mrtr_schema::prompt::{GetPromptResult, Prompt as WirePrompt, PromptArgument, PromptMessage};
 
 use crate::asks::Asks;
+use crate::completion::{Completer, Completing};
+use crate::error::Error;
 use crate::handler::{Erased, Handler};
 use crate::manual::InputRequired;
 use crate::tool::{Output, Rules};
@@ -18,6 +20,7 @@ pub struct Prompt {
     pub(crate) wire: WirePrompt,
     pub(crate) rules: Rules,
     pub(crate) handler: Erased<PromptOutput>,
+    pub(crate) completers: Vec<(String, Completer)>,
 }
 
 impl Prompt {
@@ -47,7 +50,17 @@ impl Prompt {
             icons: Vec::new(),
             meta: None,
         };
-        Self { wire, rules: Rules::default(), handler }
+        Self { wire, rules: Rules::default(), handler, completers: Vec::new() }
+    }
+
+    /// Suggests values for an argument.
+    pub fn complete<F, Fut>(mut self, argument: impl Into<String>, suggest: F) -> Self
+    where
+        F: Fn(Completing) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
+    {
+        self.completers.push((argument.into(), Completer::new(suggest)));
+        self
     }
 
     /// What the prompt will ask in any case; see [`crate::Tool::asks`].

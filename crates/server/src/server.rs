@@ -4,11 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use mrtr_codec::{KeyRing, RingError, Seal};
-use mrtr_schema::capabilities::{Implementation, ListCapability, ServerCapabilities};
+use mrtr_schema::Object;
+use mrtr_schema::capabilities::{
+    Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
+};
+use mrtr_schema::meta::key;
 use serde_json::json;
 
 use crate::clock::{Clock, SystemClock};
+use crate::completion::Completer;
 use crate::prompt::Prompt;
+use crate::resource::{Cache, Resource, ResourceTemplate};
+use crate::template::Template;
 use crate::tool::Tool;
 
 /// A server: tools, prompts, and the keys that seal the state of their flows. It keeps nothing
@@ -21,10 +28,15 @@ pub struct Server {
 }
 
 pub(crate) struct Inner {
-    pub(crate) info: Implementation,
     pub(crate) instructions: Option<String>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) prompts: Vec<Prompt>,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) templates: Vec<(Template, ResourceTemplate)>,
+    pub(crate) lists: Cache,
+    pub(crate) page_size: usize,
+    /// `_meta` of every result.
+    pub(crate) meta: Object,
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
@@ -38,6 +50,10 @@ pub struct ServerBuilder {
     instructions: Option<String>,
     tools: Vec<Tool>,
     prompts: Vec<Prompt>,
+    resources: Vec<Resource>,
+    templates: Vec<ResourceTemplate>,
+    lists: Cache,
+    page_size: usize,
     sealer: Option<Box<dyn Seal>>,
     clock: Box<dyn Clock>,
     anonymous: bool,
@@ -48,12 +64,12 @@ pub struct ServerBuilder {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Two tools, or two prompts, have one name.
+    /// Two tools, two prompts or two resources have one name.
     #[error("there are two {kind}s with the name {name:?}")]
     Duplicate {
-        /// `tool` or `prompt`.
+        /// `tool`, `prompt` or `resource`.
         kind: &'static str,
-        /// The name.
+        /// The name, or the URI.
         name: String,
     },
     /// A name that clients need not accept.
@@ -69,6 +85,22 @@ pub enum BuildError {
         "the arguments of tool {0:?} must be a struct: their JSON Schema has to have `type: object`"
     )]
     Arguments(String),
+    /// A resource template that URIs cannot be matched against.
+    #[error("the resource template {template:?} cannot be used: {why}")]
+    Template {
+        /// The template.
+        template: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Suggestions for an argument that there is not.
+    #[error("{of} has no argument {argument:?} to suggest values for")]
+    Completion {
+        /// The prompt or template.
+        of: String,
+        /// The argument.
+        argument: String,
+    },
     /// The ephemeral key could not be made.
     #[error(transparent)]
     Keys(#[from] RingError),
@@ -82,6 +114,10 @@ impl Server {
             instructions: None,
             tools: Vec::new(),
             prompts: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            lists: Cache::default(),
+            page_size: usize::MAX,
             sealer: None,
             clock: Box::new(SystemClock),
             anonymous: false,
@@ -92,11 +128,20 @@ impl Server {
 
 impl Inner {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
+        let completes = self.prompts.iter().any(|prompt| !prompt.completers.is_empty())
+            || self.templates.iter().any(|(_, template)| !template.completers.is_empty());
         ServerCapabilities {
             tools: (!self.tools.is_empty()).then(ListCapability::default),
             prompts: (!self.prompts.is_empty()).then(ListCapability::default),
+            resources: self.has_resources().then(ResourcesCapability::default),
+            completions: completes.then(Object::new),
+            logging: Some(Object::new()),
             ..ServerCapabilities::default()
         }
+    }
+
+    pub(crate) fn has_resources(&self) -> bool {
+        !self.resources.is_empty() || !self.templates.is_empty()
     }
 }
 
@@ -122,6 +167,31 @@ impl ServerBuilder {
     /// Adds a prompt.
     pub fn prompt(mut self, prompt: Prompt) -> Self {
         self.prompts.push(prompt);
+        self
+    }
+
+    /// Adds a resource.
+    pub fn resource(mut self, resource: Resource) -> Self {
+        self.resources.push(resource);
+        self
+    }
+
+    /// Adds a family of resources. Resources of their own come first, then templates in the order in
+    /// which they were added.
+    pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
+        self.templates.push(template);
+        self
+    }
+
+    /// For how long clients may reuse what discovery and lists tell. Default: not at all.
+    pub fn cache_lists(mut self, cache: Cache) -> Self {
+        self.lists = cache;
+        self
+    }
+
+    /// How many items a page of a list has. Default: all. At least one.
+    pub fn page_size(mut self, items: usize) -> Self {
+        self.page_size = items.max(1);
         self
     }
 
@@ -174,6 +244,21 @@ impl ServerBuilder {
                 return Err(BuildError::Arguments(tool.wire.name.clone()));
             }
         }
+        check_unique("resource", self.resources.iter().map(|resource| &resource.wire.uri))?;
+        let templates = self.templates.into_iter().map(|template| {
+            let uri_template = &template.wire.uri_template;
+            let parsed = Template::parse(uri_template)
+                .map_err(|why| BuildError::Template { template: uri_template.clone(), why })?;
+            Ok((parsed, template))
+        });
+        let templates = templates.collect::<Result<Vec<_>, BuildError>>()?;
+        for (what, declared, completers) in completers(&self.prompts, &templates) {
+            if let Some((name, _)) = completers.iter().find(|(name, _)| !declared.contains(name)) {
+                return Err(BuildError::Completion { of: what, argument: name.clone() });
+            }
+        }
+        let info = serde_json::to_value(&self.info).unwrap_or_default();
+        let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
         let sealer = match self.sealer {
             Some(sealer) => sealer,
             None => {
@@ -185,10 +270,14 @@ impl ServerBuilder {
             }
         };
         let inner = Inner {
-            info: self.info,
             instructions: self.instructions,
             tools: self.tools,
             prompts: self.prompts,
+            resources: self.resources,
+            templates,
+            lists: self.lists,
+            page_size: self.page_size,
+            meta,
             sealer,
             clock: self.clock,
             anonymous: self.anonymous,
@@ -200,14 +289,23 @@ impl ServerBuilder {
 
 fn check_names<'a>(
     kind: &'static str,
-    names: impl Iterator<Item = &'a String>,
+    names: impl Iterator<Item = &'a String> + Clone,
 ) -> Result<(), BuildError> {
-    let mut seen = std::collections::HashSet::new();
-    for name in names {
+    for name in names.clone() {
         let fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
         if !(1..=128).contains(&name.len()) || !name.bytes().all(fit) {
             return Err(BuildError::Name { kind, name: name.clone() });
         }
+    }
+    check_unique(kind, names)
+}
+
+fn check_unique<'a>(
+    kind: &'static str,
+    names: impl Iterator<Item = &'a String>,
+) -> Result<(), BuildError> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
         if !seen.insert(name) {
             return Err(BuildError::Duplicate { kind, name: name.clone() });
         }
@@ -215,10 +313,27 @@ fn check_names<'a>(
     Ok(())
 }
 
+/// Everything that can have suggestions: what it is, the arguments it has, and its suggestions.
+fn completers<'a>(
+    prompts: &'a [Prompt],
+    templates: &'a [(Template, ResourceTemplate)],
+) -> impl Iterator<Item = (String, Vec<String>, &'a [(String, Completer)])> {
+    let prompts = prompts.iter().map(|prompt| {
+        let names = prompt.wire.arguments.iter().map(|argument| argument.name.clone()).collect();
+        (format!("the prompt {:?}", prompt.wire.name), names, prompt.completers.as_slice())
+    });
+    let templates = templates.iter().map(|(parsed, template)| {
+        let names = parsed.names().map(str::to_owned).collect();
+        let what = format!("the resource template {:?}", template.wire.uri_template);
+        (what, names, template.completers.as_slice())
+    });
+    prompts.chain(templates)
+}
+
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("info", &self.inner.info)
+            .field("meta", &self.inner.meta)
             .field("tools", &self.inner.tools)
             .field("prompts", &self.inner.prompts)
             .finish_non_exhaustive()

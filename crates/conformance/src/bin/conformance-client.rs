@@ -36,6 +36,17 @@ async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<
             client.list_tools().await?;
             client.call_tool("add_numbers", json!({ "a": 5, "b": 3 })).await?;
         }
+        "http-standard-headers" => {
+            let tools = client.list_tools().await?;
+            let resources = client.list_resources().await?;
+            let prompts = client.list_prompts().await?;
+            let tool = tools.first().ok_or("the server has no tool")?;
+            client.call_tool(&tool.name, json!({})).await?;
+            let resource = resources.first().ok_or("the server has no resource")?;
+            client.read_resource(&resource.uri).await?;
+            let prompt = prompts.first().ok_or("the server has no prompt")?;
+            client.get_prompt(&prompt.name, json!({})).await?;
+        }
         // Listing the tools is all there is to it: a `$ref` in one of them points at a trap.
         "json-schema-ref-no-deref" => {
             client.list_tools().await?;

@@ -10,7 +10,7 @@ use mrtr_schema::input::{InputRequest, InputRequiredResult, InputResponses};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use serde_json::json;
 
-use super::Answer;
+use super::{Answer, complete};
 use crate::asks;
 use crate::context::{Context, Inner as ContextInner, Manual, Notify};
 use crate::error::Error;
@@ -209,8 +209,8 @@ impl<'a> Leg<'a> {
             "round ended with questions"
         );
         let mut result = InputRequiredResult::new(requests, Some(token));
-        result.meta = self.server.meta();
-        self.server.complete(result)
+        result.meta = Some(self.server.meta.clone());
+        complete(&result)
     }
 
     fn log(&self, error: &Error) {

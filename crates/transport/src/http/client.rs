@@ -64,7 +64,7 @@ impl HttpClientBuilder {
     /// If `token` has characters that no header may have.
     pub fn bearer(self, token: &str) -> Result<Self, TransportError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value = value
+        let value = value
             .map_err(|_| TransportError::new(Kind::Request, "the token is no header value"))?;
         Ok(self.header(header::AUTHORIZATION, value))
     }

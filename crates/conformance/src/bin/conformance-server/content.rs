@@ -1,9 +1,19 @@
 //! Tools and prompts that return every kind of content.
 
+use std::time::Duration;
+
 use mrtr::schema::content::{ContentBlock, EmbeddedResource, MediaContent, ResourceContents, Role};
-use mrtr::{Context, Prompt, PromptOutput, Tool, ToolOutput};
+use mrtr::{
+    Context, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate, Tool, ToolOutput,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+/// A red pixel, as bytes.
+const PIXEL: &[u8] = &[
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0,
+    1, 0, 0, 0, 1, 8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde,
+];
 
 /// A red pixel.
 const PNG: &str =
@@ -22,6 +32,13 @@ pub(crate) fn tools() -> Vec<Tool> {
         Tool::new("test_embedded_resource", "Returns a resource", async |_: Context| {
             let text = "This is an embedded resource content.";
             Ok(ToolOutput::content([resource("test://embedded-resource", "text/plain", text)]))
+        }),
+        Tool::new("test_tool_with_progress", "Reports progress", async |cx: Context| {
+            for percent in [0.0, 50.0, 100.0] {
+                cx.progress(percent, Some(100.0), None);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Ok("done")
         }),
         Tool::new("test_multiple_content_types", "Returns several kinds", async |_: Context| {
             let json = r#"{"test":"data","value":123}"#;
@@ -49,7 +66,41 @@ struct ResourceArgument {
     resource_uri: String,
 }
 
+pub(crate) fn resources() -> Vec<Resource> {
+    vec![
+        Resource::new("test://static-text", "static-text", async |_: Context| {
+            Ok("This is the content of the static text resource.")
+        })
+        .mime_type("text/plain"),
+        Resource::new("test://static-binary", "static-binary", async |_: Context| {
+            Ok(ResourceOutput::bytes(PIXEL))
+        })
+        .mime_type("image/png"),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Id {
+    id: String,
+}
+
+pub(crate) fn template() -> ResourceTemplate {
+    let read = async |_: Context, Id { id }: Id| {
+        Ok(serde_json::json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") }).to_string())
+    };
+    ResourceTemplate::new("test://template/{id}/data", "template", read)
+        .mime_type("application/json")
+}
+
 pub(crate) fn prompts() -> Vec<Prompt> {
+    let suggest = async |typed: mrtr::Completing| {
+        let all = ["paris", "park", "party"];
+        Ok(all
+            .iter()
+            .filter(|one| one.starts_with(&typed.value))
+            .map(ToString::to_string)
+            .collect())
+    };
     let embedded = async |_: Context, ResourceArgument { resource_uri }: ResourceArgument| {
         let text = "Embedded resource content for testing.";
         Ok(PromptOutput::messages([
@@ -67,7 +118,8 @@ pub(crate) fn prompts() -> Vec<Prompt> {
             async |_: Context, a: TwoArguments| {
                 Ok(format!("Prompt with arguments: arg1='{}', arg2='{}'", a.arg1, a.arg2))
             },
-        ),
+        )
+        .complete("arg1", suggest),
         Prompt::new("test_prompt_with_embedded_resource", "Embeds a resource", embedded),
         Prompt::new("test_prompt_with_image", "Shows an image", async |_: Context| {
             let text = ContentBlock::text("Please analyze the image above.");

@@ -79,6 +79,8 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
     let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION")).anonymous();
     let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
+    let builder = content::resources().into_iter().fold(builder, mrtr::ServerBuilder::resource);
+    let builder = builder.resource_template(content::template());
     let builder = content::prompts().into_iter().fold(builder, mrtr::ServerBuilder::prompt);
     builder
         .prompt(Prompt::new(

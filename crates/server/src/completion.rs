@@ -1,0 +1,42 @@
+//! Suggestions for arguments of prompts and variables of resource templates.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+
+use crate::error::Error;
+use crate::handler::BoxFuture;
+
+/// An argument that is being typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completing {
+    /// What was typed so far.
+    pub value: String,
+    /// Arguments that are known already.
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// Suggests values.
+pub(crate) struct Completer(Box<dyn Fn(Completing) -> Suggestions + Send + Sync>);
+
+type Suggestions = BoxFuture<Result<Vec<String>, Error>>;
+
+impl Completer {
+    pub(crate) fn new<F, Fut>(suggest: F) -> Self
+    where
+        F: Fn(Completing) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
+    {
+        Self(Box::new(move |completing| Box::pin(suggest(completing))))
+    }
+
+    pub(crate) fn suggest(&self, completing: Completing) -> Suggestions {
+        (self.0)(completing)
+    }
+}
+
+impl fmt::Debug for Completer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Completer")
+    }
+}

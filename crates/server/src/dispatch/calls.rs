@@ -1,0 +1,230 @@
+//! Calls that run a handler.
+
+use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Reference};
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::method;
+use mrtr_schema::prompt::GetPromptParams;
+use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
+use mrtr_schema::tool::CallToolParams;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::leg::{Caller, Leg, Target, start};
+use super::{Answer, complete};
+use crate::completion::{Completer, Completing};
+use crate::prompt::PromptOutput;
+use crate::resource::{Cache, ResourceOutput};
+use crate::server::Inner;
+use crate::tool::{Rules, ToolOutput};
+
+/// No more suggestions than this may be sent at once.
+const MOST_SUGGESTIONS: usize = 100;
+
+impl Inner {
+    pub(super) async fn call_tool(&self, call: CallToolParams, caller: Caller) -> Answer {
+        let Some(tool) = self.tools.iter().find(|tool| tool.wire.name == call.name) else {
+            return Err(ErrorObject::invalid_params(format!(
+                "Unknown tool: {}",
+                ErrorObject::quote(&call.name)
+            )));
+        };
+        let arguments = arguments(call.arguments.as_deref())?;
+        let target =
+            Target { method: method::TOOLS_CALL, name: &call.name, arguments, rules: &tool.rules };
+        let leg =
+            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
+        match start(|| (tool.handler)(leg.context(), arguments))? {
+            Err(why) => {
+                let mut result = ToolOutput::failure(format!("Invalid arguments: {why}"));
+                result.meta = Some(self.meta.clone());
+                complete(&result)
+            }
+            Ok(handler) => {
+                leg.run(
+                    handler,
+                    |output| output.0,
+                    |outcome| {
+                        let mut result = outcome.unwrap_or_else(|error| {
+                            ToolOutput::failure(error.message().to_owned())
+                        });
+                        result.meta = Some(self.meta.clone());
+                        complete(&result)
+                    },
+                )
+                .await
+            }
+        }
+    }
+
+    pub(super) async fn get_prompt(&self, call: GetPromptParams, caller: Caller) -> Answer {
+        let Some(prompt) = self.prompts.iter().find(|prompt| prompt.wire.name == call.name) else {
+            return Err(ErrorObject::invalid_params(format!(
+                "Unknown prompt: {}",
+                ErrorObject::quote(&call.name)
+            )));
+        };
+        let given = call.arguments.unwrap_or_default();
+        if let Some(missing) =
+            prompt.wire.arguments.iter().find(|a| a.required && !given.contains_key(&a.name))
+        {
+            return Err(ErrorObject::invalid_params(format!(
+                "Missing argument: {:?}",
+                missing.name
+            )));
+        }
+        let arguments = given.into_iter().map(|(name, text)| (name, Value::String(text)));
+        let arguments = Value::Object(arguments.collect()).to_string();
+        let target = Target {
+            method: method::PROMPTS_GET,
+            name: &call.name,
+            arguments: &arguments,
+            rules: &prompt.rules,
+        };
+        let leg =
+            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
+        let handler = start(|| (prompt.handler)(leg.context(), &arguments))?
+            .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
+        leg.run(
+            handler,
+            |PromptOutput(output)| output,
+            |outcome| match outcome {
+                Ok(mut result) => {
+                    result.meta = Some(self.meta.clone());
+                    complete(&result)
+                }
+                // A prompt has no place for failures in its result.
+                Err(error) => Err(ErrorObject::internal(error.message())),
+            },
+        )
+        .await
+    }
+
+    pub(super) async fn read_resource(&self, call: ReadResourceParams, caller: Caller) -> Answer {
+        let found = self.resources.iter().find(|resource| resource.wire.uri == call.uri);
+        if let Some(resource) = found {
+            let mime_type = resource.wire.mime_type.as_deref();
+            let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
+            return self.read(call, caller, &what, "{}", &resource.handler).await;
+        }
+        let matched = self
+            .templates
+            .iter()
+            .find_map(|(template, resource)| Some((template.matches(&call.uri)?, resource)));
+        let Some((variables, resource)) = matched else {
+            let error = ErrorObject::invalid_params("Resource not found");
+            return Err(error.with_data(json!({ "uri": call.uri })));
+        };
+        let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
+        let arguments = Value::Object(variables.collect()).to_string();
+        let mime_type = resource.wire.mime_type.as_deref();
+        let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
+        self.read(call, caller, &what, &arguments, &resource.handler).await
+    }
+
+    async fn read(
+        &self,
+        call: ReadResourceParams,
+        caller: Caller,
+        what: &Found<'_>,
+        arguments: &str,
+        handler: &crate::handler::Erased<ResourceOutput>,
+    ) -> Answer {
+        let target = Target {
+            method: method::RESOURCES_READ,
+            name: &call.uri,
+            arguments,
+            rules: what.rules,
+        };
+        let leg =
+            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
+        let handler = start(|| handler(leg.context(), arguments))?
+            .map_err(|why| ErrorObject::invalid_params(format!("Invalid resource: {why}")))?;
+        leg.run(
+            handler,
+            |ResourceOutput(output)| output,
+            |outcome| match outcome {
+                Ok(result) => complete(&self.contents(result, &call.uri, what)),
+                // A resource has no place for failures in its result.
+                Err(error) => Err(ErrorObject::internal(error.message())),
+            },
+        )
+        .await
+    }
+
+    /// Fills in what the handler left to the request and the resource.
+    fn contents(
+        &self,
+        mut result: ReadResourceResult,
+        uri: &str,
+        what: &Found<'_>,
+    ) -> ReadResourceResult {
+        for contents in &mut result.contents {
+            if contents.uri.is_empty() {
+                uri.clone_into(&mut contents.uri);
+            }
+            if contents.mime_type.is_none() {
+                contents.mime_type = what.mime_type.map(str::to_owned);
+            }
+        }
+        (result.ttl_ms, result.cache_scope) = (what.cache.ttl_ms, what.cache.scope);
+        result.meta = Some(self.meta.clone());
+        result
+    }
+
+    pub(super) async fn suggest(&self, call: CompleteParams) -> Answer {
+        let unknown = |what: &str, name: &str| {
+            ErrorObject::invalid_params(format!("Unknown {what}: {}", ErrorObject::quote(name)))
+        };
+        let completers: &[(String, Completer)] = match &call.r#ref {
+            Reference::Prompt { name } => {
+                let prompt = self.prompts.iter().find(|prompt| prompt.wire.name == *name);
+                &prompt.ok_or_else(|| unknown("prompt", name))?.completers
+            }
+            Reference::Resource { uri } => {
+                let mut templates = self.templates.iter().map(|(_, template)| template);
+                let template = templates.find(|template| template.wire.uri_template == *uri);
+                &template.ok_or_else(|| unknown("resource template", uri))?.completers
+            }
+        };
+        let completer = completers.iter().find(|(name, _)| *name == call.argument.name);
+        let all = match completer {
+            None => Vec::new(),
+            Some((_, completer)) => {
+                let arguments = call.context.unwrap_or_default().arguments;
+                let completing = Completing { value: call.argument.value, arguments };
+                let suggested = start(|| completer.suggest(completing))?.await;
+                suggested.map_err(|error| {
+                    let error_text = format!("{error:#}");
+                    tracing::error!(target: "mrtr::handler", error = error_text, "completion failed");
+                    ErrorObject::internal(error.message())
+                })?
+            }
+        };
+        let (total, has_more) = (Some(all.len() as u64), Some(all.len() > MOST_SUGGESTIONS));
+        let values = all.into_iter().take(MOST_SUGGESTIONS).collect();
+        let completion = Completion { values, total, has_more };
+        complete(&CompleteResult {
+            completion,
+            meta: Some(self.meta.clone()),
+            ..CompleteResult::default()
+        })
+    }
+}
+
+/// What a URI stands for.
+struct Found<'a> {
+    rules: &'a Rules,
+    cache: Cache,
+    mime_type: Option<&'a str>,
+}
+
+/// The arguments as an object; absent and null are an empty one.
+fn arguments(raw: Option<&RawValue>) -> Result<&str, ErrorObject> {
+    match raw.map(RawValue::get) {
+        None | Some("null") => Ok("{}"),
+        Some(text) if text.starts_with('{') => Ok(text),
+        Some(_) => {
+            Err(ErrorObject::invalid_params("Invalid params: `arguments` must be an object"))
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Resources and resource templates. They ask questions as tools do.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mrtr_schema::content::ResourceContents;
+use mrtr_schema::resource::{
+    ReadResourceResult, Resource as WireResource, ResourceTemplate as WireTemplate,
+};
+use mrtr_schema::result::CacheScope;
+
+use crate::asks::Asks;
+use crate::completion::{Completer, Completing};
+use crate::error::Error;
+use crate::handler::{Erased, Handler};
+use crate::manual::InputRequired;
+use crate::tool::{Output, Rules};
+
+/// For how long a result may be reused, and by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cache {
+    pub(crate) ttl_ms: u64,
+    pub(crate) scope: CacheScope,
+}
+
+impl Cache {
+    /// Only by the same caller. The time is counted in whole milliseconds.
+    pub fn private(time: Duration) -> Self {
+        Self {
+            ttl_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            scope: CacheScope::Private,
+        }
+    }
+
+    /// By anyone, gateways and proxies included: the result holds nothing specific to a caller.
+    pub fn public(time: Duration) -> Self {
+        Self { scope: CacheScope::Public, ..Self::private(time) }
+    }
+}
+
+/// A resource: its description for clients, and its handler.
+pub struct Resource {
+    pub(crate) wire: WireResource,
+    pub(crate) rules: Rules,
+    pub(crate) cache: Cache,
+    pub(crate) handler: Erased<ResourceOutput>,
+}
+
+impl Resource {
+    /// A resource.
+    pub fn new<A>(
+        uri: impl Into<String>,
+        name: impl Into<String>,
+        handler: impl Handler<A, ResourceOutput>,
+    ) -> Self {
+        let (_, handler) = handler.erase();
+        let wire = WireResource {
+            uri: uri.into(),
+            name: name.into(),
+            title: None,
+            description: None,
+            mime_type: None,
+            size: None,
+            icons: Vec::new(),
+            annotations: None,
+            meta: None,
+        };
+        Self { wire, rules: Rules::default(), cache: Cache::default(), handler }
+    }
+
+    /// What it is.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.wire.description = Some(text.into());
+        self
+    }
+
+    /// Its media type.
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.wire.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// For how long its contents may be reused. Default: not at all.
+    pub fn cache(mut self, cache: Cache) -> Self {
+        self.cache = cache;
+        self
+    }
+
+    /// What it will ask in any case; see [`crate::Tool::asks`].
+    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
+        self.rules.asks.extend(kinds);
+        self
+    }
+}
+
+/// A family of resources, with one handler.
+///
+/// The URIs are those of an RFC 6570 template with `{name}` for one segment, `{+name}` for several, and
+/// `{?one,two}` for a query at the end. The handler's arguments are a struct with a text for each variable
+/// (those of a query are optional).
+pub struct ResourceTemplate {
+    pub(crate) wire: WireTemplate,
+    pub(crate) rules: Rules,
+    pub(crate) cache: Cache,
+    pub(crate) handler: Erased<ResourceOutput>,
+    pub(crate) completers: Vec<(String, Completer)>,
+}
+
+impl ResourceTemplate {
+    /// A template.
+    pub fn new<A>(
+        uri_template: impl Into<String>,
+        name: impl Into<String>,
+        handler: impl Handler<A, ResourceOutput>,
+    ) -> Self {
+        let (_, handler) = handler.erase();
+        let wire = WireTemplate {
+            uri_template: uri_template.into(),
+            name: name.into(),
+            title: None,
+            description: None,
+            mime_type: None,
+            icons: Vec::new(),
+            annotations: None,
+            meta: None,
+        };
+        let (rules, cache) = (Rules::default(), Cache::default());
+        Self { wire, rules, cache, handler, completers: Vec::new() }
+    }
+
+    /// What they are.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.wire.description = Some(text.into());
+        self
+    }
+
+    /// Their media type.
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.wire.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// For how long contents may be reused. Default: not at all.
+    pub fn cache(mut self, cache: Cache) -> Self {
+        self.cache = cache;
+        self
+    }
+
+    /// What it will ask in any case; see [`crate::Tool::asks`].
+    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
+        self.rules.asks.extend(kinds);
+        self
+    }
+
+    /// Suggests values for a variable.
+    pub fn complete<F, Fut>(mut self, variable: impl Into<String>, suggest: F) -> Self
+    where
+        F: Fn(Completing) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
+    {
+        self.completers.push((variable.into(), Completer::new(suggest)));
+        self
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource").field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ResourceTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceTemplate").field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
+
+/// A resource's contents. Text turns into it.
+#[derive(Debug)]
+pub struct ResourceOutput(pub(crate) Output<ReadResourceResult>);
+
+impl ResourceOutput {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::contents(Some(text.into()), None)
+    }
+
+    /// Bytes.
+    pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
+        Self::contents(None, Some(STANDARD.encode(bytes)))
+    }
+
+    /// Several contents, with URIs of their own: a directory.
+    pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
+        let contents = contents.into_iter().collect();
+        Self(Output::Complete(ReadResourceResult { contents, ..ReadResourceResult::default() }))
+    }
+
+    /// The URI and media type are filled in from the request and the resource.
+    fn contents(text: Option<String>, blob: Option<String>) -> Self {
+        Self::many([ResourceContents {
+            uri: String::new(),
+            mime_type: None,
+            text,
+            blob,
+            meta: None,
+        }])
+    }
+}
+
+impl From<String> for ResourceOutput {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for ResourceOutput {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<InputRequired> for ResourceOutput {
+    fn from(questions: InputRequired) -> Self {
+        Self(Output::InputRequired(questions))
+    }
+}
