@@ -4,5 +4,6 @@
 
 mod corners;
 mod fleet;
+mod lists;
 mod refusals;
 mod suspension;

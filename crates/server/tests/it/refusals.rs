@@ -13,19 +13,22 @@ use crate::fleet::{Text, alice, replica, ring, secret};
 
 /// Sends one leg, and returns the result, or the error under `error`.
 pub(crate) async fn send(fleet: &Fleet, tool: &str, arguments: Value, more: Value) -> Value {
-    let mut params = json!({
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
-        },
-        "name": tool,
-        "arguments": arguments,
-    });
+    let mut params = with_meta(json!({ "name": tool, "arguments": arguments }));
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     raw_send(fleet, "tools/call", params).await
 }
 
-async fn raw_send(fleet: &Fleet, method: &str, params: Value) -> Value {
+/// Parameters with the `_meta` of a client that shows forms.
+pub(crate) fn with_meta(mut params: Value) -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+    });
+    params.as_object_mut().unwrap().insert("_meta".to_owned(), meta);
+    params
+}
+
+pub(crate) async fn raw_send(fleet: &Fleet, method: &str, params: Value) -> Value {
     let request = Request {
         jsonrpc: Version,
         id: RequestId::Number(1),
