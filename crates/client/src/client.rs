@@ -1,8 +1,9 @@
 //! The async driver.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::capabilities::Implementation;
@@ -11,7 +12,7 @@ use mrtr_schema::completion::{
 };
 use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
-use mrtr_schema::jsonrpc::{self, Notification, RequestId};
+use mrtr_schema::jsonrpc::{self, ErrorObject, Notification, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 use mrtr_schema::prompt::{GetPromptResult, ListPromptsResult};
@@ -20,9 +21,11 @@ use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_schema::tool::{CallToolResult, ListToolsResult};
 use mrtr_schema::{PROTOCOL_VERSION, method};
+use mrtr_transport::headers::ParamHeader;
 use mrtr_transport::{Exchange, Outgoing};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::CallError;
@@ -45,6 +48,8 @@ struct Inner<X> {
     limits: RoundLimits,
     deadline: Option<Duration>,
     heard: Heard,
+    /// What the tools want mirrored in headers, as far as they were listed.
+    param_headers: Mutex<HashMap<String, Arc<[ParamHeader]>>>,
 }
 
 type Hear<T> = Box<dyn Fn(T) + Send + Sync>;
@@ -111,12 +116,28 @@ impl<X: Exchange> Client<X> {
 
     /// Lists the server's tools, all pages of them (`tools/list`).
     ///
+    /// A tool whose schema has an `x-mcp-header` that is not allowed is left out, with a warning in the
+    /// log. What the others want mirrored in headers is remembered for calls.
+    ///
     /// # Errors
     ///
     /// See [`CallError`].
     pub async fn list_tools(&self) -> Result<Vec<mrtr_schema::tool::Tool>, CallError> {
         let page = |page: ListToolsResult| (page.tools, page.next_cursor);
-        self.all_pages(method::TOOLS_LIST, page).await
+        let mut tools = self.all_pages(method::TOOLS_LIST, page).await?;
+        let mut headers = HashMap::new();
+        tools.retain(|tool| match ParamHeader::of_schema(&tool.input_schema) {
+            Ok(params) => {
+                headers.insert(tool.name.clone(), Arc::from(params));
+                true
+            }
+            Err(why) => {
+                tracing::warn!(target: "mrtr::client", tool = tool.name, why, "an invalid tool is left out");
+                false
+            }
+        });
+        *self.inner.param_headers.lock().unwrap_or_else(PoisonError::into_inner) = headers;
+        Ok(tools)
     }
 
     /// Lists the server's prompts, all pages of them (`prompts/list`).
@@ -273,6 +294,9 @@ impl<X: Exchange> Client<X> {
         params: &[(&str, Box<RawValue>)],
     ) -> Result<Box<RawValue>, CallError> {
         let inner = &*self.inner;
+        let arguments = params.iter().find(|(name, _)| *name == "arguments");
+        let arguments = arguments.and_then(|(_, raw)| serde_json::from_str(raw.get()).ok());
+        let arguments: Value = arguments.unwrap_or_default();
         let params =
             params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let (mut machine, mut action) =
@@ -282,9 +306,7 @@ impl<X: Exchange> Client<X> {
                 Action::Done(result) => return Ok(result),
                 Action::Send(request) => {
                     tracing::debug!(target: "mrtr::client", method, target, id = %request.id, "leg");
-                    let heard = |notification| inner.heard.hear(&notification);
-                    let outgoing = Outgoing { heard: &heard, ..Outgoing::new(request) };
-                    Event::Response(inner.exchange.exchange(outgoing).await?.outcome)
+                    Event::Response(self.send(request, target, &arguments).await?)
                 }
                 Action::Ask(requests) => {
                     let round = machine.question_rounds();
@@ -299,6 +321,59 @@ impl<X: Exchange> Client<X> {
             };
             action = machine.next(event)?;
         }
+    }
+}
+
+impl<X: Exchange> Client<X> {
+    /// Sends one leg. If the server wants other headers than we knew of, its tools are listed again, and
+    /// the leg is sent once more: it was refused before anything was done.
+    async fn send(
+        &self,
+        mut request: Request,
+        target: &str,
+        arguments: &Value,
+    ) -> Result<Result<Box<RawValue>, ErrorObject>, CallError> {
+        let inner = &*self.inner;
+        let heard = |notification| inner.heard.hear(&notification);
+        let is_call = request.method == method::TOOLS_CALL;
+        let param_headers =
+            if is_call { self.param_headers(target, arguments)? } else { Vec::new() };
+        let first = Outgoing {
+            request: request.clone(),
+            param_headers: param_headers.clone(),
+            heard: &heard,
+        };
+        let outcome = inner.exchange.exchange(first).await?.outcome;
+        if !is_call || !matches!(&outcome, Err(error) if error.code == code::HEADER_MISMATCH) {
+            return Ok(outcome);
+        }
+        // Listing is a call of its own, so this future would contain itself.
+        Box::pin(self.list_tools()).await?;
+        let refreshed = self.param_headers(target, arguments)?;
+        if refreshed == param_headers {
+            return Ok(outcome);
+        }
+        request.id = inner.ids.next();
+        let again = Outgoing { request, param_headers: refreshed, heard: &heard };
+        Ok(inner.exchange.exchange(again).await?.outcome)
+    }
+
+    /// The headers for a tool's arguments, by what is known of the tool.
+    fn param_headers(
+        &self,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<Vec<(String, String)>, CallError> {
+        let known = self.inner.param_headers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(params) = known.get(tool).cloned() else { return Ok(Vec::new()) };
+        drop(known);
+        let mut headers = Vec::new();
+        for param in &*params {
+            if let Some(value) = param.value(arguments).map_err(CallError::request)? {
+                headers.push((param.name.clone(), value));
+            }
+        }
+        Ok(headers)
     }
 }
 
@@ -416,6 +491,7 @@ impl<X: Exchange> ClientBuilder<X> {
                 limits,
                 deadline,
                 heard,
+                param_headers: Mutex::default(),
             }),
         }
     }

@@ -20,7 +20,7 @@ use crate::error::CallError;
 pub struct Ids(Arc<AtomicI64>);
 
 impl Ids {
-    fn next(&self) -> RequestId {
+    pub(crate) fn next(&self) -> RequestId {
         RequestId::Number(self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }

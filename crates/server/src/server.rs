@@ -9,6 +9,7 @@ use mrtr_schema::capabilities::{
     Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
 use mrtr_schema::meta::key;
+use mrtr_transport::headers::ParamHeader;
 use serde_json::json;
 
 use crate::clock::{Clock, SystemClock};
@@ -85,6 +86,14 @@ pub enum BuildError {
         "the arguments of tool {0:?} must be a struct: their JSON Schema has to have `type: object`"
     )]
     Arguments(String),
+    /// A tool's schema has an `x-mcp-header` that is not allowed.
+    #[error("the tool {tool:?} has headers that cannot be: {why}")]
+    Header {
+        /// The tool.
+        tool: String,
+        /// What is wrong.
+        why: String,
+    },
     /// A resource template that URIs cannot be matched against.
     #[error("the resource template {template:?} cannot be used: {why}")]
     Template {
@@ -236,10 +245,12 @@ impl ServerBuilder {
     ///
     /// If names are repeated or unfit, a tool's arguments are no struct, or there are no random numbers
     /// for the default key.
-    pub fn build(self) -> Result<Server, BuildError> {
+    pub fn build(mut self) -> Result<Server, BuildError> {
         check_names("tool", self.tools.iter().map(|tool| &tool.wire.name))?;
         check_names("prompt", self.prompts.iter().map(|prompt| &prompt.wire.name))?;
-        for tool in &self.tools {
+        for tool in &mut self.tools {
+            tool.param_headers = ParamHeader::of_schema(&tool.wire.input_schema)
+                .map_err(|why| BuildError::Header { tool: tool.wire.name.clone(), why })?;
             if tool.wire.input_schema.get("type") != Some(&json!("object")) {
                 return Err(BuildError::Arguments(tool.wire.name.clone()));
             }

@@ -7,6 +7,8 @@ use mrtr_schema::Object;
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::tool::{CallToolResult, Tool as WireTool, ToolAnnotations};
 
+use mrtr_transport::headers::ParamHeader;
+
 use crate::asks::Asks;
 use crate::handler::{Erased, Handler};
 use crate::manual::InputRequired;
@@ -16,6 +18,8 @@ pub struct Tool {
     pub(crate) wire: WireTool,
     pub(crate) rules: Rules,
     pub(crate) handler: Erased<ToolOutput>,
+    /// Arguments that are mirrored in headers; read when the server is built.
+    pub(crate) param_headers: Vec<ParamHeader>,
 }
 
 /// What holds for the flows of a tool or prompt.
@@ -43,6 +47,10 @@ impl Default for Rules {
 
 impl Tool {
     /// A tool. The schema of its arguments comes from the handler's type.
+    ///
+    /// Where a property of the schema has `x-mcp-header` (with schemars:
+    /// `#[schemars(extend("x-mcp-header" = "Region"))]`), HTTP clients mirror the argument in the header
+    /// `Mcp-Param-Region`, and a request whose header and argument differ is refused.
     pub fn new<A>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -59,7 +67,7 @@ impl Tool {
             icons: Vec::new(),
             meta: None,
         };
-        Self { wire, rules: Rules::default(), handler }
+        Self { wire, rules: Rules::default(), handler, param_headers: Vec::new() }
     }
 
     /// A name for people.

@@ -1,6 +1,8 @@
 //! The headers that mirror a request's body, and content negotiation (specification: streamable HTTP,
 //! "Sending Messages", "Request Metadata").
 
+mod param;
+
 use std::borrow::Cow;
 
 use base64::Engine as _;
@@ -9,6 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_schema::meta::Mirrored;
 use mrtr_schema::method;
+
+pub use param::{ParamHeader, check_params};
 
 /// `MCP-Protocol-Version`: the `_meta` field of that name.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

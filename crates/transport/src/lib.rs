@@ -39,4 +39,4 @@ mod seam;
 pub mod sse;
 
 pub use error::TransportError;
-pub use seam::{Call, Dispatch, Exchange, InProcess, Inbox, Outbox, Outgoing};
+pub use seam::{Call, Dispatch, Exchange, InProcess, Inbox, Outbox, Outgoing, RequestHeaders};

@@ -25,6 +25,10 @@ pub struct Call {
     pub outbox: Outbox,
 }
 
+/// The HTTP headers of a request, among the extensions of its [`Call`].
+#[derive(Debug, Clone)]
+pub struct RequestHeaders(pub ::http::HeaderMap);
+
 /// Answers requests: a server, as a transport sees it.
 pub trait Dispatch: Send + Sync + 'static {
     /// Answers one request. Errors are answers too.

@@ -47,6 +47,21 @@ async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<
             let prompt = prompts.first().ok_or("the server has no prompt")?;
             client.get_prompt(&prompt.name, json!({})).await?;
         }
+        "http-custom-headers" => {
+            client.list_tools().await?;
+            let context = std::env::var("MCP_CONFORMANCE_CONTEXT")?;
+            let context: Value = serde_json::from_str(&context)?;
+            for call in context.get("toolCalls").and_then(Value::as_array).into_iter().flatten() {
+                let name =
+                    call.get("name").and_then(Value::as_str).ok_or("a call without a name")?;
+                client.call_tool(name, call.get("arguments")).await?;
+            }
+        }
+        "http-invalid-tool-headers" => {
+            for tool in client.list_tools().await? {
+                client.call_tool(&tool.name, json!({ "region": "us-west1" })).await?;
+            }
+        }
         // Listing the tools is all there is to it: a `$ref` in one of them points at a trap.
         "json-schema-ref-no-deref" => {
             client.list_tools().await?;

@@ -6,6 +6,8 @@ use mrtr_schema::method;
 use mrtr_schema::prompt::GetPromptParams;
 use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
 use mrtr_schema::tool::CallToolParams;
+use mrtr_transport::RequestHeaders;
+use mrtr_transport::headers::check_params;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -29,6 +31,13 @@ impl Inner {
             )));
         };
         let arguments = arguments(call.arguments.as_deref())?;
+        if let (false, Some(RequestHeaders(headers))) =
+            (tool.param_headers.is_empty(), caller.extensions.get())
+        {
+            let parsed = serde_json::from_str(arguments)
+                .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))?;
+            check_params(headers, &tool.param_headers, &parsed)?;
+        }
         let target =
             Target { method: method::TOOLS_CALL, name: &call.name, arguments, rules: &tool.rules };
         let leg =

@@ -20,7 +20,7 @@ use tower_service::Service;
 use super::reply::{self, ResponseBody, json, plain};
 use crate::access::Access;
 use crate::headers;
-use crate::seam::{Call, Dispatch, Outbox};
+use crate::seam::{Call, Dispatch, Outbox, RequestHeaders};
 
 /// Bounds on what a client may send.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +122,9 @@ impl<D: Dispatch> Endpoint<D> {
         match message(&head.headers, &body) {
             Ok(Some((request, meta))) => {
                 let (outbox, inbox) = Outbox::new();
-                let call = Call { request, meta, extensions: head.extensions, outbox };
+                let mut extensions = head.extensions;
+                extensions.insert(RequestHeaders(head.headers));
+                let call = Call { request, meta, extensions, outbox };
                 let dispatch = Arc::clone(&self.dispatch);
                 let running = Box::pin(async move { dispatch.dispatch(call).await });
                 reply::reply(running, inbox).await

@@ -33,6 +33,11 @@ pub(crate) fn tools() -> Vec<Tool> {
             let text = "This is an embedded resource content.";
             Ok(ToolOutput::content([resource("test://embedded-resource", "text/plain", text)]))
         }),
+        Tool::new(
+            "test_x_mcp_header",
+            "Mirrors an argument in a header",
+            async |_: Context, region: Region| Ok(region.region.unwrap_or_default()),
+        ),
         Tool::new("test_tool_with_progress", "Reports progress", async |cx: Context| {
             for percent in [0.0, 50.0, 100.0] {
                 cx.progress(percent, Some(100.0), None);
@@ -77,6 +82,15 @@ pub(crate) fn resources() -> Vec<Resource> {
         })
         .mime_type("image/png"),
     ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Region {
+    /// Where
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    #[serde(default)]
+    #[schemars(with = "String")]
+    region: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
