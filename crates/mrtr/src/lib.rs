@@ -40,8 +40,8 @@ pub use mrtr_client::{CallError, Client, ClientBuilder};
 pub use mrtr_schema::elicitation::ElicitResult;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
-    Answer, Ask, Asks, BuildError, Cache, Clock, Completing, Context, Error, Handler,
-    InputRequired, KeyRing, Principal, Prompt, PromptOutput, Resource, ResourceOutput,
+    Answer, Ask, Asks, BuildError, Cache, Change, Changes, Clock, Completing, Context, Error,
+    Handler, InputRequired, KeyRing, Principal, Prompt, PromptOutput, Resource, ResourceOutput,
     ResourceTemplate, Result, Secret, Server, ServerBuilder, Step, Tool, ToolOutput, UnixSeconds,
     form, manual,
 };

@@ -28,13 +28,13 @@ pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()
         );
     }
     tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
-    mrtr_transport::http::serve(
-        listener,
-        Endpoint::new(server),
-        ServeOptions::default(),
-        told_to_end(),
-    )
-    .await
+    let closing = server.clone();
+    let end = async move {
+        told_to_end().await;
+        closing.close();
+    };
+    let endpoint = Endpoint::new(server);
+    mrtr_transport::http::serve(listener, endpoint, ServeOptions::default(), end).await
 }
 
 async fn told_to_end() {

@@ -34,7 +34,7 @@
 //!
 //! [`jsonrpc`] the envelope and error codes · [`meta`] `_meta` · [`capabilities`] · [`discover`] ·
 //! [`tool`] · [`prompt`] · [`resource`] · [`completion`] · [`content`] · [`input`] the multi round-trip types · [`elicitation`] ·
-//! [`form`] the restricted form schema · [`sampling`] · [`roots`] · [`notification`] · [`result`] what all results share
+//! [`form`] the restricted form schema · [`sampling`] · [`roots`] · [`notification`] · [`subscription`] · [`result`] what all results share
 
 pub mod capabilities;
 pub mod completion;
@@ -52,6 +52,7 @@ pub mod result;
 pub mod roots;
 pub mod sampling;
 mod strict;
+pub mod subscription;
 pub mod tool;
 
 pub use jsonrpc::params;
@@ -78,6 +79,8 @@ pub mod method {
     pub const RESOURCES_LIST: &str = "resources/list";
     /// `resources/templates/list`
     pub const RESOURCE_TEMPLATES_LIST: &str = "resources/templates/list";
+    /// `subscriptions/listen`
+    pub const LISTEN: &str = "subscriptions/listen";
     /// `completion/complete`
     pub const COMPLETE: &str = "completion/complete";
     /// `resources/read`

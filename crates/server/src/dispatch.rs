@@ -2,6 +2,7 @@
 
 mod calls;
 mod leg;
+mod listen;
 mod lists;
 
 use std::sync::Mutex;
@@ -60,6 +61,13 @@ impl Inner {
             method::COMPLETE if self.capabilities().completions.is_some() => {
                 self.suggest(params(&request)?).await
             }
+            method::LISTEN => match &self.changes {
+                Some(changes) => {
+                    let outbox = &caller.notify.outbox;
+                    self.listen(changes, &request.id, params(&request)?, outbox).await
+                }
+                None => Err(not_found(method::LISTEN)),
+            },
             other => Err(not_found(other)),
         }
     }

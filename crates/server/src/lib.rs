@@ -54,13 +54,14 @@
 //!
 //! # What it does not do yet
 //!
-//! Subscriptions; single-use states.
+//! Single-use states.
 //!
 //! # Modules
 //!
 //! [`form`] forms from Rust types · [`manual`] the form in which the handler keeps its state itself
 
 mod asks;
+mod changes;
 mod clock;
 mod completion;
 mod context;
@@ -78,6 +79,7 @@ mod template;
 mod tool;
 
 pub use asks::Asks;
+pub use changes::{Change, Changes};
 pub use clock::{Clock, SystemClock};
 pub use completion::Completing;
 pub use context::Context;

@@ -12,6 +12,7 @@ use mrtr_schema::meta::key;
 use mrtr_transport::headers::ParamHeader;
 use serde_json::json;
 
+use crate::changes::Changes;
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
 use crate::prompt::Prompt;
@@ -35,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<(Template, ResourceTemplate)>,
     pub(crate) lists: Cache,
+    pub(crate) changes: Option<Changes>,
     pub(crate) page_size: usize,
     /// `_meta` of every result.
     pub(crate) meta: Object,
@@ -54,6 +56,7 @@ pub struct ServerBuilder {
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
     lists: Cache,
+    changes: Option<Changes>,
     page_size: usize,
     sealer: Option<Box<dyn Seal>>,
     clock: Box<dyn Clock>,
@@ -116,6 +119,13 @@ pub enum BuildError {
 }
 
 impl Server {
+    /// Ends what would otherwise stay open: the subscriptions of clients. Call it when a shutdown begins.
+    pub fn close(&self) {
+        if let Some(changes) = &self.inner.changes {
+            changes.close();
+        }
+    }
+
     /// Starts a server with a name and a version for clients to show.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ServerBuilder {
         ServerBuilder {
@@ -126,6 +136,7 @@ impl Server {
             resources: Vec::new(),
             templates: Vec::new(),
             lists: Cache::default(),
+            changes: None,
             page_size: usize::MAX,
             sealer: None,
             clock: Box::new(SystemClock),
@@ -139,10 +150,13 @@ impl Inner {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         let completes = self.prompts.iter().any(|prompt| !prompt.completers.is_empty())
             || self.templates.iter().any(|(_, template)| !template.completers.is_empty());
+        let told = self.changes.as_ref().map(|_| true);
+        let list = ListCapability { list_changed: told };
+        let resources = ResourcesCapability { subscribe: told, list_changed: told };
         ServerCapabilities {
-            tools: (!self.tools.is_empty()).then(ListCapability::default),
-            prompts: (!self.prompts.is_empty()).then(ListCapability::default),
-            resources: self.has_resources().then(ResourcesCapability::default),
+            tools: (!self.tools.is_empty()).then(|| list.clone()),
+            prompts: (!self.prompts.is_empty()).then_some(list),
+            resources: self.has_resources().then_some(resources),
             completions: completes.then(Object::new),
             logging: Some(Object::new()),
             ..ServerCapabilities::default()
@@ -195,6 +209,13 @@ impl ServerBuilder {
     /// For how long clients may reuse what discovery and lists tell. Default: not at all.
     pub fn cache_lists(mut self, cache: Cache) -> Self {
         self.lists = cache;
+        self
+    }
+
+    /// Announces changes to clients that listen (`subscriptions/listen`). Publish them with a clone of
+    /// `changes`.
+    pub fn changes(mut self, changes: Changes) -> Self {
+        self.changes = Some(changes);
         self
     }
 
@@ -287,6 +308,7 @@ impl ServerBuilder {
             resources: self.resources,
             templates,
             lists: self.lists,
+            changes: self.changes,
             page_size: self.page_size,
             meta,
             sealer,

@@ -5,7 +5,8 @@ mod content;
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
-    Asks, Context, Error, InputRequired, Prompt, PromptOutput, Result, Server, Tool, ToolOutput,
+    Asks, Change, Changes, Context, Error, InputRequired, Prompt, PromptOutput, Result, Server,
+    Tool, ToolOutput,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -78,6 +79,9 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
     ];
     let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION")).anonymous();
     let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
+    let changes = Changes::new();
+    let builder =
+        changing(&changes).into_iter().fold(builder, mrtr::ServerBuilder::tool).changes(changes);
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
     let builder = content::resources().into_iter().fold(builder, mrtr::ServerBuilder::resource);
     let builder = builder.resource_template(content::template());
@@ -89,6 +93,18 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
             ask_for_context,
         ))
         .build()
+}
+
+/// Tools that say that something has changed.
+fn changing(changes: &Changes) -> [Tool; 2] {
+    [("test_trigger_tool_change", Change::Tools), ("test_trigger_prompt_change", Change::Prompts)]
+        .map(|(name, change)| {
+            let changes = changes.clone();
+            Tool::new(name, "Announces a change", move |_: Context| {
+                changes.publish(change.clone());
+                std::future::ready(Ok("announced"))
+            })
+        })
 }
 
 #[derive(Deserialize, JsonSchema)]
