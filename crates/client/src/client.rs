@@ -19,6 +19,7 @@ use mrtr_schema::prompt::{GetPromptResult, ListPromptsResult};
 use mrtr_schema::resource::{ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_schema::tool::{CallToolResult, ListToolsResult};
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::headers::ParamHeader;
@@ -30,6 +31,7 @@ use serde_json::value::RawValue;
 
 use crate::error::CallError;
 use crate::handlers::{BoxError, Handlers, Question, boxed};
+use crate::listen::Subscription;
 use crate::machine::{Action, Event, Ids, Machine, RoundLimits};
 
 /// A client of one server. Every call goes through the loop: questions are answered by the handlers,
@@ -235,6 +237,31 @@ impl<X: Exchange> Client<X> {
         Ok(result.completion)
     }
 
+    /// Listens to what the server announces (`subscriptions/listen`).
+    ///
+    /// # Errors
+    ///
+    /// If the request cannot be written. What goes wrong later comes out of the stream.
+    pub fn listen(&self, filter: &SubscriptionFilter) -> Result<Subscription, CallError> {
+        let (inner, filter) = (Arc::clone(&self.inner), raw(filter)?);
+        Subscription::new(move |sender| {
+            let params = vec![("notifications".to_owned(), filter.clone())];
+            let meta = RequestMeta { progress_token: None, ..inner.meta.clone() };
+            let (ids, limits) = (inner.ids.clone(), inner.limits);
+            let (_, first) = Machine::start(ids, method::LISTEN, params, meta, limits)?;
+            let Action::Send(request) = first else {
+                return Err(CallError::request("a call begins with a request"));
+            };
+            let inner = Arc::clone(&inner);
+            Ok(Box::pin(async move {
+                let heard = |notification| drop(sender.send(notification));
+                let outgoing =
+                    Outgoing { heard: &heard, long_lived: true, ..Outgoing::new(request) };
+                inner.exchange.exchange(outgoing).await
+            }))
+        })
+    }
+
     async fn all_pages<P: DeserializeOwned, T>(
         &self,
         method: &str,
@@ -339,9 +366,9 @@ impl<X: Exchange> Client<X> {
         let param_headers =
             if is_call { self.param_headers(target, arguments)? } else { Vec::new() };
         let first = Outgoing {
-            request: request.clone(),
             param_headers: param_headers.clone(),
             heard: &heard,
+            ..Outgoing::new(request.clone())
         };
         let outcome = inner.exchange.exchange(first).await?.outcome;
         if !is_call || !matches!(&outcome, Err(error) if error.code == code::HEADER_MISMATCH) {
@@ -354,7 +381,7 @@ impl<X: Exchange> Client<X> {
             return Ok(outcome);
         }
         request.id = inner.ids.next();
-        let again = Outgoing { request, param_headers: refreshed, heard: &heard };
+        let again = Outgoing { param_headers: refreshed, heard: &heard, ..Outgoing::new(request) };
         Ok(inner.exchange.exchange(again).await?.outcome)
     }
 

@@ -44,15 +44,17 @@
 //!
 //! # What it does not do yet
 //!
-//! Pausing a call and resuming it elsewhere, caching, subscriptions.
+//! Pausing a call and resuming it elsewhere, caching.
 
 mod client;
 mod error;
 mod handlers;
+mod listen;
 mod machine;
 
 pub use client::{Client, ClientBuilder};
 pub use error::CallError;
 pub use handlers::{BoxError, Question};
+pub use listen::{Announcement, Subscription};
 pub use machine::{Action, Event, Ids, Machine, RoundLimits};
 pub use mrtr_transport::{Exchange, Outgoing, TransportError};

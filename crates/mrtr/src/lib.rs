@@ -9,8 +9,8 @@ mod serve;
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
-        Action, BoxError, Event, Exchange, Ids, Machine, Outgoing, Question, RoundLimits,
-        TransportError,
+        Action, Announcement, BoxError, Event, Exchange, Ids, Machine, Outgoing, Question,
+        RoundLimits, Subscription, TransportError,
     };
 }
 

@@ -105,6 +105,9 @@ pub struct Outgoing<'a> {
     /// Arguments to be mirrored in `Mcp-Param-*` headers, as name and value. Transports without headers
     /// pass them over.
     pub param_headers: Vec<(String, String)>,
+    /// The response comes when the server wants, or never: no time limit, and no limit on how much comes
+    /// before it.
+    pub long_lived: bool,
     /// Is told of each notification that comes before the response.
     pub heard: &'a (dyn Fn(Notification) + Send + Sync),
 }
@@ -112,7 +115,7 @@ pub struct Outgoing<'a> {
 impl Outgoing<'static> {
     /// A request alone; notifications are passed over.
     pub fn new(request: Request) -> Self {
-        Self { request, param_headers: Vec::new(), heard: &|_| () }
+        Self { request, param_headers: Vec::new(), long_lived: false, heard: &|_| () }
     }
 }
 

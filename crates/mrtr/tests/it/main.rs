@@ -4,5 +4,6 @@
 
 mod axum_mount;
 mod bad_input;
+mod listen;
 mod notifications;
 mod wire;

@@ -25,6 +25,7 @@ pub struct HttpClient {
     url: reqwest::Url,
     headers: HeaderMap,
     max_response: usize,
+    timeout: Duration,
 }
 
 /// Builds an [`HttpClient`].
@@ -101,7 +102,7 @@ impl HttpClientBuilder {
         let http = reqwest::Client::builder()
             .redirect(Policy::none())
             .tcp_nodelay(true)
-            .timeout(self.timeout)
+            .connect_timeout(self.timeout)
             .build()
             .map_err(|e| wrong("the HTTP client cannot be made".to_owned()).because(e))?;
         let name = format!(
@@ -110,13 +111,14 @@ impl HttpClientBuilder {
             url.host_str().unwrap_or_default(),
             url.port().map(|port| format!(":{port}")).unwrap_or_default() + url.path()
         );
-        Ok(HttpClient { http, name, url, headers: self.headers, max_response: self.max_response })
+        let Self { headers, max_response, timeout, .. } = self;
+        Ok(HttpClient { http, name, url, headers, max_response, timeout })
     }
 }
 
 impl Exchange for HttpClient {
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
-        let Outgoing { request, param_headers, heard } = outgoing;
+        let Outgoing { request, param_headers, long_lived, heard } = outgoing;
         let mirrored: Mirrored = params(&request).map_err(|e| {
             TransportError::new(Kind::Request, format!("the request is malformed: {e}"))
         })?;
@@ -127,9 +129,13 @@ impl Exchange for HttpClient {
         all.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         let body = serde_json::to_vec(&request)
             .map_err(|e| TransportError::new(Kind::Request, "the request is no JSON").because(e))?;
-        let response = self.http.post(self.url.clone()).headers(all).body(body).send().await;
+        let mut post = self.http.post(self.url.clone()).headers(all).body(body);
+        if !long_lived {
+            post = post.timeout(self.timeout);
+        }
+        let response = post.send().await;
         let response = response.map_err(|e| self.failed(e))?;
-        self.read(response, &request, heard).await
+        self.read(response, &request, long_lived, heard).await
     }
 }
 
@@ -153,6 +159,7 @@ impl HttpClient {
         &self,
         mut http: reqwest::Response,
         request: &Request,
+        long_lived: bool,
         heard: &(dyn Fn(Notification) + Send + Sync),
     ) -> Result<Response, TransportError> {
         let status = http.status();
@@ -178,7 +185,8 @@ impl HttpClient {
         let (mut whole, mut events, mut length) = (Vec::new(), Vec::new(), 0);
         while let Some(chunk) = http.chunk().await.map_err(|e| self.failed(e))? {
             length += chunk.len();
-            if length > self.max_response {
+            // A stream that stays open is bounded event by event.
+            if length > self.max_response && !long_lived {
                 return Err(self.protocol(format_args!(
                     "answered with more than {} bytes",
                     self.max_response

@@ -1,0 +1,161 @@
+//! `subscriptions/listen`, as a stream.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::Stream;
+use mrtr_schema::jsonrpc::{Notification, Response};
+use mrtr_schema::subscription::{Acknowledged, Changed, SubscriptionFilter, name};
+use mrtr_transport::TransportError;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Sleep, sleep};
+
+use crate::error::CallError;
+
+/// What a server announces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Announcement {
+    /// The subscription stands, for these changes. It comes first, and again after each reconnection:
+    /// changes may have been missed then.
+    Acknowledged(SubscriptionFilter),
+    /// The list of tools has changed.
+    Tools,
+    /// The list of prompts has changed.
+    Prompts,
+    /// The list of resources has changed.
+    Resources,
+    /// The resource with this URI has changed.
+    Resource(String),
+}
+
+/// Hands over what is heard.
+type Heard = Arc<UnboundedSender<Notification>>;
+type Start = dyn Fn(Heard) -> Result<Exchanging, CallError> + Send;
+type Exchanging = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send>>;
+
+/// A stream of announcements. It reconnects when the connection breaks, after 0.25 s and up to 30 s, and
+/// ends when the server ends it. Dropping it unsubscribes.
+pub struct Subscription {
+    /// Starts the request anew.
+    start: Box<Start>,
+    sender: Heard,
+    heard: UnboundedReceiver<Notification>,
+    state: State,
+    backoff: Duration,
+}
+
+enum State {
+    Listening(Exchanging),
+    Waiting(Pin<Box<Sleep>>),
+    Ended,
+}
+
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(30);
+
+impl Subscription {
+    pub(crate) fn new(
+        start: impl Fn(Heard) -> Result<Exchanging, CallError> + Send + 'static,
+    ) -> Result<Self, CallError> {
+        // What is heard while the stream is polled is handed on before more is read, so this does not
+        // grow beyond what one read brings.
+        let (sender, heard) = unbounded_channel();
+        let sender = Arc::new(sender);
+        let state = State::Listening(start(Arc::clone(&sender))?);
+        Ok(Self { start: Box::new(start), sender, heard, state, backoff: SHORTEST })
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Result<Announcement, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let this = &mut *self;
+            while let Ok(notification) = this.heard.try_recv() {
+                match read(&notification) {
+                    Ok(None) => {}
+                    Ok(Some(announcement)) => {
+                        this.backoff = SHORTEST;
+                        return Poll::Ready(Some(Ok(announcement)));
+                    }
+                    Err(error) => {
+                        this.state = State::Ended;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+            }
+            let polled = match &mut this.state {
+                State::Ended => return Poll::Ready(None),
+                State::Waiting(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    match (this.start)(Arc::clone(&this.sender)) {
+                        Ok(exchanging) => this.state = State::Listening(exchanging),
+                        Err(error) => {
+                            this.state = State::Ended;
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                    }
+                    continue;
+                }
+                State::Listening(exchanging) => exchanging.as_mut().poll(cx),
+            };
+            match polled {
+                // Something may have been heard in this very poll.
+                Poll::Pending if this.heard.is_empty() => return Poll::Pending,
+                Poll::Pending => {}
+                Poll::Ready(Err(error)) if !error.is_protocol() => {
+                    tracing::debug!(target: "mrtr::client", %error, "a subscription reconnects");
+                    this.state = State::Waiting(Box::pin(sleep(this.backoff)));
+                    this.backoff = (this.backoff * 2).min(LONGEST);
+                }
+                Poll::Ready(ended) => {
+                    this.state = State::Ended;
+                    let refused = match ended {
+                        Ok(response) => response.outcome.err().map(CallError::server),
+                        Err(error) => Some(error.into()),
+                    };
+                    if let Some(error) = refused {
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Notifications that are none of a subscription's are passed over.
+fn read(notification: &Notification) -> Result<Option<Announcement>, CallError> {
+    let malformed = |e| CallError::protocol(format!("malformed {}: {e}", notification.method));
+    Ok(Some(match notification.method.as_str() {
+        name::TOOLS => Announcement::Tools,
+        name::PROMPTS => Announcement::Prompts,
+        name::RESOURCES => Announcement::Resources,
+        name::RESOURCE_UPDATED => {
+            let changed: Changed = notification.params().map_err(malformed)?;
+            let uri =
+                changed.uri.ok_or_else(|| CallError::protocol("an update without its `uri`"))?;
+            Announcement::Resource(uri)
+        }
+        name::ACKNOWLEDGED => {
+            let acknowledged: Acknowledged = notification.params().map_err(malformed)?;
+            Announcement::Acknowledged(acknowledged.notifications)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Listening(_) => "Subscription(listening)",
+            State::Waiting(_) => "Subscription(waiting)",
+            State::Ended => "Subscription(ended)",
+        })
+    }
+}

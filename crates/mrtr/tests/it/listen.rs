@@ -1,0 +1,106 @@
+//! Subscriptions over HTTP, with our client.
+
+use futures_util::StreamExt;
+use mrtr::client::Announcement;
+use mrtr::http::{Endpoint, ServeOptions};
+use mrtr::schema::subscription::SubscriptionFilter;
+use mrtr::{Change, Changes, Context, Resource, Server, Tool};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+fn server(changes: &Changes) -> Server {
+    Server::builder("test", "1")
+        .tool(Tool::new("t", "", async |_: Context| Ok("x")))
+        .resource(Resource::new("a:1", "one", async |_: Context| Ok("x")))
+        .changes(changes.clone())
+        .anonymous()
+        .build()
+        .unwrap()
+}
+
+/// Serves until told to end; the first part of the pair is the port.
+async fn serve(
+    server: Server,
+    port: u16,
+) -> (u16, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (end, ended) = oneshot::channel();
+    let endpoint = Endpoint::new(server.clone());
+    let task = tokio::spawn(async move {
+        let shutdown = async move {
+            let _ = ended.await;
+            server.close();
+        };
+        mrtr::http::serve(listener, endpoint, ServeOptions::default(), shutdown).await.unwrap();
+    });
+    (port, end, task)
+}
+
+fn all() -> SubscriptionFilter {
+    SubscriptionFilter {
+        tools_list_changed: true,
+        prompts_list_changed: true,
+        resources_list_changed: false,
+        resource_subscriptions: vec!["a:1".to_owned()],
+    }
+}
+
+#[tokio::test]
+async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
+    let changes = Changes::new();
+    let (port, end, task) = serve(server(&changes), 0).await;
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
+    let mut heard = client.listen(&all()).unwrap();
+    // The server has no prompts, so it does not promise to announce them.
+    let honoured = SubscriptionFilter { prompts_list_changed: false, ..all() };
+    assert_eq!(heard.next().await.unwrap().unwrap(), Announcement::Acknowledged(honoured));
+    for change in [Change::Resources, Change::Prompts, Change::Resource("a:2".into())] {
+        changes.publish(change);
+    }
+    changes.publish(Change::Tools);
+    changes.publish(Change::Resource("a:1".into()));
+    assert_eq!(heard.next().await.unwrap().unwrap(), Announcement::Tools);
+    assert_eq!(heard.next().await.unwrap().unwrap(), Announcement::Resource("a:1".into()));
+    end.send(()).unwrap();
+    assert!(heard.next().await.is_none(), "the server ended the subscription by itself");
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_without_changes_refuses_subscriptions() {
+    let bare = Server::builder("bare", "1").anonymous().build().unwrap();
+    let (port, _end, _task) = serve(bare, 0).await;
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
+    let mut heard = client.listen(&all()).unwrap();
+    let refused = heard.next().await.unwrap().unwrap_err();
+    assert_eq!(refused.as_server_error().unwrap().code, -32601);
+    assert!(heard.next().await.is_none());
+}
+
+/// A connection that breaks is made again, and the new acknowledgement says so.
+#[tokio::test]
+async fn a_broken_connection_is_made_again() {
+    let changes = Changes::new();
+    let (port, _end, _task) = serve(server(&changes), 0).await;
+    // In front of the server, a relay whose connections can be cut.
+    let relay = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let relay_port = relay.local_addr().unwrap().port();
+    let (cut, mut cuts) = tokio::sync::mpsc::channel::<()>(1);
+    tokio::spawn(async move {
+        loop {
+            let (mut inward, _) = relay.accept().await.unwrap();
+            let mut outward = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut inward, &mut outward) => {}
+                _ = cuts.recv() => {}
+            }
+        }
+    });
+    let client = mrtr::connect(format!("http://127.0.0.1:{relay_port}/mcp")).unwrap().build();
+    let mut heard = client.listen(&all()).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(heard.next().await, Some(Ok(Announcement::Acknowledged(_)))));
+        cut.send(()).await.unwrap();
+    }
+}
