@@ -28,6 +28,14 @@ pub mod http {
     pub use mrtr_transport::http::{HttpClient, HttpClientBuilder};
 }
 
+/// Standard streams, and other streams of bytes.
+pub mod stdio {
+    #[cfg(feature = "client")]
+    pub use mrtr_transport::stdio::{ChildServer, StreamClient};
+    #[cfg(feature = "server")]
+    pub use mrtr_transport::stdio::{StreamLimits, serve_stream};
+}
+
 /// The wire types of the protocol.
 pub mod schema {
     pub use mrtr_schema::*;
@@ -46,4 +54,4 @@ pub use mrtr_server::{
     form, manual,
 };
 #[cfg(feature = "server")]
-pub use serve::serve;
+pub use serve::{serve, serve_stdio};

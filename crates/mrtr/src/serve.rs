@@ -4,6 +4,8 @@ use std::io;
 
 use mrtr_server::Server;
 use mrtr_transport::http::{Endpoint, ServeOptions};
+use mrtr_transport::stdio::{StreamLimits, serve_stream};
+use tokio::io::BufReader;
 use tokio::net::{TcpListener, ToSocketAddrs};
 
 /// Serves `server` over HTTP at `/mcp` on `address`, until the process is told to end (SIGINT or
@@ -35,6 +37,17 @@ pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()
     };
     let endpoint = Endpoint::new(server);
     mrtr_transport::http::serve(listener, endpoint, ServeOptions::default(), end).await
+}
+
+/// Serves `server` over standard input and output, to the process that started this one, until the input
+/// ends. Log to standard error: nothing else may be written to standard output.
+///
+/// # Errors
+///
+/// If the streams are broken.
+pub async fn serve_stdio(server: Server) -> io::Result<()> {
+    let (stdin, stdout) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());
+    serve_stream(server, stdin, stdout, StreamLimits::default()).await
 }
 
 async fn told_to_end() {

@@ -24,19 +24,23 @@
 //! - Authentication: put a tower layer in front, and let it leave who calls in the request's
 //!   extensions. They reach [`Dispatch`] unread.
 //! - CORS: likewise.
-//! - stdio and `subscriptions/listen`: not yet.
 //!
 //! # Modules
 //!
 //! [`headers`] · [`access`] · [`sse`] · [`http`] the backends (features `http-endpoint`, `http-serve`,
-//! `http-client`, `tls`)
+//! `http-client`, `tls`) · `stdio` and other streams (feature `stdio`)
 
 pub mod access;
+mod answering;
 mod error;
 pub mod headers;
 pub mod http;
+#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
+mod legacy;
 mod seam;
 pub mod sse;
+#[cfg(feature = "stdio")]
+pub mod stdio;
 
 pub use error::TransportError;
 pub use seam::{Call, Dispatch, Exchange, InProcess, Inbox, Outbox, Outgoing, RequestHeaders};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mrtr_schema::jsonrpc::{Notification, Request, Response};
@@ -10,6 +10,7 @@ use mrtr_schema::meta::{Mirrored, RequestMeta};
 use mrtr_schema::params;
 use tokio::sync::mpsc;
 
+use crate::answering::{Answering, Part};
 use crate::error::TransportError;
 
 /// A request that a transport has let through.
@@ -80,11 +81,6 @@ impl Inbox {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
         self.0.poll_recv(cx)
     }
-
-    /// The next notification, if there is one already.
-    pub fn try_next(&mut self) -> Option<Notification> {
-        self.0.try_recv().ok()
-    }
 }
 
 /// Sends requests: a connection to a server, as a client sees it.
@@ -127,16 +123,22 @@ impl fmt::Debug for Outgoing<'_> {
 
 /// A client and a server in one process, without a socket: an [`Exchange`] that hands requests to a
 /// [`Dispatch`]. For tests, and for servers that call their own tools.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct InProcess<D> {
-    server: D,
+    server: Arc<D>,
     extensions: ::http::Extensions,
+}
+
+impl<D> Clone for InProcess<D> {
+    fn clone(&self) -> Self {
+        Self { server: Arc::clone(&self.server), extensions: self.extensions.clone() }
+    }
 }
 
 impl<D: Dispatch> InProcess<D> {
     /// Calls `server`.
     pub fn new(server: D) -> Self {
-        Self { server, extensions: ::http::Extensions::new() }
+        Self { server: Arc::new(server), extensions: ::http::Extensions::new() }
     }
 
     /// Leaves `value` with every request, as a layer in front of the server would: who calls, for
@@ -152,20 +154,14 @@ impl<D: Dispatch> Exchange for InProcess<D> {
         let Outgoing { request, heard, .. } = outgoing;
         let mirrored: Mirrored =
             params(&request).map_err(|e| TransportError::unsent(e.to_string()))?;
-        let (outbox, mut inbox) = Outbox::new();
         let extensions = self.extensions.clone();
-        let call = Call { request, meta: mirrored.meta, extensions, outbox };
-        let mut response = pin!(self.server.dispatch(call));
-        let response = std::future::poll_fn(|cx| {
-            while let Poll::Ready(Some(notification)) = inbox.poll_next(cx) {
-                heard(notification);
+        let mut answering = Answering::new(&self.server, request, mirrored.meta, extensions);
+        loop {
+            match answering.next().await {
+                Some(Part::Notification(notification)) => heard(notification),
+                Some(Part::Response(response)) => return Ok(response),
+                None => return Err(TransportError::broken("the server did not answer")),
             }
-            response.as_mut().poll(cx)
-        })
-        .await;
-        while let Some(notification) = inbox.try_next() {
-            heard(notification);
         }
-        Ok(response)
     }
 }

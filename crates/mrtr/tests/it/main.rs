@@ -6,4 +6,5 @@ mod axum_mount;
 mod bad_input;
 mod listen;
 mod notifications;
+mod stdio;
 mod wire;

@@ -14,13 +14,15 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use mrtr_schema::jsonrpc::{self, ErrorObject, Message, RequestId};
 use mrtr_schema::meta::{Mirrored, RequestMeta};
-use mrtr_schema::{PROTOCOL_VERSION, params};
+use mrtr_schema::params;
 use tower_service::Service;
 
 use super::reply::{self, ResponseBody, json, plain};
 use crate::access::Access;
+use crate::answering::Answering;
 use crate::headers;
-use crate::seam::{Call, Dispatch, Outbox, RequestHeaders};
+use crate::legacy;
+use crate::seam::{Dispatch, RequestHeaders};
 
 /// Bounds on what a client may send.
 #[derive(Debug, Clone, Copy)]
@@ -121,13 +123,9 @@ impl<D: Dispatch> Endpoint<D> {
         };
         match message(&head.headers, &body) {
             Ok(Some((request, meta))) => {
-                let (outbox, inbox) = Outbox::new();
                 let mut extensions = head.extensions;
                 extensions.insert(RequestHeaders(head.headers));
-                let call = Call { request, meta, extensions, outbox };
-                let dispatch = Arc::clone(&self.dispatch);
-                let running = Box::pin(async move { dispatch.dispatch(call).await });
-                reply::reply(running, inbox).await
+                reply::reply(Answering::new(&self.dispatch, request, meta, extensions)).await
             }
             Ok(None) => plain(StatusCode::ACCEPTED),
             Err(refused) => refused.respond(),
@@ -243,27 +241,11 @@ fn message(
     };
     let refused = |error| Refused::of(Some(request.id.clone()), error);
     let mirrored: Mirrored = params(&request).map_err(refused)?;
-    if request.method == "initialize" && mirrored.meta.is_none() {
-        return Err(refused(legacy(&request)));
+    if let Some(error) = legacy::refuse(&request, &mirrored) {
+        return Err(refused(error));
     }
     headers::check(headers, &request.method, &mirrored).map_err(refused)?;
     Ok(Some((request, mirrored.meta)))
-}
-
-/// An `initialize` of an older revision. Such a client cannot go forward by itself: the answer is the
-/// only hint that its user gets.
-fn legacy(request: &jsonrpc::Request) -> ErrorObject {
-    let asked = request.params.as_ref().and_then(|p| {
-        let params: serde_json::Value = serde_json::from_str(p.get()).ok()?;
-        Some(params.get("protocolVersion")?.as_str()?.to_owned())
-    });
-    let mut error = ErrorObject::unsupported_version(
-        asked.as_deref().unwrap_or("unknown"),
-        &[PROTOCOL_VERSION],
-    );
-    error.message =
-        format!("This server speaks MCP {PROTOCOL_VERSION} only, which has no initialize");
-    error
 }
 
 /// A request that is answered here and does not reach the server.

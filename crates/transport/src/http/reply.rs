@@ -2,58 +2,41 @@
 //! stream that ends with the response.
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use mrtr_schema::jsonrpc::{self, Notification};
+use mrtr_schema::jsonrpc;
 use tokio::time::{Sleep, sleep};
 
+use crate::answering::{Answering, Part};
 use crate::headers;
-use crate::seam::Inbox;
 
 /// After how long without an event a comment is sent, so that nothing on the way closes the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// A call that is being answered. Dropping it cancels the call.
-type Running = Pin<Box<dyn Future<Output = jsonrpc::Response> + Send>>;
-
 /// Waits for the response or a notification, whichever is first, and answers accordingly.
-pub(super) async fn reply(mut running: Running, mut inbox: Inbox) -> Response<ResponseBody> {
-    let first = poll_fn(|cx| {
-        // The call first: what it has sent is looked at right after.
-        let polled = running.as_mut().poll(cx);
-        match (inbox.poll_next(cx), polled) {
-            (Poll::Ready(Some(first)), polled) => Poll::Ready(Err((first, polled))),
-            (_, Poll::Ready(response)) => Poll::Ready(Ok(response)),
-            (_, Poll::Pending) => Poll::Pending,
-        }
-    });
-    match first.await {
-        Ok(response) => {
+pub(super) async fn reply(mut answering: Answering) -> Response<ResponseBody> {
+    match answering.next().await {
+        None => plain(StatusCode::INTERNAL_SERVER_ERROR),
+        Some(Part::Response(response)) => {
             let status = response.outcome.as_ref().err().map_or(StatusCode::OK, headers::status_of);
             json(status, &response)
         }
-        Err((first, polled)) => {
-            let (running, last) = match polled {
-                Poll::Ready(response) => (None, Some(response)),
-                Poll::Pending => (Some(running), None),
-            };
-            let first = Some(event(&first));
-            let events = Events { first, running, last, inbox, idle: Box::pin(sleep(KEEP_ALIVE)) };
+        Some(Part::Notification(first)) => {
+            let (first, idle) = (Some(event(&first)), Box::pin(sleep(KEEP_ALIVE)));
+            let events = Events { first, answering, idle };
             let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            headers.insert(
-                HeaderName::from_static("x-accel-buffering"),
-                HeaderValue::from_static("no"),
-            );
+            let no = HeaderValue::from_static("no");
+            headers.insert(HeaderName::from_static("x-accel-buffering"), no);
             response
         }
     }
@@ -100,42 +83,26 @@ enum Inner {
 
 struct Events {
     first: Option<Bytes>,
-    running: Option<Running>,
-    last: Option<jsonrpc::Response>,
-    inbox: Inbox,
+    answering: Answering,
     idle: Pin<Box<Sleep>>,
 }
 
 impl Events {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
-        }
-        if let Some(running) = &mut self.running
-            && let Poll::Ready(response) = running.as_mut().poll(cx)
-        {
-            (self.running, self.last) = (None, Some(response));
-        }
-        let next: Option<Notification> = match self.inbox.poll_next(cx) {
-            Poll::Ready(next) => next,
-            Poll::Pending => None,
+        let next = match self.first.take() {
+            Some(first) => Some(first),
+            None => match self.answering.poll_next(cx) {
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Part::Notification(notification))) => Some(event(&notification)),
+                Poll::Ready(Some(Part::Response(response))) => Some(event(&response)),
+                Poll::Pending => None,
+            },
         };
-        let next = match (next, &self.running) {
-            (Some(notification), _) => Some(event(&notification)),
-            // All notifications are out: the response is the last event, and then the stream ends.
-            (None, None) => return Poll::Ready(self.last.take().map(|response| event(&response))),
-            (None, Some(_)) => None,
-        };
-        if let Some(next) = next {
-            self.idle = Box::pin(sleep(KEEP_ALIVE));
-            return Poll::Ready(Some(next));
+        if next.is_none() {
+            ready!(self.idle.as_mut().poll(cx));
         }
-        if self.idle.as_mut().poll(cx).is_ready() {
-            self.idle = Box::pin(sleep(KEEP_ALIVE));
-            cx.waker().wake_by_ref();
-            return Poll::Ready(Some(Bytes::from_static(b":\n\n")));
-        }
-        Poll::Pending
+        self.idle = Box::pin(sleep(KEEP_ALIVE));
+        Poll::Ready(Some(next.unwrap_or_else(|| Bytes::from_static(b":\n\n"))))
     }
 }
 

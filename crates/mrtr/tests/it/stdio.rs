@@ -1,0 +1,169 @@
+//! Servers and clients on streams of bytes: the same handlers, the same loop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mrtr::stdio::{StreamClient, StreamLimits, serve_stream};
+use mrtr::{Client, Context, ElicitResult, Server, Tool};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
+
+use crate::wire::{params, request};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Name {
+    name: String,
+}
+
+/// Counts how many handlers are running.
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn server(running: &Arc<AtomicUsize>) -> Server {
+    let greet = async |cx: Context| {
+        cx.progress(1.0, None, None);
+        Ok(format!("Hello, {}!", cx.elicit::<Name>("name", "Who are you?").await?.name))
+    };
+    let running = Arc::clone(running);
+    let wait = move |_: Context| {
+        running.fetch_add(1, Ordering::SeqCst);
+        let running = Running(Arc::clone(&running));
+        async move {
+            let _running = running;
+            std::future::pending::<mrtr::Result<String>>().await
+        }
+    };
+    let builder = Server::builder("test", "1").tool(Tool::new("greet", "", greet));
+    builder.tool(Tool::new("wait", "", wait)).anonymous().build().unwrap()
+}
+
+/// A server at the other end of a pipe.
+fn pipe(
+    running: &Arc<AtomicUsize>,
+    limits: StreamLimits,
+) -> (DuplexStream, tokio::task::JoinHandle<()>) {
+    let (ours, theirs) = tokio::io::duplex(1024);
+    let server = server(running);
+    let task = tokio::spawn(async move {
+        let (reader, writer) = split(theirs);
+        serve_stream(server, BufReader::new(reader), writer, limits).await.unwrap();
+    });
+    (ours, task)
+}
+
+fn client(stream: DuplexStream) -> StreamClient {
+    let (reader, writer) = split(stream);
+    StreamClient::new(BufReader::new(reader), writer)
+}
+
+#[tokio::test]
+async fn rounds_and_progress_work_over_a_stream() {
+    let (stream, task) = pipe(&Arc::default(), StreamLimits::default());
+    let connection = client(stream);
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let caller = Client::builder(connection.clone())
+        .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "name": "Ada" }))?))
+        .on_progress(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .build();
+    let calls = (0..20).map(|_| caller.call_tool("greet", json!({})));
+    for result in futures_util::future::join_all(calls).await {
+        assert_eq!(result.unwrap().text(), "Hello, Ada!");
+    }
+    assert_eq!(told.load(Ordering::SeqCst), 20);
+    connection.close();
+    task.await.unwrap();
+}
+
+/// Gives way until so many handlers run.
+async fn until_running(running: &AtomicUsize, wanted: usize) {
+    while running.load(Ordering::SeqCst) != wanted {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
+    let running = Arc::default();
+    let (stream, _task) = pipe(&running, StreamLimits::default());
+    let caller = Client::builder(client(stream)).build();
+    let call = tokio::spawn({
+        let caller = caller.clone();
+        async move { caller.call_tool("wait", json!({})).await }
+    });
+    until_running(&running, 1).await;
+    call.abort();
+    until_running(&running, 0).await;
+    caller.discover().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_of_the_stream_ends_what_is_in_flight() {
+    let running = Arc::default();
+    let (mut stream, task) = pipe(&running, StreamLimits::default());
+    let mut line = request("tools/call", &params(json!({ "name": "wait" })));
+    line.push(b'\n');
+    stream.write_all(&line).await.unwrap();
+    drop(stream);
+    task.await.unwrap();
+    assert_eq!(running.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn bad_lines_get_their_error_and_the_stream_goes_on() {
+    let limits = StreamLimits { message: 2_000, in_flight: 1 };
+    let (mut stream, _task) = pipe(&Arc::default(), limits);
+    let wait =
+        String::from_utf8(request("tools/call", &params(json!({ "name": "wait" })))).unwrap();
+    let other = wait.replace("\"id\":7", "\"id\":8");
+    let lines = [
+        "{".to_owned(),
+        "[]".to_owned(),
+        "x".repeat(3_000),
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":2,"result":{}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}"#.to_owned(),
+        wait.clone(),
+        wait,
+        other,
+        r#"{"jsonrpc":"2.0","id":3,"method":"server/discover"}"#.to_owned(),
+    ];
+    stream.write_all(lines.join("\n").as_bytes()).await.unwrap();
+    stream.write_all(b"\n").await.unwrap();
+    let mut answers = BufReader::new(stream).lines();
+    let mut seen = Vec::new();
+    while seen.len() < 7 {
+        let answer: Value =
+            serde_json::from_str(&answers.next_line().await.unwrap().unwrap()).unwrap();
+        seen.push((answer["id"].clone(), answer["error"]["code"].as_i64().unwrap()));
+    }
+    let expected = [
+        (Value::Null, -32700),
+        (Value::Null, -32600),
+        (Value::Null, -32600),
+        (json!(1), -32022),
+        (json!(7), -32600),
+        (json!(8), -32603),
+        (json!(3), -32603),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_is_a_broken_transport() {
+    let (ours, theirs) = tokio::io::duplex(1024);
+    let caller = Client::builder(client(ours)).build();
+    let call = tokio::spawn(async move { caller.discover().await });
+    let mut reader = BufReader::new(theirs);
+    reader.read_line(&mut String::new()).await.unwrap();
+    drop(reader);
+    let error = call.await.unwrap().unwrap_err();
+    assert!(!error.as_transport_error().unwrap().is_unsent(), "the server may have acted");
+}

@@ -1,0 +1,22 @@
+//! Clients of older revisions.
+
+use mrtr_schema::PROTOCOL_VERSION;
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::meta::Mirrored;
+
+/// The answer to an `initialize` of an older revision, if this is one. Such a client cannot go forward by
+/// itself: the answer is the only hint that its user gets.
+pub(crate) fn refuse(request: &Request, mirrored: &Mirrored) -> Option<ErrorObject> {
+    if request.method != "initialize" || mirrored.meta.is_some() {
+        return None;
+    }
+    let asked = request.params.as_ref().and_then(|p| {
+        let params: serde_json::Value = serde_json::from_str(p.get()).ok()?;
+        Some(params.get("protocolVersion")?.as_str()?.to_owned())
+    });
+    let asked = asked.as_deref().unwrap_or("unknown");
+    let mut error = ErrorObject::unsupported_version(asked, &[PROTOCOL_VERSION]);
+    error.message =
+        format!("This server speaks MCP {PROTOCOL_VERSION} only, which has no initialize");
+    Some(error)
+}

@@ -1,0 +1,10 @@
+//! stdio, and any other reliable stream of bytes: one JSON-RPC message a line (specification: stdio).
+
+mod child;
+mod client;
+mod lines;
+mod server;
+
+pub use child::ChildServer;
+pub use client::StreamClient;
+pub use server::{StreamLimits, serve_stream};

@@ -1,0 +1,102 @@
+//! Lines of bounded length.
+
+use std::io;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+/// A line, or what stands for one that is too long.
+pub(super) enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+/// Reads lines. What was read of a line is kept when the wait for the rest is cut off.
+pub(super) struct Lines<R> {
+    reader: R,
+    limit: usize,
+    line: Vec<u8>,
+    /// The line has grown too long, and is thrown away up to its end.
+    skipping: bool,
+}
+
+impl<R: AsyncBufRead + Unpin> Lines<R> {
+    pub(super) fn new(reader: R, limit: usize) -> Self {
+        Self { reader, limit, line: Vec::new(), skipping: false }
+    }
+
+    /// The next line, without its end; `None` at the end of the stream.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            let buffer = self.reader.fill_buf().await?;
+            if buffer.is_empty() {
+                // The last line of a stream need not have an end.
+                let nothing = self.line.is_empty() && !self.skipping;
+                return Ok(if nothing { None } else { Some(self.finish()) });
+            }
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+            self.skipping |= self.line.len() + part.len() > self.limit;
+            if self.skipping {
+                self.line.clear();
+            } else {
+                self.line.extend_from_slice(part);
+            }
+            let used = part.len() + usize::from(end.is_some());
+            self.reader.consume(used);
+            if end.is_some() {
+                return Ok(Some(self.finish()));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Line {
+        let line = std::mem::take(&mut self.line);
+        if std::mem::take(&mut self.skipping) { Line::TooLong } else { Line::Whole(line) }
+    }
+}
+
+/// A message as a line.
+pub(super) fn write(message: &impl serde::Serialize) -> Vec<u8> {
+    // Plain data with raw JSON in it, whose only line breaks are between tokens.
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.retain(|byte| *byte != b'\n' && *byte != b'\r');
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncWriteExt, BufReader};
+
+    fn text(line: Option<Line>) -> String {
+        match line {
+            Some(Line::Whole(line)) => String::from_utf8(line).unwrap(),
+            Some(Line::TooLong) => "too long".to_owned(),
+            None => "end".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn long_lines_are_passed_over_and_the_next_one_is_read() {
+        let input = format!("short\n{}\nnext\n\nlast", "x".repeat(100));
+        let mut lines = Lines::new(BufReader::with_capacity(7, input.as_bytes()), 10);
+        for expected in ["short", "too long", "next", "", "last", "end"] {
+            assert_eq!(text(lines.next().await.unwrap()), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_cut_off_loses_nothing() {
+        let (mut writer, reader) = tokio::io::duplex(64);
+        let mut lines = Lines::new(BufReader::new(reader), 100);
+        writer.write_all(b"one ").await.unwrap();
+        tokio::select! {
+            biased;
+            _ = lines.next() => unreachable!("the line has no end yet"),
+            () = tokio::task::yield_now() => {}
+        }
+        writer.write_all(b"line\n").await.unwrap();
+        assert_eq!(text(lines.next().await.unwrap()), "one line");
+    }
+}
