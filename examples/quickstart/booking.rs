@@ -104,8 +104,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Serves the tool on a free port, with the key ring that the whole fleet has, until our parent goes.
-pub async fn serve() -> std::result::Result<(), Box<dyn Error>> {
+/// The server, with the key ring that the whole fleet has.
+fn server() -> std::result::Result<Server, Box<dyn Error>> {
     let secret = std::env::var("BOOKING_SECRET").map_err(|_| "BOOKING_SECRET is not set")?;
     let ring = KeyRing::builder("https://booking.example/mcp")
         .active(Secret::from_base64url(&secret)?)
@@ -115,6 +115,17 @@ pub async fn serve() -> std::result::Result<(), Box<dyn Error>> {
         .key_ring(ring)
         .anonymous()
         .build()?;
+    Ok(server)
+}
+
+/// Serves the tool over standard input and output.
+pub async fn serve_stdio() -> std::result::Result<(), Box<dyn Error>> {
+    Ok(mrtr::serve_stdio(server()?).await?)
+}
+
+/// Serves the tool on a free port, until our parent goes.
+pub async fn serve() -> std::result::Result<(), Box<dyn Error>> {
+    let server = server()?;
     let port = std::env::var("PORT").ok().map_or(Ok(0), |port| port.parse())?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     println!("listening {}", listener.local_addr()?.port());

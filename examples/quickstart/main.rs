@@ -29,6 +29,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             booking::serve().await?;
             Ok(ExitCode::SUCCESS)
         }
+        Some("--stdio") => {
+            booking::serve_stdio().await?;
+            Ok(ExitCode::SUCCESS)
+        }
         Some("--auto") => run(false).await,
         None => run(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()).await,
         Some(other) => Err(format!("unknown argument {other:?}; there is only --auto").into()),

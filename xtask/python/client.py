@@ -1,9 +1,13 @@
-"""Python's client completes the booking tool of the quickstart on our server."""
+"""Python's client completes the booking tool of the quickstart on our server.
+
+`client.py URL` over HTTP, `client.py COMMAND ARGUMENT…` over stdio.
+"""
 
 import asyncio
+import os
 import sys
 
-from mcp import Client
+from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
 
 ANSWERS = {
@@ -13,7 +17,7 @@ ANSWERS = {
 }
 
 
-async def main(url: str) -> None:
+async def main(target: str | StdioServerParameters) -> None:
     asked: list[str] = []
 
     async def elicit(_context, params) -> ElicitResult:
@@ -22,7 +26,7 @@ async def main(url: str) -> None:
         return ElicitResult(action="accept", content=content)
 
     # The revision is named, so that a fall-back to an older one would fail, not pass.
-    async with Client(url, elicitation_callback=elicit, mode="2026-07-28") as client:
+    async with Client(target, elicitation_callback=elicit, mode="2026-07-28") as client:
         tools = await client.list_tools()
         assert [tool.name for tool in tools.tools] == ["book"], tools
         result = await client.call_tool("book", {"people": 2, "day": "Friday"})
@@ -34,7 +38,7 @@ async def main(url: str) -> None:
         async def decline(_context, _params) -> ElicitResult:
             return ElicitResult(action="decline")
 
-    async with Client(url, elicitation_callback=decline, mode="2026-07-28") as client:
+    async with Client(target, elicitation_callback=decline, mode="2026-07-28") as client:
         result = await client.call_tool("book", {"people": 2, "day": "Friday"})
         assert result.is_error and "declined" in result.content[0].text, result
         result = await client.call_tool("book", {"people": "two", "day": "Friday"})
@@ -42,4 +46,7 @@ async def main(url: str) -> None:
     print("  ok: two rounds, declining, and a wrong argument, with Python's client")
 
 
-asyncio.run(main(sys.argv[1]))
+target = sys.argv[1]
+if "://" not in target:
+    target = StdioServerParameters(command=target, args=sys.argv[2:], env=dict(os.environ))
+asyncio.run(main(target))

@@ -1,6 +1,8 @@
-"""A server on Python's SDK, whose tools ask; it says `listening PORT` and serves until it is ended."""
+"""A server on Python's SDK, whose tools ask. It says `listening PORT` and serves until it is ended; with
+`--stdio` it serves the process that started it."""
 
 import socket
+import sys
 from typing import Annotated
 
 import uvicorn
@@ -41,6 +43,10 @@ def add(a: int, b: int) -> int:
     """Adds two numbers."""
     return a + b
 
+
+if "--stdio" in sys.argv:
+    server.run()
+    sys.exit()
 
 listener = socket.socket()
 listener.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-//! Foreign clients against our server, and our client against foreign servers, over real HTTP.
+//! Foreign clients against our server, and our client against foreign servers, over HTTP and stdio.
 
 use std::process::Command;
 
@@ -17,25 +17,22 @@ pub fn run(args: &[String]) -> Result {
 fn with_python() -> Result {
     let python = python()?;
     let examples = build(&["--package", "mrtr-examples", "--example", "quickstart"])?;
-    println!("\ninterop: Python's client on our booking tool");
-    let ours = Server::start(
-        Command::new(examples.join("examples/quickstart"))
-            .arg("--replica")
-            .env("BOOKING_SECRET", "Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw")
-            .env("PORT", "0"),
-    )?;
-    step(
-        Command::new(&python)
-            .arg(script("client.py"))
-            .arg(format!("http://127.0.0.1:{}/mcp", ours.port)),
-    )?;
+    println!("\ninterop: Python's client on our booking tool, over HTTP and stdio");
+    let quickstart = examples.join("examples/quickstart");
+    let client = script("client.py");
+    let secret = "Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw";
+    let mut ours = Command::new(&quickstart);
+    let ours = Server::start(ours.arg("--replica").env("BOOKING_SECRET", secret).env("PORT", "0"))?;
+    step(Command::new(&python).arg(&client).arg(format!("http://127.0.0.1:{}/mcp", ours.port)))?;
     drop(ours);
+    let mut over_stdio = Command::new(&python);
+    step(over_stdio.arg(&client).arg(&quickstart).arg("--stdio").env("BOOKING_SECRET", secret))?;
 
-    println!("\ninterop: our client on Python's server");
+    println!("\ninterop: our client on Python's server, over HTTP and stdio");
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
-    let theirs = Server::start(Command::new(&python).arg(script("server.py")))?;
-    step(
-        Command::new(bin.join("interop-client"))
-            .arg(format!("http://127.0.0.1:{}/mcp", theirs.port)),
-    )
+    let (client, server) = (bin.join("interop-client"), script("server.py"));
+    let theirs = Server::start(Command::new(&python).arg(&server))?;
+    step(Command::new(&client).arg(format!("http://127.0.0.1:{}/mcp", theirs.port)))?;
+    drop(theirs);
+    step(Command::new(&client).arg(&python).arg(&server).arg("--stdio"))
 }

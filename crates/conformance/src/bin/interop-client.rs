@@ -1,18 +1,31 @@
-//! Our client on a server of another SDK: `interop-client URL`. The server has the tools of
+//! Our client on a server of another SDK: `interop-client URL` over HTTP, `interop-client COMMAND ARGUMENT…`
+//! over stdio. The server has the tools of
 //! `xtask/python/server.py`.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mrtr::ElicitResult;
+use mrtr::client::Exchange;
+use mrtr::http::HttpClient;
+use mrtr::stdio::ChildServer;
+use mrtr::{Client, ElicitResult};
 use serde_json::{Value, json};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url = std::env::args().nth(1).ok_or("usage: interop-client URL")?;
+    let mut args = std::env::args().skip(1);
+    let target = args.next().ok_or("usage: interop-client URL, or a command with arguments")?;
+    if target.contains("://") {
+        check(HttpClient::builder(target).build()?).await
+    } else {
+        check(ChildServer::new(target, args)).await
+    }
+}
+
+async fn check<X: Exchange>(server: X) -> Result<(), Box<dyn Error>> {
     let asked: Arc<Mutex<Vec<(u32, String)>>> = Arc::default();
     let log = Arc::clone(&asked);
-    let client = mrtr::connect(&url)?
+    let client = Client::builder(server)
         .on_form(move |question, form| {
             log.lock()
                 .unwrap_or_else(PoisonError::into_inner)
