@@ -46,13 +46,17 @@
 //!
 //! Pausing a call and resuming it elsewhere, caching.
 
+mod builder;
 mod client;
+mod driver;
 mod error;
 mod handlers;
+mod heard;
 mod listen;
 mod machine;
 
-pub use client::{Client, ClientBuilder};
+pub use builder::ClientBuilder;
+pub use client::Client;
 pub use error::CallError;
 pub use handlers::{BoxError, Question};
 pub use listen::{Announcement, Subscription};

@@ -1,0 +1,157 @@
+//! How a client is put together.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mrtr_schema::PROTOCOL_VERSION;
+use mrtr_schema::capabilities::Implementation;
+use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
+use mrtr_schema::jsonrpc::RequestId;
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
+use mrtr_schema::roots::Root;
+use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_transport::Exchange;
+
+use crate::client::{Client, Inner};
+use crate::handlers::{BoxError, Handlers, Question, boxed};
+use crate::heard::Heard;
+use crate::machine::{Ids, RoundLimits};
+
+/// Builds a [`Client`].
+#[must_use = "call `build`"]
+pub struct ClientBuilder<X> {
+    exchange: X,
+    handlers: Handlers,
+    info: Implementation,
+    limits: RoundLimits,
+    deadline: Option<Duration>,
+    heard: Heard,
+}
+
+impl<X: Exchange> ClientBuilder<X> {
+    pub(crate) fn new(exchange: X) -> Self {
+        Self {
+            exchange,
+            handlers: Handlers::default(),
+            info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
+            limits: RoundLimits::default(),
+            deadline: None,
+            heard: Heard::default(),
+        }
+    }
+
+    /// Who this client says it is. Default: this crate.
+    pub fn info(mut self, info: Implementation) -> Self {
+        self.info = info;
+        self
+    }
+
+    /// Answers forms. Declares the capability `elicitation.form`.
+    ///
+    /// What it returns is held against the form before it is sent. An error ends the call.
+    pub fn on_form<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question, FormParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, BoxError>> + Send + 'static,
+    {
+        self.handlers.form = Some(boxed(handler));
+        self
+    }
+
+    /// Takes people to URLs. Declares the capability `elicitation.url`.
+    ///
+    /// Show the whole URL and its host, and open it only with the person's consent; never fetch it.
+    pub fn on_url<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question, UrlParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, BoxError>> + Send + 'static,
+    {
+        self.handlers.url = Some(boxed(handler));
+        self
+    }
+
+    /// Calls a language model. Declares the capability `sampling`, which is deprecated in this revision.
+    pub fn on_sample<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question, CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, BoxError>> + Send + 'static,
+    {
+        self.handlers.sample = Some(boxed(handler));
+        self
+    }
+
+    /// Lists roots. Declares the capability `roots`, which is deprecated in this revision.
+    pub fn on_roots<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Question) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<Root>, BoxError>> + Send + 'static,
+    {
+        self.handlers.roots = Some(boxed(move |question, ()| handler(question)));
+        self
+    }
+
+    /// Hears how far calls have come. Asks servers for progress with every request.
+    pub fn on_progress(mut self, hear: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.heard.progress = Some(Box::new(hear));
+        self
+    }
+
+    /// Hears log messages from `level` on. Asks servers for them with every request; deprecated in this
+    /// revision.
+    pub fn on_log(
+        mut self,
+        level: LogLevel,
+        hear: impl Fn(LogMessage) + Send + Sync + 'static,
+    ) -> Self {
+        self.heard.log = Some((level, Box::new(hear)));
+        self
+    }
+
+    /// How often a server may ask back. Default: 10 rounds with questions and 10 without.
+    pub fn round_limits(mut self, limits: RoundLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How long a whole call may take, people's time included. Default: no limit; each request has the
+    /// transport's.
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = Some(time);
+        self
+    }
+
+    /// Makes the client. Nothing is sent yet.
+    pub fn build(self) -> Client<X> {
+        let meta = RequestMeta {
+            protocol_version: Some(PROTOCOL_VERSION.to_owned()),
+            client_capabilities: Some(self.handlers.capabilities()),
+            client_info: Some(self.info),
+            log_level: self.heard.log.as_ref().map(|(level, _)| *level),
+            // Each leg gets a token of its own: see `Machine::start`.
+            progress_token: self.heard.progress.as_ref().map(|_| RequestId::Number(0)),
+            ..RequestMeta::default()
+        };
+        let Self { exchange, handlers, limits, deadline, heard, .. } = self;
+        Client {
+            inner: Arc::new(Inner {
+                exchange,
+                handlers,
+                meta,
+                ids: Ids::default(),
+                limits,
+                deadline,
+                heard,
+                param_headers: Mutex::default(),
+            }),
+        }
+    }
+}
+
+impl<X> fmt::Debug for ClientBuilder<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("handlers", &self.handlers).finish_non_exhaustive()
+    }
+}
