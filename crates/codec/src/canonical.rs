@@ -1,8 +1,8 @@
 //! One text for equal JSON, so that a request can be recognized after a client wrote it anew.
 //!
 //! This is RFC 8785 (JSON Canonicalization Scheme) with one difference: numbers that are integers
-//! stay exact at any size up to [`MAX_DIGITS`] digits. As doubles, the account numbers
-//! `9007199254740993` and `9007199254740992` would be equal. So:
+//! stay exact at any size. As doubles, the account numbers `9007199254740993` and `9007199254740992`
+//! would be equal. So:
 //!
 //! - `1`, `1.0`, `1e0` and `10e-1` are all `1`; `-0` is `0`. An integer with more than [`MAX_ZEROS`]
 //!   zeros at its end is written with an exponent: `1e22` is `1e22`, and so is its long form.

@@ -1,6 +1,6 @@
 //! `tools/list` and `tools/call` (specification: server, "Tools").
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Object;
@@ -127,8 +127,8 @@ pub struct CallToolResult {
     /// The result for the model.
     #[serde(default)]
     pub content: Vec<ContentBlock>,
-    /// The result for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The result for programs: any JSON value, `null` too.
+    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<serde_json::Value>,
     /// Whether the tool failed in a way that the model should read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -136,6 +136,11 @@ pub struct CallToolResult {
     /// Metadata.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
+}
+
+/// Reads a member that is there: unlike `Option`'s own way, `null` is a value.
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(deserializer).map(Some)
 }
 
 impl CallToolResult {

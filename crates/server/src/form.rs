@@ -37,9 +37,18 @@ pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
 }
 
 /// The JSON Schema (2020-12) of a type.
+/// The schema of what `T` is read from.
 pub(crate) fn schema_of<T: JsonSchema>() -> Object {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
-    match schema.to_value() {
+    schema_by::<T>(SchemaSettings::draft2020_12())
+}
+
+/// The schema of what `T` is written as.
+pub(crate) fn output_schema_of<T: JsonSchema>() -> Object {
+    schema_by::<T>(SchemaSettings::draft2020_12().for_serialize())
+}
+
+fn schema_by<T: JsonSchema>(settings: SchemaSettings) -> Object {
+    match settings.into_generator().into_root_schema_for::<T>().to_value() {
         Value::Object(object) => object,
         // `true` and `false` are schemas too.
         other => Object::from_iter([("not".to_owned(), json!({ "const": other }))]),

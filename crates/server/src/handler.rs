@@ -23,16 +23,43 @@ pub(crate) type Erased<O> =
 /// arguments `async fn(Context) -> Result<Output>`.
 ///
 /// `Arguments` implements [`DeserializeOwned`] and [`JsonSchema`], and is [`Send`]. `Output` turns into
-/// the kind of output at hand. The future is [`Send`]; it runs again from its first line on every leg.
+/// the kind of output at hand; a tool's may also be [`Json`](crate::Json). The future is [`Send`]; it runs again from its first line on every leg.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler",
     note = "a handler is `async fn(Context, Args) -> mrtr::Result<Output>` or `async fn(Context) -> mrtr::Result<Output>`",
-    note = "`Args` must implement `serde::Deserialize` and `schemars::JsonSchema`; `Output` must turn into a `ToolOutput` (or `PromptOutput`)",
+    note = "`Args` must implement `serde::Deserialize` and `schemars::JsonSchema`; `Output` must turn into a `ToolOutput` (or `PromptOutput`, or `ResourceOutput`); a tool's may be `Json<T>`",
     note = "the function's future must be `Send`: hold no `Rc` or lock guard across an await"
 )]
 pub trait Handler<Args, Output>: Send + Sync + 'static {
     #[doc(hidden)]
-    fn erase(self) -> (Object, Erased<Output>);
+    fn erase(self) -> Parts<Output>;
+}
+
+/// A handler, and what its type says.
+pub struct Parts<O> {
+    /// The schema of the arguments.
+    pub(crate) arguments: Object,
+    /// The schema of the output, where it has one.
+    pub(crate) output: Option<Object>,
+    pub(crate) call: Erased<O>,
+}
+
+/// What a handler may return, where an `O` is wanted.
+pub trait IntoOutput<O> {
+    /// The schema of all that it can be.
+    fn schema() -> Option<Object>;
+    /// An error if it cannot be written as JSON.
+    fn into_output(self) -> Result<O, Error>;
+}
+
+impl<R: Into<O>, O> IntoOutput<O> for R {
+    fn schema() -> Option<Object> {
+        None
+    }
+
+    fn into_output(self) -> Result<O, Error> {
+        Ok(self.into())
+    }
 }
 
 /// The schema of no arguments.
@@ -48,17 +75,17 @@ where
     F: Fn(Context, A) -> Fut + Send + Sync + 'static,
     A: DeserializeOwned + JsonSchema + Send + 'static,
     Fut: Future<Output = Result<R, Error>> + Send + 'static,
-    R: Into<O>,
+    R: IntoOutput<O>,
 {
-    fn erase(self) -> (Object, Erased<O>) {
-        let erased: Erased<O> = Box::new(move |cx, arguments| {
+    fn erase(self) -> Parts<O> {
+        let call: Erased<O> = Box::new(move |cx, arguments| {
             let mut json = serde_json::Deserializer::from_str(arguments);
             let arguments: A =
                 serde_path_to_error::deserialize(&mut json).map_err(|e| e.to_string())?;
             let future = self(cx, arguments);
-            Ok(Box::pin(async move { future.await.map(Into::into) }))
+            Ok(Box::pin(async move { future.await?.into_output() }))
         });
-        (schema_of::<A>(), erased)
+        Parts { arguments: schema_of::<A>(), output: R::schema(), call }
     }
 }
 
@@ -66,13 +93,13 @@ impl<F, Fut, R, O> Handler<(Context, R), O> for F
 where
     F: Fn(Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<R, Error>> + Send + 'static,
-    R: Into<O>,
+    R: IntoOutput<O>,
 {
-    fn erase(self) -> (Object, Erased<O>) {
-        let erased: Erased<O> = Box::new(move |cx, _| {
+    fn erase(self) -> Parts<O> {
+        let call: Erased<O> = Box::new(move |cx, _| {
             let future = self(cx);
-            Ok(Box::pin(async move { future.await.map(Into::into) }))
+            Ok(Box::pin(async move { future.await?.into_output() }))
         });
-        (no_arguments(), erased)
+        Parts { arguments: no_arguments(), output: R::schema(), call }
     }
 }

@@ -91,7 +91,7 @@ pub use prompt::{Prompt, PromptOutput};
 pub use resource::{Cache, Resource, ResourceOutput, ResourceTemplate};
 pub use rounds::{Answer, Ask, Step};
 pub use server::{BuildError, Server, ServerBuilder};
-pub use tool::{Tool, ToolOutput};
+pub use tool::{Json, Tool, ToolOutput};
 
 /// What handlers return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -8,7 +8,7 @@ use mrtr_schema::prompt::{GetPromptResult, Prompt as WirePrompt, PromptArgument,
 use crate::asks::Asks;
 use crate::completion::{Completer, Completing};
 use crate::error::Error;
-use crate::handler::{Erased, Handler};
+use crate::handler::{Erased, Handler, Parts};
 use crate::manual::InputRequired;
 use crate::tool::{Output, Rules};
 
@@ -30,7 +30,7 @@ impl Prompt {
         description: impl Into<String>,
         handler: impl Handler<A, PromptOutput>,
     ) -> Self {
-        let (schema, handler) = handler.erase();
+        let Parts { arguments: schema, call: handler, .. } = handler.erase();
         let required = |name: &str| {
             let all = schema.get("required").and_then(|r| r.as_array());
             all.is_some_and(|all| all.iter().any(|one| one == name))

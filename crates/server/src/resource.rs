@@ -55,7 +55,7 @@ impl Resource {
         name: impl Into<String>,
         handler: impl Handler<A, ResourceOutput>,
     ) -> Self {
-        let (_, handler) = handler.erase();
+        let handler = handler.erase().call;
         let wire = WireResource {
             uri: uri.into(),
             name: name.into(),
@@ -115,7 +115,7 @@ impl ResourceTemplate {
         name: impl Into<String>,
         handler: impl Handler<A, ResourceOutput>,
     ) -> Self {
-        let (_, handler) = handler.erase();
+        let handler = handler.erase().call;
         let wire = WireTemplate {
             uri_template: uri_template.into(),
             name: name.into(),

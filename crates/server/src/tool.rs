@@ -4,13 +4,19 @@ use std::fmt;
 use std::time::Duration;
 
 use mrtr_schema::Object;
+use mrtr_schema::capabilities::Icon;
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::tool::{CallToolResult, Tool as WireTool, ToolAnnotations};
 
 use mrtr_transport::headers::ParamHeader;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::asks::Asks;
-use crate::handler::{Erased, Handler};
+use crate::error::Error;
+use crate::form::output_schema_of;
+use crate::handler::{Erased, Handler, IntoOutput, Parts};
 use crate::manual::InputRequired;
 
 /// A tool: its description for clients, and its handler.
@@ -46,7 +52,8 @@ impl Default for Rules {
 }
 
 impl Tool {
-    /// A tool. The schema of its arguments comes from the handler's type.
+    /// A tool. The schemas of its arguments, and of its output if that is [`Json`], come from the
+    /// handler's type.
     ///
     /// Where a property of the schema has `x-mcp-header` (with schemars:
     /// `#[schemars(extend("x-mcp-header" = "Region"))]`), HTTP clients mirror the argument in the header
@@ -56,13 +63,14 @@ impl Tool {
         description: impl Into<String>,
         handler: impl Handler<A, ToolOutput>,
     ) -> Self {
-        let (input_schema, handler) = handler.erase();
+        let Parts { arguments: input_schema, output: output_schema, call: handler } =
+            handler.erase();
         let wire = WireTool {
             name: name.into(),
             title: None,
             description: Some(description.into()),
             input_schema,
-            output_schema: None,
+            output_schema,
             annotations: None,
             icons: Vec::new(),
             meta: None,
@@ -86,6 +94,19 @@ impl Tool {
     /// is accepted.
     pub fn input_schema(mut self, schema: Object) -> Self {
         self.wire.input_schema = schema;
+        self
+    }
+
+    /// Icons for people.
+    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.wire.icons.extend(icons);
+        self
+    }
+
+    /// A schema of the structured output other than the one that [`Json`] brings. What the handler
+    /// returns is not held against it.
+    pub fn output_schema(mut self, schema: Object) -> Self {
+        self.wire.output_schema = Some(schema);
         self
     }
 
@@ -148,6 +169,18 @@ impl ToolOutput {
         Self(Output::Complete(CallToolResult { content, ..CallToolResult::default() }))
     }
 
+    /// A value for programs, and content for the model that says the same in its own way. For most
+    /// tools, [`Json`] is simpler.
+    pub fn structured(value: Value, blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
+        let content = blocks.into_iter().collect();
+        let structured_content = Some(value);
+        Self(Output::Complete(CallToolResult {
+            content,
+            structured_content,
+            ..CallToolResult::default()
+        }))
+    }
+
     /// A failure that the model should read.
     pub(crate) fn failure(message: String) -> CallToolResult {
         CallToolResult {
@@ -173,5 +206,40 @@ impl From<&str> for ToolOutput {
 impl From<InputRequired> for ToolOutput {
     fn from(questions: InputRequired) -> Self {
         Self(Output::InputRequired(questions))
+    }
+}
+
+/// Output for programs: the tool's `structuredContent`, with the schema of `T` as its `outputSchema`
+/// (specification: tools, "Structured Content" and "Output Schema").
+///
+/// The model gets the same as text, as JSON. A handler that ends in an error has no structured content.
+///
+/// ```
+/// use mrtr_server::{Context, Json, Result, Tool};
+///
+/// #[derive(serde::Serialize, schemars::JsonSchema)]
+/// struct Weather {
+///     /// In degrees Celsius.
+///     temperature: f64,
+/// }
+///
+/// async fn weather(_: Context) -> Result<Json<Weather>> {
+///     Ok(Json(Weather { temperature: 21.5 }))
+/// }
+///
+/// let tool = Tool::new("weather", "The weather here", weather);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize + JsonSchema> IntoOutput<ToolOutput> for Json<T> {
+    fn schema() -> Option<Object> {
+        Some(output_schema_of::<T>())
+    }
+
+    fn into_output(self) -> Result<ToolOutput, Error> {
+        let value = serde_json::to_value(self.0)?;
+        let text = ContentBlock::text(value.to_string());
+        Ok(ToolOutput::structured(value, [text]))
     }
 }

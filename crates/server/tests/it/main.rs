@@ -6,4 +6,5 @@ mod corners;
 mod fleet;
 mod lists;
 mod refusals;
+mod structured;
 mod suspension;
