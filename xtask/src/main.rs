@@ -40,7 +40,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "interop",
-        usage: "[python]",
+        usage: "[python|typescript]",
         help: "foreign clients against our server, and our client against foreign servers",
         run: interop::run,
     },

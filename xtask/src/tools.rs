@@ -14,25 +14,38 @@ const OLDEST_NODE: u32 = 22;
 
 /// The official conformance suite: how to run it.
 pub fn conformance_suite() -> Result<(PathBuf, PathBuf)> {
+    let home = npm_packages("npm")?;
+    let suite = home.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    Ok((node()?, suite))
+}
+
+/// The TypeScript SDK: a Node.js, and where our scripts for it are.
+pub fn typescript() -> Result<(PathBuf, PathBuf)> {
+    let home = npm_packages("typescript")?;
+    Ok((node()?, home))
+}
+
+/// A copy of `xtask/{name}`, with the packages of its lock file.
+fn npm_packages(name: &str) -> Result<PathBuf> {
     if !there("npm") {
         return Err(
-            "the conformance suite needs npm (with or without a recent Node.js): install it, \
-                    for example by `apt-get install npm`"
+            "this needs npm (with or without a recent Node.js): install it, for example by \
+                    `apt-get install npm`"
                 .into(),
         );
     }
-    let home = scratch("npm")?;
-    let own = root().join("xtask/npm");
+    let home = scratch(name)?;
+    let own = root().join("xtask").join(name);
+    for file in fs::read_dir(&own)? {
+        let file = file?;
+        fs::copy(file.path(), home.join(file.file_name()))?;
+    }
     let lock = fs::read(own.join("package-lock.json"))?;
     if fs::read(home.join("installed")).ok().as_ref() != Some(&lock) {
-        for file in ["package.json", "package-lock.json"] {
-            fs::copy(own.join(file), home.join(file))?;
-        }
         run(npm().args(["ci", "--ignore-scripts", "--loglevel=error"]).current_dir(&home))?;
         fs::write(home.join("installed"), &lock)?;
     }
-    let suite = home.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-    Ok((node()?, suite))
+    Ok(home)
 }
 
 fn npm() -> Command {
@@ -63,7 +76,7 @@ fn node() -> Result<PathBuf> {
     let node = home.join("node_modules").join(&package).join("bin/node");
     if !node.exists() {
         let spec = format!("{package}@{NODE}");
-        println!("\nthe suite needs Node.js {OLDEST_NODE}, here is {:?}", version.trim());
+        println!("\nthis needs Node.js {OLDEST_NODE}, here is {:?}", version.trim());
         run(npm().args(["install", "--prefix"]).arg(&home).args([
             "--no-save",
             "--loglevel=error",

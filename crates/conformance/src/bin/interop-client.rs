@@ -1,6 +1,5 @@
 //! Our client on a server of another SDK: `interop-client URL` over HTTP, `interop-client COMMAND ARGUMENT…`
-//! over stdio. The server has the tools of
-//! `xtask/python/server.py`.
+//! over stdio. The server has the tools of `xtask/python/server.py` and `xtask/typescript/server.mjs`.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
