@@ -40,7 +40,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "interop",
-        usage: "[python|typescript]",
+        usage: "[python] [typescript] [rmcp]",
         help: "foreign clients against our server, and our client against foreign servers",
         run: interop::run,
     },

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::run::{output, root, run, scratch, there};
+use crate::run::{cargo, output, root, run, scratch, there};
 
 /// The Node.js that is fetched where there is none, or one that is too old for the suite.
 const NODE: &str = "24.21.0";
@@ -102,6 +102,15 @@ pub fn python() -> Result<PathBuf> {
         fs::write(home.join("installed"), &wanted)?;
     }
     Ok(python)
+}
+
+/// The client and the server on rmcp, the official Rust SDK: where they were built. They are a workspace
+/// of their own, so that what rmcp needs stays out of our lock file.
+pub fn rmcp() -> Result<PathBuf> {
+    let home = scratch("rmcp")?;
+    let mut build = cargo(&["build", "--quiet", "--locked", "--bins"]);
+    run(build.arg("--manifest-path=xtask/rmcp/Cargo.toml").env("CARGO_TARGET_DIR", &home))?;
+    Ok(home.join("debug"))
 }
 
 /// A script of ours.
