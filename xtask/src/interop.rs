@@ -1,27 +1,32 @@
 //! Foreign clients against our server, and our client against foreign servers, over HTTP and stdio.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::Result;
-use crate::run::{Server, build, run as step};
-use crate::tools::{python, rmcp, script, typescript};
+use crate::run::{Server, build, free_port, output, run as step, scratch};
+use crate::tools::{inspector, python, rmcp, script, typescript};
 
-/// Gets a peer.
-type Get = fn() -> Result<Peer>;
+type Check = fn() -> Result;
 
-const PEERS: [(&str, Get); 3] =
-    [("python", Peer::python), ("typescript", Peer::typescript), ("rmcp", Peer::rmcp)];
+const CHECKS: [(&str, Check); 4] = [
+    ("python", || with(&Peer::python()?)),
+    ("typescript", || with(&Peer::typescript()?)),
+    ("rmcp", || with(&Peer::rmcp()?)),
+    ("inspector", with_inspector),
+];
 
 pub fn run(args: &[String]) -> Result {
-    let known = |name: &String| PEERS.iter().any(|(peer, _)| peer == name);
+    let known = |name: &String| CHECKS.iter().any(|(check, _)| check == name);
     if let Some(other) = args.iter().find(|name| !known(name)) {
-        let names = PEERS.map(|(name, _)| name).join(", ");
+        let names = CHECKS.map(|(name, _)| name).join(", ");
         return Err(format!("there is no interop with {other:?}; there is: {names}").into());
     }
-    for (name, peer) in PEERS {
+    for (name, check) in CHECKS {
         if args.is_empty() || args.iter().any(|wanted| wanted == name) {
-            with(&peer()?)?;
+            check()?;
         }
     }
     Ok(())
@@ -86,4 +91,33 @@ fn with(peer: &Peer) -> Result {
     drop(theirs);
     let Line(program, script) = &peer.server;
     step(Command::new(&client).arg(program).args(script).arg("--stdio"))
+}
+
+/// The MCP Inspector lists and calls the tools of the fixture server.
+fn with_inspector() -> Result {
+    let (node, inspector) = inspector()?;
+    let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
+    println!("\ninterop: the MCP Inspector on our fixture server");
+    let mut server = Command::new(bin.join("conformance-server"));
+    let server = Server::start_on(server.stdout(Stdio::null()), free_port()?)?;
+    let inspect = |method: &[&str]| -> Result<Value> {
+        let mut command = Command::new(&node);
+        command.arg(&inspector).arg("--cli").arg(format!("http://127.0.0.1:{}/mcp", server.port));
+        command.args(["--protocol-era", "modern", "--quiet", "--format", "json", "--method"]);
+        // Where it keeps settings; a person's own are not to be touched.
+        command.args(method).env("HOME", scratch("inspector")?);
+        let said: Value = serde_json::from_str(&output(&mut command)?)?;
+        Ok(said["result"].clone())
+    };
+    let listed = inspect(&["tools/list", "--strict"])?;
+    let tools = listed["tools"].as_array().map_or(0, Vec::len);
+    if tools == 0 {
+        return Err(format!("the Inspector lists no tools: {listed}").into());
+    }
+    let called = inspect(&["tools/call", "--tool-name", "test_simple_text"])?;
+    if called["content"][0]["text"] != "This is a simple text response for testing." {
+        return Err(format!("the Inspector's call came to {called}").into());
+    }
+    println!("  ok: {tools} tools listed, no error in their schemas; one called");
+    Ok(())
 }

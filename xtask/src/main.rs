@@ -40,7 +40,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "interop",
-        usage: "[python] [typescript] [rmcp]",
+        usage: "[python|typescript|rmcp|inspector…]",
         help: "foreign clients against our server, and our client against foreign servers",
         run: interop::run,
     },
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 fn help() -> ExitCode {
     println!("cargo xtask <command>\n");
     for Command { name, usage, help, .. } in COMMANDS {
-        println!("  {:<42} {help}", format!("{name} {usage}"));
+        println!("  {:<45} {help}", format!("{name} {usage}"));
     }
     ExitCode::SUCCESS
 }

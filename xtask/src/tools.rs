@@ -25,6 +25,12 @@ pub fn typescript() -> Result<(PathBuf, PathBuf)> {
     Ok((node()?, home))
 }
 
+/// The MCP Inspector: how to run it.
+pub fn inspector() -> Result<(PathBuf, PathBuf)> {
+    let home = npm_packages("inspector")?;
+    Ok((node()?, home.join("node_modules/.bin/mcp-inspector")))
+}
+
 /// A copy of `xtask/{name}`, with the packages of its lock file.
 fn npm_packages(name: &str) -> Result<PathBuf> {
     if !there("npm") {
