@@ -198,3 +198,28 @@ async fn a_child_that_reads_to_the_end_ends_by_itself() {
     }
     child.shutdown(std::time::Duration::from_mins(1)).await;
 }
+
+/// Answers one request, and then does not care for its standard input. Told to end, it says so in a file
+/// and ends.
+#[cfg(unix)]
+const DEAF: &str = r#"
+    trap 'echo told > "$1"; exit 0' TERM
+    read -r request
+    echo '{"jsonrpc":"2.0","id":1,"result":{}}'
+    while :; do sleep 1 & wait $!; done
+"#;
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_child_that_does_not_end_by_itself_is_told_before_it_is_killed() {
+    let said = std::env::temp_dir().join(format!("mrtr-told-{}", std::process::id()));
+    let args = ["-c".into(), DEAF.into(), "deaf".into(), said.clone().into_os_string()];
+    let child = ChildServer::new("sh", args);
+    let method = "server/discover".to_owned();
+    let request = Request { jsonrpc: Version, id: RequestId::Number(1), method, params: None };
+    child.exchange(Outgoing::new(request)).await.unwrap();
+    child.shutdown(std::time::Duration::from_secs(1)).await;
+    let told = std::fs::read_to_string(&said);
+    let _ = std::fs::remove_file(&said);
+    assert_eq!(told.unwrap(), "told\n");
+}

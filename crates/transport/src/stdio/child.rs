@@ -72,16 +72,36 @@ impl ChildServer {
         Ok(client)
     }
 
-    /// Closes the server's standard input, waits up to `patience` for it to end, and then kills it.
+    /// Closes the server's standard input and waits up to `patience` for it to end. One that does not is
+    /// told to (`SIGTERM`, where there are signals), and after `patience` once more, it is killed
+    /// (specification: stdio, "Shutdown"). Dropping the future kills it at once.
     pub async fn shutdown(self, patience: Duration) {
-        if let Some((mut child, client)) = self.running.into_inner() {
-            client.close();
-            if tokio::time::timeout(patience, child.wait()).await.is_err() {
-                tracing::warn!(target: "mrtr::stdio", "the server does not end by itself; it is killed");
-                let _ = child.kill().await;
-            }
+        let Some((mut child, client)) = self.running.into_inner() else { return };
+        client.close();
+        if tokio::time::timeout(patience, child.wait()).await.is_ok() {
+            return;
         }
+        if terminate(&child) && tokio::time::timeout(patience, child.wait()).await.is_ok() {
+            return;
+        }
+        tracing::warn!(target: "mrtr::stdio", "the server does not end by itself; it is killed");
+        let _ = child.kill().await;
     }
+}
+
+/// Tells a process to end. Says whether it could be told.
+#[cfg(unix)]
+fn terminate(child: &Child) -> bool {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    // The id is there as long as the process was not waited for, and so is nobody else's.
+    let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+    pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
+}
+
+#[cfg(not(unix))]
+fn terminate(_: &Child) -> bool {
+    false
 }
 
 fn command(recipe: &Recipe) -> Command {
