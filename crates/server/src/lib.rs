@@ -75,6 +75,7 @@ mod refusal;
 mod resource;
 mod rounds;
 mod server;
+mod setters;
 mod template;
 mod tool;
 

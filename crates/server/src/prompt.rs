@@ -5,7 +5,6 @@ use std::fmt;
 use mrtr_schema::content::{ContentBlock, Role};
 use mrtr_schema::prompt::{GetPromptResult, Prompt as WirePrompt, PromptArgument, PromptMessage};
 
-use crate::asks::Asks;
 use crate::completion::{Completer, Completing};
 use crate::error::Error;
 use crate::handler::{Erased, Handler, Parts};
@@ -60,12 +59,6 @@ impl Prompt {
         Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
     {
         self.completers.push((argument.into(), Completer::new(suggest)));
-        self
-    }
-
-    /// What the prompt will ask in any case; see [`crate::Tool::asks`].
-    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
-        self.rules.asks.extend(kinds);
         self
     }
 }

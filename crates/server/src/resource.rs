@@ -11,7 +11,6 @@ use mrtr_schema::resource::{
 };
 use mrtr_schema::result::CacheScope;
 
-use crate::asks::Asks;
 use crate::completion::{Completer, Completing};
 use crate::error::Error;
 use crate::handler::{Erased, Handler};
@@ -69,30 +68,6 @@ impl Resource {
         };
         Self { wire, rules: Rules::default(), cache: Cache::default(), handler }
     }
-
-    /// What it is.
-    pub fn description(mut self, text: impl Into<String>) -> Self {
-        self.wire.description = Some(text.into());
-        self
-    }
-
-    /// Its media type.
-    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.wire.mime_type = Some(mime_type.into());
-        self
-    }
-
-    /// For how long its contents may be reused. Default: not at all.
-    pub fn cache(mut self, cache: Cache) -> Self {
-        self.cache = cache;
-        self
-    }
-
-    /// What it will ask in any case; see [`crate::Tool::asks`].
-    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
-        self.rules.asks.extend(kinds);
-        self
-    }
 }
 
 /// A family of resources, with one handler.
@@ -128,30 +103,6 @@ impl ResourceTemplate {
         };
         let (rules, cache) = (Rules::default(), Cache::default());
         Self { wire, rules, cache, handler, completers: Vec::new() }
-    }
-
-    /// What they are.
-    pub fn description(mut self, text: impl Into<String>) -> Self {
-        self.wire.description = Some(text.into());
-        self
-    }
-
-    /// Their media type.
-    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.wire.mime_type = Some(mime_type.into());
-        self
-    }
-
-    /// For how long contents may be reused. Default: not at all.
-    pub fn cache(mut self, cache: Cache) -> Self {
-        self.cache = cache;
-        self
-    }
-
-    /// What it will ask in any case; see [`crate::Tool::asks`].
-    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
-        self.rules.asks.extend(kinds);
-        self
     }
 
     /// Suggests values for a variable.

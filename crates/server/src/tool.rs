@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use mrtr_schema::Object;
-use mrtr_schema::capabilities::Icon;
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::tool::{CallToolResult, Tool as WireTool, ToolAnnotations};
 
@@ -78,12 +77,6 @@ impl Tool {
         Self { wire, rules: Rules::default(), handler, param_headers: Vec::new() }
     }
 
-    /// A name for people.
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.wire.title = Some(title.into());
-        self
-    }
-
     /// Hints for clients.
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.wire.annotations = Some(annotations);
@@ -97,42 +90,10 @@ impl Tool {
         self
     }
 
-    /// Icons for people.
-    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
-        self.wire.icons.extend(icons);
-        self
-    }
-
     /// A schema of the structured output other than the one that [`Json`] brings. What the handler
     /// returns is not held against it.
     pub fn output_schema(mut self, schema: Object) -> Self {
         self.wire.output_schema = Some(schema);
-        self
-    }
-
-    /// What the tool will ask in any case. A client that lacks a capability for it is told so before
-    /// the handler runs (error -32021), rather than in the middle.
-    pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
-        self.rules.asks.extend(kinds);
-        self
-    }
-
-    /// How long a person may take for the questions of one round. Default: 10 min. Counted in whole
-    /// seconds.
-    pub fn round_ttl(mut self, time: Duration) -> Self {
-        self.rules.round_ttl = time;
-        self
-    }
-
-    /// How long a flow may take from its first round. Default: 1 h. Counted in whole seconds.
-    pub fn lifetime(mut self, time: Duration) -> Self {
-        self.rules.lifetime = time;
-        self
-    }
-
-    /// How long one leg may run. Default: 1 min. Then the handler is dropped, and the call fails.
-    pub fn deadline(mut self, time: Duration) -> Self {
-        self.rules.deadline = time;
         self
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::fleet::{Text, client, replica};
-use crate::refusals::raw_send;
+use crate::refusals::{raw_send, with_meta};
 
 #[derive(Deserialize, JsonSchema)]
 struct Doc {
@@ -83,15 +83,11 @@ async fn all_pages_of_a_list_come_in_order_from_any_replica() {
 async fn cursors_that_were_never_given_out_are_refused() {
     let fleet = fleet();
     for cursor in ["", "x", "YXQgMw==", "YXQgMDM", "YXQgMA", "YXQgOTk", "YXQgLTE"] {
-        let outcome =
-            raw_send(&fleet, "tools/list", crate::refusals::with_meta(json!({ "cursor": cursor })))
-                .await;
+        let outcome = raw_send(&fleet, "tools/list", with_meta(json!({ "cursor": cursor }))).await;
         assert_eq!(outcome["error"]["code"], -32602, "{cursor}: {outcome}");
     }
     // "at 3", as it is given out.
-    let outcome =
-        raw_send(&fleet, "tools/list", crate::refusals::with_meta(json!({ "cursor": "YXQgMw" })))
-            .await;
+    let outcome = raw_send(&fleet, "tools/list", with_meta(json!({ "cursor": "YXQgMw" }))).await;
     assert_eq!(outcome["tools"].as_array().unwrap().len(), 3);
 }
 
@@ -184,4 +180,27 @@ fn servers_whose_resources_cannot_work_are_not_built() {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_prompt_is_named_for_people_and_bounds_its_flows_as_a_tool_does() {
+    let clock = TestClock::default();
+    let ask = async |cx: Context| Ok(cx.elicit::<Text>("tone", "Which tone?").await?.text);
+    let prompt = Prompt::new("ask", "", ask).title("Ask away").round_ttl(Duration::from_secs(5));
+    let fleet = Fleet::new([replica(&clock).anonymous().prompt(prompt).build().unwrap()]);
+
+    let listed = raw_send(&fleet, "prompts/list", with_meta(json!({}))).await;
+    assert_eq!(listed["prompts"][0]["title"], "Ask away");
+
+    let first = raw_send(&fleet, "prompts/get", with_meta(json!({ "name": "ask" }))).await;
+    let answer = json!({ "tone": { "action": "accept", "content": { "text": "kind" } } });
+    let retry = json!({
+        "name": "ask", "requestState": first["requestState"], "inputResponses": answer,
+    });
+    clock.advance(4);
+    let done = raw_send(&fleet, "prompts/get", with_meta(retry.clone())).await;
+    assert_eq!(done["messages"][0]["content"]["text"], "kind");
+    clock.advance(2);
+    let late = raw_send(&fleet, "prompts/get", with_meta(retry)).await;
+    assert_eq!(late["error"]["data"]["reason"], "invalid_request_state", "{late}");
 }

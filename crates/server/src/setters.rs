@@ -1,0 +1,80 @@
+//! What can be set on tools, prompts, resources and resource templates alike.
+
+use std::time::Duration;
+
+use mrtr_schema::capabilities::Icon;
+
+use crate::asks::Asks;
+use crate::prompt::Prompt;
+use crate::resource::{Cache, Resource, ResourceTemplate};
+use crate::tool::Tool;
+
+macro_rules! all_can_ask {
+    ($($kind:ident),*) => {$(
+        impl $kind {
+            /// A name for people.
+            pub fn title(mut self, title: impl Into<String>) -> Self {
+                self.wire.title = Some(title.into());
+                self
+            }
+
+            /// Icons for people.
+            pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+                self.wire.icons.extend(icons);
+                self
+            }
+
+            /// What the handler will ask in any case. A client that lacks a capability for it is told so
+            /// before the handler runs (error -32021), rather than in the middle.
+            pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
+                self.rules.asks.extend(kinds);
+                self
+            }
+
+            /// How long a person may take for the questions of one round. Default: 10 min. Counted in
+            /// whole seconds.
+            pub fn round_ttl(mut self, time: Duration) -> Self {
+                self.rules.round_ttl = time;
+                self
+            }
+
+            /// How long a flow may take from its first round. Default: 1 h. Counted in whole seconds.
+            pub fn lifetime(mut self, time: Duration) -> Self {
+                self.rules.lifetime = time;
+                self
+            }
+
+            /// How long one leg may run. Default: 1 min. Then the handler is dropped, and the call fails.
+            pub fn deadline(mut self, time: Duration) -> Self {
+                self.rules.deadline = time;
+                self
+            }
+        }
+    )*};
+}
+all_can_ask!(Tool, Prompt, Resource, ResourceTemplate);
+
+macro_rules! have_contents {
+    ($($kind:ident),*) => {$(
+        impl $kind {
+            /// What it is, for people and the model.
+            pub fn description(mut self, text: impl Into<String>) -> Self {
+                self.wire.description = Some(text.into());
+                self
+            }
+
+            /// The media type of its contents, where the handler names none.
+            pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+                self.wire.mime_type = Some(mime_type.into());
+                self
+            }
+
+            /// For how long its contents may be reused, and by whom. Default: not at all.
+            pub fn cache(mut self, cache: Cache) -> Self {
+                self.cache = cache;
+                self
+            }
+        }
+    )*};
+}
+have_contents!(Resource, ResourceTemplate);
