@@ -5,8 +5,7 @@ use std::fmt;
 use mrtr_schema::content::{ContentBlock, Role};
 use mrtr_schema::prompt::{GetPromptResult, Prompt as WirePrompt, PromptArgument, PromptMessage};
 
-use crate::completion::{Completer, Completing};
-use crate::error::Error;
+use crate::completion::Completer;
 use crate::handler::{Erased, Handler, Parts};
 use crate::manual::InputRequired;
 use crate::tool::{Output, Rules};
@@ -50,16 +49,6 @@ impl Prompt {
             meta: None,
         };
         Self { wire, rules: Rules::default(), handler, completers: Vec::new() }
-    }
-
-    /// Suggests values for an argument.
-    pub fn complete<F, Fut>(mut self, argument: impl Into<String>, suggest: F) -> Self
-    where
-        F: Fn(Completing) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
-    {
-        self.completers.push((argument.into(), Completer::new(suggest)));
-        self
     }
 }
 

@@ -11,8 +11,7 @@ use mrtr_schema::resource::{
 };
 use mrtr_schema::result::CacheScope;
 
-use crate::completion::{Completer, Completing};
-use crate::error::Error;
+use crate::completion::Completer;
 use crate::handler::{Erased, Handler};
 use crate::manual::InputRequired;
 use crate::tool::{Output, Rules};
@@ -103,16 +102,6 @@ impl ResourceTemplate {
         };
         let (rules, cache) = (Rules::default(), Cache::default());
         Self { wire, rules, cache, handler, completers: Vec::new() }
-    }
-
-    /// Suggests values for a variable.
-    pub fn complete<F, Fut>(mut self, variable: impl Into<String>, suggest: F) -> Self
-    where
-        F: Fn(Completing) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
-    {
-        self.completers.push((variable.into(), Completer::new(suggest)));
-        self
     }
 }
 

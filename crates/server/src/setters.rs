@@ -1,10 +1,12 @@
-//! What can be set on tools, prompts, resources and resource templates alike.
+//! What can be set on more than one of tools, prompts, resources and resource templates.
 
 use std::time::Duration;
 
 use mrtr_schema::capabilities::Icon;
 
 use crate::asks::Asks;
+use crate::completion::{Completer, Completing};
+use crate::error::Error;
 use crate::prompt::Prompt;
 use crate::resource::{Cache, Resource, ResourceTemplate};
 use crate::tool::Tool;
@@ -78,3 +80,21 @@ macro_rules! have_contents {
     )*};
 }
 have_contents!(Resource, ResourceTemplate);
+
+macro_rules! can_suggest {
+    ($($kind:ident),*) => {$(
+        impl $kind {
+            /// Suggests values for an argument of the prompt, or a variable of the template
+            /// (`completion/complete`).
+            pub fn complete<F, Fut>(mut self, argument: impl Into<String>, suggest: F) -> Self
+            where
+                F: Fn(Completing) -> Fut + Send + Sync + 'static,
+                Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
+            {
+                self.completers.push((argument.into(), Completer::new(suggest)));
+                self
+            }
+        }
+    )*};
+}
+can_suggest!(Prompt, ResourceTemplate);

@@ -2,12 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::prompt::ListPromptsResult;
 use mrtr_schema::resource::{ListResourceTemplatesResult, ListResourcesResult};
+use mrtr_schema::result::{CacheScope, ResultType};
 use mrtr_schema::tool::{ListParams, ListToolsResult};
+use mrtr_schema::{Object, PROTOCOL_VERSION};
 
 use super::{Answer, complete};
 use crate::server::Inner;
@@ -26,70 +27,62 @@ impl Inner {
     }
 
     pub(super) fn list_tools(&self, list: &ListParams) -> Answer {
-        let (tools, next_cursor) = self.page(&self.tools, list, |tool| tool.wire.clone())?;
-        let (ttl_ms, cache_scope) = (self.lists.ttl_ms, self.lists.scope);
-        let meta = Some(self.meta.clone());
-        complete(&ListToolsResult {
-            tools,
-            next_cursor,
-            ttl_ms,
-            cache_scope,
-            meta,
-            ..Default::default()
-        })
+        let Page { items: tools, next_cursor, ttl_ms, cache_scope, meta } =
+            self.page(&self.tools, list, |tool| tool.wire.clone())?;
+        let result_type = ResultType::Complete;
+        complete(&ListToolsResult { result_type, tools, next_cursor, ttl_ms, cache_scope, meta })
     }
 
     pub(super) fn list_prompts(&self, list: &ListParams) -> Answer {
-        let (prompts, next_cursor) =
+        let Page { items: prompts, next_cursor, ttl_ms, cache_scope, meta } =
             self.page(&self.prompts, list, |prompt| prompt.wire.clone())?;
-        let (ttl_ms, cache_scope) = (self.lists.ttl_ms, self.lists.scope);
-        let meta = Some(self.meta.clone());
+        let result_type = ResultType::Complete;
         complete(&ListPromptsResult {
+            result_type,
             prompts,
             next_cursor,
             ttl_ms,
             cache_scope,
             meta,
-            ..Default::default()
         })
     }
 
     pub(super) fn list_resources(&self, list: &ListParams) -> Answer {
-        let (resources, next_cursor) = self.page(&self.resources, list, |one| one.wire.clone())?;
-        let (ttl_ms, cache_scope) = (self.lists.ttl_ms, self.lists.scope);
-        let meta = Some(self.meta.clone());
+        let Page { items: resources, next_cursor, ttl_ms, cache_scope, meta } =
+            self.page(&self.resources, list, |resource| resource.wire.clone())?;
+        let result_type = ResultType::Complete;
         complete(&ListResourcesResult {
+            result_type,
             resources,
             next_cursor,
             ttl_ms,
             cache_scope,
             meta,
-            ..Default::default()
         })
     }
 
     pub(super) fn list_templates(&self, list: &ListParams) -> Answer {
-        let (resource_templates, next_cursor) =
+        let Page { items: resource_templates, next_cursor, ttl_ms, cache_scope, meta } =
             self.page(&self.templates, list, |(_, template)| template.wire.clone())?;
-        let (ttl_ms, cache_scope) = (self.lists.ttl_ms, self.lists.scope);
+        let result_type = ResultType::Complete;
         complete(&ListResourceTemplatesResult {
+            result_type,
             resource_templates,
             next_cursor,
             ttl_ms,
             cache_scope,
-            meta: Some(self.meta.clone()),
-            ..Default::default()
+            meta,
         })
     }
 
-    /// One page, and the cursor of the next. A cursor is a place in the list, which is the same on every
+    /// One page. A cursor is a place in the list, which is the same on every
     /// replica; clients must not read it.
     fn page<T, W>(
         &self,
         all: &[T],
         list: &ListParams,
         wire: impl Fn(&T) -> W,
-    ) -> Result<(Vec<W>, Option<String>), ErrorObject> {
+    ) -> Result<Page<W>, ErrorObject> {
         let start = match &list.cursor {
             None => 0,
             Some(cursor) => read_cursor(cursor)
@@ -98,8 +91,23 @@ impl Inner {
         };
         let end = start.saturating_add(self.page_size).min(all.len());
         let items = all.get(start..end).unwrap_or_default().iter().map(wire).collect();
-        Ok((items, (end < all.len()).then(|| write_cursor(end))))
+        Ok(Page {
+            items,
+            next_cursor: (end < all.len()).then(|| write_cursor(end)),
+            ttl_ms: self.lists.ttl_ms,
+            cache_scope: self.lists.scope,
+            meta: Some(self.meta.clone()),
+        })
     }
+}
+
+/// What the results of all lists have in common.
+struct Page<W> {
+    items: Vec<W>,
+    next_cursor: Option<String>,
+    ttl_ms: u64,
+    cache_scope: CacheScope,
+    meta: Option<Object>,
 }
 
 fn write_cursor(place: usize) -> String {
