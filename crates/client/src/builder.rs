@@ -15,6 +15,7 @@ use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_transport::Exchange;
 
+use crate::cache::Cache;
 use crate::client::{Client, Inner};
 use crate::handlers::{BoxError, Handlers, Question, boxed};
 use crate::heard::Heard;
@@ -29,6 +30,7 @@ pub struct ClientBuilder<X> {
     limits: RoundLimits,
     deadline: Option<Duration>,
     heard: Heard,
+    cache: usize,
 }
 
 impl<X: Exchange> ClientBuilder<X> {
@@ -40,6 +42,7 @@ impl<X: Exchange> ClientBuilder<X> {
             limits: RoundLimits::default(),
             deadline: None,
             heard: Heard::default(),
+            cache: 4 << 20,
         }
     }
 
@@ -123,6 +126,16 @@ impl<X: Exchange> ClientBuilder<X> {
         self
     }
 
+    /// How many bytes of results may be kept for reuse, while the server says they are fresh. 0 keeps none.
+    /// Default: 4 MiB; the oldest give way.
+    ///
+    /// What is kept is for this client and its clones alone. A connection whose credentials change needs
+    /// [`Client::clear_cache`].
+    pub fn cache(mut self, bytes: usize) -> Self {
+        self.cache = bytes;
+        self
+    }
+
     /// Makes the client. Nothing is sent yet.
     pub fn build(self) -> Client<X> {
         let meta = RequestMeta {
@@ -134,7 +147,7 @@ impl<X: Exchange> ClientBuilder<X> {
             progress_token: self.heard.progress.as_ref().map(|_| RequestId::Number(0)),
             ..RequestMeta::default()
         };
-        let Self { exchange, handlers, limits, deadline, heard, .. } = self;
+        let Self { exchange, handlers, limits, deadline, heard, cache, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 exchange,
@@ -144,6 +157,7 @@ impl<X: Exchange> ClientBuilder<X> {
                 limits,
                 deadline,
                 heard,
+                cache: Cache::new(cache),
                 param_headers: Mutex::default(),
             }),
         }

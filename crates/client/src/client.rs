@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::builder::ClientBuilder;
+use crate::cache::{Cache, Found};
 use crate::error::CallError;
 use crate::handlers::Handlers;
 use crate::heard::Heard;
@@ -33,6 +34,10 @@ use crate::machine::{Action, Ids, Machine, RoundLimits};
 /// all of one round at the same time, and the call is sent again until it is done.
 ///
 /// Dropping a call's future cancels it, its handlers included.
+///
+/// Lists, `server/discover` and resources are reused for as long as the server says they stay fresh,
+/// unless they took more than one round, or a [`Subscription`] of this client hears that they have changed.
+/// See [`ClientBuilder::cache`].
 pub struct Client<X> {
     pub(crate) inner: Arc<Inner<X>>,
 }
@@ -45,6 +50,7 @@ pub(crate) struct Inner<X> {
     pub(crate) limits: RoundLimits,
     pub(crate) deadline: Option<Duration>,
     pub(crate) heard: Heard,
+    pub(crate) cache: Cache,
     /// What the tools want mirrored in headers, as far as they were listed.
     pub(crate) param_headers: Mutex<HashMap<String, Arc<[ParamHeader]>>>,
 }
@@ -208,12 +214,21 @@ impl<X: Exchange> Client<X> {
             };
             let inner = Arc::clone(&inner);
             Ok(Box::pin(async move {
-                let heard = |notification| drop(sender.send(notification));
+                let heard = |notification| {
+                    inner.cache.hear(&notification);
+                    let _ = sender.send(notification);
+                };
                 let outgoing =
                     Outgoing { heard: &heard, long_lived: true, ..Outgoing::new(request) };
                 inner.exchange.exchange(outgoing).await
             }))
         })
+    }
+
+    /// Forgets all results that are kept for reuse, so that the next calls ask the server: for lists that
+    /// belong together, or when who is logged in has changed.
+    pub fn clear_cache(&self) {
+        self.inner.cache.clear();
     }
 
     async fn all_pages<P: DeserializeOwned, T>(
@@ -225,12 +240,23 @@ impl<X: Exchange> Client<X> {
         const PAGES: usize = 1_000;
         const ITEMS: usize = 100_000;
         let (mut all, mut cursor): (Vec<T>, Option<String>) = (Vec::new(), None);
+        let mut restarted = false;
         for _ in 0..PAGES {
             let params = match &cursor {
                 Some(cursor) => vec![("cursor", raw(cursor)?)],
                 None => Vec::new(),
             };
-            let (items, next) = open(self.call(method, "", &params).await?);
+            let page = match self.call(method, "", &params).await {
+                // The cursor may have gone stale since the pages before this one were kept.
+                Err(error) if is_params(&error) && cursor.is_some() && !restarted => {
+                    restarted = true;
+                    self.inner.cache.forget(&[method]);
+                    (all, cursor) = (Vec::new(), None);
+                    continue;
+                }
+                page => page?,
+            };
+            let (items, next) = open(page);
             all.extend(items);
             if all.len() > ITEMS {
                 return Err(CallError::protocol(format!("{method} has more than {ITEMS} items")));
@@ -252,21 +278,24 @@ impl<X: Exchange> Client<X> {
         target: &str,
         params: &[(&str, Box<RawValue>)],
     ) -> Result<T, CallError> {
-        let run = self.run(method, target, params);
-        let result = match self.inner.deadline {
-            None => run.await?,
-            Some(time) => match tokio::time::timeout(time, run).await {
-                Ok(result) => result?,
-                Err(_) => {
-                    return Err(CallError::deadline(format!(
-                        "{method} {target} took longer than {time:?}"
-                    )));
+        let result = match self.inner.cache.find(method, params) {
+            Found::Fresh(result) => result,
+            Found::NotKept => self.in_time(method, target, params).await?.result,
+            Found::Nothing(place) => {
+                let done = self.in_time(method, target, params).await?;
+                if done.legs == 1 {
+                    self.inner.cache.keep(place, &done.result);
                 }
-            },
+                done.result
+            }
         };
         serde_json::from_str(result.get())
             .map_err(|e| CallError::protocol(format!("malformed result of {method}: {e}")))
     }
+}
+
+fn is_params(error: &CallError) -> bool {
+    error.as_server_error().is_some_and(|error| error.code == jsonrpc::code::INVALID_PARAMS)
 }
 
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {

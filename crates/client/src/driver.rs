@@ -13,13 +13,33 @@ use crate::client::Client;
 use crate::error::CallError;
 use crate::machine::{Action, Event, Machine};
 
+/// A call that went well.
+pub(crate) struct Completed {
+    pub(crate) result: Box<RawValue>,
+    /// How many requests it took.
+    pub(crate) legs: u32,
+}
+
 impl<X: Exchange> Client<X> {
-    pub(crate) async fn run(
+    /// Makes a call, within the client's deadline.
+    pub(crate) async fn in_time(
         &self,
         method: &str,
         target: &str,
         params: &[(&str, Box<RawValue>)],
-    ) -> Result<Box<RawValue>, CallError> {
+    ) -> Result<Completed, CallError> {
+        let run = self.run(method, target, params);
+        let Some(time) = self.inner.deadline else { return run.await };
+        let late = |_| CallError::deadline(format!("{method} {target} took longer than {time:?}"));
+        tokio::time::timeout(time, run).await.map_err(late)?
+    }
+
+    async fn run(
+        &self,
+        method: &str,
+        target: &str,
+        params: &[(&str, Box<RawValue>)],
+    ) -> Result<Completed, CallError> {
         let inner = &*self.inner;
         let arguments = params.iter().find(|(name, _)| *name == "arguments");
         let arguments = arguments.and_then(|(_, raw)| serde_json::from_str(raw.get()).ok());
@@ -28,10 +48,12 @@ impl<X: Exchange> Client<X> {
             params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let (mut machine, mut action) =
             Machine::start(inner.ids.clone(), method, params, inner.meta.clone(), inner.limits)?;
+        let mut legs = 0;
         loop {
             let event = match action {
-                Action::Done(result) => return Ok(result),
+                Action::Done(result) => return Ok(Completed { result, legs }),
                 Action::Send(request) => {
+                    legs += 1;
                     tracing::debug!(target: "mrtr::client", method, target, id = %request.id, "leg");
                     Event::Response(self.send(request, target, &arguments).await?)
                 }
@@ -73,6 +95,7 @@ impl<X: Exchange> Client<X> {
             return Ok(outcome);
         }
         // Listing is a call of its own, so this future would contain itself.
+        inner.cache.forget(&[method::TOOLS_LIST]);
         Box::pin(self.list_tools()).await?;
         let refreshed = self.param_headers(target, arguments)?;
         if refreshed == param_headers {

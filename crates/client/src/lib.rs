@@ -39,14 +39,16 @@
 //! - The state that a server sends goes back byte for byte, only with the call it belongs to; where
 //!   there was none, none is sent. Every leg has an id of its own.
 //! - What a client declares it can do is what it has handlers for.
+//! - What is reused is what the server allows, for as long as it allows; never a result that took rounds.
 //! - A call ends: rounds are counted, and a server that asks on and on gets an error that says what it
 //!   asked last.
 //!
 //! # What it does not do yet
 //!
-//! Pausing a call and resuming it elsewhere, caching.
+//! Pausing a call and resuming it elsewhere.
 
 mod builder;
+mod cache;
 mod client;
 mod driver;
 mod error;

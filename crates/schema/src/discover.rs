@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Object;
 use crate::capabilities::ServerCapabilities;
-use crate::result::{CacheScope, ResultType};
+use crate::result::{CacheScope, ResultType, ttl_ms};
 
 /// What a server is and can do.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct DiscoverResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// For how many milliseconds this stays fresh.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ttl_ms")]
     pub ttl_ms: u64,
     /// Who may reuse it.
     #[serde(default)]

@@ -9,7 +9,7 @@ use crate::capabilities::Icon;
 use crate::content::{ContentBlock, Role};
 use crate::input::InputResponses;
 use crate::meta::RequestMeta;
-use crate::result::{CacheScope, ResultType};
+use crate::result::{CacheScope, ResultType, ttl_ms};
 
 /// A prompt, as a client sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub struct ListPromptsResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// For how many milliseconds this stays fresh.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ttl_ms")]
     pub ttl_ms: u64,
     /// Who may reuse it.
     #[serde(default)]

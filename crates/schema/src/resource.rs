@@ -8,7 +8,7 @@ use crate::capabilities::Icon;
 use crate::content::{Annotations, ResourceContents};
 use crate::input::InputResponses;
 use crate::meta::RequestMeta;
-use crate::result::{CacheScope, ResultType};
+use crate::result::{CacheScope, ResultType, ttl_ms};
 
 /// A resource, as a client sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub struct ListResourcesResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// For how many milliseconds this stays fresh.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ttl_ms")]
     pub ttl_ms: u64,
     /// Who may reuse it.
     #[serde(default)]
@@ -105,7 +105,7 @@ pub struct ListResourceTemplatesResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// For how many milliseconds this stays fresh.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ttl_ms")]
     pub ttl_ms: u64,
     /// Who may reuse it.
     #[serde(default)]
@@ -146,7 +146,7 @@ pub struct ReadResourceResult {
     /// The contents; a directory may have several.
     pub contents: Vec<ResourceContents>,
     /// For how many milliseconds this stays fresh.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ttl_ms")]
     pub ttl_ms: u64,
     /// Who may reuse it.
     #[serde(default)]

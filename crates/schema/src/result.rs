@@ -2,6 +2,7 @@
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Number;
 use serde_json::value::RawValue;
 
 /// What kind of result an object is.
@@ -67,4 +68,58 @@ pub enum CacheScope {
     /// Only the same authorization context.
     #[default]
     Private,
+}
+
+/// Reads a `ttlMs`. Clients are to take a negative one for none at all, not for a broken result.
+pub(crate) fn ttl_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = Number::deserialize(deserializer)?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    Ok(number.as_u64().unwrap_or_else(|| number.as_f64().unwrap_or_default() as u64))
+}
+
+/// What a result says about its reuse.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CacheHints {
+    /// For how many milliseconds the result stays fresh. 0 if the server does not say, or less than 0.
+    #[serde(default, deserialize_with = "ttl_ms")]
+    pub ttl_ms: u64,
+    /// Who may reuse it.
+    #[serde(default)]
+    pub cache_scope: CacheScope,
+}
+
+impl CacheHints {
+    /// Reads the hints of a raw result.
+    ///
+    /// # Errors
+    ///
+    /// If the result is no object, or a hint is malformed.
+    pub fn of(result: &RawValue) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(result.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_live_below_zero_or_absent_is_none() {
+        for (result, ttl_ms) in [
+            ("{}", 0),
+            (r#"{"ttlMs":0}"#, 0),
+            (r#"{"ttlMs":-5}"#, 0),
+            (r#"{"ttlMs":-1e300}"#, 0),
+            (r#"{"ttlMs":1500.5}"#, 1500),
+            (r#"{"ttlMs":300000}"#, 300_000),
+            (r#"{"ttlMs":1e300}"#, u64::MAX),
+        ] {
+            let list = result.replacen('{', r#"{"tools":[],"#, 1).replace(",}", "}");
+            let list: crate::tool::ListToolsResult = serde_json::from_str(&list).unwrap();
+            let raw = RawValue::from_string(result.to_owned()).unwrap();
+            assert_eq!(CacheHints::of(&raw).unwrap().ttl_ms, ttl_ms, "{result}");
+            assert_eq!(list.ttl_ms, ttl_ms, "{result}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::capabilities::Icon;
 use crate::content::ContentBlock;
 use crate::input::InputResponses;
 use crate::meta::RequestMeta;
-use crate::result::{CacheScope, ResultType};
+use crate::result::{CacheScope, ResultType, ttl_ms};
 
 /// A tool, as a client sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub struct ListToolsResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// For how many milliseconds this stays fresh.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ttl_ms")]
     pub ttl_ms: u64,
     /// Who may reuse it.
     #[serde(default)]

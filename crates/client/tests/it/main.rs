@@ -1,0 +1,68 @@
+//! The client against servers that are a closure.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod cache;
+
+use std::sync::{Arc, Mutex};
+
+use mrtr_client::{Client, ClientBuilder, Exchange, Outgoing, TransportError};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, Response, raw};
+use serde_json::Value;
+
+/// What a closure answers a request with.
+enum Answer {
+    Result(Value),
+    Error(ErrorObject),
+    /// Notifications, and no end.
+    Notifications(Vec<Notification>),
+}
+
+/// A server that is a closure, and remembers what it was asked.
+#[derive(Clone)]
+struct Scripted {
+    answer: Arc<dyn Fn(&Asked) -> Answer + Send + Sync>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+/// A request, as far as tests look at it.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    method: String,
+    params: Value,
+    headers: Vec<(String, String)>,
+}
+
+impl Scripted {
+    fn new(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self { answer: Arc::new(answer), asked: Arc::default() }
+    }
+
+    fn client(&self) -> ClientBuilder<Self> {
+        Client::builder(self.clone())
+    }
+
+    /// The methods that were asked for since this was last called.
+    fn methods(&self) -> Vec<String> {
+        self.asked.lock().unwrap().drain(..).map(|asked| asked.method).collect()
+    }
+}
+
+impl Exchange for Scripted {
+    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+        let Request { id, method, params, .. } = outgoing.request;
+        let mut params: Value = serde_json::from_str(params.unwrap().get()).unwrap();
+        params.as_object_mut().unwrap().remove("_meta");
+        let asked = Asked { method, params, headers: outgoing.param_headers };
+        self.asked.lock().unwrap().push(asked.clone());
+        let outcome = match (self.answer)(&asked) {
+            Answer::Result(result) => Ok(raw(&result).unwrap()),
+            Answer::Error(error) => Err(error),
+            Answer::Notifications(notifications) => {
+                notifications.into_iter().for_each(outgoing.heard);
+                std::future::pending().await
+            }
+        };
+        Ok(Response { id: Some(id), outcome })
+    }
+}
