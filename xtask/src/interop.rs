@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::Result;
-use crate::run::{Server, build, free_port, output, run as step, scratch};
+use crate::run::{Server, build, free_port, output, scratch};
 use crate::tools::{inspector, python, rmcp, script, typescript};
 
 type Check = fn() -> Result;
@@ -70,27 +70,106 @@ impl Peer {
     }
 }
 
+/// What is tried, in the order of `xtask/interop.md`.
+const ROWS: [&str; 16] = [
+    "discover",
+    "list",
+    "call",
+    "error",
+    "wrong argument",
+    "progress",
+    "form",
+    "decline",
+    "url",
+    "sampling",
+    "roots",
+    "rounds",
+    "joined",
+    "state only",
+    "prompt",
+    "template",
+];
+
+/// The columns of a peer, in their order.
+const COLUMNS: [&str; 4] =
+    ["its client, HTTP", "its client, stdio", "its server, HTTP", "its server, stdio"];
+
+/// A row that a peer has no way to pass, in the columns whose names have this in them.
+struct Cannot {
+    peer: &'static str,
+    column: &'static str,
+    row: &'static str,
+    /// Which side cannot, and where its source says so.
+    why: &'static str,
+}
+
+const CANNOT: [Cannot; 0] = [];
+
 fn with(peer: &Peer) -> Result {
     let name = peer.name;
-    let examples = build(&["--package", "mrtr-examples", "--example", "quickstart"])?;
-    println!("\ninterop: {name}'s client on our booking tool, over HTTP and stdio");
-    let quickstart = examples.join("examples/quickstart");
-    let secret = "Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw";
-    let mut ours = Command::new(&quickstart);
-    let ours = Server::start(ours.arg("--replica").env("BOOKING_SECRET", secret).env("PORT", "0"))?;
-    step(peer.client.command().arg(format!("http://127.0.0.1:{}/mcp", ours.port)))?;
-    drop(ours);
-    let mut over_stdio = peer.client.command();
-    step(over_stdio.arg(&quickstart).arg("--stdio").env("BOOKING_SECRET", secret))?;
-
-    println!("\ninterop: our client on {name}'s server, over HTTP and stdio");
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
-    let client = bin.join("interop-client");
+    let (our_client, our_server) = (bin.join("interop-client"), bin.join("interop-server"));
+    println!("\ninterop: {name}");
+    let ours = Server::start(&mut Command::new(&our_server))?;
     let theirs = Server::start(&mut peer.server.command())?;
-    step(Command::new(&client).arg(format!("http://127.0.0.1:{}/mcp", theirs.port)))?;
-    drop(theirs);
+    let url = |server: &Server| format!("http://127.0.0.1:{}/mcp", server.port);
     let Line(program, script) = &peer.server;
-    step(Command::new(&client).arg(program).args(script).arg("--stdio"))
+    let columns = [
+        rows(peer.client.command().arg(url(&ours)))?,
+        rows(peer.client.command().arg(&our_server).arg("--stdio"))?,
+        rows(Command::new(&our_client).arg(url(&theirs)))?,
+        rows(Command::new(&our_client).arg(program).args(script).arg("--stdio"))?,
+    ];
+    table(name, &columns)
+}
+
+/// Runs a client: what it says of each row.
+fn rows(client: &mut Command) -> Result<Vec<String>> {
+    let said = output(client)?;
+    let mut rows = Vec::new();
+    for (row, line) in ROWS.iter().zip(said.lines().chain(std::iter::repeat(""))) {
+        match line.split_once('\t') {
+            Some((said, outcome)) if said == *row => rows.push(outcome.to_owned()),
+            _ => return Err(format!("instead of the row {row:?}, the client said {line:?}").into()),
+        }
+    }
+    Ok(rows)
+}
+
+/// Prints what came of each row in each column; an error if one is wrong.
+fn table(name: &str, columns: &[Vec<String>; 4]) -> Result {
+    let (mut notes, mut wrong) = (Vec::new(), 0);
+    println!("\n  {name:<16}{}", COLUMNS.map(|column| format!("{column:>19}")).concat());
+    for (n, row) in ROWS.iter().enumerate() {
+        print!("  {row:<16}");
+        for (column, outcomes) in COLUMNS.iter().zip(columns) {
+            let outcome = outcomes.get(n).map_or("", String::as_str);
+            let cannot = CANNOT.iter().find(|cannot| {
+                cannot.peer == name && cannot.row == *row && column.contains(cannot.column)
+            });
+            let (cell, note) = match (outcome, cannot) {
+                ("ok", None) => ("ok".to_owned(), None),
+                ("ok", Some(_)) => ("WRONG".to_owned(), Some("it can after all".to_owned())),
+                (_, Some(cannot)) => ("cannot".to_owned(), Some(cannot.why.to_owned())),
+                (why, None) => ("WRONG".to_owned(), Some(format!("{row}, {column}: {why}"))),
+            };
+            wrong += usize::from(cell == "WRONG");
+            let mark = note.map(|note| {
+                let known = notes.iter().position(|known| *known == note);
+                known.unwrap_or_else(|| {
+                    notes.push(note);
+                    notes.len() - 1
+                }) + 1
+            });
+            let mark = mark.map_or_else(|| "    ".to_owned(), |mark| format!(" [{mark}]"));
+            print!("{:>19}", cell + &mark);
+        }
+        println!();
+    }
+    for (n, note) in notes.iter().enumerate() {
+        println!("  [{}] {note}", n + 1);
+    }
+    if wrong > 0 { Err(format!("{name}: {wrong} cells are wrong").into()) } else { Ok(()) }
 }
 
 /// The MCP Inspector lists and calls the tools of the fixture server.

@@ -1,80 +1,180 @@
-//! Our client on a server of another SDK: `interop-client URL` over HTTP, `interop-client COMMAND ARGUMENT…`
-//! over stdio. The server has the tools of `xtask/python/server.py`, and of its likes for other SDKs.
+//! Our client on another SDK's server: `interop-client URL` over HTTP, `interop-client COMMAND ARGUMENT…` over
+//! stdio. `xtask/interop.md` says what it does, and prints.
 
-use std::error::Error;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr::client::Exchange;
 use mrtr::http::HttpClient;
+use mrtr::schema::roots::Root;
+use mrtr::schema::sampling::CreateMessageResult;
 use mrtr::stdio::ChildServer;
 use mrtr::{Client, ElicitResult};
 use serde_json::{Value, json};
 
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result {
     let mut args = std::env::args().skip(1);
     let target = args.next().ok_or("usage: interop-client URL, or a command with arguments")?;
     if target.contains("://") {
-        check(HttpClient::builder(target).build()?).await
+        rows(HttpClient::builder(target).build()?).await;
     } else {
-        check(ChildServer::new(target, args)).await
+        rows(ChildServer::new(target, args)).await;
     }
-}
-
-async fn check<X: Exchange>(server: X) -> Result<(), Box<dyn Error>> {
-    let asked: Arc<Mutex<Vec<(u32, String)>>> = Arc::default();
-    let log = Arc::clone(&asked);
-    let client = Client::builder(server)
-        .on_form(move |question, form| {
-            log.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((question.round, form.message.clone()));
-            let answer = if form.requested_schema.field("name").is_some() {
-                json!({ "name": "Ada" })
-            } else {
-                json!({ "sure": true })
-            };
-            async move { Ok(ElicitResult::accept(answer)?) }
-        })
-        .build();
-
-    let discovered = client.discover().await?;
-    expect(
-        "the revision",
-        &discovered.supported_versions.contains(&"2026-07-28".to_owned()),
-        &true,
-    )?;
-    let mut tools: Vec<_> = client.list_tools().await?.into_iter().map(|tool| tool.name).collect();
-    tools.sort();
-    expect("the tools", &tools, &vec!["add".to_owned(), "greet".to_owned()])?;
-
-    let sum = client.call_tool("add", json!({ "a": 2, "b": 3 })).await?;
-    expect("the sum", &sum.text(), &"5".to_owned())?;
-
-    let greeting = client.call_tool("greet", json!({ "greeting": "Hello" })).await?;
-    expect("the greeting", &greeting.text(), &"Hello, Ada! (True)".to_owned())?;
-    let asked = asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let wanted =
-        [(1, "What is your name?"), (2, "Are you sure, Ada?")].map(|(n, q)| (n, q.to_owned()));
-    expect("the questions", &asked, &wanted.to_vec())?;
-
-    let unknown = client.call_tool("nope", Value::Object(serde_json::Map::new())).await;
-    let refused =
-        unknown.as_ref().map_or_else(|e| e.as_server_error().is_some(), |result| result.is_error);
-    expect("the refusal of an unknown tool", &refused, &true)?;
-    say("  ok: discover, list, call, two rounds in sequence and a refusal, on the other server");
     Ok(())
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(
-    what: &str,
-    got: &T,
-    wanted: &T,
-) -> Result<(), Box<dyn Error>> {
-    if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, not {wanted:?}").into()) }
+async fn rows<X: Exchange>(server: X) {
+    let heard = Heard::default();
+    let client = client(server, &heard);
+    row("discover", discover(&client).await);
+    row("list", list(&client).await);
+    row("call", text(&client, "add", json!({ "a": 2, "b": 3 }), "5").await);
+    row("error", fails(&client).await);
+    row("wrong argument", wrong_argument(&client).await);
+    row("progress", progress(&client, &heard).await);
+    row("form", text(&client, "form", json!({}), "Hello, Ada!").await);
+    row("decline", decline(&client, &heard).await);
+    row("url", text(&client, "url", json!({}), "logged in").await);
+    row("sampling", text(&client, "model", json!({}), "Paris").await);
+    row("roots", text(&client, "roots", json!({}), "file:///work").await);
+    row("rounds", rounds(&client, &heard).await);
+    row("joined", joined(&client, &heard).await);
+    row("state only", text(&client, "poll", json!({}), "done").await);
+    row("prompt", prompt(&client).await);
+    row("template", template(&client).await);
 }
 
 #[expect(clippy::print_stdout, reason = "it is a program's output")]
-fn say(text: &str) {
-    println!("{text}");
+fn row(name: &str, outcome: Result) {
+    let outcome = outcome.map_or_else(|why| why.to_string(), |()| "ok".to_owned());
+    println!("{name}\t{}", outcome.replace('\n', " "));
+}
+
+/// What the handlers were told.
+#[derive(Clone, Default)]
+struct Heard {
+    forms: Arc<Mutex<Vec<(u32, String)>>>,
+    progress: Arc<Mutex<Vec<f64>>>,
+    declines: Arc<Mutex<bool>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn client<X: Exchange>(server: X, heard: &Heard) -> Client<X> {
+    let (forms, progress) = (heard.clone(), heard.clone());
+    Client::builder(server)
+        .on_form(move |question, form| {
+            locked(&forms.forms).push((question.round, form.message.clone()));
+            let declines = *locked(&forms.declines);
+            async move {
+                if declines {
+                    return Ok(ElicitResult::decline());
+                }
+                let known =
+                    json!({ "name": "Ada", "sure": true, "first": "Ada", "last": "Lovelace" });
+                let known = known.as_object().cloned().unwrap_or_default();
+                let wanted =
+                    |(name, _): &(String, Value)| form.requested_schema.field(name).is_some();
+                let answer: serde_json::Map<_, _> = known.into_iter().filter(wanted).collect();
+                Ok(ElicitResult::accept(answer)?)
+            }
+        })
+        .on_url(async |_, page| {
+            if page.url != "https://example.com/login" {
+                return Err(format!("the URL is {:?}", page.url).into());
+            }
+            Ok(ElicitResult::consent())
+        })
+        .on_sample(async |_, _| Ok(CreateMessageResult::text("Paris", "a model")))
+        .on_roots(async |_| {
+            Ok(vec![Root { uri: "file:///work".to_owned(), name: None, meta: None }])
+        })
+        .on_progress(move |heard| locked(&progress.progress).push(heard.progress))
+        .build()
+}
+
+async fn discover<X: Exchange>(client: &Client<X>) -> Result {
+    let versions = client.discover().await?.supported_versions;
+    expect("the versions have it", versions.contains(&"2026-07-28".to_owned()), true)
+}
+
+async fn list<X: Exchange>(client: &Client<X>) -> Result {
+    let tools = client.list_tools().await?.into_iter();
+    let mut names: Vec<_> = tools.map(|tool| tool.name).collect();
+    names.sort();
+    let all = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"];
+    expect("the tools", names, all.map(str::to_owned).to_vec())
+}
+
+async fn text<X: Exchange>(client: &Client<X>, tool: &str, args: Value, wanted: &str) -> Result {
+    let result = client.call_tool(tool, args).await?;
+    expect("the result", (result.is_error, result.text()), (false, wanted.to_owned()))
+}
+
+async fn fails<X: Exchange>(client: &Client<X>) -> Result {
+    let result = client.call_tool("fail", json!({})).await?;
+    // Some SDKs say more than the tool did.
+    let text = result.text();
+    expect("the result", (result.is_error, text.contains("out of order")), (true, true))
+        .map_err(|why| format!("{why}: {text}").into())
+}
+
+async fn wrong_argument<X: Exchange>(client: &Client<X>) -> Result {
+    let refused = match client.call_tool("add", json!({ "a": "two", "b": 3 })).await {
+        Ok(result) => result.is_error,
+        Err(error) => error.as_server_error().ok_or_else(|| error.to_string())?.code == -32602,
+    };
+    expect("it is refused", refused, true)
+}
+
+async fn progress<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+    text(client, "count", json!({}), "counted").await?;
+    let numbers: Vec<_> = locked(&heard.progress).iter().map(|n| format!("{n}")).collect();
+    expect("the progress", numbers, ["1", "2", "3"].map(str::to_owned).to_vec())
+}
+
+async fn decline<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+    *locked(&heard.declines) = true;
+    let result = text(client, "form", json!({}), "declined").await;
+    *locked(&heard.declines) = false;
+    result
+}
+
+async fn rounds<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+    locked(&heard.forms).clear();
+    text(client, "rounds", json!({}), "Hello, Ada! true").await?;
+    let wanted = [(1, "What is your name?"), (2, "Are you sure, Ada?")];
+    expect(
+        "the questions",
+        locked(&heard.forms).clone(),
+        wanted.map(|(n, q)| (n, q.to_owned())).to_vec(),
+    )
+}
+
+async fn joined<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+    locked(&heard.forms).clear();
+    text(client, "joined", json!({}), "Ada Lovelace").await?;
+    let rounds: Vec<_> = locked(&heard.forms).iter().map(|(round, _)| *round).collect();
+    expect("the rounds of the questions", rounds, vec![1, 1])
+}
+
+async fn prompt<X: Exchange>(client: &Client<X>) -> Result {
+    let result = client.get_prompt("brief", json!({})).await?;
+    let texts: Vec<_> = result.messages.iter().filter_map(|m| m.content.as_text()).collect();
+    expect("the messages", texts, vec!["A brief for Ada"])
+}
+
+async fn template<X: Exchange>(client: &Client<X>) -> Result {
+    let result = client.read_resource("note://7").await?;
+    let texts: Vec<_> = result.contents.iter().filter_map(|c| c.text.as_deref()).collect();
+    expect("the contents", texts, vec!["note 7 of Ada"])
+}
+
+fn expect<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Result {
+    if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, not {wanted:?}").into()) }
 }
