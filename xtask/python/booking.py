@@ -1,13 +1,9 @@
-"""Python's client completes the booking tool of the quickstart on our server.
-
-`client.py URL` over HTTP, `client.py COMMAND ARGUMENT…` over stdio.
-"""
+"""Python's client completes the booking tool of the quickstart on our server: `booking.py URL`."""
 
 import asyncio
-import os
 import sys
 
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp_types import ElicitResult
 
 ANSWERS = {
@@ -17,7 +13,7 @@ ANSWERS = {
 }
 
 
-async def main(target: str | StdioServerParameters) -> None:
+async def main(target: str) -> None:
     asked: list[str] = []
 
     async def elicit(_context, params) -> ElicitResult:
@@ -46,7 +42,4 @@ async def main(target: str | StdioServerParameters) -> None:
     print("  ok: two rounds, declining, and a wrong argument, with Python's client")
 
 
-target = sys.argv[1]
-if "://" not in target:
-    target = StdioServerParameters(command=target, args=sys.argv[2:], env=dict(os.environ))
-asyncio.run(main(target))
+asyncio.run(main(sys.argv[1]))

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::Result;
-use crate::run::{Server, build, free_port, output, scratch};
+use crate::run::{Server, build, free_port, output, run as step, scratch};
 use crate::tools::{inspector, python, rmcp, script, typescript};
 
 type Check = fn() -> Result;
 
 const CHECKS: [(&str, Check); 4] = [
-    ("python", || with(&Peer::python()?)),
+    ("python", with_python),
     ("typescript", || with(&Peer::typescript()?)),
     ("rmcp", || with(&Peer::rmcp()?)),
     ("inspector", with_inspector),
@@ -90,26 +90,14 @@ const ROWS: [&str; 16] = [
     "template",
 ];
 
-/// The columns of a peer, in their order.
+/// The columns of each peer.
 const COLUMNS: [&str; 4] =
     ["its client, HTTP", "its client, stdio", "its server, HTTP", "its server, stdio"];
-
-/// A row that a peer has no way to pass, in the columns whose names have this in them.
-struct Cannot {
-    peer: &'static str,
-    column: &'static str,
-    row: &'static str,
-    /// Which side cannot, and where its source says so.
-    why: &'static str,
-}
-
-const CANNOT: [Cannot; 0] = [];
 
 fn with(peer: &Peer) -> Result {
     let name = peer.name;
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
     let (our_client, our_server) = (bin.join("interop-client"), bin.join("interop-server"));
-    println!("\ninterop: {name}");
     let ours = Server::start(&mut Command::new(&our_server))?;
     let theirs = Server::start(&mut peer.server.command())?;
     let url = |server: &Server| format!("http://127.0.0.1:{}/mcp", server.port);
@@ -136,40 +124,42 @@ fn rows(client: &mut Command) -> Result<Vec<String>> {
     Ok(rows)
 }
 
-/// Prints what came of each row in each column; an error if one is wrong.
+/// Prints what came of each row in each column; an error if something went wrong.
 fn table(name: &str, columns: &[Vec<String>; 4]) -> Result {
-    let (mut notes, mut wrong) = (Vec::new(), 0);
-    println!("\n  {name:<16}{}", COLUMNS.map(|column| format!("{column:>19}")).concat());
+    let mut wrong = Vec::new();
+    println!("\n  {name:<14}{}", COLUMNS.map(|column| format!("{column:>19}")).concat());
     for (n, row) in ROWS.iter().enumerate() {
-        print!("  {row:<16}");
+        print!("  {row:<14}");
         for (column, outcomes) in COLUMNS.iter().zip(columns) {
-            let outcome = outcomes.get(n).map_or("", String::as_str);
-            let cannot = CANNOT.iter().find(|cannot| {
-                cannot.peer == name && cannot.row == *row && column.contains(cannot.column)
-            });
-            let (cell, note) = match (outcome, cannot) {
-                ("ok", None) => ("ok".to_owned(), None),
-                ("ok", Some(_)) => ("WRONG".to_owned(), Some("it can after all".to_owned())),
-                (_, Some(cannot)) => ("cannot".to_owned(), Some(cannot.why.to_owned())),
-                (why, None) => ("WRONG".to_owned(), Some(format!("{row}, {column}: {why}"))),
-            };
-            wrong += usize::from(cell == "WRONG");
-            let mark = note.map(|note| {
-                let known = notes.iter().position(|known| *known == note);
-                known.unwrap_or_else(|| {
-                    notes.push(note);
-                    notes.len() - 1
-                }) + 1
-            });
-            let mark = mark.map_or_else(|| "    ".to_owned(), |mark| format!(" [{mark}]"));
-            print!("{:>19}", cell + &mark);
+            match outcomes.get(n).map_or("", String::as_str) {
+                "ok" => print!("{:>19}", "ok"),
+                why => {
+                    wrong.push(format!("{row}, {column}: {why}"));
+                    print!("{:>19}", "WRONG");
+                }
+            }
         }
         println!();
     }
-    for (n, note) in notes.iter().enumerate() {
-        println!("  [{}] {note}", n + 1);
+    if wrong.is_empty() {
+        return Ok(());
     }
-    if wrong > 0 { Err(format!("{name}: {wrong} cells are wrong").into()) } else { Ok(()) }
+    for why in &wrong {
+        println!("  {why}");
+    }
+    Err(format!("{name}: {} of {} are wrong", wrong.len(), ROWS.len() * COLUMNS.len()).into())
+}
+
+/// Beside the rows, Python's client books a table at the quickstart.
+fn with_python() -> Result {
+    with(&Peer::python()?)?;
+    let examples = build(&["--package", "mrtr-examples", "--example", "quickstart"])?;
+    let (secret, quickstart) =
+        ("Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw", examples.join("examples/quickstart"));
+    let mut ours = Command::new(&quickstart);
+    let ours = Server::start(ours.arg("--replica").env("BOOKING_SECRET", secret).env("PORT", "0"))?;
+    let mut booking = Command::new(python()?);
+    step(booking.arg(script("booking.py")).arg(format!("http://127.0.0.1:{}/mcp", ours.port)))
 }
 
 /// The MCP Inspector lists and calls the tools of the fixture server.

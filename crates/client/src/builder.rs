@@ -120,7 +120,7 @@ impl<X: Exchange> ClientBuilder<X> {
     }
 
     /// How long a whole call may take, people's time included. Default: no limit; each request has the
-    /// transport's.
+    /// transport's. [`Client::with_deadline`] sets another for some calls.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = Some(time);
         self
@@ -155,11 +155,11 @@ impl<X: Exchange> ClientBuilder<X> {
                 meta,
                 ids: Ids::default(),
                 limits,
-                deadline,
                 heard,
                 cache: Cache::new(cache),
                 param_headers: Mutex::default(),
             }),
+            deadline,
         }
     }
 }

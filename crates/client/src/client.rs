@@ -40,6 +40,7 @@ use crate::machine::{Action, Ids, Machine, RoundLimits};
 /// See [`ClientBuilder::cache`].
 pub struct Client<X> {
     pub(crate) inner: Arc<Inner<X>>,
+    pub(crate) deadline: Option<Duration>,
 }
 
 pub(crate) struct Inner<X> {
@@ -48,7 +49,6 @@ pub(crate) struct Inner<X> {
     pub(crate) meta: RequestMeta,
     pub(crate) ids: Ids,
     pub(crate) limits: RoundLimits,
-    pub(crate) deadline: Option<Duration>,
     pub(crate) heard: Heard,
     pub(crate) cache: Cache,
     /// What the tools want mirrored in headers, as far as they were listed.
@@ -57,7 +57,7 @@ pub(crate) struct Inner<X> {
 
 impl<X> Clone for Client<X> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self { inner: Arc::clone(&self.inner), deadline: self.deadline }
     }
 }
 
@@ -65,6 +65,24 @@ impl<X: Exchange> Client<X> {
     /// Starts a client on a connection.
     pub fn builder(exchange: X) -> ClientBuilder<X> {
         ClientBuilder::new(exchange)
+    }
+
+    /// The same client, for calls that may take this long as a whole, people's time included.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # async fn example<X: mrtr_client::Exchange>(client: mrtr_client::Client<X>) {
+    /// let tools = client.with_deadline(Duration::from_secs(5)).list_tools().await;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_deadline(&self, time: Duration) -> Self {
+        Self { inner: Arc::clone(&self.inner), deadline: Some(time) }
+    }
+
+    /// The connection that this client calls through.
+    pub fn connection(&self) -> &X {
+        &self.inner.exchange
     }
 
     /// Asks the server what it is and can do (`server/discover`).
@@ -263,9 +281,6 @@ impl<X: Exchange> Client<X> {
             }
             if next.is_none() {
                 return Ok(all);
-            }
-            if next == cursor {
-                return Err(CallError::protocol(format!("{method} gave the same cursor twice")));
             }
             cursor = next;
         }

@@ -29,7 +29,7 @@ impl<X: Exchange> Client<X> {
         params: &[(&str, Box<RawValue>)],
     ) -> Result<Completed, CallError> {
         let run = self.run(method, target, params);
-        let Some(time) = self.inner.deadline else { return run.await };
+        let Some(time) = self.deadline else { return run.await };
         let late = |_| CallError::deadline(format!("{method} {target} took longer than {time:?}"));
         tokio::time::timeout(time, run).await.map_err(late)?
     }

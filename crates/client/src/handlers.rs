@@ -93,6 +93,9 @@ impl Handlers {
         request: InputRequest,
     ) -> Result<Box<RawValue>, CallError> {
         let key = question.key.clone();
+        request.check().map_err(|why| {
+            CallError::protocol(format!("the question {}: {why}", ErrorObject::quote(&key)))
+        })?;
         match request {
             InputRequest::Elicit(ElicitParams::Form(params)) => {
                 let schema = params.requested_schema.clone();
@@ -123,10 +126,18 @@ impl Handlers {
                 if params.uses_tools() {
                     return Err(undeclared(&key, "sampling with tools"));
                 }
+                if params.uses_context() {
+                    return Err(undeclared(&key, "the context of servers for sampling"));
+                }
                 write(&call(self.sample.as_ref(), question, *params, "sampling").await?)
             }
             InputRequest::Roots => {
                 let roots = call(self.roots.as_ref(), question, (), "roots").await?;
+                for root in &roots {
+                    let wrong =
+                        |why| CallError::handler(format!("root {:?}: {why}", root.uri), None);
+                    root.check().map_err(wrong)?;
+                }
                 write(&ListRootsResult { roots })
             }
             other => {

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use mrtr_schema::jsonrpc::{Notification, Response};
+use mrtr_schema::result::ResultType;
 use mrtr_schema::subscription::{Acknowledged, Changed, SubscriptionFilter, name};
 use mrtr_transport::TransportError;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Sleep, sleep};
 
@@ -109,6 +111,7 @@ impl Stream for Subscription {
                 // Something may have been heard in this very poll.
                 Poll::Pending if this.heard.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
+                Poll::Ready(Err(error)) if error.is_ended() => this.state = State::Ended,
                 Poll::Ready(Err(error)) if !error.is_protocol() => {
                     tracing::debug!(target: "mrtr::client", %error, "a subscription reconnects");
                     this.state = State::Waiting(Box::pin(sleep(this.backoff)));
@@ -116,8 +119,9 @@ impl Stream for Subscription {
                 }
                 Poll::Ready(ended) => {
                     this.state = State::Ended;
-                    let refused = match ended {
-                        Ok(response) => response.outcome.err().map(CallError::server),
+                    let refused = match ended.map(|response| response.outcome) {
+                        Ok(Ok(result)) => graceful(&result).err(),
+                        Ok(Err(error)) => Some(CallError::server(error)),
                         Err(error) => Some(error.into()),
                     };
                     if let Some(error) = refused {
@@ -126,6 +130,15 @@ impl Stream for Subscription {
                 }
             }
         }
+    }
+}
+
+/// Whether a subscription's result is one.
+fn graceful(result: &RawValue) -> Result<(), CallError> {
+    match ResultType::of(result) {
+        Ok(ResultType::Complete) => Ok(()),
+        Ok(other) => Err(CallError::protocol(format!("a subscription ended with {other:?}"))),
+        Err(e) => Err(CallError::protocol(format!("malformed result of a subscription: {e}"))),
     }
 }
 

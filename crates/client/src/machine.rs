@@ -218,6 +218,7 @@ impl Machine {
             ));
         }
         self.state = request_state;
+        self.answers = None;
         match input_requests.filter(|requests| !requests.0.is_empty()) {
             Some(requests) => {
                 self.question_rounds += 1;

@@ -40,14 +40,19 @@ pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()
 }
 
 /// Serves `server` over standard input and output, to the process that started this one, until the input
-/// ends. Log to standard error: nothing else may be written to standard output.
+/// ends or the process is told to end (SIGINT or SIGTERM). Log to standard error: nothing else may be written to standard output.
 ///
 /// # Errors
 ///
 /// If the streams are broken.
 pub async fn serve_stdio(server: Server) -> io::Result<()> {
     let (stdin, stdout) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());
-    serve_stream(server, stdin, stdout, StreamLimits::default()).await
+    let closing = server.clone();
+    let end = async move {
+        told_to_end().await;
+        closing.close();
+    };
+    serve_stream(server, stdin, stdout, StreamLimits::default(), end).await
 }
 
 async fn told_to_end() {

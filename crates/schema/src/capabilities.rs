@@ -72,6 +72,11 @@ impl ClientCapabilities {
         self.sampling.as_ref().is_some_and(|s| s.tools.is_some())
     }
 
+    /// Whether the client gives the context of servers to the model that it samples.
+    pub fn has_sampling_context(&self) -> bool {
+        self.sampling.as_ref().is_some_and(|s| s.context.is_some())
+    }
+
     /// Whether the client lists roots.
     pub fn has_roots(&self) -> bool {
         self.roots.is_some()

@@ -12,7 +12,7 @@ use crate::elicitation::ElicitParams;
 use crate::jsonrpc::take;
 use crate::result::ResultType;
 use crate::sampling::CreateMessageParams;
-use crate::{Object, method};
+use crate::{Object, method, uri};
 
 /// A request that a server returns to the client. The variant is picked by `method`.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,19 @@ impl InputRequest {
             Self::Elicit(_) => method::ELICITATION_CREATE,
             Self::Sample(_) => method::SAMPLING_CREATE_MESSAGE,
             Self::Roots => method::ROOTS_LIST,
+        }
+    }
+
+    /// Checks what the types do not: see [`uri::check_web`] and [`CreateMessageParams::check`].
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Elicit(ElicitParams::Url(params)) => uri::check_web(&params.url),
+            Self::Sample(params) => params.check(),
+            _ => Ok(()),
         }
     }
 }

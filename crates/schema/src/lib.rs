@@ -54,6 +54,7 @@ pub mod sampling;
 mod strict;
 pub mod subscription;
 pub mod tool;
+pub mod uri;
 
 pub use jsonrpc::params;
 

@@ -11,6 +11,19 @@ pub mod name {
     pub const PROGRESS: &str = "notifications/progress";
     /// A log message.
     pub const MESSAGE: &str = "notifications/message";
+    /// A request is not wanted any more.
+    pub const CANCELLED: &str = "notifications/cancelled";
+}
+
+/// A request is not wanted any more (specification: basic patterns, "Cancellation").
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cancelled {
+    /// The request.
+    pub request_id: RequestId,
+    /// Why, for the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// How far a request has come.

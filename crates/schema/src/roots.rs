@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Object;
+use crate::{Object, uri};
 
 /// The client's roots.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -22,4 +22,20 @@ pub struct Root {
     /// Metadata.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
+}
+
+impl Root {
+    /// Checks that the URI is one of a file, and leads nowhere else on its way.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        uri::check(&self.uri)?;
+        let path = self.uri.strip_prefix("file://").ok_or("a root begins with `file://`")?;
+        match uri::percent_decode(path) {
+            Some(path) if !uri::is_traversal(&path) => Ok(()),
+            _ => Err("a root's path is UTF-8, without `.` and `..`".to_owned()),
+        }
+    }
 }

@@ -1,13 +1,15 @@
 //! `sampling/createMessage` as an input request (specification: client, "Sampling"). Deprecated in
 //! this revision.
 
+mod conversation;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::Object;
 use crate::content::{ContentBlock, MediaContent, Role, TextContent};
-use crate::tool::Tool;
+use crate::tool::{Tool, some};
 
 /// What the server asks a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -252,8 +254,8 @@ pub struct ToolResult {
     pub tool_use_id: String,
     /// The result.
     pub content: Vec<ContentBlock>,
-    /// The result for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The result for programs: any JSON value, `null` too.
+    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
     /// Whether the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

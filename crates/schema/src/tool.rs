@@ -139,7 +139,9 @@ pub struct CallToolResult {
 }
 
 /// Reads a member that is there: unlike `Option`'s own way, `null` is a value.
-fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
+pub(crate) fn some<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<serde_json::Value>, D::Error> {
     serde_json::Value::deserialize(deserializer).map(Some)
 }
 

@@ -19,6 +19,8 @@ pub enum Asks {
     Sampling,
     /// A language model with tools. Deprecated in this revision.
     SamplingTools,
+    /// A language model that sees the context of servers. Deprecated in this revision.
+    SamplingContext,
     /// The client's roots. Deprecated in this revision.
     Roots,
 }
@@ -31,6 +33,7 @@ impl Asks {
             Self::Url => capabilities.has_url(),
             Self::Sampling => capabilities.has_sampling(),
             Self::SamplingTools => capabilities.has_sampling_tools(),
+            Self::SamplingContext => capabilities.has_sampling_context(),
             Self::Roots => capabilities.has_roots(),
         }
     }
@@ -48,19 +51,27 @@ impl Asks {
                 let tools = Some(Object::new());
                 required.sampling.get_or_insert(SamplingCapability::default()).tools = tools;
             }
+            Self::SamplingContext => {
+                let context = Some(Object::new());
+                required.sampling.get_or_insert(SamplingCapability::default()).context = context;
+            }
             Self::Roots => required.roots = Some(RootsCapability {}),
         }
     }
 
-    fn of(request: &InputRequest) -> Option<Self> {
-        Some(match request {
-            InputRequest::Elicit(ElicitParams::Form(_)) => Self::Form,
-            InputRequest::Elicit(ElicitParams::Url(_)) => Self::Url,
-            InputRequest::Sample(params) if params.uses_tools() => Self::SamplingTools,
-            InputRequest::Sample(_) => Self::Sampling,
-            InputRequest::Roots => Self::Roots,
-            _ => return None,
-        })
+    /// What this question needs, all of it.
+    fn of(request: &InputRequest) -> impl Iterator<Item = Self> {
+        let (one, tools, context) = match request {
+            InputRequest::Elicit(ElicitParams::Form(_)) => (Some(Self::Form), false, false),
+            InputRequest::Elicit(ElicitParams::Url(_)) => (Some(Self::Url), false, false),
+            InputRequest::Sample(params) => {
+                (Some(Self::Sampling), params.uses_tools(), params.uses_context())
+            }
+            InputRequest::Roots => (Some(Self::Roots), false, false),
+            _ => (None, false, false),
+        };
+        let tools = tools.then_some(Self::SamplingTools);
+        one.into_iter().chain(tools).chain(context.then_some(Self::SamplingContext))
     }
 }
 

@@ -4,16 +4,33 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 
+use mrtr_codec::Principal;
+
+use crate::dispatch::Caller;
 use crate::error::Error;
 use crate::handler::BoxFuture;
 
 /// An argument that is being typed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
+#[non_exhaustive]
 pub struct Completing {
-    /// What was typed so far.
+    /// What was typed so far. The client says so: it is not checked.
     pub value: String,
-    /// Arguments that are known already.
+    /// Arguments that are known already, those alone that there are.
     pub arguments: BTreeMap<String, String>,
+    pub(crate) caller: Caller,
+}
+
+impl Completing {
+    /// Who calls, if something in front of the server has established it: suggest only what they may know.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.caller.principal.as_ref()
+    }
+
+    /// As [`Context::get`](crate::Context::get).
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.caller.extensions.get()
+    }
 }
 
 /// Suggests values.

@@ -44,6 +44,7 @@ pub(crate) struct Inner {
 }
 
 /// What is sent before the response.
+#[derive(Debug)]
 pub(crate) struct Notify {
     pub(crate) outbox: Outbox,
     pub(crate) progress_token: Option<RequestId>,
@@ -53,13 +54,17 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    fn grows(&self, progress: f64) -> bool {
+    /// Sends progress, if it has grown. `muted` if it was told before.
+    fn progress(&self, params: &Progress, muted: bool) {
+        // Held until it is queued, so that of two tasks the one that is further comes last.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let grows = progress.is_finite() && last.is_none_or(|last| progress > last);
-        if grows {
-            *last = Some(progress);
+        let grows = last.is_none_or(|last| params.progress > last);
+        if grows && params.progress.is_finite() {
+            *last = Some(params.progress);
+            if !muted {
+                self.send(name::PROGRESS, params);
+            }
         }
-        grows
     }
 
     fn send(&self, method: &str, params: &impl Serialize) {
@@ -142,7 +147,8 @@ impl Context {
     /// Asks the person to visit `url`, out of the client's sight, and waits for their consent.
     ///
     /// Consent is not completion: look for yourself whether what happens there has happened. Put
-    /// nothing into the URL that says who the person is or that opens a door by itself.
+    /// nothing into the URL that says who the person is or that opens a door by itself. It must be one of
+    /// `https` or `http`, with a host; otherwise the flow ends, and the log says why.
     ///
     /// # Errors
     ///
@@ -177,7 +183,7 @@ impl Context {
         key: impl Into<String>,
         params: CreateMessageParams,
     ) -> Ask<CreateMessageResult> {
-        self.plain(key.into(), InputRequest::Sample(Box::new(params)), |result| result)
+        self.plain(key.into(), InputRequest::Sample(Box::new(params)), Ok)
     }
 
     /// Asks for the client's roots. Deprecated in this revision of the protocol.
@@ -186,17 +192,19 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> Ask<Vec<Root>> {
-        self.plain(key.into(), InputRequest::Roots, |result: ListRootsResult| result.roots)
+        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots }| {
+            roots.iter().try_for_each(Root::check).map(|()| roots)
+        })
     }
 
     fn plain<W: DeserializeOwned + 'static, T: 'static>(
         &self,
         key: String,
         request: InputRequest,
-        pick: fn(W) -> T,
+        pick: fn(W) -> Result<T, String>,
     ) -> Ask<T> {
         Ask::new(Arc::clone(&self.inner.round), key, Ok(request), move |text| {
-            Ok(Ok(pick(read(text)?)))
+            pick(read(text)?).map(Ok)
         })
     }
 
@@ -232,16 +240,14 @@ impl Context {
     /// Tells the client how far the call has come, if it wants to know.
     ///
     /// Values that do not grow are passed over, and so is what was told on an earlier leg: as long as the
-    /// handler has not come to all that was recorded, nothing is sent. A client that reads slowly loses
-    /// some.
+    /// handler has not come to all that was recorded, nothing is sent. 64 may wait to be sent, from this and
+    /// [`Context::log`] together; while they do, more are lost.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = &self.inner.notify.progress_token else { return };
-        if !self.inner.notify.grows(progress) || self.inner.round.is_replaying() {
-            return;
-        }
         let (progress_token, message) = (token.clone(), message.map(str::to_owned));
+        let total = total.filter(|total| total.is_finite());
         let params = Progress { progress_token, progress, total, message };
-        self.inner.notify.send(name::PROGRESS, &params);
+        self.inner.notify.progress(&params, self.inner.round.is_replaying());
     }
 
     /// Sends a log message to the client, if it asked for this level. Deprecated in this revision of the
@@ -250,8 +256,16 @@ impl Context {
     pub fn log(&self, level: LogLevel, data: impl Serialize) {
         let wanted = self.inner.notify.log_level.is_some_and(|wanted| level >= wanted);
         if wanted && !self.inner.round.is_replaying() {
-            let data = serde_json::to_value(data).unwrap_or_default();
-            self.inner.notify.send(name::MESSAGE, &LogMessage { level, logger: None, data });
+            match serde_json::to_value(data) {
+                Ok(data) => {
+                    self.inner
+                        .notify
+                        .send(name::MESSAGE, &LogMessage { level, logger: None, data });
+                }
+                Err(error) => {
+                    tracing::error!(target: "mrtr::handler", %error, "a log message is no JSON");
+                }
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::context::Notify;
 use crate::server::{Inner, Server};
-use leg::Caller;
+pub(crate) use leg::Caller;
 
 impl Dispatch for Server {
     async fn dispatch(&self, call: Call) -> Response {
@@ -59,7 +59,7 @@ impl Inner {
                 self.read_resource(params(&request)?, caller).await
             }
             method::COMPLETE if self.capabilities().completions.is_some() => {
-                self.suggest(params(&request)?).await
+                self.suggest(params(&request)?, caller).await
             }
             method::LISTEN => match &self.changes {
                 Some(changes) => {

@@ -25,6 +25,7 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Visible,
+    Invalid,
     Internal,
     Declined,
     Cancelled,
@@ -35,6 +36,12 @@ impl Error {
     /// An error that the model, and through it the person, may read.
     pub fn new(message: impl Into<String>) -> Self {
         Self::of(Kind::Visible, message.into())
+    }
+
+    /// An error of which the caller's input is the cause, such as a resource that there is not. From a tool it
+    /// is like [`Error::new`]; from prompts, resources and completion it is -32602 instead of -32603.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::of(Kind::Invalid, message.into())
     }
 
     /// Shows the text of `error` to the model. Its sources stay in the log.
@@ -89,6 +96,11 @@ impl Error {
     /// What the caller may read.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Whether the caller's input is the cause.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.0.kind == Kind::Invalid
     }
 
     /// Whether the caller is told nothing but that something failed.

@@ -62,6 +62,11 @@ impl<R: Into<O>, O> IntoOutput<O> for R {
     }
 }
 
+/// No arguments.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct None {}
+
 /// The schema of no arguments.
 pub(crate) fn no_arguments() -> Object {
     Object::from_iter([
@@ -96,7 +101,8 @@ where
     R: IntoOutput<O>,
 {
     fn erase(self) -> Parts<O> {
-        let call: Erased<O> = Box::new(move |cx, _| {
+        let call: Erased<O> = Box::new(move |cx, arguments| {
+            let None {} = serde_json::from_str(arguments).map_err(|e| e.to_string())?;
             let future = self(cx);
             Ok(Box::pin(async move { future.await?.into_output() }))
         });

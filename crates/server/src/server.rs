@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use mrtr_codec::{KeyRing, RingError, Seal};
-use mrtr_schema::Object;
 use mrtr_schema::capabilities::{
     Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
 use mrtr_schema::meta::key;
+use mrtr_schema::{Object, uri};
 use mrtr_transport::headers::ParamHeader;
 use serde_json::json;
 
@@ -95,6 +95,14 @@ pub enum BuildError {
         /// The tool.
         tool: String,
         /// What is wrong.
+        why: String,
+    },
+    /// A resource's URI that is none.
+    #[error("the resource {uri:?} has no URI: {why}")]
+    Uri {
+        /// What it has instead.
+        uri: String,
+        /// What is wrong with it.
         why: String,
     },
     /// A resource template that URIs cannot be matched against.
@@ -277,6 +285,10 @@ impl ServerBuilder {
             }
         }
         check_unique("resource", self.resources.iter().map(|resource| &resource.wire.uri))?;
+        for resource in &self.resources {
+            let uri = &resource.wire.uri;
+            uri::check(uri).map_err(|why| BuildError::Uri { uri: uri.clone(), why })?;
+        }
         let templates = self.templates.into_iter().map(|template| {
             let uri_template = &template.wire.uri_template;
             let parsed = Template::parse(uri_template)

@@ -1,7 +1,12 @@
 //! URI templates (RFC 6570), read backwards: from a URI to the values of the variables.
 //!
+//! A value that leads elsewhere as a path (`..` and `.` between slashes, or a zero byte) matches nothing: what
+//! handlers make of values are paths, often enough.
+//!
 //! Supported are `{name}`, which stands for one segment; `{+name}`, which may hold slashes; and at the
 //! end `{?one,two}`, a query. Anything else is refused when the server is built.
+
+use mrtr_schema::uri::{is_traversal, percent_decode};
 
 /// A template that URIs are matched against.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +87,8 @@ impl Template {
                     if value.is_empty() || (!reserved && value.contains(['/', '?', '#'])) {
                         return None;
                     }
-                    values.push((name.clone(), decode(value)?));
+                    let value = percent_decode(value).filter(|value| !is_traversal(value))?;
+                    values.push((name.clone(), value));
                     rest = after;
                 }
             }
@@ -92,7 +98,7 @@ impl Template {
         }
         for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             if self.query.iter().any(|name| name == key) {
-                values.push((key.to_owned(), decode(value)?));
+                values.push((key.to_owned(), percent_decode(value)?));
             }
         }
         Some(values)
@@ -105,22 +111,6 @@ fn name(text: &str) -> Result<String, String> {
         return Err(format!("{{{text}}} is no variable that is supported here"));
     }
     Ok(text.to_owned())
-}
-
-/// Undoes percent-encoding. `None` if it is malformed, or not UTF-8.
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            let digits = std::str::from_utf8(&digits).ok().filter(|d| !d.starts_with('+'))?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

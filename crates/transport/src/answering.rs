@@ -12,9 +12,16 @@ use crate::seam::{Call, Dispatch, Inbox, Outbox};
 
 /// A request that is being answered. Dropping it cancels the request.
 pub(crate) struct Answering {
-    running: Option<Pin<Box<dyn Future<Output = Response> + Send>>>,
-    last: Option<Response>,
+    state: State,
     inbox: Inbox,
+}
+
+enum State {
+    Running(Pin<Box<dyn Future<Output = Response> + Send>>),
+    /// What was sent before the response goes out first.
+    Last(Response),
+    /// What a task sends that outlives the call goes nowhere.
+    Over,
 }
 
 /// What comes of a request, in this order.
@@ -35,21 +42,29 @@ impl Answering {
         let call = Call { request, meta, extensions, outbox };
         let dispatch = Arc::clone(dispatch);
         let running = Box::pin(async move { dispatch.dispatch(call).await });
-        Self { running: Some(running), last: None, inbox }
+        Self { state: State::Running(running), inbox }
     }
 
     /// The next part; `None` after the response.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
         // The call first: what it has sent is looked at right after.
-        if let Some(running) = &mut self.running
+        if let State::Running(running) = &mut self.state
             && let Poll::Ready(response) = running.as_mut().poll(cx)
         {
-            (self.running, self.last) = (None, Some(response));
+            self.state = State::Last(response);
         }
-        match self.inbox.poll_next(cx) {
-            Poll::Ready(Some(notification)) => Poll::Ready(Some(Part::Notification(notification))),
-            _ if self.running.is_some() => Poll::Pending,
-            _ => Poll::Ready(self.last.take().map(Part::Response)),
+        if matches!(self.state, State::Over) {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(Some(notification)) = self.inbox.poll_next(cx) {
+            return Poll::Ready(Some(Part::Notification(notification)));
+        }
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Last(response) => Poll::Ready(Some(Part::Response(response))),
+            running => {
+                self.state = running;
+                Poll::Pending
+            }
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Broken,
     /// The peer does not speak the protocol.
     Protocol,
+    /// The server ended what was meant to last.
+    Ended,
 }
 
 #[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
@@ -51,6 +53,18 @@ impl TransportError {
     /// An answer that is not the protocol, for implementations of [`Exchange`](crate::Exchange).
     pub fn protocol(message: impl Into<String>) -> Self {
         Self { kind: Kind::Protocol, message: message.into(), source: None }
+    }
+
+    /// A subscription that the server ended without a response, for implementations of
+    /// [`Exchange`](crate::Exchange).
+    pub fn ended(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Ended, message: message.into(), source: None }
+    }
+
+    /// Whether the server ended a subscription: it is not to be started anew.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.kind == Kind::Ended
     }
 
     /// Whether the server has certainly not seen the request, so that it is safe to send it again.

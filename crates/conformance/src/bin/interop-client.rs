@@ -175,6 +175,7 @@ async fn template<X: Exchange>(client: &Client<X>) -> Result {
     expect("the contents", texts, vec!["note 7 of Ada"])
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
 fn expect<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Result {
     if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, not {wanted:?}").into()) }
 }

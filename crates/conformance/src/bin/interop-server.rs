@@ -114,7 +114,7 @@ async fn model(cx: Context) -> Result<String> {
 
 async fn roots(cx: Context) -> Result<String> {
     let roots = cx.roots("roots").await?;
-    Ok(roots.iter().map(|root| root.uri.as_str()).collect::<Vec<_>>().join(", "))
+    Ok(roots.iter().map(|root| root.uri.as_str()).collect::<Vec<_>>().join(","))
 }
 
 async fn rounds(cx: Context) -> Result<String> {

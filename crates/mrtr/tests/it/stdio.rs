@@ -53,7 +53,9 @@ fn pipe(
     let server = server(running);
     let task = tokio::spawn(async move {
         let (reader, writer) = split(theirs);
-        serve_stream(server, BufReader::new(reader), writer, limits).await.unwrap();
+        serve_stream(server, BufReader::new(reader), writer, limits, std::future::pending())
+            .await
+            .unwrap();
     });
     (ours, task)
 }

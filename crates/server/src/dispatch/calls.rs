@@ -11,9 +11,10 @@ use mrtr_transport::headers::check_params;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::leg::{Caller, Leg, Target, start};
+use super::leg::{Caller, Leg, Target, guarded, start};
 use super::{Answer, complete};
 use crate::completion::{Completer, Completing};
+use crate::error::Error;
 use crate::prompt::PromptOutput;
 use crate::resource::{Cache, ResourceOutput};
 use crate::server::Inner;
@@ -21,6 +22,9 @@ use crate::tool::{Rules, ToolOutput};
 
 /// No more suggestions than this may be sent at once.
 const MOST_SUGGESTIONS: usize = 100;
+
+/// How long suggestions may take.
+const COMPLETION_DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl Inner {
     pub(super) async fn call_tool(&self, call: CallToolParams, caller: Caller) -> Answer {
@@ -102,7 +106,7 @@ impl Inner {
                     complete(&result)
                 }
                 // A prompt has no place for failures in its result.
-                Err(error) => Err(ErrorObject::internal(error.message())),
+                Err(error) => Err(refused(&error)),
             },
         )
         .await
@@ -144,6 +148,7 @@ impl Inner {
             arguments,
             rules: what.rules,
         };
+        let retried = call.request_state.is_some() || call.input_responses.is_some();
         let leg =
             Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
         let handler = start(|| handler(leg.context(), arguments))?
@@ -152,9 +157,9 @@ impl Inner {
             handler,
             |ResourceOutput(output)| output,
             |outcome| match outcome {
-                Ok(result) => complete(&self.contents(result, &call.uri, what)),
+                Ok(result) => complete(&self.contents(result, &call.uri, what, retried)),
                 // A resource has no place for failures in its result.
-                Err(error) => Err(ErrorObject::internal(error.message())),
+                Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
             },
         )
         .await
@@ -166,6 +171,7 @@ impl Inner {
         mut result: ReadResourceResult,
         uri: &str,
         what: &Found<'_>,
+        retried: bool,
     ) -> ReadResourceResult {
         for contents in &mut result.contents {
             if contents.uri.is_empty() {
@@ -175,37 +181,56 @@ impl Inner {
                 contents.mime_type = what.mime_type.map(str::to_owned);
             }
         }
-        (result.ttl_ms, result.cache_scope) = (what.cache.ttl_ms, what.cache.scope);
+        // What depends on answers is for nobody to reuse.
+        let cache = if retried { Cache::default() } else { what.cache };
+        (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
         result.meta = Some(self.meta.clone());
         result
     }
 
-    pub(super) async fn suggest(&self, call: CompleteParams) -> Answer {
+    pub(super) async fn suggest(&self, call: CompleteParams, caller: Caller) -> Answer {
         let unknown = |what: &str, name: &str| {
             ErrorObject::invalid_params(format!("Unknown {what}: {}", ErrorObject::quote(name)))
         };
-        let completers: &[(String, Completer)] = match &call.r#ref {
+        let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
             Reference::Prompt { name } => {
                 let prompt = self.prompts.iter().find(|prompt| prompt.wire.name == *name);
-                &prompt.ok_or_else(|| unknown("prompt", name))?.completers
+                let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
+                let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
+                (declared.collect(), &prompt.completers)
             }
             Reference::Resource { uri } => {
-                let mut templates = self.templates.iter().map(|(_, template)| template);
-                let template = templates.find(|template| template.wire.uri_template == *uri);
-                &template.ok_or_else(|| unknown("resource template", uri))?.completers
+                // The template itself, or a URI of its kind.
+                let mut templates = self.templates.iter();
+                let template = templates.find(|(template, resource)| {
+                    resource.wire.uri_template == *uri || template.matches(uri).is_some()
+                });
+                let (template, resource) =
+                    template.ok_or_else(|| unknown("resource template", uri))?;
+                (template.names().collect(), &resource.completers)
             }
         };
-        let completer = completers.iter().find(|(name, _)| *name == call.argument.name);
+        let CompleteParams { argument, context, .. } = call;
+        if !declared.contains(&argument.name.as_str()) {
+            return Err(unknown("argument", &argument.name));
+        }
+        let mut arguments = context.unwrap_or_default().arguments;
+        arguments.retain(|name, _| declared.contains(&name.as_str()));
+        let completer = completers.iter().find(|(name, _)| *name == argument.name);
         let all = match completer {
             None => Vec::new(),
             Some((_, completer)) => {
-                let arguments = call.context.unwrap_or_default().arguments;
-                let completing = Completing { value: call.argument.value, arguments };
-                let suggested = start(|| completer.suggest(completing))?.await;
-                suggested.map_err(|error| {
+                let completing = Completing { value: argument.value, arguments, caller };
+                let suggesting = guarded(start(|| completer.suggest(completing))?);
+                let suggested = tokio::time::timeout(COMPLETION_DEADLINE, suggesting).await;
+                let late = |_| {
+                    tracing::error!(target: "mrtr::handler", "completion took too long");
+                    ErrorObject::internal("Internal error")
+                };
+                suggested.map_err(late)??.map_err(|error| {
                     let error_text = format!("{error:#}");
                     tracing::error!(target: "mrtr::handler", error = error_text, "completion failed");
-                    ErrorObject::internal(error.message())
+                    refused(&error)
                 })?
             }
         };
@@ -217,6 +242,15 @@ impl Inner {
             meta: Some(self.meta.clone()),
             ..CompleteResult::default()
         })
+    }
+}
+
+/// A handler's error where results have no place for one.
+fn refused(error: &Error) -> ErrorObject {
+    if error.is_invalid() {
+        ErrorObject::invalid_params(error.message())
+    } else {
+        ErrorObject::internal(error.message())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use mrtr_codec::{Binding, Digest, Principal, Refusal, UnixSeconds, Validity, open, seal};
@@ -25,12 +26,13 @@ use crate::server::Inner;
 use crate::tool::{Output, Rules};
 
 /// Who sent a request, and what they can be asked.
-pub(super) struct Caller {
-    pub(super) capabilities: ClientCapabilities,
-    pub(super) client_info: Option<Implementation>,
-    pub(super) principal: Option<Principal>,
-    pub(super) extensions: http::Extensions,
-    pub(super) notify: Notify,
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) capabilities: ClientCapabilities,
+    pub(crate) client_info: Option<Implementation>,
+    pub(crate) principal: Option<Principal>,
+    pub(crate) extensions: http::Extensions,
+    pub(crate) notify: Notify,
 }
 
 /// What a request is about.
@@ -165,6 +167,11 @@ impl<'a> Leg<'a> {
         if let Some(why) = mistake {
             return Err(self.failed(&Fault::Handler(why)));
         }
+        for (key, request) in &requests {
+            let wrong =
+                |why| Fault::Handler(format!("the question {key:?} cannot be asked: {why}"));
+            request.check().map_err(wrong).map_err(|fault| self.failed(&fault))?;
+        }
         let capabilities = self.context.round.capabilities();
         if let Some(missing) =
             requests.iter().find_map(|(_, request)| asks::missing(request, capabilities))
@@ -298,6 +305,15 @@ pub(super) fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
         tracing::error!(target: "mrtr::rounds", %fault, "flow failed");
         internal("Internal error")
     })
+}
+
+/// Runs a future that may panic.
+pub(super) async fn guarded<T>(mut future: BoxFuture<T>) -> Result<T, ErrorObject> {
+    std::future::poll_fn(|cx| match start(|| future.as_mut().poll(cx)) {
+        Ok(polled) => polled.map(Ok),
+        Err(error) => Poll::Ready(Err(error)),
+    })
+    .await
 }
 
 /// The manual form replaces the state that the journal travels in.

@@ -4,6 +4,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Notification, RequestId};
 use mrtr_schema::subscription::{
     Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, meta_of, name,
 };
+use mrtr_schema::uri;
 use mrtr_transport::Outbox;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
@@ -52,6 +53,13 @@ impl Inner {
             let why =
                 format!("Invalid params: at most {MOST_RESOURCES} resources in one subscription");
             return Err(ErrorObject::invalid_params(why));
+        }
+        for uri in &asked.resource_subscriptions {
+            let wrong = |why| {
+                let uri = ErrorObject::quote(uri);
+                ErrorObject::invalid_params(format!("Invalid params: {uri} is no URI: {why}"))
+            };
+            uri::check(uri).map_err(wrong)?;
         }
         let resources = self.has_resources();
         Ok(SubscriptionFilter {

@@ -59,6 +59,7 @@ impl<T> Ask<T> {
         request: Result<InputRequest, String>,
         decode: impl Fn(&str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
+        let request = request.and_then(|request| request.check().map(|()| request));
         Self { round, key, request, decode: Box::new(decode), progress: Progress::New }
     }
 }

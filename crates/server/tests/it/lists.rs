@@ -49,7 +49,7 @@ fn server(clock: &TestClock) -> Server {
         }))
         .resource_template(
             ResourceTemplate::new("doc://{id}{?lang}", "docs", doc)
-                .cache(Cache::private(Duration::from_secs(1)))
+                .cache(Cache::public(Duration::from_secs(1)))
                 .complete("id", ids),
         )
         .prompt(Prompt::new("translate", "", translate).complete("id", ids));
@@ -97,8 +97,9 @@ async fn resources_and_prompts_ask_as_tools_do() {
     let client = client.build();
     let read = client.read_resource("doc://7?lang=de").await.unwrap();
     assert_eq!(read.contents[0].text.as_deref(), Some("7 Some(\"de\") why"));
-    assert_eq!((read.contents[0].uri.as_str(), read.ttl_ms), ("doc://7?lang=de", 1000));
-    assert_eq!(read.cache_scope, CacheScope::Private);
+    assert_eq!(read.contents[0].uri, "doc://7?lang=de");
+    // Its own hints are a second, for anyone; but what depends on answers is for nobody to reuse.
+    assert_eq!((read.ttl_ms, read.cache_scope), (0, CacheScope::Private));
     let prompt = client.get_prompt("translate", json!({ "id": "7" })).await.unwrap();
     assert_eq!(prompt.messages[0].content.as_text(), Some("Translate 7 in a tone tone"));
     assert_eq!(log.asked(), [vec!["why"], vec![], vec!["tone"], vec![]]);

@@ -3,7 +3,11 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use mrtr_schema::jsonrpc::Response;
+use mrtr_schema::discover::DiscoverResult;
+use mrtr_schema::jsonrpc::{Request, RequestId, Response, Version, params, raw};
+use mrtr_schema::meta::Mirrored;
+use mrtr_schema::{PROTOCOL_VERSION, method};
+use serde_json::json;
 use tokio::io::BufReader;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
@@ -16,10 +20,15 @@ use crate::seam::{Exchange, Outgoing};
 /// the first request, and again with the next one after it has ended. What it writes to its standard
 /// error goes to ours.
 ///
-/// Dropping it kills the process; [`ChildServer::shutdown`] lets it end by itself.
+/// A process that was just started is asked for its versions before anything else (`server/discover`), so
+/// that one that speaks only revisions from before 2026-07-28 does nothing that it would misunderstand.
+///
+/// [`ChildServer::shutdown`] lets the process end by itself. Dropping this does the same, with a patience of
+/// 5 s, in a task of the runtime; where there is none, or it ends before, the process is killed.
 #[derive(Debug)]
 pub struct ChildServer {
     recipe: Recipe,
+    timeout: Duration,
     running: Mutex<Option<(Child, StreamClient)>>,
 }
 
@@ -30,6 +39,9 @@ struct Recipe {
     env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
 }
 
+/// How long a process may take to end after its [`ChildServer`] was dropped.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 impl ChildServer {
     /// A server that is started as `program` with `args`.
     pub fn new(
@@ -38,7 +50,7 @@ impl ChildServer {
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         let recipe = Recipe { program: program.into(), args, env: Vec::new() };
-        Self { recipe, running: Mutex::new(None) }
+        Self { recipe, timeout: Duration::from_mins(2), running: Mutex::new(None) }
     }
 
     /// An environment variable for the process, beside our own.
@@ -51,42 +63,96 @@ impl ChildServer {
         self
     }
 
+    /// How long one request may take. Default: 2 min.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = time;
+        self
+    }
+
     /// The running process, started if there is none.
-    async fn running(&self) -> Result<StreamClient, TransportError> {
+    async fn running(&self, request: &Request) -> Result<StreamClient, TransportError> {
         let mut running = self.running.lock().await;
         if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
             return Ok(client.clone());
         }
+        let program = self.recipe.program.to_string_lossy();
         if running.take().is_some() {
-            tracing::warn!(target: "mrtr::stdio", program = ?self.recipe.program, "the server has ended; it is started again");
+            tracing::warn!(target: "mrtr::stdio", %program, "the server has ended; it is started again");
         }
-        let program = || self.recipe.program.to_string_lossy().into_owned();
         let mut child = command(&self.recipe)
             .spawn()
-            .map_err(|e| TransportError::unsent(format!("{} cannot be started: {e}", program())))?;
+            .map_err(|e| TransportError::unsent(format!("{program} cannot be started: {e}")))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(TransportError::unsent(format!("{} has no standard streams", program())));
+            return Err(TransportError::unsent(format!("{program} has no standard streams")));
         };
-        let client = StreamClient::new(BufReader::new(stdout), stdin);
+        let client = StreamClient::new(BufReader::new(stdout), stdin).timeout(self.timeout);
+        if request.method != method::DISCOVER {
+            probe(&client, request).await.map_err(|why| {
+                TransportError::unsent(format!(
+                    "{program} does not speak MCP {PROTOCOL_VERSION}: {why}"
+                ))
+            })?;
+        }
         *running = Some((child, client.clone()));
         Ok(client)
     }
 
     /// Closes the server's standard input and waits up to `patience` for it to end. One that does not is
     /// told to (`SIGTERM`, where there are signals), and after `patience` once more, it is killed
-    /// (specification: stdio, "Shutdown"). Dropping the future kills it at once.
-    pub async fn shutdown(self, patience: Duration) {
-        let Some((mut child, client)) = self.running.into_inner() else { return };
-        client.close();
-        if tokio::time::timeout(patience, child.wait()).await.is_ok() {
-            return;
+    /// (specification: stdio, "Shutdown"). Dropping the future kills it at once. The next request would
+    /// start it again.
+    pub async fn shutdown(&self, patience: Duration) {
+        let running = self.running.lock().await.take();
+        if let Some((child, client)) = running {
+            end(child, client, patience).await;
         }
-        if terminate(&child) && tokio::time::timeout(patience, child.wait()).await.is_ok() {
-            return;
-        }
-        tracing::warn!(target: "mrtr::stdio", "the server does not end by itself; it is killed");
-        let _ = child.kill().await;
     }
+}
+
+impl Drop for ChildServer {
+    fn drop(&mut self) {
+        if let (Some((child, client)), Ok(runtime)) =
+            (self.running.get_mut().take(), tokio::runtime::Handle::try_current())
+        {
+            runtime.spawn(end(child, client, PATIENCE));
+        }
+    }
+}
+
+/// Asks a server that was just started which versions it speaks (specification: stdio, "Backward
+/// Compatibility").
+async fn probe(client: &StreamClient, request: &Request) -> Result<(), String> {
+    let Mirrored { meta, .. } = params(request).map_err(|e| e.to_string())?;
+    let meta = raw(&json!({ "_meta": meta })).map_err(|e| e.to_string())?;
+    let id = RequestId::String("probe".to_owned());
+    let discover =
+        Request { jsonrpc: Version, id, method: method::DISCOVER.to_owned(), params: Some(meta) };
+    let response = client.exchange(Outgoing::new(discover)).await.map_err(|e| e.to_string())?;
+    let supported = match &response.outcome {
+        Ok(result) => {
+            serde_json::from_str::<DiscoverResult>(result.get())
+                .map_err(|e| format!("its `server/discover` is malformed: {e}"))?
+                .supported_versions
+        }
+        Err(error) => return Err(format!("it answered `server/discover` with {error}")),
+    };
+    if supported.iter().any(|version| version == PROTOCOL_VERSION) {
+        return Ok(());
+    }
+    Err(format!("it speaks {}", supported.join(", ")))
+}
+
+/// Lets a process end.
+async fn end(mut child: Child, client: StreamClient, patience: Duration) {
+    client.close();
+    if tokio::time::timeout(patience, child.wait()).await.is_ok() {
+        return;
+    }
+    if terminate(&child) && tokio::time::timeout(patience, child.wait()).await.is_ok() {
+        return;
+    }
+    tracing::warn!(target: "mrtr::stdio", "the server does not end by itself; it is killed");
+    let _ = child.kill().await;
 }
 
 /// Tells a process to end. Says whether it could be told.
@@ -113,6 +179,6 @@ fn command(recipe: &Recipe) -> Command {
 
 impl Exchange for ChildServer {
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
-        self.running().await?.exchange(outgoing).await
+        self.running(&outgoing.request).await?.exchange(outgoing).await
     }
 }

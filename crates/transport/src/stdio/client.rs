@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
-use mrtr_schema::notification::{Progress, name};
+use mrtr_schema::notification::{Cancelled, Progress, name};
 use mrtr_schema::subscription::{Changed, SUBSCRIPTION_ID};
-use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{mpsc, oneshot};
 
 use super::lines::{self, Line, Lines};
 use crate::error::TransportError;
@@ -18,7 +18,13 @@ use crate::seam::{Exchange, Outgoing};
 /// The longest message that is taken from a server.
 const LONGEST: usize = 16 << 20;
 
+/// How many notifications may wait for a request that is not polled. Of a call, more are dropped; a
+/// subscription breaks, because what was missed would be missed for good.
+const MOST_HEARD: usize = 1_024;
+
 /// A server at the other end of a stream. Requests share it; each hears what concerns it. Cheap to clone.
+///
+/// A log message does not say which request it is about: one of those that wait hears it.
 #[derive(Debug, Clone)]
 pub struct StreamClient {
     shared: Arc<Shared>,
@@ -35,13 +41,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Pending {
     closed: bool,
-    waiting: HashMap<RequestId, UnboundedSender<Incoming>>,
+    waiting: HashMap<RequestId, Waiter>,
 }
 
+/// Where the messages for one request go. Dropped without a response, the request is broken.
 #[derive(Debug)]
-enum Incoming {
-    Notification(Notification),
-    Response(Response),
+struct Waiter {
+    heard: Sender<Notification>,
+    response: oneshot::Sender<Result<Response, TransportError>>,
+    long_lived: bool,
 }
 
 impl StreamClient {
@@ -51,7 +59,7 @@ impl StreamClient {
         R: AsyncBufRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let (out, lines_out) = unbounded_channel();
+        let (out, lines_out) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared { out, pending: Mutex::default() });
         tokio::spawn(write_all(writer, lines_out));
         tokio::spawn(read_all(reader, Arc::clone(&shared)));
@@ -84,39 +92,44 @@ impl Shared {
 impl Exchange for StreamClient {
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
         let Outgoing { request, long_lived, heard, .. } = outgoing;
-        let (sender, mut incoming) = unbounded_channel();
+        let (sender, mut notifications) = mpsc::channel(MOST_HEARD);
+        let (response_sender, mut response) = oneshot::channel();
         {
             let mut pending = self.shared.lock();
             if pending.closed {
                 return Err(TransportError::unsent("the server has closed the stream"));
             }
-            pending.waiting.insert(request.id.clone(), sender);
+            if pending.waiting.contains_key(&request.id) {
+                let why = format!("another request has the id {} already", request.id);
+                return Err(TransportError::unsent(why));
+            }
+            let waiter = Waiter { heard: sender, response: response_sender, long_lived };
+            pending.waiting.insert(request.id.clone(), waiter);
         }
-        let waiting = Waiting { shared: &self.shared, id: &request.id };
+        let mut waiting =
+            Waiting { shared: &self.shared, id: &request.id, reason: "the caller has gone" };
         if self.shared.out.send(Some(lines::write(&request))).is_err() {
             return Err(TransportError::unsent("the stream to the server is closed"));
         }
         let answer = async {
             loop {
-                match incoming.recv().await {
-                    Some(Incoming::Notification(notification)) => heard(notification),
-                    Some(Incoming::Response(response)) => return Ok(response),
-                    None => {
-                        return Err(TransportError::broken(
-                            "the server closed the stream before it answered",
-                        ));
-                    }
+                // Notifications first: all of them came before the response.
+                tokio::select! {
+                    biased;
+                    Some(notification) = notifications.recv() => heard(notification),
+                    answered = &mut response => return answered.unwrap_or_else(|_| Err(
+                        TransportError::broken("the server closed the stream before it answered"),
+                    )),
                 }
             }
         };
-        let answer = if long_lived {
-            answer.await
-        } else {
-            let late = |_| TransportError::broken(format!("no answer within {:?}", self.timeout));
-            tokio::time::timeout(self.timeout, answer).await.map_err(late)?
-        };
-        drop(waiting);
-        answer
+        if long_lived {
+            return answer.await;
+        }
+        tokio::time::timeout(self.timeout, answer).await.unwrap_or_else(|_| {
+            waiting.reason = "the time for an answer is over";
+            Err(TransportError::broken(format!("no answer within {:?}", self.timeout)))
+        })
     }
 }
 
@@ -124,14 +137,17 @@ impl Exchange for StreamClient {
 struct Waiting<'a> {
     shared: &'a Shared,
     id: &'a RequestId,
+    reason: &'static str,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        let (request_id, reason) = (self.id.clone(), Some(self.reason.to_owned()));
+        let params = Cancelled { request_id, reason };
         if self.shared.lock().waiting.remove(self.id).is_some()
-            && let Ok(cancelled) =
-                Notification::new("notifications/cancelled", &json!({ "requestId": self.id }))
+            && let Ok(cancelled) = Notification::new(name::CANCELLED, &params)
         {
+            tracing::debug!(target: "mrtr::stdio", id = %self.id, reason = self.reason, "cancelled");
             let _ = self.shared.out.send(Some(lines::write(&cancelled)));
         }
     }
@@ -160,7 +176,7 @@ async fn read_all(reader: impl AsyncBufRead + Unpin, shared: Arc<Shared>) {
         match lines.next().await {
             Ok(Some(Line::Whole(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
             Ok(Some(Line::Whole(line))) => match Message::parse(&line) {
-                Ok(message) => deliver(&shared, message),
+                Ok(message) => shared.lock().deliver(message),
                 Err(error) => {
                     tracing::warn!(target: "mrtr::stdio", %error, "the server sent no message");
                 }
@@ -176,30 +192,54 @@ async fn read_all(reader: impl AsyncBufRead + Unpin, shared: Arc<Shared>) {
     pending.waiting.clear();
 }
 
-fn deliver(shared: &Shared, message: Message) {
-    let mut pending = shared.lock();
-    match message {
-        Message::Response(response) => {
-            // A response to nobody came after its request was cancelled.
-            if let Some(waiting) = response.id.as_ref().and_then(|id| pending.waiting.remove(id)) {
-                let _ = waiting.send(Incoming::Response(response));
-            }
-        }
-        Message::Notification(notification) => {
-            let send = |waiting: &UnboundedSender<Incoming>| {
-                let _ = waiting.send(Incoming::Notification(notification.clone()));
-            };
-            match concerned(&notification) {
-                Some(id) if notification.method == "notifications/cancelled" => {
-                    pending.waiting.remove(&id);
+impl Pending {
+    fn deliver(&mut self, message: Message) {
+        match message {
+            Message::Response(response) => {
+                // A response to nobody came after its request was cancelled.
+                if let Some(waiter) = response.id.as_ref().and_then(|id| self.waiting.remove(id)) {
+                    let _ = waiter.response.send(Ok(response));
                 }
-                Some(id) => drop(pending.waiting.get(&id).map(send)),
-                // Log messages do not say which request they belong to.
-                None => pending.waiting.values().for_each(send),
+            }
+            Message::Notification(notification) => match notification.method.as_str() {
+                name::CANCELLED => self.cancelled(&notification),
+                name::MESSAGE => {
+                    let mut calls = self.waiting.iter().filter(|(_, waiter)| !waiter.long_lived);
+                    if let Some(id) = calls.next().map(|(id, _)| id.clone()) {
+                        self.hear(&id, notification);
+                    }
+                }
+                _ => {
+                    if let Some(id) = concerned(&notification) {
+                        self.hear(&id, notification);
+                    }
+                }
+            },
+            Message::Request(_) => {
+                tracing::warn!(target: "mrtr::stdio", "the server sent a request; servers ask through results");
             }
         }
-        Message::Request(_) => {
-            tracing::warn!(target: "mrtr::stdio", "the server sent a request; servers ask through results");
+    }
+
+    fn hear(&mut self, id: &RequestId, notification: Notification) {
+        let Some(waiter) = self.waiting.get(id) else { return };
+        if waiter.heard.try_send(notification).is_err() {
+            tracing::warn!(target: "mrtr::stdio", %id, "the server sends more than is listened to");
+            if waiter.long_lived {
+                self.waiting.remove(id);
+            }
+        }
+    }
+
+    /// A server may end subscriptions in this way, and nothing else.
+    fn cancelled(&mut self, notification: &Notification) {
+        let Ok(Cancelled { request_id: id, reason }) = notification.params() else { return };
+        if self.waiting.get(&id).is_some_and(|waiter| waiter.long_lived)
+            && let Some(waiter) = self.waiting.remove(&id)
+        {
+            tracing::debug!(target: "mrtr::stdio", %id, reason, "the server ended a subscription");
+            let ended = TransportError::ended("the server ended the subscription");
+            let _ = waiter.response.send(Err(ended));
         }
     }
 }
@@ -208,10 +248,6 @@ fn deliver(shared: &Shared, message: Message) {
 fn concerned(notification: &Notification) -> Option<RequestId> {
     if notification.method == name::PROGRESS {
         return notification.params::<Progress>().ok().map(|progress| progress.progress_token);
-    }
-    if notification.method == "notifications/cancelled" {
-        let params: serde_json::Value = notification.params().ok()?;
-        return serde_json::from_value(params.get("requestId")?.clone()).ok();
     }
     let meta = notification.params::<Changed>().ok()?.meta;
     serde_json::from_value(meta.get(SUBSCRIPTION_ID)?.clone()).ok()

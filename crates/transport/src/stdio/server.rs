@@ -1,13 +1,17 @@
 //! The server's side of a stream.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{
     ErrorObject, Message, Notification, Request, RequestId, Response, params,
 };
 use mrtr_schema::meta::Mirrored;
+use mrtr_schema::notification::{Cancelled, name};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -32,8 +36,14 @@ impl Default for StreamLimits {
     }
 }
 
+/// How long a client that has ended its stream, or was told that this server ends, may take to read.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// Serves one client over a stream, until it ends; then requests in flight are cancelled. A client cancels
 /// a request by `notifications/cancelled`.
+///
+/// When `shutdown` is ready, nothing more is read, and requests in flight have 5 s to finish. End what
+/// listens for changes before, so that it can say so.
 ///
 /// # Errors
 ///
@@ -43,6 +53,7 @@ pub async fn serve_stream<D, R, W>(
     reader: R,
     writer: W,
     limits: StreamLimits,
+    shutdown: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
     D: Dispatch,
@@ -58,12 +69,15 @@ where
         in_flight: HashMap::new(),
     };
     let mut lines_in = Lines::new(reader, limits.message);
+    let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
-            Some(finished) = session.tasks.join_next() => {
-                if let Ok(id) = finished {
-                    session.in_flight.remove(&id);
-                }
+            biased;
+            Some(finished) = session.tasks.join_next() => session.forget(&finished),
+            () = &mut shutdown => {
+                let all = async { while session.tasks.join_next().await.is_some() {} };
+                let _ = tokio::time::timeout(LAST_WORDS, all).await;
+                break;
             }
             written = &mut writing => return written.unwrap_or_else(|e| Err(io::Error::other(e))),
             line = lines_in.next() => match line? {
@@ -79,14 +93,24 @@ where
     }
     session.tasks.shutdown().await;
     drop(session);
-    writing.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+    match tokio::time::timeout(LAST_WORDS, &mut writing).await {
+        Ok(written) => written.unwrap_or_else(|e| Err(io::Error::other(e))),
+        Err(_) => {
+            writing.abort();
+            Ok(())
+        }
+    }
 }
 
 async fn write_all(
     mut writer: impl AsyncWrite + Unpin,
-    mut lines: mpsc::Receiver<Vec<u8>>,
+    mut lines: mpsc::Receiver<(Vec<u8>, Option<Arc<Stage>>)>,
 ) -> io::Result<()> {
-    while let Some(line) = lines.recv().await {
+    while let Some((line, stage)) = lines.recv().await {
+        // Nothing is said about a request that was cancelled, be it in the queue already.
+        if stage.is_some_and(|stage| stage.is(Stage::CANCELLED)) {
+            continue;
+        }
         writer.write_all(&line).await?;
         writer.flush().await?;
     }
@@ -95,15 +119,40 @@ async fn write_all(
 
 struct Session<D> {
     dispatch: Arc<D>,
-    out: mpsc::Sender<Vec<u8>>,
-    tasks: JoinSet<RequestId>,
-    in_flight: HashMap<RequestId, AbortHandle>,
+    out: mpsc::Sender<(Vec<u8>, Option<Arc<Stage>>)>,
+    tasks: JoinSet<()>,
+    in_flight: HashMap<RequestId, (AbortHandle, Arc<Stage>)>,
+}
+
+/// How far a request has come.
+#[derive(Debug)]
+struct Stage(AtomicU8);
+
+impl Stage {
+    const RUNNING: u8 = 0;
+    /// The response is on its way, and the id free again.
+    const ANSWERED: u8 = 1;
+    const CANCELLED: u8 = 2;
+
+    fn is(&self, stage: u8) -> bool {
+        self.0.load(Ordering::SeqCst) == stage
+    }
+
+    /// From running to another stage.
+    fn turn(&self, to: u8) {
+        let _ = self.0.compare_exchange(Self::RUNNING, to, Ordering::SeqCst, Ordering::SeqCst);
+    }
 }
 
 impl<D: Dispatch> Session<D> {
     async fn answer(&self, id: Option<RequestId>, error: ErrorObject) {
         // Nobody to write to is nobody to tell.
-        let _ = self.out.send(lines::write(&Response::error(id, error))).await;
+        let _ = self.out.send((lines::write(&Response::error(id, error)), None)).await;
+    }
+
+    /// A task has ended. Its request's id may be another's by now.
+    fn forget(&mut self, _: &Result<(), tokio::task::JoinError>) {
+        self.in_flight.retain(|_, (task, _)| !task.is_finished());
     }
 
     async fn message(&mut self, line: &[u8], limits: StreamLimits) {
@@ -118,17 +167,14 @@ impl<D: Dispatch> Session<D> {
     }
 
     fn notification(&mut self, notification: &Notification) {
-        #[derive(serde::Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Cancelled {
-            request_id: RequestId,
-        }
-        if notification.method != "notifications/cancelled" {
+        if notification.method != name::CANCELLED {
             return;
         }
+        let Ok(Cancelled { request_id: id, reason }) = notification.params() else { return };
         // One that is finished, or never was, is no mistake: the two may have crossed.
-        let cancelled = notification.params::<Cancelled>().ok();
-        if let Some(task) = cancelled.and_then(|c| self.in_flight.remove(&c.request_id)) {
+        if let Some((task, stage)) = self.in_flight.remove(&id) {
+            tracing::debug!(target: "mrtr::stdio", %id, reason, "a request was cancelled");
+            stage.turn(Stage::CANCELLED);
             task.abort();
         }
     }
@@ -139,7 +185,7 @@ impl<D: Dispatch> Session<D> {
             Err(error) => Err(error),
             Ok(mirrored) => match legacy::refuse(&request, &mirrored) {
                 Some(error) => Err(error),
-                None if self.in_flight.contains_key(&id) => {
+                None if self.in_flight.get(&id).is_some_and(|(_, s)| s.is(Stage::RUNNING)) => {
                     Err(ErrorObject::invalid_request("a request with this `id` is still in flight"))
                 }
                 None if self.in_flight.len() >= limits.in_flight => {
@@ -154,19 +200,22 @@ impl<D: Dispatch> Session<D> {
         };
         let extensions = ::http::Extensions::new();
         let mut answering = Answering::new(&self.dispatch, request, mirrored.meta, extensions);
-        let (out, own_id) = (self.out.clone(), id.clone());
+        let (out, stage) = (self.out.clone(), Arc::new(Stage(AtomicU8::new(Stage::RUNNING))));
+        let own = Arc::clone(&stage);
         let task = self.tasks.spawn(async move {
             while let Some(part) = answering.next().await {
                 let line = match part {
                     Part::Notification(notification) => lines::write(&notification),
-                    Part::Response(response) => lines::write(&response),
+                    Part::Response(response) => {
+                        own.turn(Stage::ANSWERED);
+                        lines::write(&response)
+                    }
                 };
-                if out.send(line).await.is_err() {
+                if out.send((line, Some(Arc::clone(&own)))).await.is_err() {
                     break;
                 }
             }
-            own_id
         });
-        self.in_flight.insert(id, task);
+        self.in_flight.insert(id, (task, stage));
     }
 }
