@@ -62,6 +62,16 @@ impl<R: Into<O>, O> IntoOutput<O> for R {
     }
 }
 
+/// Why arguments do not fit, and where. The line and column are none of the caller's: what they sent was
+/// written anew on its way.
+fn misfit(error: serde_path_to_error::Error<serde_json::Error>) -> String {
+    let path = error.path().to_string();
+    let inner = error.into_inner();
+    let position = format!(" at line {} column {}", inner.line(), inner.column());
+    let why = inner.to_string().replace(&position, "");
+    if path == "." { why } else { format!("{path}: {why}") }
+}
+
 /// No arguments.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,8 +95,7 @@ where
     fn erase(self) -> Parts<O> {
         let call: Erased<O> = Box::new(move |cx, arguments| {
             let mut json = serde_json::Deserializer::from_str(arguments);
-            let arguments: A =
-                serde_path_to_error::deserialize(&mut json).map_err(|e| e.to_string())?;
+            let arguments: A = serde_path_to_error::deserialize(&mut json).map_err(misfit)?;
             let future = self(cx, arguments);
             Ok(Box::pin(async move { future.await?.into_output() }))
         });
@@ -102,7 +111,8 @@ where
 {
     fn erase(self) -> Parts<O> {
         let call: Erased<O> = Box::new(move |cx, arguments| {
-            let None {} = serde_json::from_str(arguments).map_err(|e| e.to_string())?;
+            let mut json = serde_json::Deserializer::from_str(arguments);
+            let None {} = serde_path_to_error::deserialize(&mut json).map_err(misfit)?;
             let future = self(cx);
             Ok(Box::pin(async move { future.await?.into_output() }))
         });

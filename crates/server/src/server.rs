@@ -10,7 +10,7 @@ use mrtr_schema::capabilities::{
 use mrtr_schema::meta::key;
 use mrtr_schema::{Object, uri};
 use mrtr_transport::headers::ParamHeader;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::changes::Changes;
 use crate::clock::{Clock, SystemClock};
@@ -92,6 +92,14 @@ pub enum BuildError {
     /// A tool's schema has an `x-mcp-header` that is not allowed.
     #[error("the tool {tool:?} has headers that cannot be: {why}")]
     Header {
+        /// The tool.
+        tool: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A tool's schema that clients need not understand.
+    #[error("the tool {tool:?} has a schema that cannot be: {why}")]
+    Schema {
         /// The tool.
         tool: String,
         /// What is wrong.
@@ -283,6 +291,11 @@ impl ServerBuilder {
             if tool.wire.input_schema.get("type") != Some(&json!("object")) {
                 return Err(BuildError::Arguments(tool.wire.name.clone()));
             }
+            let mut schemas =
+                std::iter::once(&tool.wire.input_schema).chain(&tool.wire.output_schema);
+            schemas
+                .try_for_each(check_dialect)
+                .map_err(|why| BuildError::Schema { tool: tool.wire.name.clone(), why })?;
         }
         check_unique("resource", self.resources.iter().map(|resource| &resource.wire.uri))?;
         for resource in &self.resources {
@@ -343,6 +356,33 @@ fn check_names<'a>(
         }
     }
     check_unique(kind, names)
+}
+
+/// Schemas are JSON Schema 2020-12, and whole: nobody fetches what they refer to (specification: basic,
+/// "JSON Schema Usage").
+fn check_dialect(schema: &Object) -> Result<(), String> {
+    const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+    match schema.get("$schema").map(|dialect| dialect.as_str()) {
+        None => {}
+        Some(Some(dialect)) if dialect.trim_end_matches('#') == DIALECT => {}
+        Some(other) => {
+            return Err(format!("its dialect is {other:?}; only {DIALECT} is known here"));
+        }
+    }
+    let mut rest: Vec<_> = schema.iter().collect();
+    while let Some((keyword, value)) = rest.pop() {
+        match value {
+            Value::String(target) if keyword == "$ref" && uri::check(target).is_ok() => {
+                return Err(format!("it refers to {target}, which nobody fetches"));
+            }
+            // Data, not schemas.
+            _ if matches!(keyword.as_str(), "const" | "default" | "enum" | "examples") => {}
+            Value::Object(inner) => rest.extend(inner),
+            Value::Array(items) => rest.extend(items.iter().filter_map(Value::as_object).flatten()),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn check_unique<'a>(

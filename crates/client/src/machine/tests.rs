@@ -55,6 +55,17 @@ fn a_retry_is_a_new_request_with_the_state_as_it_came() {
 }
 
 #[test]
+fn answers_go_out_once() {
+    let (mut machine, _) = start();
+    machine.next(result(ASKS)).unwrap();
+    sent(machine.next(answers(&["q"])).unwrap());
+    let only = r#"{"resultType":"input_required","requestState":"t"}"#;
+    assert!(matches!(machine.next(result(only)).unwrap(), Action::Wait(_)));
+    let (_, leg) = sent(machine.next(Event::Waited).unwrap());
+    assert_eq!((&leg["requestState"], leg.get("inputResponses")), (&"t".into(), None));
+}
+
+#[test]
 fn state_alone_is_waited_for_ever_longer_and_not_for_ever() {
     let (mut machine, _) = start();
     let only = r#"{"resultType":"input_required","requestState":"s"}"#;

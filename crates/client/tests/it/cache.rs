@@ -188,9 +188,9 @@ async fn each_page_has_its_own_time() {
     let client = server.client().build();
     client.list_tools().await.unwrap();
     advance(Duration::from_secs(1)).await;
-    server.asked.lock().unwrap().clear();
+    server.asked();
     client.list_tools().await.unwrap();
-    let asked: Vec<_> = server.asked.lock().unwrap().drain(..).map(|a| a.params).collect();
+    let asked: Vec<_> = server.asked().into_iter().map(|asked| asked.params).collect();
     assert_eq!(asked, [json!({ "cursor": "2" })]);
 }
 
@@ -214,9 +214,9 @@ async fn a_cursor_that_has_gone_stale_starts_the_list_anew() {
     let client = server.client().build();
     client.list_tools().await.unwrap();
     stale.store(true, Ordering::Relaxed);
-    server.asked.lock().unwrap().clear();
+    server.asked();
     client.list_tools().await.unwrap();
-    let asked: Vec<_> = server.asked.lock().unwrap().drain(..).map(|a| a.params).collect();
+    let asked: Vec<_> = server.asked().into_iter().map(|asked| asked.params).collect();
     assert_eq!(asked, [json!({ "cursor": "a" }), json!({}), json!({ "cursor": "b" })]);
 }
 

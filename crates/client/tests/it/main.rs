@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cache;
+mod calls;
+mod questions;
 
 use std::sync::{Arc, Mutex};
 
 use mrtr_client::{Client, ClientBuilder, Exchange, Outgoing, TransportError};
-use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, Response, raw};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId, Response, raw};
 use serde_json::Value;
 
 /// What a closure answers a request with.
@@ -16,6 +18,8 @@ enum Answer {
     Error(ErrorObject),
     /// Notifications, and no end.
     Notifications(Vec<Notification>),
+    /// The connection breaks.
+    Broken,
 }
 
 /// A server that is a closure, and remembers what it was asked.
@@ -28,8 +32,11 @@ struct Scripted {
 /// A request, as far as tests look at it.
 #[derive(Debug, Clone, PartialEq)]
 struct Asked {
+    id: RequestId,
     method: String,
+    /// Without `_meta`.
     params: Value,
+    meta: Value,
     headers: Vec<(String, String)>,
 }
 
@@ -42,9 +49,14 @@ impl Scripted {
         Client::builder(self.clone())
     }
 
+    /// What was asked since this was last called.
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().drain(..).collect()
+    }
+
     /// The methods that were asked for since this was last called.
     fn methods(&self) -> Vec<String> {
-        self.asked.lock().unwrap().drain(..).map(|asked| asked.method).collect()
+        self.asked().into_iter().map(|asked| asked.method).collect()
     }
 }
 
@@ -52,12 +64,14 @@ impl Exchange for Scripted {
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
         let Request { id, method, params, .. } = outgoing.request;
         let mut params: Value = serde_json::from_str(params.unwrap().get()).unwrap();
-        params.as_object_mut().unwrap().remove("_meta");
-        let asked = Asked { method, params, headers: outgoing.param_headers };
+        let meta = params.as_object_mut().unwrap().remove("_meta").unwrap();
+        let headers = outgoing.param_headers;
+        let asked = Asked { id: id.clone(), method, params, meta, headers };
         self.asked.lock().unwrap().push(asked.clone());
         let outcome = match (self.answer)(&asked) {
             Answer::Result(result) => Ok(raw(&result).unwrap()),
             Answer::Error(error) => Err(error),
+            Answer::Broken => return Err(TransportError::broken("broken")),
             Answer::Notifications(notifications) => {
                 notifications.into_iter().for_each(outgoing.heard);
                 std::future::pending().await

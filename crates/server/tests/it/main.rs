@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod asking;
 mod corners;
 mod fleet;
 mod lists;
 mod refusals;
+mod results;
 mod structured;
 mod suspension;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use mrtr_schema::jsonrpc::{Request, RequestId, Version, raw};
-use mrtr_server::{Context, KeyRing, Principal, Server, Tool};
+use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Fleet, TestClock};
 use mrtr_transport::{Exchange as _, Outgoing};
 use serde_json::{Value, json};
@@ -287,6 +287,18 @@ fn keys_and_states_are_not_printed() {
 fn servers_that_cannot_work_are_not_built() {
     let tool = |name: &str| Tool::new(name, "", async |_: Context| Ok("x"));
     let text = Tool::new("t", "", async |_: Context, text: String| Ok(text));
+    let prompt = || Prompt::new("p", "", async |_: Context| Ok("x"));
+    let resource = |uri: &str| Resource::new(uri, "r", async |_: Context| Ok("x"));
+    let with_schema = |more: Value| {
+        let mut schema = json!({ "type": "object" }).as_object().unwrap().clone();
+        schema.extend(more.as_object().unwrap().clone());
+        Server::builder("s", "1").tool(tool("t").input_schema(schema))
+    };
+    let whole = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": { "a": {} },
+        "properties": { "a": { "$ref": "#/$defs/a" }, "b": { "const": { "$ref": "https://a.example" } } },
+    });
+    with_schema(whole).tool(tool(&"a".repeat(128))).build().unwrap();
     for (builder, part) in [
         (
             Server::builder("s", "1").tool(tool("a")).tool(tool("a")),
@@ -294,7 +306,31 @@ fn servers_that_cannot_work_are_not_built() {
         ),
         (Server::builder("s", "1").tool(tool("a b")), "\"a b\" is not 1 to 128"),
         (Server::builder("s", "1").tool(tool("")), "\"\" is not 1 to 128"),
+        (Server::builder("s", "1").tool(tool(&"a".repeat(129))), "is not 1 to 128"),
         (Server::builder("s", "1").tool(text), "must be a struct"),
+        (
+            Server::builder("s", "1").prompt(prompt()).prompt(prompt()),
+            "two prompts with the name \"p\"",
+        ),
+        (
+            with_schema(
+                json!({ "properties": { "a": { "type": "object", "x-mcp-header": "A" } } }),
+            ),
+            "headers that cannot be",
+        ),
+        (with_schema(json!({ "$schema": "http://json-schema.org/draft-07/schema#" })), "draft-07"),
+        (with_schema(json!({ "$schema": 5 })), "dialect"),
+        (
+            with_schema(json!({ "properties": { "a": { "$ref": "https://a.example/s.json" } } })),
+            "nobody fetches",
+        ),
+        (
+            with_schema(json!({ "allOf": [{ "$ref": "https://a.example/s.json" }] })),
+            "nobody fetches",
+        ),
+        (Server::builder("s", "1").resource(resource("no uri")), "has no URI"),
+        (Server::builder("s", "1").resource(resource("a:b c")), "has no URI"),
+        (Server::builder("s", "1").resource(resource("/relative")), "has no URI"),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

@@ -1,0 +1,205 @@
+//! What calls send, and what they make of the answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use mrtr_client::Announcement;
+use mrtr_schema::completion::{CompleteArgument, CompleteContext, Reference};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, RequestId, code};
+use mrtr_schema::subscription::SubscriptionFilter;
+use serde_json::{Value, json};
+
+use crate::{Answer, Scripted};
+
+fn result(result: Value) -> Scripted {
+    Scripted::new(move |_| Answer::Result(result.clone()))
+}
+
+#[tokio::test]
+async fn discovery_has_no_parameters_and_survives_the_unknown() {
+    let server = result(json!({
+        "supportedVersions": ["2026-07-28", "2030-01-01"],
+        "capabilities": { "tools": { "new": 1 }, "unheard": { "of": [] } },
+        "later": true,
+    }));
+    let discovered = server.client().build().discover().await.unwrap();
+    assert!(discovered.capabilities.tools.is_some());
+    assert_eq!(server.asked()[0].params, json!({}));
+}
+
+#[tokio::test]
+async fn what_a_server_says_it_is_changes_nothing() {
+    let legs = |info: Value| async move {
+        let server = Scripted::new(move |asked| {
+            let meta = json!({ "io.modelcontextprotocol/serverInfo": info });
+            Answer::Result(match asked.method.as_str() {
+                "server/discover" => {
+                    json!({ "supportedVersions": ["2026-07-28"], "capabilities": {}, "_meta": meta })
+                }
+                "tools/list" => json!({ "tools": [], "_meta": meta }),
+                _ => json!({ "content": [], "_meta": meta }),
+            })
+        });
+        let client = server.client().build();
+        client.discover().await.unwrap();
+        client.list_tools().await.unwrap();
+        client.call_tool("t", json!({})).await.unwrap();
+        server.asked()
+    };
+    let one = legs(json!({ "name": "a", "version": "1" })).await;
+    assert_eq!(one, legs(json!({ "name": "mrtr", "version": "99", "title": "Trusted" })).await);
+}
+
+#[tokio::test]
+async fn an_error_is_passed_on_as_it_is_and_nothing_is_tried_again() {
+    let supported = json!({ "supported": ["2025-11-25"] });
+    for (number, data) in [
+        (-32_000, json!(null)),
+        (-32_001, supported.clone()),
+        (-32_004, json!([1, "a"])),
+        (-32_019, json!("text")),
+        (code::UNSUPPORTED_PROTOCOL_VERSION, supported),
+        (code::METHOD_NOT_FOUND, json!(5)),
+        (code::INVALID_PARAMS, json!(true)),
+        (1, json!({})),
+    ] {
+        let error = ErrorObject::new(number, "no").with_data(data.clone());
+        let server = Scripted::new(move |_| Answer::Error(error.clone()));
+        let refused = server.client().build().call_tool("t", json!({})).await.unwrap_err();
+        let error = refused.as_server_error().unwrap();
+        assert_eq!((error.code, error.data.as_ref()), (number, Some(&data)));
+        assert_eq!(server.methods(), ["tools/call"]);
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_is_error_is_a_success_and_one_of_an_unknown_type_is_none() {
+    let called = result(json!({ "content": [] })).client().build().call_tool("t", json!({})).await;
+    assert!(!called.unwrap().is_error);
+    for kind in ["task", "", "Complete"] {
+        let server = result(json!({ "resultType": kind, "content": [] }));
+        let refused = server.client().build().call_tool("t", json!({})).await.unwrap_err();
+        assert!(refused.is_protocol(), "{kind:?}: {refused}");
+    }
+}
+
+/// A list of three pages, whose second cursor is empty, and whose third is the same again.
+#[tokio::test]
+async fn every_list_is_read_to_its_end_and_cursors_are_not_understood() {
+    let server = Scripted::new(|asked| {
+        let (field, item) = match asked.method.as_str() {
+            "tools/list" => ("tools", json!({ "name": "t", "inputSchema": { "type": "object" } })),
+            "prompts/list" => ("prompts", json!({ "name": "p" })),
+            "resources/list" => ("resources", json!({ "uri": "a:1", "name": "r" })),
+            _ => ("resourceTemplates", json!({ "uriTemplate": "a:{x}", "name": "r" })),
+        };
+        let mut page = json!({ field: [item] });
+        if page_number(&asked.id) < 3 {
+            page["nextCursor"] = json!("");
+        }
+        Answer::Result(page)
+    });
+    let client = server.client().build();
+    assert_eq!(client.list_tools().await.unwrap().len(), 3);
+    assert_eq!(client.list_prompts().await.unwrap().len(), 3);
+    assert_eq!(client.list_resources().await.unwrap().len(), 3);
+    assert_eq!(client.list_resource_templates().await.unwrap().len(), 3);
+    let cursors: Vec<_> = server.asked().into_iter().map(|asked| asked.params).collect();
+    let (none, empty) = (json!({}), json!({ "cursor": "" }));
+    let three = [none, empty.clone(), empty];
+    assert_eq!(cursors, [three.clone(), three.clone(), three.clone(), three].concat());
+}
+
+/// Requests are numbered from 1, and each list has three.
+fn page_number(id: &RequestId) -> i64 {
+    let RequestId::Number(n) = id else { unreachable!() };
+    (n - 1) % 3 + 1
+}
+
+#[tokio::test]
+async fn suggestions_may_say_little() {
+    let suggest = |result: Value| async move {
+        let server = self::result(result);
+        let of = Reference::Prompt { name: "p".to_owned() };
+        let argument = CompleteArgument { name: "a".to_owned(), value: String::new() };
+        server.client().build().complete(&of, &argument, &CompleteContext::default()).await
+    };
+    let little = suggest(json!({ "completion": { "values": [] } })).await.unwrap();
+    assert_eq!((little.values.len(), little.total, little.has_more), (0, None, None));
+    assert!(suggest(json!({})).await.unwrap_err().is_protocol());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_call_whatever_progress_it_makes() {
+    let server = Scripted::new(|asked| {
+        let progress = json!({ "progressToken": asked.id, "progress": 1 });
+        let progress = Notification::new("notifications/progress", &progress).unwrap();
+        Answer::Notifications(vec![progress; 3])
+    });
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let client = server.client().on_progress(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let client = client.deadline(Duration::from_mins(1)).build();
+    let begun = tokio::time::Instant::now();
+    let late = client.call_tool("t", json!({})).await.unwrap_err();
+    assert!(late.is_deadline() && late.to_string().contains("60s"), "{late}");
+    assert_eq!((begun.elapsed(), told.load(Ordering::SeqCst)), (Duration::from_mins(1), 3));
+    let client = client.with_deadline(Duration::from_secs(1));
+    client.call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(begun.elapsed(), Duration::from_secs(61));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_broke_is_made_anew_under_another_id() {
+    let server = Scripted::new(|_| Answer::Broken);
+    let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
+    let listen = async { while let Some(Ok(_)) = listening.next().await {} };
+    tokio::time::timeout(Duration::from_secs(10), listen).await.unwrap_err();
+    let mut ids: Vec<_> = server.asked().into_iter().map(|asked| asked.id).collect();
+    let all = ids.len();
+    ids.dedup();
+    // After 0.25, 0.75, 1.75, 3.75 and 7.75 s.
+    assert_eq!((all, ids.len()), (6, 6));
+}
+
+#[tokio::test]
+async fn a_subscription_ends_with_a_result_that_is_one() {
+    for (result, fits) in [
+        (json!({ "resultType": "complete" }), true),
+        (json!({}), true),
+        (json!({ "resultType": "task" }), false),
+        (json!({ "resultType": "input_required", "requestState": "s" }), false),
+        (json!([]), false),
+    ] {
+        let server = self::result(result.clone());
+        let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
+        let ended = listening.next().await;
+        assert_eq!(ended.is_none(), fits, "{result}: {ended:?}");
+        assert!(listening.next().await.is_none());
+        assert_eq!(server.methods().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn notifications_that_make_no_sense_are_passed_over() {
+    let server = Scripted::new(|_| {
+        let notify = |method: &str, params: Value| Notification::new(method, &params).unwrap();
+        Answer::Notifications(vec![
+            notify("notifications/message", json!({ "level": "loud", "data": 1 })),
+            notify("notifications/progress", json!({ "progress": "far" })),
+            notify("notifications/unheard-of", json!({})),
+            notify(
+                "notifications/subscriptions/acknowledged",
+                json!({ "notifications": { "toolsListChanged": true } }),
+            ),
+        ])
+    });
+    let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
+    let acknowledged =
+        SubscriptionFilter { tools_list_changed: true, ..SubscriptionFilter::default() };
+    assert_eq!(listening.next().await.unwrap().unwrap(), Announcement::Acknowledged(acknowledged));
+}

@@ -1,0 +1,344 @@
+//! What every method's result looks like on the wire.
+
+#![expect(clippy::panic, reason = "handlers panic on purpose")]
+
+use std::time::Duration;
+
+use mrtr_schema::capabilities::Icon;
+use mrtr_server::{
+    Cache, Changes, Completing, Context, Error, Prompt, PromptOutput, Resource, ResourceOutput,
+    ResourceTemplate, Result, Tool, ToolOutput,
+};
+use mrtr_testkit::{Fleet, TestClock};
+use serde_json::{Value, json};
+
+use crate::fleet::{Text, alice, replica};
+use crate::refusals::{raw_send, with_meta};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Doc {
+    id: String,
+    lang: Option<String>,
+}
+
+fn icon() -> Icon {
+    Icon {
+        src: "https://a.example/i.png".to_owned(),
+        mime_type: Some("image/png".to_owned()),
+        sizes: Some(vec!["48x48".to_owned()]),
+        theme: Some("dark".to_owned()),
+    }
+}
+
+fn everything() -> Fleet {
+    let clock = TestClock::default();
+    let ask = async |cx: Context| Ok(cx.elicit::<Text>("q", "?").await?.text);
+    let panics = |_: Context| -> std::future::Ready<Result<PromptOutput>> { panic!("secret") };
+    let read_panics =
+        |_: Context| -> std::future::Ready<Result<ResourceOutput>> { panic!("secret") };
+    let ids = async |typed: Completing| match typed.value.as_str() {
+        "fail" => Err(Error::internal("secret")),
+        "wrong" => Err(Error::invalid("no such id")),
+        "panic" => panic!("secret"),
+        "who" => {
+            Ok(vec![typed.principal().map_or("nobody", mrtr_server::Principal::subject).to_owned()])
+        }
+        "known" => Ok(typed.arguments.into_keys().collect()),
+        _ => Ok(vec!["1".to_owned()]),
+    };
+    let server = replica(&clock)
+        .cache_lists(Cache::public(Duration::from_mins(1)))
+        .changes(Changes::new())
+        .tool(Tool::new("a", "", ask))
+        .tool(Tool::new("A", "", async |_: Context| Ok("large")))
+        .tool(Tool::new("typed", "", async |_: Context, doc: Doc| Ok(doc.id)).icons([icon()]))
+        .tool(Tool::new("fails", "", async |_: Context| {
+            Err::<ToolOutput, _>(Error::internal("secret"))
+        }))
+        .prompt(
+            Prompt::new("p", "", async |_: Context, doc: Doc| Ok(doc.lang.unwrap_or(doc.id)))
+                .complete("id", ids),
+        )
+        .prompt(Prompt::new("fails", "", async |_: Context| {
+            Err::<PromptOutput, _>(Error::internal("secret"))
+        }))
+        .prompt(Prompt::new("panics", "", panics))
+        .prompt(Prompt::new("wrong", "", async |_: Context| {
+            Err::<PromptOutput, _>(Error::invalid("not on Sundays"))
+        }))
+        .resource(
+            Resource::new("a:1", "one", async |_: Context| Ok("x"))
+                .cache(Cache::public(Duration::from_secs(1))),
+        )
+        .resource(Resource::new("a:fails", "fails", async |_: Context| {
+            Err::<ResourceOutput, _>(Error::internal("secret"))
+        }))
+        .resource(Resource::new("a:panics", "panics", read_panics))
+        .resource_template(
+            ResourceTemplate::new("doc://{id}{?lang}", "docs", async |_: Context, doc: Doc| {
+                if doc.id == "0" { Err(Error::invalid("Resource not found")) } else { Ok(doc.id) }
+            })
+            .complete("id", ids),
+        )
+        .resource_template(ResourceTemplate::new(
+            "file:///{+path}",
+            "files",
+            async |_: Context, args: Path| Ok(args.path),
+        ))
+        .build()
+        .unwrap();
+    Fleet::new([server]).as_principal(alice())
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Path {
+    path: String,
+}
+
+async fn send(method: &str, params: Value) -> Value {
+    raw_send(&everything(), method, with_meta(params)).await
+}
+
+#[tokio::test]
+async fn every_result_has_its_type_says_who_made_it_and_how_long_it_lasts() {
+    let id = json!({ "name": "id", "value": "" });
+    for (method, params, ttl, scope) in [
+        ("server/discover", json!({}), 60_000, "public"),
+        ("tools/list", json!({}), 60_000, "public"),
+        ("prompts/list", json!({}), 60_000, "public"),
+        ("resources/list", json!({}), 60_000, "public"),
+        ("resources/templates/list", json!({}), 60_000, "public"),
+        ("resources/read", json!({ "uri": "a:1" }), 1_000, "public"),
+        ("resources/read", json!({ "uri": "doc://1" }), 0, "private"),
+        ("tools/call", json!({ "name": "A" }), -1, ""),
+        ("tools/call", json!({ "name": "fails" }), -1, ""),
+        ("prompts/get", json!({ "name": "p", "arguments": { "id": "1" } }), -1, ""),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": id }),
+            -1,
+            "",
+        ),
+    ] {
+        let result = send(method, params).await;
+        assert_eq!(result["resultType"], "complete", "{method}: {result}");
+        let info = &result["_meta"]["io.modelcontextprotocol/serverInfo"];
+        assert_eq!(info, &json!({ "name": "test", "version": "1" }), "{method}");
+        if ttl < 0 {
+            assert_eq!((result.get("ttlMs"), result.get("cacheScope")), (None, None), "{method}");
+        } else {
+            assert_eq!(
+                (&result["ttlMs"], &result["cacheScope"]),
+                (&json!(ttl), &json!(scope)),
+                "{method}"
+            );
+        }
+    }
+    let asks = send("tools/call", json!({ "name": "a" })).await;
+    assert_eq!(asks["resultType"], "input_required");
+    assert_eq!(asks["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test");
+    assert_eq!((asks.get("ttlMs"), asks.get("cacheScope")), (None, None));
+}
+
+#[tokio::test]
+async fn a_server_that_announces_changes_says_so_and_one_that_does_not_does_not() {
+    let capabilities = send("server/discover", json!({})).await["capabilities"].clone();
+    for kind in ["tools", "prompts", "resources"] {
+        assert_eq!(capabilities[kind]["listChanged"], true, "{kind}");
+    }
+    assert_eq!(capabilities["resources"]["subscribe"], true);
+    assert!(capabilities["completions"].is_object(), "{capabilities}");
+    let bare = replica(&TestClock::default()).tool(Tool::new("t", "", async |_: Context| Ok("x")));
+    let bare = Fleet::new([bare.build().unwrap()]).as_principal(alice());
+    let capabilities =
+        raw_send(&bare, "server/discover", with_meta(json!({}))).await["capabilities"].clone();
+    assert_eq!(capabilities["tools"].get("listChanged"), None);
+    assert_eq!((capabilities.get("prompts"), capabilities.get("completions")), (None, None));
+    for method in ["completion/complete", "prompts/list", "resources/list", "subscriptions/listen"]
+    {
+        let refused = raw_send(&bare, method, with_meta(json!({}))).await;
+        assert_eq!(refused["error"]["code"], -32601, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn lists_say_what_there_is_in_the_words_of_the_specification() {
+    let tools = send("tools/list", json!({})).await;
+    let tool = |name: &str| {
+        let all = tools["tools"].as_array().unwrap();
+        all.iter().find(|tool| tool["name"] == name).unwrap().clone()
+    };
+    assert_eq!(
+        tool("A")["inputSchema"],
+        json!({ "type": "object", "additionalProperties": false })
+    );
+    let typed = tool("typed");
+    assert_eq!(typed["inputSchema"]["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(
+        typed["icons"],
+        json!([{ "src": "https://a.example/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark" }])
+    );
+    let templates = send("resources/templates/list", json!({})).await;
+    assert_eq!(
+        templates["resourceTemplates"][0],
+        json!({ "uriTemplate": "doc://{id}{?lang}", "name": "docs" })
+    );
+}
+
+/// Nobody's list depends on who asks over which connection, or on what was asked before.
+#[tokio::test]
+async fn lists_are_the_same_for_everybody_and_always() {
+    let (one, two) = (everything(), everything());
+    let list = async |fleet: &Fleet| {
+        let mut all = Vec::new();
+        for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+            all.push(raw_send(fleet, method, with_meta(json!({}))).await);
+        }
+        all
+    };
+    let before = list(&one).await;
+    for (method, params) in [
+        ("tools/call", json!({ "name": "A" })),
+        ("tools/call", json!({ "name": "a" })),
+        ("prompts/get", json!({ "name": "p", "arguments": { "id": "1" } })),
+        ("resources/read", json!({ "uri": "a:1" })),
+    ] {
+        raw_send(&one, method, with_meta(params)).await;
+    }
+    assert_eq!(before, list(&one).await);
+    assert_eq!(before, list(&two).await);
+}
+
+#[tokio::test]
+async fn names_that_differ_in_case_are_different_tools() {
+    assert_eq!(send("tools/call", json!({ "name": "A" })).await["content"][0]["text"], "large");
+    assert_eq!(send("tools/call", json!({ "name": "a" })).await["resultType"], "input_required");
+}
+
+#[tokio::test]
+async fn what_a_client_says_it_is_changes_nothing() {
+    let fleet = everything();
+    let with_info = |info: Value| {
+        let mut params = with_meta(json!({ "name": "a" }));
+        params["_meta"]["io.modelcontextprotocol/clientInfo"] = info;
+        params
+    };
+    let one = json!({ "name": "one", "version": "1" });
+    let first = raw_send(&fleet, "tools/call", with_info(one)).await;
+    let mut retry = with_info(json!({ "name": "other", "version": "9" }));
+    retry["requestState"] = first["requestState"].clone();
+    retry["inputResponses"] =
+        json!({ "q": { "action": "accept", "content": { "text": "went on" } } });
+    let result = raw_send(&fleet, "tools/call", retry).await;
+    assert_eq!(result["content"][0]["text"], "went on");
+}
+
+#[tokio::test]
+async fn what_goes_wrong_in_prompts_resources_and_completion_has_its_code() {
+    let complete = |value: &str| json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": "id", "value": value } });
+    for (method, params, number, part) in [
+        ("prompts/get", json!({ "name": "nope" }), -32602, "nope"),
+        ("prompts/get", json!({ "name": "p" }), -32602, "\"id\""),
+        ("prompts/get", json!({ "name": "p", "arguments": { "id": 5 } }), -32602, "arguments"),
+        ("prompts/get", json!({ "name": "fails" }), -32603, ""),
+        ("prompts/get", json!({ "name": "panics" }), -32603, ""),
+        ("prompts/get", json!({ "name": "wrong" }), -32602, "not on Sundays"),
+        ("resources/read", json!({ "uri": "a:2" }), -32602, "not found"),
+        ("resources/read", json!({ "uri": "doc://0" }), -32602, "not found"),
+        ("resources/read", json!({ "uri": "a:fails" }), -32603, ""),
+        ("resources/read", json!({ "uri": "a:panics" }), -32603, ""),
+        ("completion/complete", json!({}), -32602, "ref"),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "p" } }),
+            -32602,
+            "argument",
+        ),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": "x", "value": "" } }),
+            -32602,
+            "\"x\"",
+        ),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "q" }, "argument": { "name": "id", "value": "" } }),
+            -32602,
+            "\"q\"",
+        ),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/resource", "uri": "b://1" }, "argument": { "name": "id", "value": "" } }),
+            -32602,
+            "b://1",
+        ),
+        ("completion/complete", complete("fail"), -32603, ""),
+        ("completion/complete", complete("panic"), -32603, ""),
+        ("completion/complete", complete("wrong"), -32602, "no such id"),
+    ] {
+        let result = send(method, params.clone()).await;
+        let message = result["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(result["error"]["code"], number, "{method} {params}: {result}");
+        assert!(message.contains(part) && !message.contains("secret"), "{params}: {message}");
+        if method == "resources/read" && number == -32602 {
+            assert_eq!(result["error"]["data"]["uri"], params["uri"]);
+        }
+    }
+    let fine = json!({ "name": "p", "arguments": { "id": "1" } });
+    assert_eq!(send("prompts/get", fine).await["messages"][0]["content"]["text"], "1");
+}
+
+#[tokio::test]
+async fn suggestions_know_who_asks_and_only_arguments_that_there_are() {
+    let suggest = async |of: Value, value: &str, known: Value| {
+        let argument = json!({ "name": "id", "value": value });
+        let params = json!({ "ref": of, "argument": argument, "context": { "arguments": known } });
+        send("completion/complete", params).await["completion"]["values"].clone()
+    };
+    let prompt = json!({ "type": "ref/prompt", "name": "p" });
+    assert_eq!(suggest(prompt.clone(), "who", json!({})).await, json!(["alice"]));
+    assert_eq!(
+        suggest(prompt, "known", json!({ "lang": "de", "drop": "table" })).await,
+        json!(["lang"])
+    );
+    for uri in ["doc://{id}{?lang}", "doc://7"] {
+        let of = json!({ "type": "ref/resource", "uri": uri });
+        assert_eq!(suggest(of, "", json!({})).await, json!(["1"]), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn no_variable_of_a_template_leads_out_of_its_place() {
+    for (uri, fits) in [
+        ("file:///a/b.txt", true),
+        ("file:///a/b..c", true),
+        ("file:///../etc/passwd", false),
+        ("file:///a/../../etc/passwd", false),
+        ("file:///a/%2e%2e/%2E%2e/etc", false),
+        ("file:///a%2f..%2fb", false),
+        ("file:///a%5c..%5cb", false),
+        ("file:///a%00b", false),
+        ("doc://..", false),
+        ("doc://..%2fx", false),
+    ] {
+        let read = send("resources/read", json!({ "uri": uri })).await;
+        assert_eq!(read.get("contents").is_some(), fits, "{uri}: {read}");
+        if !fits {
+            assert_eq!(read["error"]["code"], -32602, "{uri}: {read}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_without_arguments_takes_none_and_says_so_without_positions() {
+    for (name, arguments, part) in [
+        ("A", json!({ "x": 1 }), "x"),
+        ("typed", json!({ "id": 5 }), "id"),
+        ("typed", json!({}), "id"),
+    ] {
+        let result = send("tools/call", json!({ "name": name, "arguments": arguments })).await;
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert_eq!(result["isError"], true, "{result}");
+        assert!(text.contains(part) && !text.contains("column"), "{text}");
+    }
+}
