@@ -295,7 +295,18 @@ impl Message {
         struct OnlyId {
             id: RequestId,
         }
+        // A derived reader would take the first item of an array.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return None;
+        }
         serde_json::from_slice::<OnlyId>(body).ok().map(|m| m.id)
+    }
+
+    /// Whether a message that [`Message::parse`] refused was meant as a notification, which nobody answers:
+    /// it has a `method` and no `id`.
+    pub fn was_notification(body: &[u8]) -> bool {
+        let object = serde_json::from_slice::<Object>(body);
+        object.is_ok_and(|object| object.contains_key("method") && !object.contains_key("id"))
     }
 }
 

@@ -5,6 +5,8 @@ mod client;
 #[cfg(feature = "http-endpoint")]
 mod endpoint;
 #[cfg(feature = "http-endpoint")]
+mod load;
+#[cfg(feature = "http-endpoint")]
 mod reply;
 #[cfg(feature = "http-serve")]
 mod serve;

@@ -4,10 +4,11 @@ use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::meta::Mirrored;
 
-/// The answer to an `initialize` of an older revision, if this is one. Such a client cannot go forward by
+/// The answer to an `initialize` of an older revision, if this is one: it does not say its version in `_meta`. Such a client cannot go forward by
 /// itself: the answer is the only hint that its user gets.
 pub(crate) fn refuse(request: &Request, mirrored: &Mirrored) -> Option<ErrorObject> {
-    if request.method != "initialize" || mirrored.meta.is_some() {
+    let modern = mirrored.meta.as_ref().is_some_and(|meta| meta.protocol_version.is_some());
+    if request.method != "initialize" || modern {
         return None;
     }
     let asked = request.params.as_ref().and_then(|p| {

@@ -4,7 +4,11 @@
 
 mod axum_mount;
 mod bad_input;
+#[cfg(unix)]
+mod child;
 mod listen;
 mod notifications;
 mod stdio;
+mod stdio_wire;
+mod streams;
 mod wire;

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mrtr::client::{Exchange as _, Outgoing};
-use mrtr::schema::jsonrpc::{Request, RequestId, Version};
-use mrtr::stdio::{ChildServer, StreamClient, StreamLimits, serve_stream};
+use mrtr::stdio::{StreamClient, StreamLimits, serve_stream};
 use mrtr::{Client, Context, ElicitResult, Server, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
@@ -170,58 +168,4 @@ async fn a_server_that_goes_away_is_a_broken_transport() {
     drop(reader);
     let error = call.await.unwrap().unwrap_err();
     assert!(!error.as_transport_error().unwrap().is_unsent(), "the server may have acted");
-}
-
-#[tokio::test]
-async fn a_program_that_is_not_there_or_does_not_answer_is_told_apart() {
-    let missing = Client::builder(ChildServer::new("no-such-program-here", [""; 0])).build();
-    let error = missing.discover().await.unwrap_err();
-    assert!(error.as_transport_error().unwrap().is_unsent(), "{error}");
-    assert!(error.to_string().contains("no-such-program-here"), "{error}");
-
-    // It ends without an answer, and is started again with the next request.
-    let quitter = Client::builder(ChildServer::new("head", ["-c", "1"])).build();
-    for _ in 0..2 {
-        let error = quitter.discover().await.unwrap_err();
-        assert!(error.to_string().contains("closed the stream"), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn a_child_that_reads_to_the_end_ends_by_itself() {
-    let child = ChildServer::new("cat", ["-"]);
-    let method = "server/discover".to_owned();
-    let request = Request { jsonrpc: Version, id: RequestId::Number(1), method, params: None };
-    // It sends our own request back, which is no answer.
-    tokio::select! {
-        biased;
-        _ = child.exchange(Outgoing::new(request)) => unreachable!("there is no answer"),
-        () = async { for _ in 0..10 { tokio::task::yield_now().await; } } => {}
-    }
-    child.shutdown(std::time::Duration::from_mins(1)).await;
-}
-
-/// Answers one request, and then does not care for its standard input. Told to end, it says so in a file
-/// and ends.
-#[cfg(unix)]
-const DEAF: &str = r#"
-    trap 'echo told > "$1"; exit 0' TERM
-    read -r request
-    echo '{"jsonrpc":"2.0","id":1,"result":{}}'
-    while :; do sleep 1 & wait $!; done
-"#;
-
-#[cfg(unix)]
-#[tokio::test]
-async fn a_child_that_does_not_end_by_itself_is_told_before_it_is_killed() {
-    let said = std::env::temp_dir().join(format!("mrtr-told-{}", std::process::id()));
-    let args = ["-c".into(), DEAF.into(), "deaf".into(), said.clone().into_os_string()];
-    let child = ChildServer::new("sh", args);
-    let method = "server/discover".to_owned();
-    let request = Request { jsonrpc: Version, id: RequestId::Number(1), method, params: None };
-    child.exchange(Outgoing::new(request)).await.unwrap();
-    child.shutdown(std::time::Duration::from_secs(1)).await;
-    let told = std::fs::read_to_string(&said);
-    let _ = std::fs::remove_file(&said);
-    assert_eq!(told.unwrap(), "told\n");
 }

@@ -17,6 +17,7 @@ use mrtr_schema::meta::{Mirrored, RequestMeta};
 use mrtr_schema::params;
 use tower_service::Service;
 
+use super::load::{Load, Share};
 use super::reply::{self, ResponseBody, json, plain};
 use crate::access::Access;
 use crate::answering::Answering;
@@ -34,11 +35,23 @@ pub struct Limits {
     pub drain: usize,
     /// How long a body may take to arrive. Default: 30 s. A slower one is answered with 408.
     pub body_time: Duration,
+    /// How many requests may be in flight, listening clients included. Default: 10 000. More are answered
+    /// with 503, to be tried again.
+    pub in_flight: usize,
+    /// How many bytes the bodies of all requests in flight may have together, in units of 1 KiB. Default:
+    /// 256 MiB. More are answered with 503, to be tried again.
+    pub bodies: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body: 4 << 20, drain: 32 << 20, body_time: Duration::from_secs(30) }
+        Self {
+            body: 4 << 20,
+            drain: 32 << 20,
+            body_time: Duration::from_secs(30),
+            in_flight: 10_000,
+            bodies: 256 << 20,
+        }
     }
 }
 
@@ -51,12 +64,14 @@ pub struct Endpoint<D> {
     dispatch: Arc<D>,
     access: Arc<Access>,
     limits: Limits,
+    load: Load,
 }
 
 impl<D> Clone for Endpoint<D> {
     fn clone(&self) -> Self {
         let dispatch = Arc::clone(&self.dispatch);
-        Self { dispatch, access: Arc::clone(&self.access), limits: self.limits }
+        let (access, load) = (Arc::clone(&self.access), self.load.clone());
+        Self { dispatch, access, limits: self.limits, load }
     }
 }
 
@@ -69,7 +84,9 @@ impl<D> fmt::Debug for Endpoint<D> {
 impl<D: Dispatch> Endpoint<D> {
     /// An endpoint for calls that name this machine as their host, with the default [`Limits`].
     pub fn new(dispatch: D) -> Self {
-        Self { dispatch: Arc::new(dispatch), access: Arc::default(), limits: Limits::default() }
+        let limits = Limits::default();
+        let (dispatch, access) = (Arc::new(dispatch), Arc::default());
+        Self { dispatch, access, limits, load: Load::new(&limits) }
     }
 
     /// Which hosts and origins may call. Default: only this machine's own names.
@@ -81,6 +98,7 @@ impl<D: Dispatch> Endpoint<D> {
     /// Bounds on what a client may send.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self.load = Load::new(&limits);
         self
     }
 }
@@ -117,7 +135,11 @@ impl<D: Dispatch> Endpoint<D> {
             self.drain(body, 0, &head.headers).await;
             return refused.respond();
         }
-        let body = match self.read(body, &head.headers).await {
+        let Some(mut share) = self.load.share() else {
+            self.drain(body, 0, &head.headers).await;
+            return busy().respond();
+        };
+        let body = match self.read(body, &head.headers, &mut share).await {
             Ok(body) => body,
             Err(refused) => return refused.respond(),
         };
@@ -125,7 +147,8 @@ impl<D: Dispatch> Endpoint<D> {
             Ok(Some((request, meta))) => {
                 let mut extensions = head.extensions;
                 extensions.insert(RequestHeaders(head.headers));
-                reply::reply(Answering::new(&self.dispatch, request, meta, extensions)).await
+                let answering = Answering::new(&self.dispatch, request, meta, extensions);
+                reply::reply(answering, share).await
             }
             Ok(None) => plain(StatusCode::ACCEPTED),
             Err(refused) => refused.respond(),
@@ -156,7 +179,12 @@ impl<D: Dispatch> Endpoint<D> {
     }
 
     /// Reads the body, in bounded memory and time.
-    async fn read<B>(&self, body: B, headers: &::http::HeaderMap) -> Result<Vec<u8>, Box<Refused>>
+    async fn read<B>(
+        &self,
+        body: B,
+        headers: &::http::HeaderMap,
+        share: &mut Share,
+    ) -> Result<Vec<u8>, Box<Refused>>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: fmt::Display,
@@ -170,7 +198,9 @@ impl<D: Dispatch> Endpoint<D> {
             self.drain(body, 0, headers).await;
             return Err(too_long());
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(body.size_hint().lower()).unwrap_or(0));
+        // A length that was only announced takes no memory.
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+        let mut bytes = Vec::with_capacity(announced.min(16 << 10));
         let all = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|e| {
@@ -181,6 +211,9 @@ impl<D: Dispatch> Endpoint<D> {
                     if bytes.len() + data.len() > self.limits.body {
                         return Err(too_long());
                     }
+                    if !share.grow(data.len()) {
+                        return Err(busy());
+                    }
                     bytes.extend_from_slice(&data);
                 }
             }
@@ -189,7 +222,7 @@ impl<D: Dispatch> Endpoint<D> {
         match tokio::time::timeout(self.limits.body_time, all).await {
             Ok(Ok(())) => Ok(bytes),
             Ok(Err(refused)) => {
-                if refused.status == StatusCode::PAYLOAD_TOO_LARGE {
+                if refused.status != StatusCode::BAD_REQUEST {
                     self.drain(body, bytes.len(), headers).await;
                 }
                 Err(refused)
@@ -222,6 +255,11 @@ impl<D: Dispatch> Endpoint<D> {
         // Whether it ended or time was up, the answer goes out now.
         let _ = tokio::time::timeout(self.limits.body_time, rest).await;
     }
+}
+
+fn busy() -> Box<Refused> {
+    let error = ErrorObject::internal("The server has too much to do; try again later");
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, error)
 }
 
 /// Reads the message; `None` is a notification.
@@ -269,6 +307,9 @@ impl Refused {
         let mut response = json(self.status, &jsonrpc::Response::error(self.id, self.error));
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

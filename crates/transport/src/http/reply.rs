@@ -14,14 +14,16 @@ use http_body_util::Full;
 use mrtr_schema::jsonrpc;
 use tokio::time::{Sleep, sleep};
 
+use super::load::Share;
 use crate::answering::{Answering, Part};
 use crate::headers;
 
 /// After how long without an event a comment is sent, so that nothing on the way closes the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Waits for the response or a notification, whichever is first, and answers accordingly.
-pub(super) async fn reply(mut answering: Answering) -> Response<ResponseBody> {
+/// Waits for the response or a notification, whichever is first, and answers accordingly. The share is given
+/// back when the response is ready, or the stream ends.
+pub(super) async fn reply(mut answering: Answering, share: Share) -> Response<ResponseBody> {
     match answering.next().await {
         None => plain(StatusCode::INTERNAL_SERVER_ERROR),
         Some(Part::Response(response)) => {
@@ -30,7 +32,7 @@ pub(super) async fn reply(mut answering: Answering) -> Response<ResponseBody> {
         }
         Some(Part::Notification(first)) => {
             let (first, idle) = (Some(event(&first)), Box::pin(sleep(KEEP_ALIVE)));
-            let events = Events { first, answering, idle };
+            let events = Events { first, answering, idle, _share: share };
             let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -85,6 +87,7 @@ struct Events {
     first: Option<Bytes>,
     answering: Answering,
     idle: Pin<Box<Sleep>>,
+    _share: Share,
 }
 
 impl Events {

@@ -97,6 +97,11 @@ impl ChildServer {
         Ok(client)
     }
 
+    /// Whether there is no running process: the next request starts one.
+    pub async fn has_ended(&self) -> bool {
+        self.running.lock().await.as_ref().is_none_or(|(_, client)| client.is_closed())
+    }
+
     /// Closes the server's standard input and waits up to `patience` for it to end. One that does not is
     /// told to (`SIGTERM`, where there are signals), and after `patience` once more, it is killed
     /// (specification: stdio, "Shutdown"). Dropping the future kills it at once. The next request would

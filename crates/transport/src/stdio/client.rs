@@ -1,7 +1,7 @@
 //! The client's side of a stream.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
@@ -33,9 +33,10 @@ pub struct StreamClient {
 
 #[derive(Debug)]
 struct Shared {
-    /// What goes out; `None` closes the stream.
+    /// What goes out; `None` closes the stream, and so does dropping it.
     out: UnboundedSender<Option<Vec<u8>>>,
-    pending: Mutex<Pending>,
+    /// The reader has it too.
+    pending: Arc<Mutex<Pending>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,10 +61,10 @@ impl StreamClient {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (out, lines_out) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared { out, pending: Mutex::default() });
+        let pending = Arc::<Mutex<Pending>>::default();
         tokio::spawn(write_all(writer, lines_out));
-        tokio::spawn(read_all(reader, Arc::clone(&shared)));
-        Self { shared, timeout: Duration::from_mins(2) }
+        tokio::spawn(read_all(reader, Arc::clone(&pending)));
+        Self { shared: Arc::new(Shared { out, pending }), timeout: Duration::from_mins(2) }
     }
 
     /// How long one request may take. Default: 2 min.
@@ -77,16 +78,20 @@ impl StreamClient {
         self.shared.lock().closed
     }
 
-    /// Closes our end of the stream, which asks the server to end.
+    /// Closes our end of the stream, which asks the server to end. So does dropping all clones.
     pub fn close(&self) {
         let _ = self.shared.out.send(None);
     }
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        lock(&self.pending)
     }
+}
+
+fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Exchange for StreamClient {
@@ -170,13 +175,13 @@ async fn write_all(
     let _ = writer.shutdown().await;
 }
 
-async fn read_all(reader: impl AsyncBufRead + Unpin, shared: Arc<Shared>) {
+async fn read_all(reader: impl AsyncBufRead + Unpin, pending: Arc<Mutex<Pending>>) {
     let mut lines = Lines::new(reader, LONGEST);
     loop {
         match lines.next().await {
             Ok(Some(Line::Whole(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
             Ok(Some(Line::Whole(line))) => match Message::parse(&line) {
-                Ok(message) => shared.lock().deliver(message),
+                Ok(message) => lock(&pending).deliver(message),
                 Err(error) => {
                     tracing::warn!(target: "mrtr::stdio", %error, "the server sent no message");
                 }
@@ -187,7 +192,7 @@ async fn read_all(reader: impl AsyncBufRead + Unpin, shared: Arc<Shared>) {
             Ok(None) | Err(_) => break,
         }
     }
-    let mut pending = shared.lock();
+    let mut pending = lock(&pending);
     pending.closed = true;
     pending.waiting.clear();
 }

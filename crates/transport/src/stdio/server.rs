@@ -162,6 +162,9 @@ impl<D: Dispatch> Session<D> {
             Ok(Message::Response(_)) => {
                 tracing::debug!(target: "mrtr::stdio", "a client sent a response; it is passed over");
             }
+            Err(error) if Message::was_notification(line) => {
+                tracing::debug!(target: "mrtr::stdio", %error, "a notification is passed over");
+            }
             Err(error) => self.answer(Message::salvage_id(line), error).await,
         }
     }
