@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mrtr_schema::capabilities::Icon;
 use mrtr_schema::completion::{
     CompleteArgument, CompleteContext, CompleteResult, Completion, Reference,
 };
@@ -97,7 +98,7 @@ impl<X: Exchange> Client<X> {
     /// Lists the server's tools, all pages of them (`tools/list`).
     ///
     /// A tool whose schema has an `x-mcp-header` that is not allowed is left out, with a warning in the
-    /// log. What the others want mirrored in headers is remembered for calls.
+    /// log. So are icons, here and in the other lists, whose URI is not safe to show. What the others want mirrored in headers is remembered for calls.
     ///
     /// # Errors
     ///
@@ -106,8 +107,9 @@ impl<X: Exchange> Client<X> {
         let page = |page: ListToolsResult| (page.tools, page.next_cursor);
         let mut tools = self.all_pages(method::TOOLS_LIST, page).await?;
         let mut headers = HashMap::new();
-        tools.retain(|tool| match ParamHeader::of_schema(&tool.input_schema) {
+        tools.retain_mut(|tool| match ParamHeader::of_schema(&tool.input_schema) {
             Ok(params) => {
+                tool.icons.retain(Icon::is_safe);
                 headers.insert(tool.name.clone(), Arc::from(params));
                 true
             }
@@ -127,7 +129,9 @@ impl<X: Exchange> Client<X> {
     /// See [`CallError`].
     pub async fn list_prompts(&self) -> Result<Vec<mrtr_schema::prompt::Prompt>, CallError> {
         let page = |page: ListPromptsResult| (page.prompts, page.next_cursor);
-        self.all_pages(method::PROMPTS_LIST, page).await
+        let mut prompts = self.all_pages(method::PROMPTS_LIST, page).await?;
+        prompts.iter_mut().for_each(|prompt| prompt.icons.retain(Icon::is_safe));
+        Ok(prompts)
     }
 
     /// Calls a tool (`tools/call`). `arguments` is written as JSON, and must be an object.
@@ -174,7 +178,9 @@ impl<X: Exchange> Client<X> {
     /// See [`CallError`].
     pub async fn list_resources(&self) -> Result<Vec<mrtr_schema::resource::Resource>, CallError> {
         let page = |page: ListResourcesResult| (page.resources, page.next_cursor);
-        self.all_pages(method::RESOURCES_LIST, page).await
+        let mut resources = self.all_pages(method::RESOURCES_LIST, page).await?;
+        resources.iter_mut().for_each(|resource| resource.icons.retain(Icon::is_safe));
+        Ok(resources)
     }
 
     /// Lists the server's resource templates, all pages of them (`resources/templates/list`).
@@ -186,7 +192,9 @@ impl<X: Exchange> Client<X> {
         &self,
     ) -> Result<Vec<mrtr_schema::resource::ResourceTemplate>, CallError> {
         let page = |page: ListResourceTemplatesResult| (page.resource_templates, page.next_cursor);
-        self.all_pages(method::RESOURCE_TEMPLATES_LIST, page).await
+        let mut templates = self.all_pages(method::RESOURCE_TEMPLATES_LIST, page).await?;
+        templates.iter_mut().for_each(|template| template.icons.retain(Icon::is_safe));
+        Ok(templates)
     }
 
     /// Reads a resource (`resources/read`).

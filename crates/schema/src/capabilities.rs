@@ -183,6 +183,15 @@ pub struct Icon {
     pub theme: Option<String>,
 }
 
+impl Icon {
+    /// Whether the URI is one that may be shown: `https:` or `data:`. Any other is to be thrown away
+    /// (specification: basic, "Icons").
+    pub fn is_safe(&self) -> bool {
+        let scheme = self.src.split_once(':').map_or("", |(scheme, _)| scheme);
+        scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,6 +47,12 @@ impl Changes {
         let _ = sender.as_ref().map(|sender| sender.send(change));
     }
 
+    /// How many clients listen now.
+    pub fn listeners(&self) -> usize {
+        let bus = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bus.as_ref().map_or(0, Sender::receiver_count)
+    }
+
     /// Ends all subscriptions, as a server does before it shuts down. New ones end at once.
     pub fn close(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();

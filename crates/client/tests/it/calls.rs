@@ -203,3 +203,78 @@ async fn notifications_that_make_no_sense_are_passed_over() {
         SubscriptionFilter { tools_list_changed: true, ..SubscriptionFilter::default() };
     assert_eq!(listening.next().await.unwrap().unwrap(), Announcement::Acknowledged(acknowledged));
 }
+
+#[tokio::test]
+async fn icons_that_are_not_safe_to_show_are_thrown_away() {
+    let icons = [
+        "https://a.example/i.png",
+        "DATA:image/png;base64,AA==",
+        "javascript:alert(1)",
+        "file:///i.png",
+        "ftp://a.example/i.png",
+        "ws://a.example",
+        "http://a.example/i.png",
+        "app://i",
+        "i.png",
+    ]
+    .map(|src| json!({ "src": src }));
+    let server = Scripted::new(move |asked| {
+        let item = json!({ "name": "x", "uri": "a:1", "uriTemplate": "a:{x}", "icons": icons,
+            "inputSchema": { "type": "object" } });
+        Answer::Result(match asked.method.as_str() {
+            "tools/list" => json!({ "tools": [item] }),
+            "prompts/list" => json!({ "prompts": [item] }),
+            "resources/list" => json!({ "resources": [item] }),
+            _ => json!({ "resourceTemplates": [item] }),
+        })
+    });
+    let client = server.client().build();
+    assert_eq!(client.list_tools().await.unwrap()[0].icons.len(), 2);
+    assert_eq!(client.list_prompts().await.unwrap()[0].icons.len(), 2);
+    assert_eq!(client.list_resources().await.unwrap()[0].icons.len(), 2);
+    assert_eq!(client.list_resource_templates().await.unwrap()[0].icons.len(), 2);
+}
+
+/// Collects what is logged on this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .with_max_level(tracing::Level::DEBUG)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let server = Scripted::new(|asked| {
+        Answer::Result(match asked.method.as_str() {
+            "tools/list" => json!({ "tools": [
+                { "name": "fine", "inputSchema": { "type": "object" } },
+                { "name": "odd", "inputSchema": { "type": "object", "x-mcp-header": "X" } },
+            ] }),
+            _ => json!({ "content": [] }),
+        })
+    });
+    let client = server.client().build();
+    assert_eq!(client.list_tools().await.unwrap().len(), 1);
+    client.call_tool("fine", json!({})).await.unwrap();
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let line =
+        |words: [&str; 3]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(line(["WARN", "odd", "chain of properties"]), "{log}");
+    assert!(line(["DEBUG", "tools/call", "fine"]), "{log}");
+}

@@ -66,6 +66,42 @@ fn cases() -> Vec<Case> {
         case("an older initialize", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
             br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#, 400, -32022, "2026-07-28"),
     ];
+    let mut old = good.clone();
+    old["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2025-11-25");
+    let mut loud = good.clone();
+    loud["_meta"]["io.modelcontextprotocol/logLevel"] = json!("loud");
+    let note = br#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
+    let bad_note = br#"{"jsonrpc":"2.0","method":"notifications/x","params":[]}"#;
+    cases.extend([
+        case("a version from before", &call.clone().with("MCP-Protocol-Version", "2025-11-25"),
+            &request("tools/call", &old), 400, -32022, "2026-07-28"),
+        case("an unknown log level", &call, &request("tools/call", &loud), 400, -32602, "loud"),
+        case("a list that is not a message", &call, b"[5]", 400, -32600, "batches"),
+        case("an older initialize with a token", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
+            br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","_meta":{"progressToken":1}}}"#, 400, -32022, "2026-07-28"),
+        case("a notification from another origin", &Head::new("notifications/x", None).with("Origin", "https://evil.example"), note, 403, -32600, "evil.example"),
+        case("a notification with a list", &Head::new("notifications/x", None), bad_note, 400, -32600, "must be an object"),
+        case("a notification", &Head::new("notifications/x", None), note, 202, 0, "null"),
+    ]);
+    for (method, key) in [("prompts/get", "name"), ("resources/read", "uri")] {
+        let body = request(method, &params(json!({ key: "a:1" })));
+        cases.push(case(
+            "no name of its own",
+            &Head::new(method, None),
+            &body,
+            400,
+            -32020,
+            "mcp-name is missing",
+        ));
+        cases.push(case(
+            "another name of its own",
+            &Head::new(method, Some("a:2")),
+            &body,
+            400,
+            -32020,
+            "a:1",
+        ));
+    }
     for verb in ["GET", "DELETE", "PUT", "OPTIONS"] {
         cases.push(Case { verb, ..case("another verb", &call, b"", 405, -32600, "POST") });
     }
@@ -119,6 +155,45 @@ async fn errors_carry_the_id_of_their_request_where_it_can_be_read() {
             assert_eq!(answer["id"], 7, "{}: {answer}", case.what);
         }
     }
+}
+
+/// A body that no request of the many asks for is not kept for later, and one request too many is told so.
+#[tokio::test]
+async fn what_is_too_much_at_once_is_refused_and_may_come_again() {
+    let port = serve(Limits { in_flight: 1, bodies: 64 << 10, ..Limits::default() }).await;
+    let call = Head::new("tools/call", Some("add"));
+    let mut slow = connect(port).await;
+    let begun = format!("{}Content-Length: 100\r\n\r\n{{", call.text("POST"));
+    slow.write_all(begun.as_bytes()).await.unwrap();
+    let body =
+        request("tools/call", &params(json!({ "name": "add", "arguments": { "a": 2, "b": 3 } })));
+    loop {
+        // Until the slow one has its place.
+        let (status, head, answer) = exchange(&mut connect(port).await, "POST", &call, &body).await;
+        if status == 503 {
+            assert!(head.contains("retry-after: 1"), "{head}");
+            assert_eq!(answer["error"]["code"], -32603);
+            break;
+        }
+    }
+    drop(slow);
+    while exchange(&mut connect(port).await, "POST", &call, &body).await.0 == 503 {}
+    let long = [body, vec![b' '; 64 << 10]].concat();
+    assert_eq!(exchange(&mut connect(port).await, "POST", &call, &long).await.0, 503);
+    assert_alive(port).await;
+}
+
+/// What older revisions had means nothing now.
+#[tokio::test]
+async fn headers_of_sessions_make_no_difference() {
+    let port = serve(Limits::default()).await;
+    let body =
+        request("tools/call", &params(json!({ "name": "add", "arguments": { "a": 2, "b": 3 } })));
+    let head = Head::new("tools/call", Some("add"));
+    let head = head.with("Mcp-Session-Id", "s").with("Last-Event-ID", "5");
+    let (status, head, answer) = exchange(&mut connect(port).await, "POST", &head, &body).await;
+    assert_eq!((status, &answer["result"]["content"][0]["text"]), (200, &json!("5")));
+    assert!(!head.contains("session"), "{head}");
 }
 
 /// 10,000 bad requests on a few connections that stay open, in a mix, and the server still answers.

@@ -1,1 +1,223 @@
+//! Streams over HTTP: who ends them, and what that does.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use mrtr::http::{Endpoint, HttpClient, ServeOptions};
+use mrtr::schema::subscription::SubscriptionFilter;
+use mrtr::{Change, Changes, Client, Context, LogLevel, Server, Tool};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::wire::{Head, connect, params};
+
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn until(count: &AtomicUsize, wanted: usize) {
+    while count.load(Ordering::SeqCst) != wanted {
+        tokio::task::yield_now().await;
+    }
+}
+
+struct Served {
+    port: u16,
+    running: Arc<AtomicUsize>,
+    changes: Changes,
+    server: Server,
+}
+
+async fn serve() -> Served {
+    let running = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&running);
+    let wait = move |cx: Context| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let running = Running(Arc::clone(&counter));
+        async move {
+            let _running = running;
+            cx.progress(1.0, None, None);
+            cx.log(LogLevel::Info, "waits");
+            std::future::pending::<mrtr::Result<String>>().await
+        }
+    };
+    let changes = Changes::new();
+    let server = Server::builder("test", "1")
+        .anonymous()
+        .changes(changes.clone())
+        .tool(Tool::new("wait", "", wait))
+        .build()
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (endpoint, forever) = (Endpoint::new(server.clone()), std::future::pending());
+    tokio::spawn(mrtr::http::serve(listener, endpoint, ServeOptions::default(), forever));
+    Served { port, running, changes, server }
+}
+
+/// A request whose response is an event stream, read by hand.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    async fn open(port: u16, id: Value, method: &str, name: Option<&str>, more: Value) -> Self {
+        let mut stream = connect(port).await;
+        let body =
+            json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": more }).to_string();
+        let head = Head::new(method, name).text("POST");
+        let text = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(text.as_bytes()).await.unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// The next event; `None` at the end of the body.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).await.unwrap();
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Some(serde_json::from_str(data).unwrap());
+            }
+            // The last chunk of a chunked body.
+            if line == "0\r\n" || line.is_empty() {
+                return None;
+            }
+        }
+    }
+}
+
+fn with_token(token: Value) -> Value {
+    let mut params = params(json!({ "name": "wait" }));
+    params["_meta"]["progressToken"] = token;
+    params
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_connection_stops_the_handler() {
+    let Served { port, running, .. } = serve().await;
+    for token in [Value::Null, json!(1)] {
+        let started = token.is_null();
+        let params = if started { params(json!({ "name": "wait" })) } else { with_token(token) };
+        let mut call = Events::open(port, json!(1), "tools/call", Some("wait"), params).await;
+        until(&running, 1).await;
+        if !started {
+            assert_eq!(call.next().await.unwrap()["params"]["progress"], 1.0);
+        }
+        drop(call);
+        until(&running, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_has_what_its_own_request_asked_for() {
+    let Served { port, changes, .. } = serve().await;
+    let mut listening = params(
+        json!({ "notifications": { "resourcesListChanged": true, "toolsListChanged": true } }),
+    );
+    listening["_meta"]["io.modelcontextprotocol/logLevel"] = json!("debug");
+    let mut listening = Events::open(port, json!(1), "subscriptions/listen", None, listening).await;
+    listening.next().await.unwrap();
+    let mut calls = Vec::new();
+    for token in ["a", "b"] {
+        let params = with_token(json!(token));
+        calls.push(Events::open(port, json!(token), "tools/call", Some("wait"), params).await);
+    }
+    for (call, token) in calls.iter_mut().zip(["a", "b"]) {
+        assert_eq!(call.next().await.unwrap()["params"]["progressToken"], token);
+    }
+    changes.publish(Change::Tools);
+    assert_eq!(listening.next().await.unwrap()["method"], "notifications/tools/list_changed");
+}
+
+#[tokio::test]
+async fn a_subscription_bears_the_id_of_its_request_and_ends_with_a_result_and_its_stream() {
+    for id in [json!("one"), json!(1)] {
+        let Served { port, changes, server, .. } = serve().await;
+        let filter = json!({ "notifications": { "toolsListChanged": true } });
+        let mut events =
+            Events::open(port, id.clone(), "subscriptions/listen", None, params(filter)).await;
+        let tag = |message: &Value, at: &str| {
+            message[at]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone()
+        };
+        let first = events.next().await.unwrap();
+        assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+        assert_eq!(tag(&first, "params"), id);
+        changes.publish(Change::Tools);
+        assert_eq!(tag(&events.next().await.unwrap(), "params"), id);
+        server.close();
+        let last = events.next().await.unwrap();
+        assert_eq!((&last["id"], &last["result"]["resultType"]), (&id, &json!("complete")));
+        assert_eq!(tag(&last, "result"), id);
+        assert_eq!(events.next().await, None);
+    }
+}
+
+/// A server by hand: reads one request, and answers nothing.
+async fn accept(listener: &TcpListener) -> (TcpStream, String) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"}") {
+        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
+    }
+    (stream, String::from_utf8(bytes).unwrap().to_lowercase())
+}
+
+#[tokio::test]
+async fn our_client_accepts_both_forms_and_cancels_by_closing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://127.0.0.1:{}/mcp", listener.local_addr().unwrap().port());
+    let client = mrtr::connect(&url).unwrap().build();
+    let call = tokio::spawn(async move { client.call_tool("t", json!({})).await });
+    let (mut stream, request) = accept(&listener).await;
+    assert!(request.contains("accept: application/json, text/event-stream\r\n"), "{request}");
+    call.abort();
+    let mut rest = Vec::new();
+    assert_eq!(stream.read_to_end(&mut rest).await.unwrap(), 0, "{rest:?}");
+    // Late is the same.
+    let slow = HttpClient::builder(&url).timeout(Duration::from_millis(20)).build().unwrap();
+    let client = Client::builder(slow).build();
+    let (error, (mut stream, _)) =
+        tokio::join!(client.call_tool("t", json!({})), accept(&listener));
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("did not answer in time"), "{error}");
+    assert_eq!(stream.read_to_end(&mut rest).await.unwrap(), 0, "{rest:?}");
+    let again = futures_util::poll!(std::pin::pin!(listener.accept()));
+    assert!(again.is_pending(), "a cancellation is not posted");
+}
+
+#[tokio::test]
+async fn our_client_answers_no_request_of_a_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://127.0.0.1:{}/mcp", listener.local_addr().unwrap().port());
+    let client = mrtr::connect(&url).unwrap().build();
+    let server = async {
+        let (mut stream, _) = accept(&listener).await;
+        let event = r#"data: {"jsonrpc":"2.0","id":5,"method":"roots/list"}"#;
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+        stream.write_all(format!("{head}{event}\n\n").as_bytes()).await.unwrap();
+        stream
+    };
+    let (error, _stream) = tokio::join!(client.call_tool("t", json!({})), server);
+    assert!(error.unwrap_err().is_protocol());
+    let again = futures_util::poll!(std::pin::pin!(listener.accept()));
+    assert!(again.is_pending(), "nothing more is posted");
+}
+
+#[tokio::test]
+async fn dropping_a_subscription_ends_it_at_the_server() {
+    let Served { port, changes, .. } = serve().await;
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
+    let mut listening = client.listen(&SubscriptionFilter::default()).unwrap();
+    listening.next().await.unwrap().unwrap();
+    assert_eq!(changes.listeners(), 1);
+    drop(listening);
+    while changes.listeners() != 0 {
+        tokio::task::yield_now().await;
+    }
+}

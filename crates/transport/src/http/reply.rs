@@ -148,3 +148,42 @@ impl std::fmt::Debug for ResponseBody {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Limits;
+    use crate::http::load::Load;
+    use crate::seam::{Call, Dispatch};
+    use http_body_util::BodyExt as _;
+    use mrtr_schema::jsonrpc::{Notification, Request, RequestId, Version};
+    use std::sync::Arc;
+
+    /// It sends one notification, and no response.
+    struct Listening;
+
+    impl Dispatch for Listening {
+        async fn dispatch(&self, call: Call) -> jsonrpc::Response {
+            let first = Notification::new("notifications/x", &()).unwrap();
+            call.outbox.send(first).await;
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_stream_has_a_comment_every_fifteen_seconds() {
+        let id = RequestId::Number(1);
+        let request = Request { jsonrpc: Version, id, method: "x".to_owned(), params: None };
+        let answering =
+            Answering::new(&Arc::new(Listening), request, None, ::http::Extensions::new());
+        let share = Load::new(&Limits::default()).share().unwrap();
+        let mut body = reply(answering, share).await.into_body();
+        let begun = tokio::time::Instant::now();
+        let mut next = async || body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(next().await.starts_with(b"data: "));
+        for n in 1..4 {
+            assert_eq!(&*next().await, b":\n\n");
+            assert_eq!(begun.elapsed(), KEEP_ALIVE * n);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What is on the wire survives the way into our types and back.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use mrtr_schema::capabilities::{ClientCapabilities, ServerCapabilities};
+use mrtr_schema::completion::Completion;
+use mrtr_schema::content::{Annotations, ContentBlock};
+use mrtr_schema::elicitation::ElicitParams;
+use mrtr_schema::input::InputRequest;
+use mrtr_schema::jsonrpc::{Message, RequestId, code};
+use mrtr_schema::meta::key;
+use mrtr_schema::notification::LogLevel;
+use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_schema::subscription::SUBSCRIPTION_ID;
+use mrtr_schema::tool::CallToolResult;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
+fn there_and_back<T: Serialize + DeserializeOwned>(value: Value) {
+    let read: T = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), value);
+}
+
+#[test]
+fn conversations_with_a_model_survive() {
+    let text = json!({ "type": "text", "text": "Hi" });
+    let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
+    let audio = json!({ "type": "audio", "data": "AA==", "mimeType": "audio/wav" });
+    let usage = json!({ "type": "tool_use", "id": "1", "name": "t", "input": { "a": 1 },
+        "_meta": { "cache": "x" } });
+    let result = json!({ "type": "tool_result", "toolUseId": "1", "content": [text],
+        "structuredContent": null, "isError": true, "_meta": { "cache": "y" } });
+    for content in [
+        text.clone(),
+        image.clone(),
+        audio.clone(),
+        json!([text, image, audio]),
+        usage.clone(),
+        json!([text, usage]),
+        result.clone(),
+        json!([result, result]),
+    ] {
+        let message = json!({ "role": "assistant", "content": content });
+        there_and_back::<CreateMessageParams>(json!({
+            "messages": [message], "maxTokens": 5, "systemPrompt": "s", "temperature": 0.5,
+            "stopSequences": ["."], "metadata": { "of": "a provider" }, "includeContext": "none",
+            "modelPreferences": { "hints": [{ "name": "b" }, { "name": "a" }], "costPriority": 0.5 },
+            "tools": [{ "name": "t", "inputSchema": { "type": "object" } }],
+            "toolChoice": { "mode": "required" },
+        }));
+        there_and_back::<CreateMessageResult>(json!({
+            "role": "assistant", "content": content, "model": "m", "stopReason": "a provider's own",
+        }));
+    }
+    // A list of one reads as well, and is written as that one.
+    let one = json!({ "role": "user", "content": [{ "type": "text", "text": "x" }], "model": "m" });
+    let one: CreateMessageResult = serde_json::from_value(one).unwrap();
+    assert_eq!(serde_json::to_value(&one).unwrap()["content"]["text"], "x");
+    let plain = serde_json::to_value(CreateMessageParams::user("x", 5)).unwrap();
+    assert_eq!(plain.get("includeContext"), None);
+}
+
+#[test]
+fn content_survives_with_its_annotations() {
+    for content in [
+        json!({ "type": "resource_link", "uri": "a:1", "name": "one", "mimeType": "text/plain",
+            "annotations": { "audience": ["user", "assistant"], "priority": 0.5,
+                "lastModified": "2026-07-28T00:00:00Z" } }),
+        json!({ "type": "resource", "resource": { "uri": "a:1", "text": "x" } }),
+        json!({ "type": "resource", "resource": { "uri": "a:1", "blob": "AA==", "mimeType": "a/b" } }),
+    ] {
+        there_and_back::<ContentBlock>(content);
+    }
+    let model = json!({ "audience": ["model"] });
+    serde_json::from_value::<Annotations>(model).unwrap_err();
+}
+
+#[test]
+fn a_form_with_a_dialect_is_a_form() {
+    let form = json!({ "mode": "form", "message": "?", "requestedSchema": {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+        "properties": { "a": { "type": "string", "format": "email" } } } });
+    let ElicitParams::Form(form) = serde_json::from_value(form).unwrap() else { unreachable!() };
+    assert!(form.requested_schema.field("a").is_some());
+}
+
+#[test]
+fn input_requests_are_told_apart_by_their_method() {
+    for (request, known) in [
+        (json!({ "method": "roots/list", "params": {} }), true),
+        (json!({ "method": "ping", "params": {} }), false),
+        (json!({ "params": {} }), false),
+    ] {
+        assert_eq!(serde_json::from_value::<InputRequest>(request).is_ok(), known);
+    }
+}
+
+#[test]
+fn absent_members_have_their_defaults_and_unknown_ones_do_no_harm() {
+    let result: CallToolResult = serde_json::from_value(json!({ "content": [] })).unwrap();
+    assert!(!result.is_error && result.structured_content.is_none());
+    let null: CallToolResult =
+        serde_json::from_value(json!({ "content": [], "structuredContent": null })).unwrap();
+    assert_eq!(null.structured_content, Some(Value::Null));
+    let little: Completion = serde_json::from_value(json!({ "values": [] })).unwrap();
+    assert_eq!((little.total, little.has_more), (None, None));
+    let unknown = json!({ "x": { "y": [] }, "elicitation": { "voice": {} } });
+    assert!(serde_json::from_value::<ClientCapabilities>(unknown.clone()).unwrap().has_form());
+    serde_json::from_value::<ServerCapabilities>(unknown).unwrap();
+}
+
+#[test]
+fn log_levels_are_the_eight_of_syslog_in_their_order() {
+    let names = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+    let levels = names.map(|name| {
+        there_and_back::<LogLevel>(json!(name));
+        serde_json::from_value::<LogLevel>(json!(name)).unwrap()
+    });
+    assert!(levels.is_sorted_by(|a, b| a < b));
+    serde_json::from_value::<LogLevel>(json!("loud")).unwrap_err();
+}
+
+/// `_meta` keys: labels of a reversed domain, a slash, and a name.
+#[test]
+fn the_keys_that_we_write_into_meta_are_well_formed() {
+    let letter = |c: char| c.is_ascii_alphabetic();
+    let end = |c: char| c.is_ascii_alphanumeric();
+    for key in [
+        key::PROTOCOL_VERSION,
+        key::CLIENT_INFO,
+        key::CLIENT_CAPABILITIES,
+        key::LOG_LEVEL,
+        key::SERVER_INFO,
+        SUBSCRIPTION_ID,
+    ] {
+        let (prefix, name) = key.split_once('/').unwrap();
+        assert_eq!(prefix, "io.modelcontextprotocol");
+        for label in prefix.split('.') {
+            assert!(label.starts_with(letter) && label.ends_with(end), "{key}");
+        }
+        assert!(name.starts_with(end) && name.ends_with(end), "{key}");
+    }
+}
+
+#[test]
+fn our_error_codes_are_those_of_the_specification() {
+    assert_eq!(
+        [
+            code::PARSE_ERROR,
+            code::INVALID_REQUEST,
+            code::METHOD_NOT_FOUND,
+            code::INVALID_PARAMS,
+            code::INTERNAL_ERROR,
+            code::HEADER_MISMATCH,
+            code::MISSING_REQUIRED_CLIENT_CAPABILITY,
+            code::UNSUPPORTED_PROTOCOL_VERSION,
+        ],
+        [-32_700, -32_600, -32_601, -32_602, -32_603, -32_020, -32_021, -32_022]
+    );
+}
+
+#[test]
+fn the_id_of_a_message_that_was_refused_is_only_read_from_an_object() {
+    for (body, id, notification) in [
+        (r#"{"id":5,"method":7}"#, Some(5), false),
+        ("[5]", None, false),
+        ("5", None, false),
+        (r#"{"method":"x","params":[]}"#, None, true),
+        (r#"{"method":"x","id":null}"#, None, false),
+        ("{", None, false),
+    ] {
+        let body = body.as_bytes();
+        assert!(Message::parse(body).is_err());
+        assert_eq!(Message::salvage_id(body), id.map(RequestId::Number));
+        assert_eq!(Message::was_notification(body), notification);
+    }
+}
