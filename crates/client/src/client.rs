@@ -130,7 +130,9 @@ impl<X: Exchange> Client<X> {
     pub async fn list_prompts(&self) -> Result<Vec<mrtr_schema::prompt::Prompt>, CallError> {
         let page = |page: ListPromptsResult| (page.prompts, page.next_cursor);
         let mut prompts = self.all_pages(method::PROMPTS_LIST, page).await?;
-        prompts.iter_mut().for_each(|prompt| prompt.icons.retain(Icon::is_safe));
+        for prompt in &mut prompts {
+            prompt.icons.retain(Icon::is_safe);
+        }
         Ok(prompts)
     }
 
@@ -179,7 +181,9 @@ impl<X: Exchange> Client<X> {
     pub async fn list_resources(&self) -> Result<Vec<mrtr_schema::resource::Resource>, CallError> {
         let page = |page: ListResourcesResult| (page.resources, page.next_cursor);
         let mut resources = self.all_pages(method::RESOURCES_LIST, page).await?;
-        resources.iter_mut().for_each(|resource| resource.icons.retain(Icon::is_safe));
+        for resource in &mut resources {
+            resource.icons.retain(Icon::is_safe);
+        }
         Ok(resources)
     }
 
@@ -193,7 +197,9 @@ impl<X: Exchange> Client<X> {
     ) -> Result<Vec<mrtr_schema::resource::ResourceTemplate>, CallError> {
         let page = |page: ListResourceTemplatesResult| (page.resource_templates, page.next_cursor);
         let mut templates = self.all_pages(method::RESOURCE_TEMPLATES_LIST, page).await?;
-        templates.iter_mut().for_each(|template| template.icons.retain(Icon::is_safe));
+        for template in &mut templates {
+            template.icons.retain(Icon::is_safe);
+        }
         Ok(templates)
     }
 
