@@ -10,12 +10,12 @@ use mrtr_schema::completion::{
     CompleteArgument, CompleteContext, CompleteResult, Completion, Reference,
 };
 use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::jsonrpc;
+use mrtr_schema::jsonrpc::{self, Notification};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
 use mrtr_schema::prompt::{GetPromptResult, ListPromptsResult};
 use mrtr_schema::resource::{ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult};
-use mrtr_schema::subscription::SubscriptionFilter;
+use mrtr_schema::subscription::{Acknowledged, SubscriptionFilter, name};
 use mrtr_schema::tool::{CallToolResult, ListToolsResult};
 use mrtr_transport::headers::ParamHeader;
 use mrtr_transport::{Exchange, Outgoing};
@@ -235,7 +235,7 @@ impl<X: Exchange> Client<X> {
     ///
     /// If the request cannot be written. What goes wrong later comes out of the stream.
     pub fn listen(&self, filter: &SubscriptionFilter) -> Result<Subscription, CallError> {
-        let (inner, filter) = (Arc::clone(&self.inner), raw(filter)?);
+        let (inner, asked, filter) = (Arc::clone(&self.inner), filter.clone(), raw(filter)?);
         Subscription::new(move |sender| {
             let params = vec![("notifications".to_owned(), filter.clone())];
             let meta = RequestMeta { progress_token: None, ..inner.meta.clone() };
@@ -244,10 +244,11 @@ impl<X: Exchange> Client<X> {
             let Action::Send(request) = first else {
                 return Err(CallError::request("a call begins with a request"));
             };
-            let inner = Arc::clone(&inner);
+            let (inner, asked) = (Arc::clone(&inner), asked.clone());
             Ok(Box::pin(async move {
                 let heard = |notification| {
                     inner.cache.hear(&notification);
+                    warn_of_less(&notification, &asked);
                     let _ = sender.send(notification);
                 };
                 let outgoing =
@@ -320,6 +321,16 @@ impl<X: Exchange> Client<X> {
         };
         serde_json::from_str(result.get())
             .map_err(|e| CallError::protocol(format!("malformed result of {method}: {e}")))
+    }
+}
+
+/// Says so if an acknowledgement is for less than was asked for.
+fn warn_of_less(notification: &Notification, asked: &SubscriptionFilter) {
+    if notification.method == name::ACKNOWLEDGED
+        && let Ok(Acknowledged { notifications: granted, .. }) = notification.params()
+        && granted != *asked
+    {
+        tracing::warn!(target: "mrtr::client", ?asked, ?granted, "a subscription is not for all that was asked");
     }
 }
 

@@ -81,7 +81,8 @@ impl<X: Exchange> Client<X> {
         arguments: &Value,
     ) -> Result<Result<Box<RawValue>, ErrorObject>, CallError> {
         let inner = &*self.inner;
-        let heard = |notification| inner.heard.hear(&notification);
+        let first_id = request.id.clone();
+        let heard = |notification| inner.heard.hear(&notification, &first_id);
         let is_call = request.method == method::TOOLS_CALL;
         let param_headers =
             if is_call { self.param_headers(target, arguments)? } else { Vec::new() };
@@ -102,6 +103,8 @@ impl<X: Exchange> Client<X> {
             return Ok(outcome);
         }
         request.id = inner.ids.next();
+        let second_id = request.id.clone();
+        let heard = |notification| inner.heard.hear(&notification, &second_id);
         let again = Outgoing { param_headers: refreshed, heard: &heard, ..Outgoing::new(request) };
         Ok(inner.exchange.exchange(again).await?.outcome)
     }

@@ -1,6 +1,6 @@
 //! Notifications: who hears them.
 
-use mrtr_schema::jsonrpc::Notification;
+use mrtr_schema::jsonrpc::{Notification, RequestId};
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 
 pub(crate) type Hear<T> = Box<dyn Fn(T) + Send + Sync>;
@@ -13,10 +13,15 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// A notification that cannot be read concerns nobody else: it is logged and passed over.
-    pub(crate) fn hear(&self, notification: &Notification) {
+    /// A notification that cannot be read concerns nobody else: it is logged and passed over. So is progress
+    /// of another request than this one, whose id is its token.
+    pub(crate) fn hear(&self, notification: &Notification, id: &RequestId) {
         let read = match (notification.method.as_str(), &self.progress, &self.log) {
-            (name::PROGRESS, Some(hear), _) => notification.params().map(hear),
+            (name::PROGRESS, Some(hear), _) => notification.params().map(|progress: Progress| {
+                if progress.progress_token == *id {
+                    hear(progress);
+                }
+            }),
             (name::MESSAGE, _, Some((_, hear))) => notification.params().map(hear),
             _ => Ok(()),
         };

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Object;
+use crate::{Object, uri};
 
 /// The client's capabilities, declared on every request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -189,6 +189,29 @@ impl Icon {
     pub fn is_safe(&self) -> bool {
         let scheme = self.src.split_once(':').map_or("", |(scheme, _)| scheme);
         scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data")
+    }
+
+    /// Checks the icon as one that a server sends.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        uri::check(&self.src)?;
+        if !self.is_safe() {
+            return Err(format!("clients show {:?} only by https: or data:", self.src));
+        }
+        let is_size = |size: &String| {
+            let number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+            size == "any" || size.split_once('x').is_some_and(|(w, h)| number(w) && number(h))
+        };
+        if let Some(size) = self.sizes.iter().flatten().find(|size| !is_size(size)) {
+            return Err(format!("the size {size:?} is neither like 48x48 nor any"));
+        }
+        match self.theme.as_deref() {
+            None | Some("light" | "dark") => Ok(()),
+            Some(other) => Err(format!("the theme {other:?} is neither light nor dark")),
+        }
     }
 }
 

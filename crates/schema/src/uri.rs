@@ -15,7 +15,11 @@ pub fn check(text: &str) -> Result<(), String> {
 }
 
 /// Checks that `text` has nothing but the characters of URIs, and that each `%` has its two digits.
-pub(crate) fn check_characters(text: &str) -> Result<(), String> {
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_characters(text: &str) -> Result<(), String> {
     let fits = |c: u8| c.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&c);
     if let Some(c) = text.chars().find(|c| !c.is_ascii() || !fits(*c as u8)) {
         return Err(format!("{c:?} has to be percent-encoded in a URI"));

@@ -61,13 +61,9 @@ impl Inner {
             method::COMPLETE if self.capabilities().completions.is_some() => {
                 self.suggest(params(&request)?, caller).await
             }
-            method::LISTEN => match &self.changes {
-                Some(changes) => {
-                    let outbox = &caller.notify.outbox;
-                    self.listen(changes, &request.id, params(&request)?, outbox).await
-                }
-                None => Err(not_found(method::LISTEN)),
-            },
+            method::LISTEN => {
+                self.listen(&request.id, params(&request)?, &caller.notify.outbox).await
+            }
             other => Err(not_found(other)),
         }
     }

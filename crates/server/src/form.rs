@@ -174,6 +174,29 @@ mod tests {
 
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Formats {
+        #[schemars(email)]
+        mail: String,
+        #[schemars(url)]
+        page: String,
+        #[schemars(extend("format" = "uuid"))]
+        id: String,
+        #[schemars(extend("format" = "date-time"))]
+        at: String,
+    }
+
+    #[test]
+    fn formats_that_forms_do_not_have_are_left_out() {
+        let form = serde_json::to_value(&*form_of::<Formats>().unwrap()).unwrap();
+        let format = |field: &str| form["properties"][field].get("format").cloned();
+        assert_eq!(format("mail"), Some("email".into()));
+        assert_eq!(format("page"), Some("uri".into()));
+        assert_eq!(format("at"), Some("date-time".into()));
+        assert_eq!(format("id"), None);
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
     struct Everything {
         /// Who comes?
         #[schemars(length(min = 1, max = 80))]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mrtr_codec::{KeyRing, RingError, Seal};
 use mrtr_schema::capabilities::{
-    Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
+    Icon, Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
 use mrtr_schema::meta::key;
 use mrtr_schema::{Object, uri};
@@ -36,7 +36,9 @@ pub(crate) struct Inner {
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<(Template, ResourceTemplate)>,
     pub(crate) lists: Cache,
-    pub(crate) changes: Option<Changes>,
+    pub(crate) changes: Changes,
+    /// Whether anybody will publish to `changes`.
+    pub(crate) announces: bool,
     pub(crate) page_size: usize,
     /// `_meta` of every result.
     pub(crate) meta: Object,
@@ -105,6 +107,14 @@ pub enum BuildError {
         /// What is wrong.
         why: String,
     },
+    /// An icon that clients have to throw away.
+    #[error("{of:?} has an icon that cannot be: {why}")]
+    Icon {
+        /// What it is of.
+        of: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A resource's URI that is none.
     #[error("the resource {uri:?} has no URI: {why}")]
     Uri {
@@ -137,9 +147,7 @@ pub enum BuildError {
 impl Server {
     /// Ends what would otherwise stay open: the subscriptions of clients. Call it when a shutdown begins.
     pub fn close(&self) {
-        if let Some(changes) = &self.inner.changes {
-            changes.close();
-        }
+        self.inner.changes.close();
     }
 
     /// Starts a server with a name and a version for clients to show.
@@ -166,7 +174,7 @@ impl Inner {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         let completes = self.prompts.iter().any(|prompt| !prompt.completers.is_empty())
             || self.templates.iter().any(|(_, template)| !template.completers.is_empty());
-        let told = self.changes.as_ref().map(|_| true);
+        let told = self.announces.then_some(true);
         let list = ListCapability { list_changed: told };
         let resources = ResourcesCapability { subscribe: told, list_changed: told };
         ServerCapabilities {
@@ -177,6 +185,12 @@ impl Inner {
             logging: Some(Object::new()),
             ..ServerCapabilities::default()
         }
+    }
+
+    /// Whether there is a resource with this URI, or a template for it.
+    pub(crate) fn has_resource(&self, uri: &str) -> bool {
+        self.resources.iter().any(|resource| resource.wire.uri == uri)
+            || self.templates.iter().any(|(template, _)| template.matches(uri).is_some())
     }
 
     pub(crate) fn has_resources(&self) -> bool {
@@ -229,7 +243,7 @@ impl ServerBuilder {
     }
 
     /// Announces changes to clients that listen (`subscriptions/listen`). Publish them with a clone of
-    /// `changes`.
+    /// `changes`. Without, subscriptions are acknowledged for nothing.
     pub fn changes(mut self, changes: Changes) -> Self {
         self.changes = Some(changes);
         self
@@ -291,14 +305,23 @@ impl ServerBuilder {
             if tool.wire.input_schema.get("type") != Some(&json!("object")) {
                 return Err(BuildError::Arguments(tool.wire.name.clone()));
             }
+            check_icons(&tool.wire.name, &tool.wire.icons)?;
             let mut schemas =
                 std::iter::once(&tool.wire.input_schema).chain(&tool.wire.output_schema);
             schemas
                 .try_for_each(check_dialect)
                 .map_err(|why| BuildError::Schema { tool: tool.wire.name.clone(), why })?;
         }
+        for prompt in &self.prompts {
+            check_icons(&prompt.wire.name, &prompt.wire.icons)?;
+        }
+        for template in &self.templates {
+            check_icons(&template.wire.name, &template.wire.icons)?;
+        }
+        check_icons(&self.info.name, &self.info.icons)?;
         check_unique("resource", self.resources.iter().map(|resource| &resource.wire.uri))?;
         for resource in &self.resources {
+            check_icons(&resource.wire.name, &resource.wire.icons)?;
             let uri = &resource.wire.uri;
             uri::check(uri).map_err(|why| BuildError::Uri { uri: uri.clone(), why })?;
         }
@@ -333,7 +356,8 @@ impl ServerBuilder {
             resources: self.resources,
             templates,
             lists: self.lists,
-            changes: self.changes,
+            announces: self.changes.is_some(),
+            changes: self.changes.unwrap_or_default(),
             page_size: self.page_size,
             meta,
             sealer,
@@ -356,6 +380,11 @@ fn check_names<'a>(
         }
     }
     check_unique(kind, names)
+}
+
+fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
+    let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
+    icons.iter().try_for_each(|icon| icon.check().map_err(wrong))
 }
 
 /// Schemas are JSON Schema 2020-12, and whole: nobody fetches what they refer to (specification: basic,

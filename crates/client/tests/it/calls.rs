@@ -134,9 +134,12 @@ async fn suggestions_may_say_little() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_a_call_whatever_progress_it_makes() {
     let server = Scripted::new(|asked| {
-        let progress = json!({ "progressToken": asked.id, "progress": 1 });
-        let progress = Notification::new("notifications/progress", &progress).unwrap();
-        Answer::Notifications(vec![progress; 3])
+        let own = json!({ "progressToken": asked.id, "progress": 1 });
+        let progress =
+            |params: &Value| Notification::new("notifications/progress", params).unwrap();
+        // Progress of another request is none of this one's.
+        let other = progress(&json!({ "progressToken": "other", "progress": 9 }));
+        Answer::Notifications(vec![progress(&own), other, progress(&own), progress(&own)])
     });
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);
@@ -259,7 +262,6 @@ async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
         .with_ansi(false)
         .with_max_level(tracing::Level::DEBUG)
         .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
     let server = Scripted::new(|asked| {
         Answer::Result(match asked.method.as_str() {
             "tools/list" => json!({ "tools": [
@@ -269,7 +271,11 @@ async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
             _ => json!({ "content": [] }),
         })
     });
-    let client = server.client().build();
+    let client = server.client().cache(0).build();
+    // As long as there is one subscriber only, `tracing` asks that of whichever thread logs first whether to
+    // log here: another test's thread, which has none. With a second one it asks all.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let _guard = tracing::subscriber::set_default(subscriber);
     assert_eq!(client.list_tools().await.unwrap().len(), 1);
     client.call_tool("fine", json!({})).await.unwrap();
     let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();

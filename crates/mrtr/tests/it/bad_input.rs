@@ -126,6 +126,8 @@ fn check(case: &Case, (status, head, answer): &(u16, String, Value)) {
     assert_eq!(*status, case.status, "{what}: {answer}");
     assert_eq!(answer["error"]["code"].as_i64().unwrap_or_default(), case.code, "{what}: {answer}");
     assert!(answer.to_string().replace("\\\"", "\"").contains(case.says), "{what}: {answer}");
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.len() < 200 && !message.contains('\n'), "{what}: {message}");
     if case.status == 405 {
         assert!(head.contains("allow: post"), "{what}: {head}");
     }

@@ -68,14 +68,36 @@ async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
 }
 
 #[tokio::test]
-async fn a_server_without_changes_refuses_subscriptions() {
-    let bare = Server::builder("bare", "1").anonymous().build().unwrap();
-    let (port, _end, _task) = serve(bare, 0).await;
+async fn a_server_without_changes_acknowledges_nothing_and_ends_with_the_server() {
+    let resource = Resource::new("a:1", "one", async |_: Context| Ok("x"));
+    let bare = Server::builder("bare", "1").anonymous().resource(resource).build().unwrap();
+    let (port, end, task) = serve(bare, 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
     let mut heard = client.listen(&all()).unwrap();
-    let refused = heard.next().await.unwrap().unwrap_err();
-    assert_eq!(refused.as_server_error().unwrap().code, -32601);
+    let nothing = Announcement::Acknowledged(SubscriptionFilter::default());
+    assert_eq!(heard.next().await.unwrap().unwrap(), nothing);
+    end.send(()).unwrap();
     assert!(heard.next().await.is_none());
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_lists_reach_those_who_asked_and_resources_have_to_exist() {
+    let changes = Changes::new();
+    let (port, _end, _task) = serve(server(&changes), 0).await;
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
+    let asked = SubscriptionFilter {
+        resources_list_changed: true,
+        resource_subscriptions: vec!["a:1".to_owned(), "a:none".to_owned()],
+        ..SubscriptionFilter::default()
+    };
+    let mut heard = client.listen(&asked).unwrap();
+    let granted = SubscriptionFilter { resource_subscriptions: vec!["a:1".to_owned()], ..asked };
+    assert_eq!(heard.next().await.unwrap().unwrap(), Announcement::Acknowledged(granted));
+    for change in [Change::Tools, Change::Resource("a:none".into()), Change::Resources] {
+        changes.publish(change);
+    }
+    assert_eq!(heard.next().await.unwrap().unwrap(), Announcement::Resources);
 }
 
 /// A connection that breaks is made again, and the new acknowledgement says so.

@@ -56,6 +56,29 @@ async fn a_client_hears_each_notification_once_over_all_legs() {
     assert_eq!(heard, ["0 Some(\"starting\")", "{\"disk\":\"full\"}", "100 None"]);
 }
 
+/// What a handler says without giving anybody a turn is kept up to a bound, and more is lost.
+#[tokio::test]
+async fn a_flood_of_notifications_is_cut() {
+    let flood = Tool::new("flood", "", async |cx: Context| {
+        for n in 1..=1_000_u32 {
+            cx.progress(f64::from(n), None, None);
+            cx.log(LogLevel::Info, n);
+        }
+        Ok("done")
+    });
+    let server = Server::builder("test", "1").tool(flood).anonymous().build().unwrap();
+    let heard = Arc::new(Mutex::new((0, Vec::new())));
+    let (progress, log) = (Arc::clone(&heard), Arc::clone(&heard));
+    let client = mrtr::Client::builder(mrtr::InProcess::new(server))
+        .on_progress(move |p| progress.lock().unwrap().1.push(p.progress))
+        .on_log(LogLevel::Info, move |_| log.lock().unwrap().0 += 1)
+        .build();
+    client.call_tool("flood", json!({})).await.unwrap();
+    let (logged, progress) = heard.lock().unwrap().clone();
+    assert_eq!(logged + progress.len(), 64);
+    assert!(progress.is_sorted_by(|a, b| a < b), "{progress:?}");
+}
+
 #[tokio::test]
 async fn the_stream_is_made_of_single_events_and_ends_with_the_response() {
     let port = serve().await;

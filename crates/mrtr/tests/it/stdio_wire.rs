@@ -129,7 +129,7 @@ fn serve() -> Served {
         .unwrap();
     let (ours, theirs) = duplex(1 << 16);
     let (end, ended) = oneshot::channel();
-    let served = server.clone();
+    let replica = server.clone();
     let task = tokio::spawn(async move {
         let (reader, writer) = split(theirs);
         let shutdown = async move {
@@ -138,11 +138,12 @@ fn serve() -> Served {
             }
         };
         let limits = StreamLimits::default();
-        serve_stream(served, BufReader::new(reader), writer, limits, shutdown).await.unwrap();
+        serve_stream(replica, BufReader::new(reader), writer, limits, shutdown).await.unwrap();
     });
     Served { hand: Hand::new(ours), running, changes, server, end, task }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
 fn meta(more: Value) -> Value {
     let Value::Object(mut params) = params(json!({ "name": "tell" })) else { unreachable!() };
     params["_meta"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

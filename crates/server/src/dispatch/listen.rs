@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Answer, complete};
-use crate::changes::{Change, Changes};
+use crate::changes::Change;
 use crate::server::Inner;
 
 /// How many resources one subscription may name.
@@ -19,7 +19,6 @@ const MOST_RESOURCES: usize = 1_000;
 impl Inner {
     pub(super) async fn listen(
         &self,
-        changes: &Changes,
         id: &RequestId,
         params: ListenParams,
         outbox: &Outbox,
@@ -27,7 +26,7 @@ impl Inner {
         let filter = self.honoured(params.notifications)?;
         let meta = || meta_of(id);
         // Subscribed before it is acknowledged: what changes from then on is not missed.
-        let receiver = changes.subscribe();
+        let receiver = self.changes.subscribe();
         let acknowledged = Acknowledged { notifications: filter.clone(), meta: meta() };
         let mut listening = send(outbox, name::ACKNOWLEDGED, &acknowledged).await;
         let mut receiver = receiver.filter(|_| listening);
@@ -61,16 +60,14 @@ impl Inner {
             };
             uri::check(uri).map_err(wrong)?;
         }
-        let resources = self.has_resources();
+        let mut resource_subscriptions = asked.resource_subscriptions;
+        resource_subscriptions.retain(|uri| self.announces && self.has_resource(uri));
+        let has = |asked: bool, all: bool| asked && all && self.announces;
         Ok(SubscriptionFilter {
-            tools_list_changed: asked.tools_list_changed && !self.tools.is_empty(),
-            prompts_list_changed: asked.prompts_list_changed && !self.prompts.is_empty(),
-            resources_list_changed: asked.resources_list_changed && resources,
-            resource_subscriptions: if resources {
-                asked.resource_subscriptions
-            } else {
-                Vec::new()
-            },
+            tools_list_changed: has(asked.tools_list_changed, !self.tools.is_empty()),
+            prompts_list_changed: has(asked.prompts_list_changed, !self.prompts.is_empty()),
+            resources_list_changed: has(asked.resources_list_changed, self.has_resources()),
+            resource_subscriptions,
         })
     }
 }

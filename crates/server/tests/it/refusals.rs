@@ -294,6 +294,11 @@ fn servers_that_cannot_work_are_not_built() {
         schema.extend(more.as_object().unwrap().clone());
         Server::builder("s", "1").tool(tool("t").input_schema(schema))
     };
+    let with_icon = |src: &str, size: &str, theme: &str| {
+        let icon = json!({ "src": src, "sizes": [size], "theme": theme });
+        Server::builder("s", "1").tool(tool("t").icons([serde_json::from_value(icon).unwrap()]))
+    };
+    with_icon("data:image/png;base64,AA==", "any", "dark").build().unwrap();
     let whole = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": { "a": {} },
         "properties": { "a": { "$ref": "#/$defs/a" }, "b": { "const": { "$ref": "https://a.example" } } },
@@ -328,6 +333,10 @@ fn servers_that_cannot_work_are_not_built() {
             with_schema(json!({ "allOf": [{ "$ref": "https://a.example/s.json" }] })),
             "nobody fetches",
         ),
+        (with_icon("javascript:alert(1)", "48x48", "light"), "only by https: or data:"),
+        (with_icon("i.png", "48x48", "light"), "a scheme"),
+        (with_icon("https://a.example/i", "large", "light"), "the size \"large\""),
+        (with_icon("https://a.example/i", "any", "blue"), "the theme \"blue\""),
         (Server::builder("s", "1").resource(resource("no uri")), "has no URI"),
         (Server::builder("s", "1").resource(resource("a:b c")), "has no URI"),
         (Server::builder("s", "1").resource(resource("/relative")), "has no URI"),

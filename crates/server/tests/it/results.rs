@@ -154,8 +154,7 @@ async fn a_server_that_announces_changes_says_so_and_one_that_does_not_does_not(
         raw_send(&bare, "server/discover", with_meta(json!({}))).await["capabilities"].clone();
     assert_eq!(capabilities["tools"].get("listChanged"), None);
     assert_eq!((capabilities.get("prompts"), capabilities.get("completions")), (None, None));
-    for method in ["completion/complete", "prompts/list", "resources/list", "subscriptions/listen"]
-    {
+    for method in ["completion/complete", "prompts/list", "resources/list"] {
         let refused = raw_send(&bare, method, with_meta(json!({}))).await;
         assert_eq!(refused["error"]["code"], -32601, "{method}");
     }
@@ -247,6 +246,12 @@ async fn what_goes_wrong_in_prompts_resources_and_completion_has_its_code() {
         ("resources/read", json!({ "uri": "doc://0" }), -32602, "not found"),
         ("resources/read", json!({ "uri": "a:fails" }), -32603, ""),
         ("resources/read", json!({ "uri": "a:panics" }), -32603, ""),
+        (
+            "subscriptions/listen",
+            json!({ "notifications": { "resourceSubscriptions": ["no uri"] } }),
+            -32602,
+            "no uri",
+        ),
         ("completion/complete", json!({}), -32602, "ref"),
         (
             "completion/complete",
