@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::Result;
+use crate::requirements::{self, LEDGER};
 use crate::run::{Server, build, free_port, root, scratch};
 use crate::tools::conformance_suite;
 
@@ -23,7 +24,7 @@ pub fn run(args: &[String]) -> Result {
     };
     let (node, suite) = conformance_suite()?;
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
-    let mut wrong = Vec::new();
+    let (mut wrong, mut passed) = (Vec::new(), BTreeSet::new());
     for side in sides {
         let out = scratch(&format!("conformance-{side}"))?;
         fs::remove_dir_all(&out)?;
@@ -32,6 +33,15 @@ pub fn run(args: &[String]) -> Result {
         suite.run(scenarios)?;
         let results = read_results(&out, side)?;
         wrong.extend(judge(side, &results, scenarios)?);
+        passed.extend(
+            results.into_iter().filter(|(_, outcome)| outcome.is_good()).map(|(name, _)| name),
+        );
+    }
+    if args.is_empty() {
+        // What the ledger says is shown by the suite has to have been shown.
+        let relied_on = requirements::scenarios()?;
+        let missing = relied_on.difference(&passed);
+        wrong.extend(missing.map(|name| format!("{LEDGER} relies on {name}, which did not pass")));
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ").into()) }
 }
@@ -86,6 +96,12 @@ struct Outcome {
     wrong: Vec<String>,
 }
 
+impl Outcome {
+    fn is_good(&self) -> bool {
+        self.wrong.is_empty() && self.passed > 0
+    }
+}
+
 fn read_results(out: &Path, side: &str) -> Result<BTreeMap<String, Outcome>> {
     let mut results: BTreeMap<String, Outcome> = BTreeMap::new();
     let mut directories = vec![out.to_path_buf()];
@@ -129,9 +145,10 @@ fn judge(side: &str, results: &BTreeMap<String, Outcome>, asked: &[String]) -> R
     let baseline = baseline(side)?;
     let mut wrong = Vec::new();
     let mut counts = (0, 0);
-    for (scenario, Outcome { passed, wrong: failed }) in results {
+    for (scenario, outcome) in results {
+        let Outcome { passed, wrong: failed } = outcome;
         let expected = baseline.contains(scenario);
-        let mark = match (failed.is_empty() && *passed > 0, expected) {
+        let mark = match (outcome.is_good(), expected) {
             (true, false) => {
                 counts.0 += 1;
                 "ok      "

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod interop;
+mod requirements;
 mod run;
 mod test;
 mod tidy;

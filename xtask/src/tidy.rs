@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Result;
+use crate::requirements;
 use crate::run::{cargo, output, root};
 
 /// Who may depend on whom inside the workspace: every arrow, and no other.
@@ -160,6 +161,7 @@ fn files(wrong: &mut Vec<String>) -> Result {
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
             .current_dir(root()),
     )?;
+    let mut sources = Vec::new();
     for name in tracked.lines() {
         let Ok(text) = fs::read_to_string(root().join(name)) else {
             continue;
@@ -185,8 +187,11 @@ fn files(wrong: &mut Vec<String>) -> Result {
         for word in WORDS.iter().filter(|word| text.contains(**word)) {
             wrong.push(format!("{name} contains {word:?}"));
         }
+        if is_rust {
+            sources.push((name.to_owned(), text));
+        }
     }
-    Ok(())
+    requirements::check(&sources, wrong)
 }
 
 #[cfg(test)]

@@ -1,0 +1,100 @@
+//! The ledger of requirements, `docs/requirements.md`: that what it says is there is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use crate::Result;
+use crate::run::root;
+
+/// Where the ledger is.
+pub const LEDGER: &str = "docs/requirements.md";
+
+const LEVELS: [&str; 4] = ["MUST", "MUST NOT", "SHOULD", "SHOULD NOT"];
+const SIDES: [&str; 3] = ["server", "client", "both"];
+
+/// What may stand where a requirement has no test, and how it is counted.
+const REASONS: [&str; 4] = ["explained", "not ours", "later", "open"];
+
+/// One row: what a requirement is covered by.
+struct Row<'a> {
+    id: &'a str,
+    level: &'a str,
+    cover: &'a str,
+}
+
+impl<'a> Row<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
+        let (id, level, cover) = (cells.next()?, cells.next()?, cells.nth(1)?);
+        let is_id =
+            |id: &str| id.split_once('/').is_some_and(|(page, slug)| word(page) && word(slug));
+        is_id(id).then_some(Self { id, level, cover })
+    }
+
+    /// Tests, as file and function; and scenarios of the official suite.
+    fn references(&self) -> impl Iterator<Item = &'a str> {
+        self.cover.split('`').skip(1).step_by(2)
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        let kind = self.cover.split_once(": ").map_or("", |(kind, _)| kind);
+        REASONS.into_iter().find(|reason| *reason == kind)
+    }
+}
+
+fn word(text: &str) -> bool {
+    let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !text.is_empty() && text.bytes().all(fits)
+}
+
+/// Checks the ledger, and the ids that sources name as `req: page/slug`.
+pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
+    let ledger = fs::read_to_string(root().join(LEDGER))?;
+    let files: BTreeMap<_, _> = sources.iter().map(|(name, text)| (name.as_str(), text)).collect();
+    let (mut ids, mut counts, mut open) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+    for row in ledger.lines().filter_map(Row::of) {
+        let Row { id, level, cover } = row;
+        if !ids.insert(id) {
+            wrong.push(format!("{LEDGER}: {id} stands there twice"));
+        }
+        let (must, side) = level.split_once(", ").unwrap_or_default();
+        if !LEVELS.contains(&must) || !SIDES.contains(&side) {
+            wrong.push(format!("{LEDGER}: {id} is {level:?}"));
+        }
+        for reference in row.references() {
+            let Some((file, function)) = reference.split_once(".rs::") else { continue };
+            let text = files.get(format!("crates/{file}.rs").as_str());
+            if !text.is_some_and(|text| text.contains(&format!("fn {function}("))) {
+                wrong.push(format!("{LEDGER}: {id} names a test that is not there: {reference}"));
+            }
+        }
+        let kind = row.reason().unwrap_or("covered");
+        if kind == "covered" && row.references().next().is_none() {
+            wrong.push(format!("{LEDGER}: {id} is neither covered nor explained: {cover:?}"));
+        }
+        *counts.entry(kind).or_insert(0) += 1;
+        if kind == "open" {
+            open.push(id);
+        }
+    }
+    for (name, text) in sources {
+        for after in text.split("(req: ").skip(1) {
+            let id = after.split([')', '"']).next().unwrap_or_default();
+            if !ids.contains(id) && !name.ends_with("requirements.rs") {
+                wrong.push(format!("{name} names the requirement {id:?}, which {LEDGER} lacks"));
+            }
+        }
+    }
+    let counts: Vec<_> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    println!("tidy: {} requirements: {}", ids.len(), counts.join(", "));
+    println!("tidy: open are {}", open.join(", "));
+    Ok(())
+}
+
+/// The scenarios of the official suite that the ledger relies on.
+pub fn scenarios() -> Result<BTreeSet<String>> {
+    let ledger = fs::read_to_string(root().join(LEDGER))?;
+    let references =
+        ledger.lines().filter_map(Row::of).flat_map(|row| row.references().collect::<Vec<_>>());
+    Ok(references.filter_map(|text| Some(text.strip_prefix("suite: ")?.to_owned())).collect())
+}
