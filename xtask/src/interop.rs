@@ -33,17 +33,18 @@ pub fn run(args: &[String]) -> Result {
 }
 
 /// A foreign SDK.
-struct Peer {
-    name: &'static str,
+pub struct Peer {
+    pub name: &'static str,
+    pub version: &'static str,
     client: Line,
-    server: Line,
+    pub server: Line,
 }
 
 /// A program, with a script if it is an interpreter.
-struct Line(PathBuf, Option<PathBuf>);
+pub struct Line(PathBuf, Option<PathBuf>);
 
 impl Line {
-    fn command(&self) -> Command {
+    pub fn command(&self) -> Command {
         let mut command = Command::new(&self.0);
         command.args(&self.1);
         command
@@ -51,22 +52,37 @@ impl Line {
 }
 
 impl Peer {
+    /// All of them.
+    pub fn all() -> Result<[Self; 3]> {
+        Ok([Self::python()?, Self::typescript()?, Self::rmcp()?])
+    }
+
     fn python() -> Result<Self> {
         let python = python()?;
         let line = |name| Line(python.clone(), Some(script(name)));
-        Ok(Self { name: "Python", client: line("client.py"), server: line("server.py") })
+        Ok(Self {
+            name: "Python",
+            version: "2.3.0",
+            client: line("client.py"),
+            server: line("server.py"),
+        })
     }
 
     fn typescript() -> Result<Self> {
         let (node, home) = typescript()?;
         let line = |name| Line(node.clone(), Some(home.join(name)));
-        Ok(Self { name: "TypeScript", client: line("client.mjs"), server: line("server.mjs") })
+        Ok(Self {
+            name: "TypeScript",
+            version: "2.4.0",
+            client: line("client.mjs"),
+            server: line("server.mjs"),
+        })
     }
 
     fn rmcp() -> Result<Self> {
         let bin = rmcp()?;
         let line = |name| Line(bin.join(name), None);
-        Ok(Self { name: "rmcp", client: line("client"), server: line("server") })
+        Ok(Self { name: "rmcp", version: "3.9.0", client: line("client"), server: line("server") })
     }
 }
 

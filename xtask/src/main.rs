@@ -3,6 +3,7 @@
 mod conformance;
 mod interop;
 mod requirements;
+mod rivals;
 mod run;
 mod test;
 mod tidy;
@@ -24,7 +25,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         usage: "",
-        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, conformance, interop",
+        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, conformance, interop, rivals",
         run: test::run,
     },
     Command {
@@ -44,6 +45,12 @@ const COMMANDS: &[Command] = &[
         usage: "[python|typescript|rmcp|inspector…]",
         help: "foreign clients against our server, and our client against foreign servers",
         run: interop::run,
+    },
+    Command {
+        name: "rivals",
+        usage: "[--write]",
+        help: "requirements put to other SDKs' servers; compares, or writes, the ledger's table",
+        run: rivals::run,
     },
 ];
 

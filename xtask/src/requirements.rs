@@ -9,6 +9,10 @@ use crate::run::root;
 /// Where the ledger is.
 pub const LEDGER: &str = "docs/requirements.md";
 
+/// Between these lines of the ledger stands what `cargo xtask rivals` found.
+pub const BEGIN: &str = "<!-- rivals: begin -->";
+pub const END: &str = "<!-- rivals: end -->";
+
 const LEVELS: [&str; 4] = ["MUST", "MUST NOT", "SHOULD", "SHOULD NOT"];
 const SIDES: [&str; 3] = ["server", "client", "both"];
 
@@ -49,7 +53,7 @@ fn word(text: &str) -> bool {
 
 /// Checks the ledger, and the ids that sources name as `req: page/slug`.
 pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
-    let ledger = fs::read_to_string(root().join(LEDGER))?;
+    let ledger = read()?;
     let files: BTreeMap<_, _> = sources.iter().map(|(name, text)| (name.as_str(), text)).collect();
     let (mut ids, mut counts, mut open) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
     for row in ledger.lines().filter_map(Row::of) {
@@ -91,9 +95,22 @@ pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
     Ok(())
 }
 
+/// The ledger's own rows, without what was found about others.
+fn read() -> Result<String> {
+    let ledger = fs::read_to_string(root().join(LEDGER))?;
+    Ok(ledger.split(BEGIN).next().unwrap_or_default().to_owned())
+}
+
+/// All ids, with their levels.
+pub fn ids() -> Result<BTreeMap<String, String>> {
+    let level =
+        |row: Row| (row.id.to_owned(), row.level.split(',').next().unwrap_or("").to_owned());
+    Ok(read()?.lines().filter_map(Row::of).map(level).collect())
+}
+
 /// The scenarios of the official suite that the ledger relies on.
 pub fn scenarios() -> Result<BTreeSet<String>> {
-    let ledger = fs::read_to_string(root().join(LEDGER))?;
+    let ledger = read()?;
     let references =
         ledger.lines().filter_map(Row::of).flat_map(|row| row.references().collect::<Vec<_>>());
     Ok(references.filter_map(|text| Some(text.strip_prefix("suite: ")?.to_owned())).collect())

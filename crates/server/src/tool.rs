@@ -83,8 +83,8 @@ impl Tool {
         self
     }
 
-    /// A schema of the arguments other than the one that their type has. The type still decides what
-    /// is accepted.
+    /// A schema of the arguments other than the one that their type has: JSON Schema 2020-12, whose
+    /// references stay inside. The type still decides what is accepted.
     pub fn input_schema(mut self, schema: Object) -> Self {
         self.wire.input_schema = schema;
         self
