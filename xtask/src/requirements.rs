@@ -91,7 +91,9 @@ pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
     }
     let counts: Vec<_> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     println!("tidy: {} requirements: {}", ids.len(), counts.join(", "));
-    println!("tidy: open are {}", open.join(", "));
+    for id in open {
+        println!("tidy: open is {id}");
+    }
     Ok(())
 }
 

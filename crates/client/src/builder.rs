@@ -157,7 +157,7 @@ impl<X: Exchange> ClientBuilder<X> {
                 limits,
                 heard,
                 cache: Cache::new(cache),
-                param_headers: Mutex::default(),
+                known: Mutex::default(),
             }),
             deadline,
         }

@@ -30,6 +30,7 @@ use crate::handlers::Handlers;
 use crate::heard::Heard;
 use crate::listen::Subscription;
 use crate::machine::{Action, Ids, Machine, RoundLimits};
+use crate::output::OutputSchema;
 
 /// A client of one server. Every call goes through the loop: questions are answered by the handlers,
 /// all of one round at the same time, and the call is sent again until it is done.
@@ -52,8 +53,30 @@ pub(crate) struct Inner<X> {
     pub(crate) limits: RoundLimits,
     pub(crate) heard: Heard,
     pub(crate) cache: Cache,
-    /// What the tools want mirrored in headers, as far as they were listed.
-    pub(crate) param_headers: Mutex<HashMap<String, Arc<[ParamHeader]>>>,
+    /// The tools, as far as they were listed.
+    pub(crate) known: Mutex<HashMap<String, Arc<Known>>>,
+}
+
+/// What calls need to know of a tool.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// What it wants mirrored in headers.
+    pub(crate) param_headers: Vec<ParamHeader>,
+    output: OutputSchema,
+}
+
+impl Known {
+    /// An error if the tool is not one that may be called.
+    fn of(tool: &mrtr_schema::tool::Tool) -> Result<Self, String> {
+        let param_headers = ParamHeader::of_schema(&tool.input_schema)?;
+        Ok(Self { param_headers, output: OutputSchema::of(tool)? })
+    }
+}
+
+impl<X> Inner<X> {
+    pub(crate) fn known(&self, tool: &str) -> Option<Arc<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
+    }
 }
 
 impl<X> Clone for Client<X> {
@@ -97,8 +120,8 @@ impl<X: Exchange> Client<X> {
 
     /// Lists the server's tools, all pages of them (`tools/list`).
     ///
-    /// A tool whose schema has an `x-mcp-header` that is not allowed is left out, with a warning in the
-    /// log. So are icons, here and in the other lists, whose URI is not safe to show. What the others want mirrored in headers is remembered for calls.
+    /// A tool whose schema has an `x-mcp-header` that is not allowed, or whose `outputSchema` nothing can be held
+    /// against, is left out, with a warning in the log. So are icons, here and in the other lists, whose URI is not safe to show. What the others want mirrored in headers is remembered for calls.
     ///
     /// # Errors
     ///
@@ -106,11 +129,11 @@ impl<X: Exchange> Client<X> {
     pub async fn list_tools(&self) -> Result<Vec<mrtr_schema::tool::Tool>, CallError> {
         let page = |page: ListToolsResult| (page.tools, page.next_cursor);
         let mut tools = self.all_pages(method::TOOLS_LIST, page).await?;
-        let mut headers = HashMap::new();
-        tools.retain_mut(|tool| match ParamHeader::of_schema(&tool.input_schema) {
-            Ok(params) => {
+        let mut known = HashMap::new();
+        tools.retain_mut(|tool| match Known::of(tool) {
+            Ok(what) => {
                 tool.icons.retain(Icon::is_safe);
-                headers.insert(tool.name.clone(), Arc::from(params));
+                known.insert(tool.name.clone(), Arc::new(what));
                 true
             }
             Err(why) => {
@@ -118,7 +141,7 @@ impl<X: Exchange> Client<X> {
                 false
             }
         });
-        *self.inner.param_headers.lock().unwrap_or_else(PoisonError::into_inner) = headers;
+        *self.inner.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(tools)
     }
 
@@ -141,18 +164,20 @@ impl<X: Exchange> Client<X> {
     /// # Errors
     ///
     /// See [`CallError`]. A tool that fails in a way that the model should read is no error: see
-    /// [`CallToolResult::is_error`].
+    /// [`CallToolResult::is_error`]. A result that does not fit the `outputSchema` with which the tool was
+    /// listed is one, of the protocol; with the feature `validate`.
     pub async fn call_tool(
         &self,
         name: &str,
         arguments: impl Serialize,
     ) -> Result<CallToolResult, CallError> {
-        self.call(
-            method::TOOLS_CALL,
-            name,
-            &[("name", raw(&name)?), ("arguments", raw(&arguments)?)],
-        )
-        .await
+        let params = [("name", raw(&name)?), ("arguments", raw(&arguments)?)];
+        let result: CallToolResult = self.call(method::TOOLS_CALL, name, &params).await?;
+        if let Some(known) = self.inner.known(name) {
+            let wrong = |why| CallError::protocol(format!("the result of {name}: {why}"));
+            known.output.check(&result).map_err(wrong)?;
+        }
+        Ok(result)
     }
 
     /// Gets a prompt (`prompts/get`). `arguments` is written as JSON, and must be an object of strings.

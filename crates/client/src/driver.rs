@@ -1,6 +1,5 @@
 //! The loop, driven over a connection.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{ErrorObject, Request, code};
@@ -115,11 +114,9 @@ impl<X: Exchange> Client<X> {
         tool: &str,
         arguments: &Value,
     ) -> Result<Vec<(String, String)>, CallError> {
-        let known = self.inner.param_headers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(params) = known.get(tool).cloned() else { return Ok(Vec::new()) };
-        drop(known);
+        let Some(known) = self.inner.known(tool) else { return Ok(Vec::new()) };
         let mut headers = Vec::new();
-        for param in &*params {
+        for param in &known.param_headers {
             if let Some(value) = param.value(arguments).map_err(CallError::request)? {
                 headers.push((param.name.clone(), value));
             }

@@ -56,6 +56,7 @@ mod handlers;
 mod heard;
 mod listen;
 mod machine;
+mod output;
 
 pub use builder::ClientBuilder;
 pub use client::Client;

@@ -43,6 +43,8 @@ pub mod discover;
 pub mod elicitation;
 pub mod form;
 pub mod input;
+#[cfg(feature = "validate")]
+pub mod json_schema;
 pub mod jsonrpc;
 pub mod meta;
 pub mod notification;

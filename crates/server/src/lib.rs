@@ -64,6 +64,7 @@ mod asks;
 mod changes;
 mod clock;
 mod completion;
+mod conform;
 mod context;
 mod dispatch;
 mod error;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::changes::Changes;
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
+use crate::conform::Schemas;
 use crate::prompt::Prompt;
 use crate::resource::{Cache, Resource, ResourceTemplate};
 use crate::template::Template;
@@ -310,6 +311,8 @@ impl ServerBuilder {
                 std::iter::once(&tool.wire.input_schema).chain(&tool.wire.output_schema);
             schemas
                 .try_for_each(check_dialect)
+                .and_then(|()| Schemas::of(&tool.wire, tool.by_hand))
+                .map(|schemas| tool.schemas = schemas)
                 .map_err(|why| BuildError::Schema { tool: tool.wire.name.clone(), why })?;
         }
         for prompt in &self.prompts {

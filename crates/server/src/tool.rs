@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::asks::Asks;
+use crate::conform::Schemas;
 use crate::error::Error;
 use crate::form::output_schema_of;
 use crate::handler::{Erased, Handler, IntoOutput, Parts};
@@ -25,6 +26,10 @@ pub struct Tool {
     pub(crate) handler: Erased<ToolOutput>,
     /// Arguments that are mirrored in headers; read when the server is built.
     pub(crate) param_headers: Vec<ParamHeader>,
+    /// Whether its author wrote a schema.
+    pub(crate) by_hand: bool,
+    /// What arguments and results are held against; read when the server is built.
+    pub(crate) schemas: Schemas,
 }
 
 /// What holds for the flows of a tool or prompt.
@@ -74,7 +79,8 @@ impl Tool {
             icons: Vec::new(),
             meta: None,
         };
-        Self { wire, rules: Rules::default(), handler, param_headers: Vec::new() }
+        let (rules, param_headers, schemas) = (Rules::default(), Vec::new(), Schemas::default());
+        Self { wire, rules, handler, param_headers, by_hand: false, schemas }
     }
 
     /// Hints for clients.
@@ -84,16 +90,19 @@ impl Tool {
     }
 
     /// A schema of the arguments other than the one that their type has: JSON Schema 2020-12, whose
-    /// references stay inside. The type still decides what is accepted.
+    /// references stay inside. What is accepted has to fit both it and the type; without the feature
+    /// `validate`, the type alone.
     pub fn input_schema(mut self, schema: Object) -> Self {
         self.wire.input_schema = schema;
+        self.by_hand = true;
         self
     }
 
-    /// A schema of the structured output other than the one that [`Json`] brings. What the handler
-    /// returns is not held against it.
+    /// A schema of the structured output other than the one that [`Json`] brings. Output that does not fit is
+    /// an internal error, said in the log; without the feature `validate`, it goes out.
     pub fn output_schema(mut self, schema: Object) -> Self {
         self.wire.output_schema = Some(schema);
+        self.by_hand = true;
         self
     }
 }

@@ -4,6 +4,8 @@
 
 mod cache;
 mod calls;
+#[cfg(feature = "validate")]
+mod output;
 mod questions;
 
 use std::sync::{Arc, Mutex};

@@ -46,7 +46,11 @@ impl Inner {
             Target { method: method::TOOLS_CALL, name: &call.name, arguments, rules: &tool.rules };
         let leg =
             Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
-        match start(|| (tool.handler)(leg.context(), arguments))? {
+        let handler = match tool.schemas.check_arguments(arguments) {
+            Ok(()) => start(|| (tool.handler)(leg.context(), arguments))?,
+            Err(why) => Err(why),
+        };
+        match handler {
             Err(why) => {
                 let mut result = ToolOutput::failure(format!("Invalid arguments: {why}"));
                 result.meta = Some(self.meta.clone());
@@ -60,6 +64,11 @@ impl Inner {
                         let mut result = outcome.unwrap_or_else(|error| {
                             ToolOutput::failure(error.message().to_owned())
                         });
+                        tool.schemas.check_result(&result).map_err(|why| {
+                            let tool = &tool.wire.name;
+                            tracing::error!(target: "mrtr::handler", tool, why, "output does not fit its schema");
+                            ErrorObject::internal("Internal error")
+                        })?;
                         result.meta = Some(self.meta.clone());
                         complete(&result)
                     },

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod asking;
+#[cfg(feature = "validate")]
+mod conform;
 mod corners;
 mod fleet;
 mod lists;
