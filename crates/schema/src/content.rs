@@ -1,5 +1,7 @@
 //! Content blocks: what tools, prompts and models say (specification: schema, `ContentBlock`).
 
+mod check;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Object;

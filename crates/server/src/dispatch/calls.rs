@@ -1,6 +1,7 @@
 //! Calls that run a handler.
 
 use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Reference};
+use mrtr_schema::content::{ContentBlock, ResourceContents};
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::method;
 use mrtr_schema::prompt::GetPromptParams;
@@ -64,11 +65,10 @@ impl Inner {
                         let mut result = outcome.unwrap_or_else(|error| {
                             ToolOutput::failure(error.message().to_owned())
                         });
-                        tool.schemas.check_result(&result).map_err(|why| {
-                            let tool = &tool.wire.name;
-                            tracing::error!(target: "mrtr::handler", tool, why, "output does not fit its schema");
-                            ErrorObject::internal("Internal error")
-                        })?;
+                        let fits = tool.schemas.check_result(&result);
+                        let fits = fits
+                            .and_then(|()| result.content.iter().try_for_each(ContentBlock::check));
+                        fits.map_err(|why| unfit(&call.name, &why))?;
                         result.meta = Some(self.meta.clone());
                         complete(&result)
                     },
@@ -111,6 +111,9 @@ impl Inner {
             |PromptOutput(output)| output,
             |outcome| match outcome {
                 Ok(mut result) => {
+                    let mut blocks = result.messages.iter().map(|message| &message.content);
+                    let fits = blocks.try_for_each(ContentBlock::check);
+                    fits.map_err(|why| unfit(&call.name, &why))?;
                     result.meta = Some(self.meta.clone());
                     complete(&result)
                 }
@@ -166,7 +169,12 @@ impl Inner {
             handler,
             |ResourceOutput(output)| output,
             |outcome| match outcome {
-                Ok(result) => complete(&self.contents(result, &call.uri, what, retried)),
+                Ok(result) => {
+                    let result = self.contents(result, &call.uri, what, retried);
+                    let fits = result.contents.iter().try_for_each(ResourceContents::check);
+                    fits.map_err(|why| unfit(&call.uri, &why))?;
+                    complete(&result)
+                }
                 // A resource has no place for failures in its result.
                 Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
             },
@@ -252,6 +260,12 @@ impl Inner {
             ..CompleteResult::default()
         })
     }
+}
+
+/// Output that may not be sent is its author's mistake.
+fn unfit(of: &str, why: &str) -> ErrorObject {
+    tracing::error!(target: "mrtr::handler", of, why, "output that cannot be sent");
+    ErrorObject::internal("Internal error")
 }
 
 /// A handler's error where results have no place for one.

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use mrtr_schema::capabilities::Icon;
+use mrtr_schema::content::{ContentBlock, ResourceContents, Role};
 use mrtr_server::{
     Cache, Changes, Completing, Context, Error, Prompt, PromptOutput, Resource, ResourceOutput,
     ResourceTemplate, Result, Tool, ToolOutput,
@@ -345,5 +346,36 @@ async fn a_tool_without_arguments_takes_none_and_says_so_without_positions() {
         let text = result["content"][0]["text"].as_str().unwrap();
         assert_eq!(result["isError"], true, "{result}");
         assert!(text.contains(part) && !text.contains("column"), "{text}");
+    }
+}
+
+/// It is in the log; what goes out says no more than that something went wrong inside.
+#[tokio::test]
+async fn content_that_is_not_well_formed_is_not_sent() {
+    let image = || {
+        let block = json!({ "type": "image", "data": "no base64", "mimeType": "image/png" });
+        serde_json::from_value::<ContentBlock>(block).unwrap()
+    };
+    let server = replica(&TestClock::default())
+        .tool(Tool::new("t", "", move |_: Context| {
+            std::future::ready(Ok(ToolOutput::content([image()])))
+        }))
+        .prompt(Prompt::new("p", "", move |_: Context| {
+            std::future::ready(Ok(PromptOutput::messages([(Role::User, image())])))
+        }))
+        .resource(Resource::new("a:1", "one", async |_: Context| {
+            let contents = json!({ "uri": "a:1", "blob": "no base64" });
+            Ok(ResourceOutput::many([serde_json::from_value::<ResourceContents>(contents)?]))
+        }))
+        .build()
+        .unwrap();
+    let fleet = Fleet::new([server]).as_principal(alice());
+    for (method, params) in [
+        ("tools/call", json!({ "name": "t" })),
+        ("prompts/get", json!({ "name": "p" })),
+        ("resources/read", json!({ "uri": "a:1" })),
+    ] {
+        let refused = raw_send(&fleet, method, with_meta(params)).await;
+        assert_eq!(refused["error"]["code"], -32603, "{method}: {refused}");
     }
 }
