@@ -79,6 +79,8 @@ fn cases() -> Vec<Case> {
         case("a list that is not a message", &call, b"[5]", 400, -32600, "batches"),
         case("an older initialize with a token", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
             br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","_meta":{"progressToken":1}}}"#, 400, -32022, "2026-07-28"),
+        case("an initialize of this revision", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
+            br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}"#, 400, -32020, "missing"),
         case("a notification from another origin", &Head::new("notifications/x", None).with("Origin", "https://evil.example"), note, 403, -32600, "evil.example"),
         case("a notification with a list", &Head::new("notifications/x", None), bad_note, 400, -32600, "must be an object"),
         case("a notification", &Head::new("notifications/x", None), note, 202, 0, "null"),

@@ -87,6 +87,11 @@ struct Served {
 }
 
 fn serve() -> Served {
+    serve_over(1 << 16)
+}
+
+/// As [`serve`], over a pipe that holds so many bytes.
+fn serve_over(bytes: usize) -> Served {
     let running = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&running);
     let wait = move |cx: Context| {
@@ -127,7 +132,7 @@ fn serve() -> Served {
         .tool(Tool::new("late", "", late))
         .build()
         .unwrap();
-    let (ours, theirs) = duplex(1 << 16);
+    let (ours, theirs) = duplex(bytes);
     let (end, ended) = oneshot::channel();
     let replica = server.clone();
     let task = tokio::spawn(async move {
@@ -168,6 +173,29 @@ async fn nothing_is_said_about_a_request_that_was_cancelled() {
         assert_eq!(hand.read().await["id"], "last");
         until(&running, 0).await;
     }
+}
+
+/// What waits to be written when a request is cancelled is not written any more.
+#[tokio::test]
+async fn what_is_in_the_queue_of_a_cancelled_request_stays_there() {
+    let Served { mut hand, running, .. } = serve_over(512);
+    let mut wait = meta(json!({ "progressToken": "p" }));
+    wait["name"] = json!("wait");
+    hand.call(1, "tools/call", wait).await;
+    // Nothing is read, so the pipe fills up, and then the queue.
+    until(&running, 1).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    hand.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
+    until(&running, 0).await;
+    hand.call("next", "server/discover", json!({})).await;
+    let mut told = 0;
+    while hand.read().await["id"] != "next" {
+        told += 1;
+    }
+    // 512 bytes are not ten of them, and one was being written.
+    assert!(told < 12, "{told} were written after the cancellation");
 }
 
 #[tokio::test]
@@ -403,9 +431,11 @@ async fn a_log_message_is_heard_once_however_many_calls_wait() {
         count.fetch_add(1, Ordering::SeqCst);
     });
     let client = client.build();
-    let _listening =
-        tokio::spawn(client.listen(&SubscriptionFilter::default()).unwrap().collect::<Vec<_>>());
-    hand.read().await;
+    for _ in 0..20 {
+        let listening = client.listen(&SubscriptionFilter::default()).unwrap();
+        tokio::spawn(listening.collect::<Vec<_>>());
+        hand.read().await;
+    }
     let calls: Vec<_> = (0..3)
         .map(|_| {
             let client = client.clone();
