@@ -8,6 +8,7 @@ mod run;
 mod test;
 mod tidy;
 mod tools;
+mod vectors;
 
 use std::process::ExitCode;
 
@@ -25,7 +26,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         usage: "",
-        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, conformance, interop, rivals",
+        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, conformance, vectors, interop, rivals",
         run: test::run,
     },
     Command {
@@ -45,6 +46,12 @@ const COMMANDS: &[Command] = &[
         usage: "[python|typescript|rmcp|inspector…]",
         help: "foreign clients against our server, and our client against foreign servers",
         run: interop::run,
+    },
+    Command {
+        name: "vectors",
+        usage: "[--write]",
+        help: "the token format's vectors against a second implementation; or writes them",
+        run: vectors::run,
     },
     Command {
         name: "rivals",

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::run::{cargo, run as step};
-use crate::{conformance, interop, rivals, tidy};
+use crate::{conformance, interop, rivals, tidy, vectors};
 
 pub fn run(args: &[String]) -> Result {
     if let Some(other) = args.first() {
@@ -38,6 +38,7 @@ pub fn run(args: &[String]) -> Result {
     )?;
     step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
     conformance::run(&[])?;
+    vectors::run(&[])?;
     interop::run(&[])?;
     rivals::run(&[])?;
     println!("\nall of it holds");

@@ -9,6 +9,7 @@ use mrtr_schema::capabilities::Icon;
 use mrtr_schema::completion::{
     CompleteArgument, CompleteContext, CompleteResult, Completion, Reference,
 };
+use mrtr_schema::content::ContentBlock;
 use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::jsonrpc::{self, Notification};
 use mrtr_schema::meta::RequestMeta;
@@ -172,7 +173,8 @@ impl<X: Exchange> Client<X> {
         arguments: impl Serialize,
     ) -> Result<CallToolResult, CallError> {
         let params = [("name", raw(&name)?), ("arguments", raw(&arguments)?)];
-        let result: CallToolResult = self.call(method::TOOLS_CALL, name, &params).await?;
+        let mut result: CallToolResult = self.call(method::TOOLS_CALL, name, &params).await?;
+        result.content.iter_mut().for_each(drop_unsafe_icons);
         if let Some(known) = self.inner.known(name) {
             let wrong = |why| CallError::protocol(format!("the result of {name}: {why}"));
             known.output.check(&result).map_err(wrong)?;
@@ -190,12 +192,12 @@ impl<X: Exchange> Client<X> {
         name: &str,
         arguments: impl Serialize,
     ) -> Result<GetPromptResult, CallError> {
-        self.call(
-            method::PROMPTS_GET,
-            name,
-            &[("name", raw(&name)?), ("arguments", raw(&arguments)?)],
-        )
-        .await
+        let params = [("name", raw(&name)?), ("arguments", raw(&arguments)?)];
+        let mut result: GetPromptResult = self.call(method::PROMPTS_GET, name, &params).await?;
+        for message in &mut result.messages {
+            drop_unsafe_icons(&mut message.content);
+        }
+        Ok(result)
     }
 
     /// Lists the server's resources, all pages of them (`resources/list`).
@@ -346,6 +348,12 @@ impl<X: Exchange> Client<X> {
         };
         serde_json::from_str(result.get())
             .map_err(|e| CallError::protocol(format!("malformed result of {method}: {e}")))
+    }
+}
+
+fn drop_unsafe_icons(block: &mut ContentBlock) {
+    if let ContentBlock::ResourceLink(link) = block {
+        link.icons.retain(Icon::is_safe);
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - `1`, `1.0`, `1e0` and `10e-1` are all `1`; `-0` is `0`. An integer with more than [`MAX_ZEROS`]
 //!   zeros at its end is written with an exponent: `1e22` is `1e22`, and so is its long form.
-//! - Other numbers are written as ECMAScript writes the nearest double.
+//! - Other numbers are written as ECMAScript writes the nearest double; if that is an integer, like one.
 //! - Members are sorted by the UTF-16 code units of their keys; no white space; strings with the
 //!   shortest escapes. Unicode is not normalized.
 //!
@@ -55,8 +55,8 @@ pub fn canonicalize(json: &str) -> Result<String, CanonicalError> {
     if reader.at == json.len() { Ok(out) } else { Err(reader.error(Kind::Syntax)) }
 }
 
-/// The largest exponent that is read.
-const MAX_EXPONENT: i64 = i32::MAX as i64;
+/// How many zeros an integer may have at its end.
+const MAX_ZEROS_READ: i64 = i32::MAX as i64;
 
 struct Reader<'a> {
     text: &'a str,
@@ -264,8 +264,8 @@ impl<'a> Reader<'a> {
             if digits.is_empty() {
                 return Err(self.error(Kind::Syntax));
             }
-            // A larger exponent makes zero, or a number beyond all bounds.
-            let size: i64 = digits.parse().unwrap_or(i64::MAX).min(MAX_EXPONENT + 1);
+            // No text is so long that it could make up for a larger exponent.
+            let size: i64 = digits.parse().unwrap_or(i64::MAX).min(i64::MAX / 2);
             exponent = if minus { -size } else { size };
         }
         let literal = self.text.get(start..self.at).unwrap_or_default();
@@ -289,11 +289,11 @@ fn write_number(
         return Some(());
     }
     let trailing = all.len() - all.trim_end_matches('0').len();
-    if exponent > MAX_EXPONENT {
-        return None;
-    }
     // The number is `significant × 10^scale`, and an integer exactly if the scale is not negative.
     let scale = exponent - i64::try_from(fraction.len()).ok()? + i64::try_from(trailing).ok()?;
+    if scale > MAX_ZEROS_READ {
+        return None;
+    }
     if let Ok(zeros) = usize::try_from(scale) {
         if negative {
             out.push('-');
@@ -308,10 +308,14 @@ fn write_number(
         return Some(());
     }
     let double: f64 = literal.parse().ok().filter(|d: &f64| d.is_finite())?;
-    // What is too small to be a double is zero, which has no sign here.
-    let double = if double == 0.0 { 0.0 } else { double };
-    out.push_str(ryu_js::Buffer::new().format_finite(double));
-    Some(())
+    let mut buffer = ryu_js::Buffer::new();
+    let text = buffer.format_finite(double);
+    if double.fract() != 0.0 {
+        out.push_str(text);
+        return Some(());
+    }
+    // It is an integer now, zero perhaps, and written like one: so the form is its own form.
+    Reader { text, at: 0 }.number(out).ok()
 }
 
 fn write_string(out: &mut String, text: &str) {
@@ -384,6 +388,9 @@ mod tests {
             (vec!["1e22", "10000000000000000000000", "10.0e21"], "1e22"),
             (vec!["-12e400"], "-12e400"),
             (vec!["-1e-400"], "0"),
+            (vec!["0.99999999999999999999"], "1"),
+            (vec!["123456789012345678901234567890.5"], "123456789012345680000000000000"),
+            (vec!["1e2147483647", "10e2147483646", "0.1e2147483648"], "1e2147483647"),
         ] {
             for json in same {
                 assert_eq!(canon(json), form, "{json}");
@@ -400,6 +407,7 @@ mod tests {
             (r#""\ud800""#, "! lone surrogate at byte 2"),
             (r#""\udc00\ud800""#, "! lone surrogate at byte 2"),
             (r#""\ud800\ud800""#, "! lone surrogate at byte 2"),
+            ("10e2147483647", "! number beyond all bounds at byte 0"),
             ("1e2147483648", "! number beyond all bounds at byte 0"),
             ("1e99999999999999999999", "! number beyond all bounds at byte 0"),
             ("1e", "! not JSON at byte 2"),
@@ -432,9 +440,13 @@ mod tests {
 
     #[test]
     fn the_canonical_form_is_its_own() {
-        for json in
-            [r#"{"z":[1e-7,1e300,-0.1,"\u2028\ud83d\ude00"],"a":{"b":{},"a":null}}"#, "[[],{}]"]
-        {
+        for json in [
+            r#"{"z":[1e-7,1e300,-0.1,"\u2028\ud83d\ude00"],"a":{"b":{},"a":null}}"#,
+            "[[],{}]",
+            "123456789012345678901234567890.5",
+            "1234567890123456789012345678901234567890.5",
+            "0.99999999999999999999",
+        ] {
             assert_eq!(canon(&canon(json)), canon(json));
         }
     }

@@ -154,9 +154,7 @@ pub(crate) fn check(
     let same_principal = match (claims.principal, binding.principal) {
         (None, None) => true,
         (Some((issuer, subject, client)), Some(now)) => {
-            issuer == now.issuer
-                && subject == now.subject
-                && client == now.client.as_ref().map(String::as_bytes)
+            issuer == now.issuer && subject == now.subject && client == now.client.as_deref()
         }
         _ => false,
     };
@@ -175,7 +173,7 @@ pub(crate) fn check(
 
 struct Claims<'a> {
     validity: Validity,
-    principal: Option<(&'a str, &'a str, Option<&'a [u8]>)>,
+    principal: Option<(&'a str, &'a str, Option<&'a str>)>,
     method: &'a str,
     target: &'a str,
     arguments: [u8; 32],
@@ -192,7 +190,7 @@ impl<'a> Claims<'a> {
         let expires = UnixSeconds(input.number()?);
         let principal = match input.byte()? {
             0 => None,
-            1 => Some((input.text()?, input.text()?, input.option()?)),
+            1 => Some((input.text()?, input.text()?, input.optional_text()?)),
             _ => return Err(UnpackError),
         };
         Ok(Self {

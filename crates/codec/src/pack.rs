@@ -133,6 +133,12 @@ impl<'a> Unpacker<'a> {
         }
     }
 
+    /// Text that may be absent.
+    pub fn optional_text(&mut self) -> Result<Option<&'a str>, UnpackError> {
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| UnpackError);
+        self.option()?.map(text).transpose()
+    }
+
     /// All that was not read yet.
     pub fn rest(self) -> &'a [u8] {
         self.0

@@ -1,6 +1,6 @@
 //! Content blocks: what tools, prompts and models say (specification: schema, `ContentBlock`).
 
-mod check;
+pub(crate) mod check;
 
 use serde::{Deserialize, Serialize};
 

@@ -92,6 +92,9 @@ impl Context {
     /// them; see [`crate::form`]. The message is part of the question: make it of the arguments, and of
     /// answers and steps, so that it reads the same on every leg. One that changes is asked again.
     ///
+    /// Never ask for passwords, keys or tokens in a form: clients and models may read what is in it. Send people
+    /// to a page of yours for those, with [`Context::elicit_url`].
+    ///
     /// A client that cannot show forms gets the error -32021, and the handler is dropped; ask
     /// [`Context::can`] first to do something else then.
     ///

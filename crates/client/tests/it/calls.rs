@@ -226,6 +226,8 @@ async fn icons_that_are_not_safe_to_show_are_thrown_away() {
             "inputSchema": { "type": "object" } });
         Answer::Result(match asked.method.as_str() {
             "tools/list" => json!({ "tools": [item] }),
+            "tools/call" => json!({ "content": [link(&item)] }),
+            "prompts/get" => json!({ "messages": [{ "role": "user", "content": link(&item) }] }),
             "prompts/list" => json!({ "prompts": [item] }),
             "resources/list" => json!({ "resources": [item] }),
             _ => json!({ "resourceTemplates": [item] }),
@@ -236,6 +238,38 @@ async fn icons_that_are_not_safe_to_show_are_thrown_away() {
     assert_eq!(client.list_prompts().await.unwrap()[0].icons.len(), 2);
     assert_eq!(client.list_resources().await.unwrap()[0].icons.len(), 2);
     assert_eq!(client.list_resource_templates().await.unwrap()[0].icons.len(), 2);
+    let called = client.call_tool("x", json!({})).await.unwrap();
+    let got = client.get_prompt("x", json!({})).await.unwrap();
+    for block in [&called.content[0], &got.messages[0].content] {
+        let mrtr_schema::content::ContentBlock::ResourceLink(link) = block else { unreachable!() };
+        assert_eq!(link.icons.len(), 2);
+    }
+}
+
+/// A link to a resource, as a block of content.
+fn link(item: &Value) -> Value {
+    let mut link = item.as_object().unwrap().clone();
+    link.insert("type".to_owned(), json!("resource_link"));
+    Value::Object(link)
+}
+
+#[tokio::test]
+async fn log_messages_that_make_no_sense_are_passed_over() {
+    let server = Scripted::new(|_| {
+        let log = |params: Value| Notification::new("notifications/message", &params).unwrap();
+        Answer::Notifications(vec![
+            log(json!({ "level": "loud", "data": 1 })),
+            log(json!({ "level": "info" })),
+            log(json!({ "level": "info", "data": { "a": 1 } })),
+        ])
+    });
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hear = Arc::clone(&heard);
+    let level = mrtr_schema::notification::LogLevel::Debug;
+    let client = server.client().on_log(level, move |m| hear.lock().unwrap().push(m.data)).build();
+    let call = std::pin::pin!(client.call_tool("t", json!({})));
+    assert!(futures_util::poll!(call).is_pending());
+    assert_eq!(*heard.lock().unwrap(), [json!({ "a": 1 })]);
 }
 
 /// Collects what is logged on this thread.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod vectors;
+
 use mrtr_codec::{
     Binding, Digest, KeyRing, MAX_LEN, Principal, Refusal, Seal as _, SealError, Secret,
     UnixSeconds, Validity, open, seal,

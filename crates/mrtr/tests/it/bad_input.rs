@@ -130,6 +130,9 @@ fn check(case: &Case, (status, head, answer): &(u16, String, Value)) {
     assert!(answer.to_string().replace("\\\"", "\"").contains(case.says), "{what}: {answer}");
     let message = answer["error"]["message"].as_str().unwrap_or_default();
     assert!(message.len() < 200 && !message.contains('\n'), "{what}: {message}");
+    if case.status == 202 {
+        assert!(head.contains("content-length: 0\r\n"), "{what}: {head}");
+    }
     if case.status == 405 {
         assert!(head.contains("allow: post"), "{what}: {head}");
     }

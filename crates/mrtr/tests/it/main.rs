@@ -6,9 +6,11 @@ mod axum_mount;
 mod bad_input;
 #[cfg(unix)]
 mod child;
+mod hand;
 mod listen;
 mod notifications;
 mod stdio;
+mod stdio_client;
 mod stdio_wire;
 mod streams;
 mod wire;

@@ -62,6 +62,8 @@ async fn a_flood_of_notifications_is_cut() {
     let flood = Tool::new("flood", "", async |cx: Context| {
         for n in 1..=1_000_u32 {
             cx.progress(f64::from(n), None, None);
+            // Less than before is not told.
+            cx.progress(f64::from(n) - 0.5, None, None);
             cx.log(LogLevel::Info, n);
         }
         Ok("done")

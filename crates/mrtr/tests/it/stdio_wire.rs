@@ -1,67 +1,16 @@
-//! What goes over a stream, line by line: a client by hand on our server, and our client on a server by hand.
+//! What our server writes to a stream, line by line, to a client by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use futures_util::StreamExt;
-use mrtr::client::{Announcement, Exchange as _, Outgoing};
-use mrtr::schema::jsonrpc::{Request, RequestId, Version, raw};
-use mrtr::schema::subscription::SubscriptionFilter;
-use mrtr::stdio::{StreamClient, StreamLimits, serve_stream};
-use mrtr::{Change, Changes, Client, Context, LogLevel, Server, Tool};
-use serde_json::value::RawValue;
+use mrtr::stdio::{StreamLimits, serve_stream};
+use mrtr::{Change, Changes, Context, LogLevel, Server, Tool};
 use serde_json::{Value, json};
-use tokio::io::{
-    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
-};
+use tokio::io::{BufReader, duplex, split};
 use tokio::sync::oneshot;
 
+use crate::hand::Hand;
 use crate::wire::params;
-
-/// One end of a stream, by hand.
-struct Hand {
-    reader: BufReader<ReadHalf<DuplexStream>>,
-    writer: WriteHalf<DuplexStream>,
-}
-
-impl Hand {
-    fn new(stream: DuplexStream) -> Self {
-        let (reader, writer) = split(stream);
-        Self { reader: BufReader::new(reader), writer }
-    }
-
-    async fn write(&mut self, message: Value) {
-        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-    }
-
-    async fn call(&mut self, id: impl Into<Value>, method: &str, more: Value) {
-        let id: Value = id.into();
-        let params = params(more);
-        self.write(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
-    }
-
-    async fn notify(&mut self, method: &str, params: Value) {
-        self.write(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
-    }
-
-    async fn answer(&mut self, id: Value, result: Value) {
-        self.write(json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
-    }
-
-    /// The next message; `Null` at the end of the stream.
-    async fn read(&mut self) -> Value {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).await.unwrap();
-        if line.is_empty() {
-            return Value::Null;
-        }
-        let message: Value = serde_json::from_str(&line).unwrap();
-        // Nobody sends what the other side may not get.
-        assert!(message.get("method").is_none() || message.get("result").is_none(), "{message}");
-        message
-    }
-}
 
 struct Running(Arc<AtomicUsize>);
 
@@ -168,11 +117,33 @@ async fn nothing_is_said_about_a_request_that_was_cancelled() {
         hand.call("next", "server/discover", json!({})).await;
         // What was written before the cancellation was read may still come; after the answer to the next
         // request nothing does, until there is one more.
-        while hand.read().await["id"] != "next" {}
+        loop {
+            let message = hand.read().await;
+            if message["id"] == "next" {
+                break;
+            }
+            assert_eq!(message["method"], "notifications/progress", "{message}");
+        }
         hand.call("last", "server/discover", json!({})).await;
         assert_eq!(hand.read().await["id"], "last");
         until(&running, 0).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_ends_without_a_result_is_cancelled_by_the_server() {
+    let Served { mut hand, end, task, changes, .. } = serve();
+    let tools = json!({ "notifications": { "toolsListChanged": true } });
+    hand.call("l", "subscriptions/listen", tools).await;
+    assert_eq!(hand.read().await["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(changes.listeners(), 1);
+    end.send(()).unwrap();
+    let cancelled = hand.read().await;
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], "l");
+    assert_eq!(hand.read().await, Value::Null);
+    task.await.unwrap();
+    assert_eq!(changes.listeners(), 0, "nothing of it is kept");
 }
 
 /// What waits to be written when a request is cancelled is not written any more.
@@ -343,185 +314,4 @@ async fn the_acknowledgement_comes_before_any_change() {
         hand.notify("notifications/cancelled", json!({ "requestId": id })).await;
     }
     publishing.abort();
-}
-
-/// Our client, and a server by hand.
-fn connect() -> (StreamClient, Hand) {
-    let (ours, theirs) = duplex(1 << 16);
-    let (reader, writer) = split(ours);
-    (StreamClient::new(BufReader::new(reader), writer), Hand::new(theirs))
-}
-
-fn text(text: &str) -> Value {
-    json!({ "content": [{ "type": "text", "text": text }] })
-}
-
-#[tokio::test]
-async fn responses_find_their_calls_in_any_order_and_messages_are_one_line() {
-    let (connection, mut hand) = connect();
-    let client = Client::builder(connection).build();
-    let call = |name: &'static str| {
-        let client = client.clone();
-        let pretty = RawValue::from_string("{\n  \"a\":\r\n 1\n}".to_owned()).unwrap();
-        tokio::spawn(async move { client.call_tool(name, pretty).await.unwrap().text() })
-    };
-    let (one, two) = (call("one"), call("two"));
-    let requests = [hand.read().await, hand.read().await];
-    for request in requests.iter().rev() {
-        assert_eq!(request["params"]["arguments"], json!({ "a": 1 }));
-        let name = request["params"]["name"].as_str().unwrap();
-        hand.answer(request["id"].clone(), text(name)).await;
-    }
-    assert_eq!((one.await.unwrap().as_str(), two.await.unwrap().as_str()), ("one", "two"));
-}
-
-#[tokio::test]
-async fn what_a_server_may_not_send_is_passed_over_and_never_answered() {
-    let (connection, mut hand) = connect();
-    let client = Client::builder(connection).build();
-    let call = tokio::spawn(async move { client.call_tool("t", json!({})).await.unwrap().text() });
-    let id = hand.read().await["id"].clone();
-    hand.write(json!({ "jsonrpc": "2.0", "id": 5, "method": "roots/list" })).await;
-    hand.notify("notifications/cancelled", json!({ "requestId": id })).await;
-    hand.notify("notifications/progress", json!({ "progressToken": "other", "progress": 1 })).await;
-    hand.notify("notifications/tools/list_changed", json!({})).await;
-    hand.write(json!({ "jsonrpc": "2.0", "id": 99, "result": {} })).await;
-    hand.write(json!("nonsense")).await;
-    hand.answer(id, text("fine")).await;
-    assert_eq!(call.await.unwrap(), "fine");
-    // The client is gone, and with it its end of the stream: nothing was written but the request.
-    drop(hand.writer);
-    assert_eq!(hand.reader.read_line(&mut String::new()).await.unwrap(), 0);
-}
-
-#[tokio::test]
-async fn a_call_is_cancelled_once_and_only_while_it_runs() {
-    let (connection, mut hand) = connect();
-    let client = Client::builder(connection).build();
-    // Answered: nothing to cancel.
-    let caller = client.clone();
-    let call = tokio::spawn(async move { caller.discover().await });
-    let id = hand.read().await["id"].clone();
-    hand.answer(id, json!({ "supportedVersions": [], "capabilities": {} })).await;
-    call.await.unwrap().unwrap();
-    // Dropped: its own id, with a reason; and an answer that crosses it is passed over.
-    let caller = client.clone();
-    let call = tokio::spawn(async move { caller.call_tool("t", json!({})).await });
-    let id = hand.read().await["id"].clone();
-    call.abort();
-    let cancelled = hand.read().await;
-    assert_eq!(cancelled["method"], "notifications/cancelled");
-    assert_eq!((&cancelled["params"]["requestId"], cancelled["id"].is_null()), (&id, true));
-    assert!(cancelled["params"]["reason"].is_string());
-    hand.answer(id, text("late")).await;
-    // Late: cancelled as well.
-    let slow = client.connection().clone().timeout(Duration::from_millis(20));
-    let error = Client::builder(slow).build().call_tool("t", json!({})).await.unwrap_err();
-    assert!(error.to_string().contains("no answer within 20ms"), "{error}");
-    let id = hand.read().await["id"].clone();
-    assert_eq!(hand.read().await["params"]["requestId"], id);
-}
-
-#[tokio::test]
-async fn a_log_message_is_heard_once_however_many_calls_wait() {
-    let (connection, mut hand) = connect();
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&heard);
-    let client = Client::builder(connection).on_log(LogLevel::Debug, move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-    });
-    let client = client.build();
-    for _ in 0..20 {
-        let listening = client.listen(&SubscriptionFilter::default()).unwrap();
-        tokio::spawn(listening.collect::<Vec<_>>());
-        hand.read().await;
-    }
-    let calls: Vec<_> = (0..3)
-        .map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move { client.call_tool("t", json!({})).await.unwrap() })
-        })
-        .collect();
-    let mut ids = Vec::new();
-    for _ in 0..3 {
-        ids.push(hand.read().await["id"].clone());
-    }
-    hand.notify("notifications/message", json!({ "level": "info", "data": "x" })).await;
-    for id in ids {
-        hand.answer(id, text("x")).await;
-    }
-    for call in calls {
-        call.await.unwrap();
-    }
-    assert_eq!(heard.load(Ordering::SeqCst), 1);
-}
-
-#[tokio::test]
-async fn a_server_may_end_a_subscription_by_cancelling_it() {
-    let (connection, mut hand) = connect();
-    let client = Client::builder(connection).build();
-    let mut listening = client.listen(&SubscriptionFilter::default()).unwrap();
-    let server = async {
-        let id = hand.read().await["id"].clone();
-        let tag = json!({ "io.modelcontextprotocol/subscriptionId": id });
-        let other = json!({ "io.modelcontextprotocol/subscriptionId": 99 });
-        hand.notify("notifications/tools/list_changed", json!({ "_meta": other })).await;
-        hand.notify("notifications/prompts/list_changed", json!({ "_meta": tag })).await;
-        hand.notify("notifications/cancelled", json!({ "requestId": id, "reason": "bye" })).await;
-        hand
-    };
-    let heard = async { listening.by_ref().map(Result::unwrap).collect::<Vec<_>>().await };
-    let (mut hand, heard) = tokio::join!(server, heard);
-    assert_eq!(
-        heard,
-        [Announcement::Prompts],
-        "what is of another subscription is not for this one"
-    );
-    drop((listening, client, hand.writer));
-    assert_eq!(hand.reader.read_line(&mut String::new()).await.unwrap(), 0, "it is not made anew");
-}
-
-/// Nobody polls the call while the server talks: what is kept for it has an end.
-#[tokio::test]
-async fn what_waits_for_a_call_that_is_not_polled_is_bounded() {
-    let (connection, mut hand) = connect();
-    let count = Arc::new(AtomicUsize::new(0));
-    let (heard, request) = (Arc::clone(&count), request());
-    let hear = move |_| drop(heard.fetch_add(1, Ordering::SeqCst).to_string());
-    let outgoing = Outgoing { heard: &hear, ..Outgoing::new(request) };
-    let mut call = Box::pin(connection.exchange(outgoing));
-    // Once, so that it is sent.
-    assert!(futures_util::poll!(&mut call).is_pending());
-    assert_eq!(hand.read().await["id"], 1);
-    for n in 0..5_000 {
-        hand.notify("notifications/progress", json!({ "progressToken": 1, "progress": n })).await;
-    }
-    // The answer to another request comes after all of them.
-    let other = Request { id: RequestId::Number(2), ..self::request() };
-    let other = tokio::join!(connection.exchange(Outgoing::new(other)), async {
-        assert_eq!(hand.read().await["id"], 2);
-        hand.answer(json!(2), json!({})).await;
-    });
-    other.0.unwrap();
-    hand.answer(json!(1), json!({})).await;
-    call.await.unwrap();
-    assert_eq!(count.load(Ordering::SeqCst), 1_024);
-}
-
-#[tokio::test]
-async fn an_id_that_is_in_flight_is_not_used_twice() {
-    let (connection, mut hand) = connect();
-    let mut first = Box::pin(connection.exchange(Outgoing::new(request())));
-    assert!(futures_util::poll!(&mut first).is_pending());
-    let second = connection.exchange(Outgoing::new(request())).await.unwrap_err();
-    assert!(second.is_unsent(), "{second}");
-    hand.read().await;
-    hand.answer(json!(1), json!({ "of": "the first" })).await;
-    let result = first.await.unwrap().outcome.unwrap();
-    assert!(result.get().contains("the first"));
-}
-
-fn request() -> Request {
-    let params = Some(raw(&json!({})).unwrap());
-    Request { jsonrpc: Version, id: RequestId::Number(1), method: "x".to_owned(), params }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mrtr::http::{Endpoint, HttpClient, ServeOptions};
 use mrtr::schema::subscription::SubscriptionFilter;
-use mrtr::{Change, Changes, Client, Context, LogLevel, Server, Tool};
+use mrtr::{Change, Changes, Client, Context, LogLevel, Resource, Server, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -53,6 +53,7 @@ async fn serve() -> Served {
         .anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
+        .resource(Resource::new("a:1", "one", async |_: Context| Ok("x")))
         .build()
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -131,6 +132,11 @@ async fn a_stream_has_what_its_own_request_asked_for() {
     for (call, token) in calls.iter_mut().zip(["a", "b"]) {
         assert_eq!(call.next().await.unwrap()["params"]["progressToken"], token);
     }
+    let mut loud = with_token(json!("c"));
+    loud["_meta"]["io.modelcontextprotocol/logLevel"] = json!("info");
+    let mut loud = Events::open(port, json!("c"), "tools/call", Some("wait"), loud).await;
+    assert_eq!(loud.next().await.unwrap()["params"]["progressToken"], "c");
+    assert_eq!(loud.next().await.unwrap()["params"]["data"], "waits");
     changes.publish(Change::Tools);
     assert_eq!(listening.next().await.unwrap()["method"], "notifications/tools/list_changed");
 }
@@ -139,7 +145,7 @@ async fn a_stream_has_what_its_own_request_asked_for() {
 async fn a_subscription_bears_the_id_of_its_request_and_ends_with_a_result_and_its_stream() {
     for id in [json!("one"), json!(1)] {
         let Served { port, changes, server, .. } = serve().await;
-        let filter = json!({ "notifications": { "toolsListChanged": true } });
+        let filter = json!({ "notifications": { "toolsListChanged": true, "resourceSubscriptions": ["a:1"] } });
         let mut events =
             Events::open(port, id.clone(), "subscriptions/listen", None, params(filter)).await;
         let tag = |message: &Value, at: &str| {
@@ -150,6 +156,12 @@ async fn a_subscription_bears_the_id_of_its_request_and_ends_with_a_result_and_i
         assert_eq!(tag(&first, "params"), id);
         changes.publish(Change::Tools);
         assert_eq!(tag(&events.next().await.unwrap(), "params"), id);
+        changes.publish(Change::Resource("a:1".to_owned()));
+        let updated = events.next().await.unwrap();
+        assert_eq!(
+            (tag(&updated, "params"), &updated["params"]["uri"]),
+            (id.clone(), &json!("a:1"))
+        );
         server.close();
         let last = events.next().await.unwrap();
         assert_eq!((&last["id"], &last["result"]["resultType"]), (&id, &json!("complete")));

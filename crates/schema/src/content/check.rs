@@ -71,7 +71,7 @@ impl Annotations {
     }
 }
 
-fn check_base64(text: &str) -> Result<(), String> {
+pub(crate) fn check_base64(text: &str) -> Result<(), String> {
     let (body, padding) = match text.as_bytes() {
         [body @ .., b'=', b'='] => (body, 2),
         [body @ .., b'='] => (body, 1),
@@ -85,7 +85,7 @@ fn check_base64(text: &str) -> Result<(), String> {
 }
 
 /// `type/subtype`, and parameters behind a semicolon.
-fn check_media_type(text: &str) -> Result<(), String> {
+pub(crate) fn check_media_type(text: &str) -> Result<(), String> {
     let (name, _) = text.split_once(';').unwrap_or((text, ""));
     let token = |text: &str| {
         let fits = |c: u8| c.is_ascii_alphanumeric() || b"!#$&-^_.+*".contains(&c);

@@ -3,6 +3,7 @@
 
 use super::{CreateMessageParams, IncludeContext, SamplingContent, SamplingMessage};
 use crate::content::Role;
+use crate::content::check::{check_base64, check_media_type};
 
 impl CreateMessageParams {
     /// Checks what the types do not: tool uses and their results match, and priorities are from 0 to 1.
@@ -26,6 +27,13 @@ impl CreateMessageParams {
         }
         let mut before: &[SamplingContent] = &[];
         for (at, message) in self.messages.iter().enumerate() {
+            for block in message.content.blocks() {
+                if let SamplingContent::Image(media) | SamplingContent::Audio(media) = block {
+                    check_base64(&media.data)
+                        .and_then(|()| check_media_type(&media.mime_type))
+                        .map_err(|why| format!("message {at}: {why}"))?;
+                }
+            }
             follows(before, message).map_err(|why| format!("message {at} {why}"))?;
             before = message.content.blocks();
         }
@@ -90,6 +98,8 @@ mod tests {
         let text = || json!({ "type": "text", "text": "x" });
         let usage = |id: &str| json!({ "type": "tool_use", "id": id, "name": "t", "input": {} });
         let result = |id: &str| json!({ "type": "tool_result", "toolUseId": id, "content": [] });
+        let media =
+            |data: &str, mime: &str| json!({ "type": "image", "data": data, "mimeType": mime });
         let user = |content: &[Value]| json!({ "role": "user", "content": content });
         let model = |content: &[Value]| json!({ "role": "assistant", "content": content });
         let ask = user(&[text()]);
@@ -111,6 +121,8 @@ mod tests {
             (json!([ask, model(&[usage("1")]), user(&[result("1"), result("2")])]), "does not use"),
             (json!([ask, model(&[usage("1")]), user(&[result("1"), result("1")])]), "does not use"),
             (json!([user(&[result("1")])]), "does not use"),
+            (json!([user(&[media("no base64", "image/png")])]), "base64"),
+            (json!([user(&[media("AAAA", "png")])]), "media type"),
             (json!([ask, model(&[usage("1")])]), "no results follow"),
         ] {
             let why = check(&wrong).unwrap_err();

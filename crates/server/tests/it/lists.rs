@@ -98,6 +98,8 @@ async fn resources_and_prompts_ask_as_tools_do() {
     let read = client.read_resource("doc://7?lang=de").await.unwrap();
     assert_eq!(read.contents[0].text.as_deref(), Some("7 Some(\"de\") why"));
     assert_eq!(read.contents[0].uri, "doc://7?lang=de");
+    let interim = &log.legs()[0].outcome;
+    assert_eq!((interim.get("ttlMs"), interim.get("cacheScope")), (None, None));
     // Its own hints are a second, for anyone; but what depends on answers is for nobody to reuse.
     assert_eq!((read.ttl_ms, read.cache_scope), (0, CacheScope::Private));
     let prompt = client.get_prompt("translate", json!({ "id": "7" })).await.unwrap();

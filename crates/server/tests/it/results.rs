@@ -379,3 +379,35 @@ async fn content_that_is_not_well_formed_is_not_sent() {
         assert_eq!(refused["error"]["code"], -32603, "{method}: {refused}");
     }
 }
+
+#[tokio::test]
+async fn every_list_can_be_paged() {
+    let text = |name: &str| Resource::new(format!("a:{name}"), name, async |_: Context| Ok("x"));
+    let template = |name: &str| {
+        ResourceTemplate::new(format!("{name}://{{path}}"), name, async |_: Context, at: Path| {
+            Ok(at.path)
+        })
+    };
+    let builder = replica(&TestClock::default()).page_size(1);
+    let server = ["x", "y"].into_iter().fold(builder, |builder, name| {
+        builder
+            .tool(Tool::new(name, "", async |_: Context| Ok("x")))
+            .prompt(Prompt::new(name, "", async |_: Context| Ok("x")))
+            .resource(text(name))
+            .resource_template(template(name))
+    });
+    let fleet = Fleet::new([server.build().unwrap()]).as_principal(alice());
+    for (method, member) in [
+        ("tools/list", "tools"),
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
+        let first = raw_send(&fleet, method, with_meta(json!({}))).await;
+        let cursor = json!({ "cursor": first["nextCursor"] });
+        let second = raw_send(&fleet, method, with_meta(cursor)).await;
+        let name = |page: &Value| page[member][0]["name"].clone();
+        assert_eq!([name(&first), name(&second)], [json!("x"), json!("y")], "{method}");
+        assert_eq!((first[member].as_array().unwrap().len(), second.get("nextCursor")), (1, None));
+    }
+}

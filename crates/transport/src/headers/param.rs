@@ -259,6 +259,31 @@ mod tests {
                 annotated(json!({ "anyOf": [{ "type": "string", "x-mcp-header": "a" }] })),
                 "no chain",
             ),
+            (
+                annotated(json!({ "oneOf": [{ "type": "string", "x-mcp-header": "a" }] })),
+                "no chain",
+            ),
+            (
+                annotated(json!({ "allOf": [{ "type": "string", "x-mcp-header": "a" }] })),
+                "no chain",
+            ),
+            (
+                annotated(json!({ "prefixItems": [{ "type": "string", "x-mcp-header": "a" }] })),
+                "no chain",
+            ),
+            (annotated(json!({ "not": { "type": "string", "x-mcp-header": "a" } })), "no chain"),
+            (annotated(json!({ "then": { "type": "string", "x-mcp-header": "a" } })), "no chain"),
+            (annotated(json!({ "else": { "type": "string", "x-mcp-header": "a" } })), "no chain"),
+            (
+                annotated(json!({ "contains": { "type": "string", "x-mcp-header": "a" } })),
+                "no chain",
+            ),
+            (
+                annotated(
+                    json!({ "additionalProperties": { "type": "string", "x-mcp-header": "a" } }),
+                ),
+                "no chain",
+            ),
             (json!({ "type": "object", "x-mcp-header": "a" }), "no chain"),
             (
                 json!({ "type": "object", "$defs": { "d": { "type": "string", "x-mcp-header": "a" } } }),

@@ -11,6 +11,7 @@ use mrtr_schema::jsonrpc::{
     ErrorObject, Message, Notification, Request, RequestId, Response, params,
 };
 use mrtr_schema::meta::Mirrored;
+use mrtr_schema::method;
 use mrtr_schema::notification::{Cancelled, name};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -77,6 +78,7 @@ where
             () = &mut shutdown => {
                 let all = async { while session.tasks.join_next().await.is_some() {} };
                 let _ = tokio::time::timeout(LAST_WORDS, all).await;
+                session.cut_off().await;
                 break;
             }
             written = &mut writing => return written.unwrap_or_else(|e| Err(io::Error::other(e))),
@@ -121,7 +123,15 @@ struct Session<D> {
     dispatch: Arc<D>,
     out: mpsc::Sender<(Vec<u8>, Option<Arc<Stage>>)>,
     tasks: JoinSet<()>,
-    in_flight: HashMap<RequestId, (AbortHandle, Arc<Stage>)>,
+    in_flight: HashMap<RequestId, Flight>,
+}
+
+/// A request that is being answered.
+struct Flight {
+    task: AbortHandle,
+    stage: Arc<Stage>,
+    /// Whether it is a subscription, which the client has to be told of if it ends without a result.
+    listens: bool,
 }
 
 /// How far a request has come.
@@ -152,7 +162,22 @@ impl<D: Dispatch> Session<D> {
 
     /// A task has ended. Its request's id may be another's by now.
     fn forget(&mut self, _: &Result<(), tokio::task::JoinError>) {
-        self.in_flight.retain(|_, (task, _)| !task.is_finished());
+        self.in_flight.retain(|_, flight| !flight.task.is_finished());
+    }
+
+    /// Says which subscriptions end without a result.
+    async fn cut_off(&mut self) {
+        for (request_id, Flight { task, stage, listens }) in self.in_flight.drain() {
+            if listens && !task.is_finished() {
+                stage.turn(Stage::CANCELLED);
+                let reason = Some("the server ends".to_owned());
+                let cancelled =
+                    Notification::new(name::CANCELLED, &Cancelled { request_id, reason });
+                if let Ok(cancelled) = cancelled {
+                    let _ = self.out.send((lines::write(&cancelled), None)).await;
+                }
+            }
+        }
     }
 
     async fn message(&mut self, line: &[u8], limits: StreamLimits) {
@@ -175,7 +200,7 @@ impl<D: Dispatch> Session<D> {
         }
         let Ok(Cancelled { request_id: id, reason }) = notification.params() else { return };
         // One that is finished, or never was, is no mistake: the two may have crossed.
-        if let Some((task, stage)) = self.in_flight.remove(&id) {
+        if let Some(Flight { task, stage, .. }) = self.in_flight.remove(&id) {
             tracing::debug!(target: "mrtr::stdio", %id, reason, "a request was cancelled");
             stage.turn(Stage::CANCELLED);
             task.abort();
@@ -188,7 +213,11 @@ impl<D: Dispatch> Session<D> {
             Err(error) => Err(error),
             Ok(mirrored) => match legacy::refuse(&request, &mirrored) {
                 Some(error) => Err(error),
-                None if self.in_flight.get(&id).is_some_and(|(_, s)| s.is(Stage::RUNNING)) => {
+                None if self
+                    .in_flight
+                    .get(&id)
+                    .is_some_and(|flight| flight.stage.is(Stage::RUNNING)) =>
+                {
                     Err(ErrorObject::invalid_request("a request with this `id` is still in flight"))
                 }
                 None if self.in_flight.len() >= limits.in_flight => {
@@ -201,6 +230,7 @@ impl<D: Dispatch> Session<D> {
             Ok(mirrored) => mirrored,
             Err(error) => return self.answer(Some(id), error).await,
         };
+        let listens = request.method == method::LISTEN;
         let extensions = ::http::Extensions::new();
         let mut answering = Answering::new(&self.dispatch, request, mirrored.meta, extensions);
         let (out, stage) = (self.out.clone(), Arc::new(Stage(AtomicU8::new(Stage::RUNNING))));
@@ -219,6 +249,6 @@ impl<D: Dispatch> Session<D> {
                 }
             }
         });
-        self.in_flight.insert(id, (task, stage));
+        self.in_flight.insert(id, Flight { task, stage, listens });
     }
 }

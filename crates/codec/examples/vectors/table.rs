@@ -1,0 +1,329 @@
+//! The vectors.
+
+use base64::Engine as _;
+use mrtr_codec::Digest;
+use mrtr_codec::canonical::canonicalize;
+use serde_json::{Value, json};
+
+use super::{
+    AUDIENCE, BASE64, NOW, Result, alice, anonymous, bytes, claims, hex, nonce, opens, refused,
+    ring, seal, vector, with,
+};
+
+#[expect(clippy::too_many_lines, reason = "one vector after the other")]
+pub(crate) fn tokens() -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    let times = (NOW, NOW + 600);
+    let home = ring(&["one"], AUDIENCE)?;
+
+    // What opens: bodies of all lengths around a block, and every kind of caller and request.
+    for length in [0, 1, 15, 16, 17, 64, 1024] {
+        let name = format!("a body of {length} bytes");
+        let body: Vec<u8> = bytes(&name).into_iter().cycle().take(length).collect();
+        let token = seal(&home, &anonymous(), times, &body, &name)?;
+        all.push(opens(vector(&name, &["one"], AUDIENCE, &token, &anonymous(), NOW), times, &body));
+    }
+    let client = with(alice(), "/principal/client", json!("app"));
+    for (name, binding) in [
+        ("a known caller", alice()),
+        ("a caller through a client", client.clone()),
+        ("a client whose name is empty", with(alice(), "/principal/client", json!(""))),
+        ("a caller whose name is not ASCII", with(alice(), "/principal/subject", json!("Ægir 🌊"))),
+        (
+            "a resource",
+            with(
+                with(anonymous(), "/method", json!("resources/read")),
+                "/target",
+                json!("doc://7?lang=de"),
+            ),
+        ),
+        ("a target of 200 bytes", with(anonymous(), "/target", json!("x".repeat(200)))),
+        ("no arguments", with(anonymous(), "/arguments", Value::Null)),
+        ("arguments that are null", with(anonymous(), "/arguments", json!("null"))),
+        (
+            "arguments beyond doubles",
+            with(anonymous(), "/arguments", json!(r#"{"account":9007199254740993}"#)),
+        ),
+    ] {
+        let token = seal(&home, &binding, times, b"state", name)?;
+        all.push(opens(vector(name, &["one"], AUDIENCE, &token, &binding, NOW), times, b"state"));
+    }
+    for (name, sealed, asked) in [
+        (
+            "arguments written anew",
+            r#"{"a":1,"b":[1.0,"x"]}"#,
+            "{ \"b\" : [1e0, \"\\u0078\"], \"a\": 10e-1 }",
+        ),
+        ("absent arguments are an empty object", "{}", "null"),
+    ] {
+        let token =
+            seal(&home, &with(anonymous(), "/arguments", json!(sealed)), times, b"state", name)?;
+        let binding = with(anonymous(), "/arguments", json!(asked));
+        all.push(opens(vector(name, &["one"], AUDIENCE, &token, &binding, NOW), times, b"state"));
+    }
+    for (name, times, now) in [
+        ("a minute before it was issued", (NOW + 60, NOW + 600), NOW),
+        ("a second before it expires", (NOW, NOW + 600), NOW + 599),
+        ("for months", (NOW, NOW + 10_000_000), NOW + 9_999_999),
+        ("to the end of time", (0, u64::MAX), u64::MAX - 1),
+    ] {
+        let token = seal(&home, &anonymous(), times, b"state", name)?;
+        all.push(opens(
+            vector(name, &["one"], AUDIENCE, &token, &anonymous(), now),
+            times,
+            b"state",
+        ));
+    }
+    let token = seal(&home, &anonymous(), times, b"state", "a retiring key")?;
+    all.push(opens(
+        vector("a retiring key", &["two", "one"], AUDIENCE, &token, &anonymous(), NOW),
+        times,
+        b"state",
+    ));
+    let long = ring(&["one"], &"é".repeat(100))?;
+    let token = seal(&long, &anonymous(), times, b"state", "a long audience")?;
+    all.push(opens(
+        vector("a long audience", &["one"], &"é".repeat(100), &token, &anonymous(), NOW),
+        times,
+        b"state",
+    ));
+
+    // What is malformed.
+    let good = seal(&home, &anonymous(), times, b"state", "good")?;
+    let inner = good.strip_prefix("mrtr1.").ok_or("the prefix")?;
+    let raw = BASE64.decode(inner)?;
+    let refuse = |name: &str, token: &str, reason: &str| {
+        refused(vector(name, &["one"], AUDIENCE, token, &anonymous(), NOW), reason)
+    };
+    let loose = {
+        // The last of 4n + 2 or 4n + 3 characters has bits that nothing stands in.
+        let token = seal(&home, &anonymous(), times, b"stat", "loose")?;
+        let token = if (token.len() - 6) % 4 == 0 {
+            seal(&home, &anonymous(), times, b"states", "loose")?
+        } else {
+            token
+        };
+        let last = token.chars().next_back().ok_or("a last character")?;
+        let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let next = alphabet
+            .chars()
+            .nth(alphabet.find(last).ok_or("in the alphabet")? + 1)
+            .ok_or("a next one")?;
+        format!("{}{next}", &token[..token.len() - 1])
+    };
+    for (name, token) in [
+        ("nothing", String::new()),
+        ("the prefix alone", "mrtr1.".to_owned()),
+        ("another version", good.replacen("mrtr1.", "mrtr2.", 1)),
+        ("a prefix in capitals", good.replacen("mrtr1.", "MRTR1.", 1)),
+        ("no prefix", inner.to_owned()),
+        ("a blank in front", format!(" {good}")),
+        ("a line break behind", format!("{good}\n")),
+        ("padding", format!("{good}=")),
+        ("a character of the other alphabet", format!("{}+", &good[..good.len() - 1])),
+        ("a character outside ASCII", format!("{}é", &good[..good.len() - 1])),
+        ("one character too many", format!("mrtr1.{}A", BASE64.encode(&raw[..57]))),
+        ("loose bits at the end", loose),
+        ("55 bytes", format!("mrtr1.{}", BASE64.encode(&raw[..55]))),
+    ] {
+        all.push(refuse(name, &token, "malformed"));
+    }
+    all.push(refuse("131 073 bytes", &format!("mrtr1.{}", "A".repeat(131_067)), "too_long"));
+
+    // What names another key.
+    let mut other_id = raw.clone();
+    other_id[0] ^= 1;
+    let encode = |bytes: &[u8]| format!("mrtr1.{}", BASE64.encode(bytes));
+    all.push(refuse("a key id that was changed", &encode(&other_id), "unknown_key"));
+    all.push(refused(
+        vector("a key that is gone", &["two"], AUDIENCE, &good, &anonymous(), NOW),
+        "unknown_key",
+    ));
+    all.push(refused(
+        vector("another audience", &["one"], "https://other.example/mcp", &good, &anonymous(), NOW),
+        "unknown_key",
+    ));
+
+    // What was changed.
+    for (name, at) in [
+        ("the first half of the nonce", 16),
+        ("the second half of the nonce", 39),
+        ("the ciphertext", 40),
+        ("the tag", raw.len() - 1),
+    ] {
+        let mut changed = raw.clone();
+        changed[at] ^= 0x80;
+        all.push(refuse(&format!("a bit in {name}"), &encode(&changed), "forged"));
+    }
+    all.push(refuse("a byte less", &encode(&raw[..raw.len() - 1]), "forged"));
+    all.push(refuse("a byte more", &encode(&[&raw[..], &[0]].concat()), "forged"));
+    all.push(refuse("56 bytes", &encode(&raw[..56]), "forged"));
+    let second = BASE64.decode(&seal(&home, &anonymous(), times, b"other", "second")?[6..])?;
+    all.push(refuse(
+        "the head of one and the rest of another",
+        &encode(&[&raw[..40], &second[40..]].concat()),
+        "forged",
+    ));
+    let two = ring(&["two"], AUDIENCE)?;
+    let foreign = BASE64.decode(&seal(&two, &anonymous(), times, b"state", "foreign")?[6..])?;
+    let renamed = encode(&[&raw[..16], &foreign[16..]].concat());
+    all.push(refused(
+        vector(
+            "another key's token under this key's id",
+            &["one", "two"],
+            AUDIENCE,
+            &renamed,
+            &anonymous(),
+            NOW,
+        ),
+        "forged",
+    ));
+
+    // Claims that cannot be read.
+    let fine = claims(&anonymous(), times, b"")?;
+    let edit = |edit: &dyn Fn(&mut Vec<u8>)| {
+        let mut claims = fine.clone();
+        edit(&mut claims);
+        claims
+    };
+    for (name, claims) in [
+        ("no claims", Vec::new()),
+        ("format 0", edit(&|claims| claims[0] = 0)),
+        ("format 2", edit(&|claims| claims[0] = 2)),
+        (
+            "a number that is not in its shortest form",
+            edit(&|claims| drop(claims.splice(1..6, [0x80, 0x00]))),
+        ),
+        (
+            "a number beyond 64 bits",
+            edit(&|claims| drop(claims.splice(1..6, [0xff; 9].into_iter().chain([0x02])))),
+        ),
+        ("a number that does not end", [&[1][..], &[0xff; 11]].concat()),
+        ("a principal of kind 2", edit(&|claims| claims[11] = 2)),
+        ("a client of kind 2", [&fine[..11], &[1, 0, 0, 2], &fine[12..]].concat()),
+        ("a client that is not UTF-8", [&fine[..11], &[1, 0, 0, 1, 1, 0xff], &fine[12..]].concat()),
+        ("a method that is not UTF-8", edit(&|claims| claims[13] = 0xff)),
+        ("a method that is longer than the rest", edit(&|claims| claims[12] = 0x7f)),
+        ("a digest that is cut off", fine[..fine.len() - 1].to_vec()),
+    ] {
+        let token = home.seal_with_nonce(&claims, &nonce(name))?;
+        all.push(refuse(name, &token, "unknown_format"));
+    }
+
+    // Another time, caller or request.
+    for (name, times, now, reason) in [
+        ("when it expires", (NOW, NOW + 600), NOW + 600, "expired"),
+        ("when it expires at once", (NOW, NOW), NOW, "expired"),
+        ("61 seconds before it was issued", (NOW + 61, NOW + 600), NOW, "not_yet_valid"),
+        ("expired before it was issued", (NOW + 1000, NOW), NOW, "expired"),
+    ] {
+        let token = seal(&home, &anonymous(), times, b"state", name)?;
+        all.push(refused(vector(name, &["one"], AUDIENCE, &token, &anonymous(), now), reason));
+    }
+    let shifted = json!({ "issuer": "https://login.examplea", "subject": "lice", "client": null });
+    for (name, sealed, asked) in [
+        ("a known caller's, from nobody", alice(), anonymous()),
+        ("nobody's, from a known caller", anonymous(), alice()),
+        ("another subject", alice(), with(alice(), "/principal/subject", json!("bob"))),
+        (
+            "another issuer",
+            alice(),
+            with(alice(), "/principal/issuer", json!("https://evil.example")),
+        ),
+        ("a subject in capitals", alice(), with(alice(), "/principal/subject", json!("Alice"))),
+        ("issuer and subject cut elsewhere", alice(), with(alice(), "/principal", shifted)),
+        ("another client", client.clone(), with(alice(), "/principal/client", json!("other"))),
+        ("no client any more", client.clone(), alice()),
+        ("a client where there was none", alice(), client),
+        (
+            "an empty client where there was none",
+            alice(),
+            with(alice(), "/principal/client", json!("")),
+        ),
+    ] {
+        let token = seal(&home, &sealed, times, b"state", name)?;
+        all.push(refused(vector(name, &["one"], AUDIENCE, &token, &asked, NOW), "wrong_principal"));
+    }
+    let account = |n: u64| with(anonymous(), "/arguments", json!(format!(r#"{{"account":{n}}}"#)));
+    for (name, sealed, asked, reason) in [
+        (
+            "another method",
+            anonymous(),
+            with(anonymous(), "/method", json!("prompts/get")),
+            "wrong_method",
+        ),
+        ("another target", anonymous(), with(anonymous(), "/target", json!("pay")), "wrong_target"),
+        (
+            "method and target cut elsewhere",
+            anonymous(),
+            with(with(anonymous(), "/method", json!("tools/callb")), "/target", json!("ook")),
+            "wrong_method",
+        ),
+        (
+            "another number",
+            anonymous(),
+            with(anonymous(), "/arguments", json!(r#"{"people":3}"#)),
+            "wrong_arguments",
+        ),
+        (
+            "a number that is a text",
+            anonymous(),
+            with(anonymous(), "/arguments", json!(r#"{"people":"2"}"#)),
+            "wrong_arguments",
+        ),
+        (
+            "a member more",
+            anonymous(),
+            with(anonymous(), "/arguments", json!(r#"{"people":2,"vip":null}"#)),
+            "wrong_arguments",
+        ),
+        (
+            "no arguments any more",
+            anonymous(),
+            with(anonymous(), "/arguments", Value::Null),
+            "wrong_arguments",
+        ),
+        (
+            "the next account number",
+            account(9_007_199_254_740_993),
+            account(9_007_199_254_740_992),
+            "wrong_arguments",
+        ),
+    ] {
+        let token = seal(&home, &sealed, times, b"state", name)?;
+        all.push(refused(vector(name, &["one"], AUDIENCE, &token, &asked, NOW), reason));
+    }
+    Ok(all)
+}
+
+pub(crate) fn canonical() -> Vec<Value> {
+    let deepest = format!("{}1{}", "[".repeat(127), "]".repeat(127));
+    let too_deep = format!("{}1{}", "[".repeat(128), "]".repeat(128));
+    [
+        "null", "true", " [ ] ", "{}", "{ \"b\":1 , \"a\":{} }", "1", "1.0", "1e0", "10e-1", "0.1e1", "-0", "0e99999999999", "-10",
+        "0.5", "5e-1", "9007199254740993", "9007199254740993.0", "123456789012345678901234567890", "1e21", "1e22",
+        "10000000000000000000000", "-12e400", "1e2147483647",
+        "0.1e2147483648",
+        "0.99999999999999999999",
+        "123456789012345678901234567890.5",
+        "1e-6", "0.1", "1e-7", "0.000001", "123456789.125", "1e-400", "-1e-400", "4.9e-324", "2e-324",
+        "333333333.33333329", "1.7976931348623157e308", "9007199254740993.5", "123456789012345680000.5",
+        "\"\\u00e9\"", "\"é\"", "\"e\u{301}\"", "\"\\u000f\\n\\/\\u005c\\u0022\"", "\"\u{7f}\u{2028}\"", "\"\\ud83d\\ude00\"",
+        "{\"\\u20ac\":1,\"\\r\":2,\"\\ufb33\":3,\"1\":4,\"\\ud83d\\ude00\":5,\"\\u0080\":6,\"\\u00f6\":7}",
+        &deepest,
+        // Without a canonical form.
+        "", "nul", "NaN", "Infinity", "01", "-", "1.", ".5", "+1", "1e", "[1,]", "{,}", "[1 2]", "1 1", "'a'", "\"a", "\"\\x\"", "\"a\nb\"",
+        "{\"a\":1,\"\\u0061\":2}", "\"\\ud800\"", "\"\\udc00\\ud800\"", "1e2147483648",
+        "10e2147483647", "-1e99999999999", "1e400.5", "17976931348623157e293.5",
+        "179769313486231590000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000.5",
+        &too_deep,
+    ]
+    .into_iter()
+    .map(|text| match (canonicalize(text), Digest::of_json(Some(text))) {
+        (Ok(form), Ok(digest)) => {
+            json!({ "text": text, "canonical": form, "digest": hex(&digest.0) })
+        }
+        _ => json!({ "text": text, "refusal": "not_canonical" }),
+    })
+    .collect()
+}
