@@ -52,16 +52,20 @@
 pub mod canonical;
 mod claims;
 mod key;
+mod load;
 pub mod pack;
 mod refusal;
 mod ring;
+mod rotation;
 mod state;
 mod token;
 pub mod xaes;
 
 pub use claims::{Binding, Digest, Principal, UnixSeconds, Validity};
 pub use key::{Secret, SecretError};
+pub use load::LoadError;
 pub use refusal::Refusal;
 pub use ring::{KeyRing, KeyRingBuilder, RingError};
+pub use rotation::{RotationError, SharedKeyRing};
 pub use state::{Opened, Seal, SealError, open, seal};
 pub use token::MAX_LEN;

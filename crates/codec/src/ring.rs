@@ -96,6 +96,15 @@ impl KeyRing {
         token::seal(&self.active, plaintext, nonce)
     }
 
+    pub(crate) fn active_id(&self) -> &[u8; ID_LEN] {
+        &self.active.id
+    }
+
+    /// Whether there is a key with this id.
+    pub(crate) fn has(&self, id: &[u8; ID_LEN]) -> bool {
+        self.key(id).is_some()
+    }
+
     fn key(&self, id: &[u8; ID_LEN]) -> Option<&Key> {
         std::iter::once(&self.active).chain(&self.others).find(|key| key.id == *id)
     }

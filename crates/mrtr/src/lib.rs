@@ -50,8 +50,8 @@ pub use mrtr_schema::elicitation::ElicitResult;
 pub use mrtr_server::{
     Answer, Ask, Asks, BuildError, Cache, Change, Changes, Clock, Completing, Context, Error,
     Handler, InputRequired, Json, KeyRing, Principal, Prompt, PromptOutput, Resource,
-    ResourceOutput, ResourceTemplate, Result, Secret, Server, ServerBuilder, Step, Tool,
-    ToolOutput, UnixSeconds, form, manual,
+    ResourceOutput, ResourceTemplate, Result, Secret, Server, ServerBuilder, SharedKeyRing, Step,
+    Tool, ToolOutput, UnixSeconds, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{serve, serve_stdio};

@@ -88,7 +88,7 @@ pub use context::Context;
 pub use error::Error;
 pub use handler::Handler;
 pub use manual::InputRequired;
-pub use mrtr_codec::{KeyRing, Principal, Secret, UnixSeconds};
+pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use prompt::{Prompt, PromptOutput};
 pub use resource::{Cache, Resource, ResourceOutput, ResourceTemplate};
 pub use rounds::{Answer, Ask, Step};

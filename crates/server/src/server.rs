@@ -257,7 +257,8 @@ impl ServerBuilder {
     }
 
     /// The keys that seal the state of flows: the same ring on every replica. Default: a key of this
-    /// process alone, which no other replica can open.
+    /// process alone, which no other replica can open. To replace it without a restart, give a
+    /// [`mrtr_codec::SharedKeyRing`] to [`ServerBuilder::sealer`].
     pub fn key_ring(self, ring: KeyRing) -> Self {
         self.sealer(ring)
     }
