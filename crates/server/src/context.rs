@@ -321,7 +321,10 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 }
 
 /// Holds an answer against its form. Only an accepted form has contents.
-fn read_form<T: DeserializeOwned>(form: &FormSchema, text: &str) -> Result<Answer<T>, String> {
+pub(crate) fn read_form<T: DeserializeOwned>(
+    form: &FormSchema,
+    text: &str,
+) -> Result<Answer<T>, String> {
     let result: ElicitResult = read(text)?;
     match result.action {
         ElicitAction::Decline => Ok(Answer::Decline),

@@ -30,16 +30,17 @@
 //! }
 //! ```
 
-use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
+use mrtr_schema::elicitation::{ElicitParams, FormParams, UrlParams};
 use mrtr_schema::input::{InputRequest, InputResponses};
 use mrtr_schema::sampling::CreateMessageParams;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::context::read_form;
 use crate::form::form_of;
+use crate::rounds::Answer;
 
 /// Questions to return instead of a result.
 #[derive(Debug, Default)]
@@ -126,17 +127,19 @@ impl InputRequired {
 
 /// Answers that came with a request, for the manual form.
 ///
-/// They are what the client sent: of the right kind perhaps, but not held against the form that was
-/// asked for. Reading them into a type is the check.
+/// They are what the client sent, held against nothing before they are read. The form that was asked for is not
+/// in the state: [`Answers::form`] holds an answer against the form of the type it is read into.
 #[derive(Debug, Clone, Default)]
 pub struct Answers(pub(crate) InputResponses);
 
 impl Answers {
-    /// The form's contents under `key`, if the person submitted it and it reads as `T`.
-    pub fn form<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        let result: ElicitResult = self.read(key)?;
-        let content = result.content.filter(|_| result.action == ElicitAction::Accept)?;
-        serde_json::from_value(Value::Object(content)).ok()
+    /// The form's contents under `key`, if the person submitted it and it fits the form of `T`, limits and
+    /// formats included.
+    pub fn form<T: DeserializeOwned + JsonSchema + 'static>(&self, key: &str) -> Option<T> {
+        match read_form(&*form_of::<T>().ok()?, self.get(key)?.get()) {
+            Ok(Answer::Accept(value)) => Some(value),
+            _ => None,
+        }
     }
 
     /// The answer under `key`, if it reads as `T`: an `ElicitResult`, `CreateMessageResult` or

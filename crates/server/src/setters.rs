@@ -46,6 +46,13 @@ macro_rules! all_can_ask {
                 self
             }
 
+            /// How many rounds a flow may take. Default: 100. A handler that asks once more fails the call, so
+            /// that one that never has enough (of a model, say) comes to an end.
+            pub fn max_rounds(mut self, rounds: u32) -> Self {
+                self.rules.max_rounds = rounds;
+                self
+            }
+
             /// How long one leg may run. Default: 1 min. Then the handler is dropped, and the call fails.
             pub fn deadline(mut self, time: Duration) -> Self {
                 self.rules.deadline = time;

@@ -40,6 +40,8 @@ pub(crate) struct Rules {
     pub(crate) round_ttl: Duration,
     /// How long a flow may take from its first round.
     pub(crate) lifetime: Duration,
+    /// How many rounds a flow may take.
+    pub(crate) max_rounds: u32,
     /// How long one leg may run.
     pub(crate) deadline: Duration,
 }
@@ -50,6 +52,7 @@ impl Default for Rules {
             asks: Vec::new(),
             round_ttl: Duration::from_mins(10),
             lifetime: Duration::from_hours(1),
+            max_rounds: 100,
             deadline: Duration::from_mins(1),
         }
     }

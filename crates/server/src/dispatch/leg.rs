@@ -193,6 +193,11 @@ impl<'a> Leg<'a> {
         content: SavedContent,
     ) -> Answer {
         let Flow { id, started, rounds } = self.context.round.flow();
+        let most = self.target.rules.max_rounds;
+        if rounds >= most.into() {
+            let why = format!("the flow has taken {most} rounds, and asks once more");
+            return Err(self.failed(&Fault::Handler(why)));
+        }
         let flow = Flow { id, started, rounds: rounds + 1 };
         let saved = Saved { flow, asked, content };
         let body = saved.pack();

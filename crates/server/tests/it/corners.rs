@@ -200,3 +200,29 @@ async fn a_step_done_before_an_answer_was_taken_does_not_bind_it() {
     let (client, _) = client(fleet);
     assert_eq!(client.build().call_tool("t", json!({})).await.unwrap().text(), "done");
 }
+
+/// A handler that never has enough comes to an end, in line and in the manual form.
+#[tokio::test]
+async fn a_flow_takes_so_many_rounds_and_no_more() {
+    let endless = || {
+        Tool::new("t", "", async |cx: Context| {
+            for n in 0.. {
+                cx.elicit::<Text>(format!("q{n}"), "?").await?;
+            }
+            Ok("never")
+        })
+        .max_rounds(3)
+    };
+    let (text, asked) = run(endless).await;
+    assert!(text.contains("Internal error"), "{text}");
+    assert_eq!(asked.len(), 4, "three rounds, and the leg that wants a fourth: {asked:?}");
+    let by_hand = || {
+        Tool::new("t", "", async |cx: Context| {
+            let n = cx.state::<u32>()?.unwrap_or_default();
+            let asks = InputRequired::new().elicit::<Text>("q", "?").state(&(n + 1));
+            Ok(ToolOutput::from(asks))
+        })
+        .max_rounds(2)
+    };
+    assert_eq!(run(by_hand).await.1.len(), 3);
+}

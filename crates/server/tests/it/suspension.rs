@@ -380,6 +380,34 @@ async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
     assert_eq!(second["content"][0]["text"], "7x");
 }
 
+/// In the manual form too, an answer is held against what the type's form says beyond the type.
+#[tokio::test]
+async fn an_answer_in_the_manual_form_has_to_fit_its_form() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Party {
+        #[schemars(range(min = 1, max = 12))]
+        people: u8,
+    }
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
+            Ok(match cx.answers().form::<Party>("a") {
+                Some(party) => format!("for {}", party.people).into(),
+                None => InputRequired::new().elicit::<Party>("a", "How many?").into(),
+            })
+        })
+    });
+    let first = call(&fleet, json!({})).await;
+    for (people, fits) in
+        [(json!(2), true), (json!(0), false), (json!(13), false), (json!("2"), false)]
+    {
+        let answer = json!({ "a": { "action": "accept", "content": { "people": people } } });
+        let more = json!({ "inputResponses": answer, "requestState": first["requestState"] });
+        let result = call(&fleet, more).await;
+        assert_eq!(result["content"][0]["text"] == "for 2", fits, "{people}: {result}");
+        assert_eq!(result["resultType"] == "input_required", !fits, "{people}: {result}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leg_has_a_deadline() {
     let slow = || {
