@@ -8,6 +8,7 @@ mod conform;
 mod corners;
 mod fleet;
 mod lists;
+mod manual;
 mod refusals;
 mod results;
 mod structured;

@@ -353,61 +353,6 @@ async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
     assert_eq!(error.as_server_error().unwrap().data, Some(json!({ "reason": "flow_changed" })));
 }
 
-#[tokio::test]
-async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
-    let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
-            assert!(
-                cx.unasked_answers().get("x").is_some(),
-                "`x` is never asked for, and always sent"
-            );
-            match cx.state::<u32>()? {
-                None => Ok(InputRequired::new().elicit::<Text>("a", "?").state(&7_u32).into()),
-                Some(7) => match cx.answers().form::<Text>("a") {
-                    Some(text) => Ok(format!("7{}", text.text).into()),
-                    None => Ok(InputRequired::new().elicit::<Text>("a", "?").state(&7_u32).into()),
-                },
-                Some(other) => Err(Error::new(format!("{other}"))),
-            }
-        })
-    });
-    let answers = json!({ "a": { "action": "accept", "content": { "text": "x" } }, "x": { "action": "cancel" } });
-    let first = call(&fleet, json!({ "inputResponses": answers })).await;
-    assert!(first["inputRequests"]["a"].is_object());
-    let second =
-        call(&fleet, json!({ "inputResponses": answers, "requestState": first["requestState"] }))
-            .await;
-    assert_eq!(second["content"][0]["text"], "7x");
-}
-
-/// In the manual form too, an answer is held against what the type's form says beyond the type.
-#[tokio::test]
-async fn an_answer_in_the_manual_form_has_to_fit_its_form() {
-    #[derive(serde::Deserialize, schemars::JsonSchema)]
-    struct Party {
-        #[schemars(range(min = 1, max = 12))]
-        people: u8,
-    }
-    let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
-            Ok(match cx.answers().form::<Party>("a") {
-                Some(party) => format!("for {}", party.people).into(),
-                None => InputRequired::new().elicit::<Party>("a", "How many?").into(),
-            })
-        })
-    });
-    let first = call(&fleet, json!({})).await;
-    for (people, fits) in
-        [(json!(2), true), (json!(0), false), (json!(13), false), (json!("2"), false)]
-    {
-        let answer = json!({ "a": { "action": "accept", "content": { "people": people } } });
-        let more = json!({ "inputResponses": answer, "requestState": first["requestState"] });
-        let result = call(&fleet, more).await;
-        assert_eq!(result["content"][0]["text"] == "for 2", fits, "{people}: {result}");
-        assert_eq!(result["resultType"] == "input_required", !fits, "{people}: {result}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_leg_has_a_deadline() {
     let slow = || {
