@@ -177,3 +177,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_token_that_is_refused_takes_no_more_memory_than_it_is_long() {
+    let (ring, binding) = (ring(), binding(None));
+    let token = seal(&ring, &binding, Validity::starting(NOW, 600), &vec![7; 50_000]).unwrap();
+    let forged = format!("{}AAAA", &token[..token.len() - 4]);
+    let (unknown, long) =
+        (token.replacen("mrtr1.", "mrtr1.AAAA", 1), format!("mrtr1.{}", "A".repeat(1 << 20)));
+    let other = format!("x{token}");
+    for (text, refusal) in [
+        (&forged, Refusal::Forged),
+        (&unknown, Refusal::UnknownKey),
+        (&long, Refusal::TooLong),
+        (&other, Refusal::Malformed),
+    ] {
+        let mut outcome = None;
+        let memory = allocation_counter::measure(|| {
+            outcome = Some(open(&ring, text, &binding, NOW).map(|_| ()));
+        });
+        assert_eq!(outcome, Some(Err(refusal)));
+        assert!(memory.bytes_max <= text.len() as u64, "{refusal}: {} bytes", memory.bytes_max);
+    }
+}
