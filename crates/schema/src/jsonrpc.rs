@@ -253,6 +253,9 @@ fn shorten(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The deepest nesting of JSON that is ever read.
+pub const MAX_DEPTH: usize = 128;
+
 /// Any message that may stand alone on the wire. Batches are not part of the protocol.
 #[derive(Debug, Clone)]
 pub enum Message {
@@ -273,6 +276,19 @@ impl Message {
     /// or nests deeper than 128; [`code::INVALID_REQUEST`] if it is not a JSON-RPC message. To answer
     /// the latter with the id of the offending request, see [`Message::salvage_id`].
     pub fn parse(body: &[u8]) -> Result<Self, ErrorObject> {
+        Self::parse_within(body, MAX_DEPTH)
+    }
+
+    /// As [`Message::parse`], for JSON that nests no deeper than `depth`, if that is less than [`MAX_DEPTH`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Message::parse`].
+    pub fn parse_within(body: &[u8], depth: usize) -> Result<Self, ErrorObject> {
+        if depth < MAX_DEPTH && strict::depth(body) > depth {
+            let why = format!("Parse error: recursion limit of {depth} exceeded");
+            return Err(ErrorObject::new(code::PARSE_ERROR, why));
+        }
         strict::check(body)
             .map_err(|e| ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {e}")))?;
         let invalid = |e: serde_path_to_error::Error<serde_json::Error>| {

@@ -12,6 +12,25 @@ pub(crate) fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<Strict>(text).map(|Strict| ())
 }
 
+/// How deeply arrays and objects are nested in `text`, be it JSON or not.
+pub(crate) fn depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 struct Strict;
 
 impl<'de> Deserialize<'de> for Strict {

@@ -190,6 +190,46 @@ async fn what_is_too_much_at_once_is_refused_and_may_come_again() {
     assert_alive(port).await;
 }
 
+#[tokio::test]
+async fn a_head_that_is_too_long_is_answered_with_431() {
+    let port = serve(Limits::default()).await;
+    for (bytes, status) in [(40 << 10, 200), (300 << 10, 431)] {
+        let head = Head::new("tools/call", Some("add")).with("X-Long", &"x".repeat(bytes));
+        let body = request(
+            "tools/call",
+            &params(json!({ "name": "add", "arguments": { "a": 2, "b": 3 } })),
+        );
+        let mut stream = connect(port).await;
+        let text = format!("{}Content-Length: {}\r\n\r\n", head.text("POST"), body.len());
+        // It may be refused before all of it is written.
+        let _ = stream.write_all(text.as_bytes()).await;
+        let _ = stream.write_all(&body).await;
+        assert_eq!(read_response(&mut stream).await.0, status, "{bytes}");
+    }
+    assert_alive(port).await;
+}
+
+#[tokio::test]
+async fn the_depth_of_json_can_be_limited() {
+    let port = serve(Limits { depth: 5, ..Limits::default() }).await;
+    let call = Head::new("tools/call", Some("add"));
+    let nested = |depth: usize| {
+        // The request, its parameters and arguments are three; brackets in a text are none.
+        let deep = format!("{}1{}", "[".repeat(depth - 3), "]".repeat(depth - 3));
+        let arguments = format!(r#"{{"a":1,"b":2,"deep":{deep},"text":"[[[[[[\"[["}}"#);
+        let body = request("tools/call", &params(json!({ "name": "add", "arguments": "HERE" })));
+        String::from_utf8(body).unwrap().replace("\"HERE\"", &arguments).into_bytes()
+    };
+    for (depth, status) in [(5, 200), (6, 400)] {
+        let (got, _, answer) =
+            exchange(&mut connect(port).await, "POST", &call, &nested(depth)).await;
+        assert_eq!(got, status, "{depth}: {answer}");
+        if status == 400 {
+            assert_eq!(answer["error"]["code"], -32700);
+        }
+    }
+}
+
 /// What older revisions had means nothing now.
 #[tokio::test]
 async fn headers_of_sessions_make_no_difference() {

@@ -120,7 +120,7 @@ async fn the_end_of_the_stream_ends_what_is_in_flight() {
 
 #[tokio::test]
 async fn bad_lines_get_their_error_and_the_stream_goes_on() {
-    let limits = StreamLimits { message: 2_000, in_flight: 1 };
+    let limits = StreamLimits { message: 2_000, in_flight: 1, ..StreamLimits::default() };
     let (mut stream, _task) = pipe(&Arc::default(), limits);
     let wait =
         String::from_utf8(request("tools/call", &params(json!({ "name": "wait" })))).unwrap();

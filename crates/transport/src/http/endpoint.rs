@@ -30,6 +30,8 @@ use crate::seam::{Dispatch, RequestHeaders};
 pub struct Limits {
     /// The longest body in bytes. Default: 4 MiB. A longer one is answered with 413.
     pub body: usize,
+    /// How deeply the JSON of a body may be nested. Default, and the most: 128. Deeper is answered with -32700.
+    pub depth: usize,
     /// How much of a body that is too long is read and thrown away, so that a client that writes all
     /// of it before it reads can see the 413. Default: 32 MiB. Beyond, the connection is closed.
     pub drain: usize,
@@ -47,6 +49,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body: 4 << 20,
+            depth: jsonrpc::MAX_DEPTH,
             drain: 32 << 20,
             body_time: Duration::from_secs(30),
             in_flight: 10_000,
@@ -143,7 +146,7 @@ impl<D: Dispatch> Endpoint<D> {
             Ok(body) => body,
             Err(refused) => return refused.respond(),
         };
-        match message(&head.headers, &body) {
+        match message(&head.headers, &body, self.limits.depth) {
             Ok(Some((request, meta))) => {
                 let mut extensions = head.extensions;
                 extensions.insert(RequestHeaders(head.headers));
@@ -266,8 +269,9 @@ fn busy() -> Box<Refused> {
 fn message(
     headers: &::http::HeaderMap,
     body: &[u8],
+    depth: usize,
 ) -> Result<Option<(jsonrpc::Request, Option<RequestMeta>)>, Box<Refused>> {
-    let request = match Message::parse(body) {
+    let request = match Message::parse_within(body, depth) {
         Ok(Message::Request(request)) => request,
         // This revision has no notification for servers over HTTP; unknown ones are ignored.
         Ok(Message::Notification(_)) => return Ok(None),

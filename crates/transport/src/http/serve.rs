@@ -28,6 +28,9 @@ pub struct ServeOptions {
     pub path: String,
     /// How long a connection may take to send the headers of a request. Default: 15 s.
     pub header_time: Duration,
+    /// How many bytes of a connection are buffered, 8 KiB at least: a head that is not complete by then is answered
+    /// with 431. It may be longer by what one read brings. Default: 64 KiB.
+    pub header_bytes: usize,
     /// How many connections are served at once; more wait to be accepted. Default: 10 000.
     pub connections: usize,
     /// How long requests in flight may take after the shutdown began. Default: 10 s.
@@ -39,6 +42,7 @@ impl Default for ServeOptions {
         Self {
             path: "/mcp".to_owned(),
             header_time: Duration::from_secs(15),
+            header_bytes: 64 << 10,
             connections: 10_000,
             shutdown_time: Duration::from_secs(10),
         }
@@ -96,6 +100,7 @@ where
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.header_time)
+            .max_buf_size(options.header_bytes.max(8 << 10))
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service.clone()));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{
-    ErrorObject, Message, Notification, Request, RequestId, Response, params,
+    ErrorObject, MAX_DEPTH, Message, Notification, Request, RequestId, Response, params,
 };
 use mrtr_schema::meta::Mirrored;
 use mrtr_schema::method;
@@ -27,13 +27,15 @@ use crate::seam::Dispatch;
 pub struct StreamLimits {
     /// The longest message in bytes. Default: 4 MiB.
     pub message: usize,
+    /// How deeply the JSON of a message may be nested. Default, and the most: 128.
+    pub depth: usize,
     /// How many requests may be in flight. Default: 256. More are refused.
     pub in_flight: usize,
 }
 
 impl Default for StreamLimits {
     fn default() -> Self {
-        Self { message: 4 << 20, in_flight: 256 }
+        Self { message: 4 << 20, depth: MAX_DEPTH, in_flight: 256 }
     }
 }
 
@@ -181,7 +183,7 @@ impl<D: Dispatch> Session<D> {
     }
 
     async fn message(&mut self, line: &[u8], limits: StreamLimits) {
-        match Message::parse(line) {
+        match Message::parse_within(line, limits.depth) {
             Ok(Message::Request(request)) => self.request(request, limits).await,
             Ok(Message::Notification(notification)) => self.notification(&notification),
             Ok(Message::Response(_)) => {
