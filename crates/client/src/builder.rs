@@ -5,7 +5,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
 use mrtr_schema::jsonrpc::RequestId;
@@ -13,6 +12,7 @@ use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_schema::{Object, PROTOCOL_VERSION};
 use mrtr_transport::Exchange;
 
 use crate::cache::Cache;
@@ -31,6 +31,8 @@ pub struct ClientBuilder<X> {
     deadline: Option<Duration>,
     heard: Heard,
     cache: usize,
+    extensions: Object,
+    result_types: Vec<String>,
 }
 
 impl<X: Exchange> ClientBuilder<X> {
@@ -43,6 +45,8 @@ impl<X: Exchange> ClientBuilder<X> {
             deadline: None,
             heard: Heard::default(),
             cache: 4 << 20,
+            extensions: Object::new(),
+            result_types: Vec::new(),
         }
     }
 
@@ -136,18 +140,33 @@ impl<X: Exchange> ClientBuilder<X> {
         self
     }
 
+    /// Says that this client has an extension of the protocol, with its settings.
+    pub fn extension(mut self, identifier: impl Into<String>, settings: Object) -> Self {
+        self.extensions.insert(identifier.into(), settings.into());
+        self
+    }
+
+    /// Takes results of a type that an extension defines for done, where they would be refused. They are for
+    /// [`Client::request`]: the typed calls read them as what they expect.
+    pub fn result_type(mut self, name: impl Into<String>) -> Self {
+        self.result_types.push(name.into());
+        self
+    }
+
     /// Makes the client. Nothing is sent yet.
     pub fn build(self) -> Client<X> {
+        let mut capabilities = self.handlers.capabilities();
+        capabilities.extensions = Some(self.extensions).filter(|all| !all.is_empty());
         let meta = RequestMeta {
             protocol_version: Some(PROTOCOL_VERSION.to_owned()),
-            client_capabilities: Some(self.handlers.capabilities()),
+            client_capabilities: Some(capabilities),
             client_info: Some(self.info),
             log_level: self.heard.log.as_ref().map(|(level, _)| *level),
             // Each leg gets a token of its own: see `Machine::start`.
             progress_token: self.heard.progress.as_ref().map(|_| RequestId::Number(0)),
             ..RequestMeta::default()
         };
-        let Self { exchange, handlers, limits, deadline, heard, cache, .. } = self;
+        let Self { exchange, handlers, limits, deadline, heard, cache, result_types, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 exchange,
@@ -157,6 +176,7 @@ impl<X: Exchange> ClientBuilder<X> {
                 limits,
                 heard,
                 cache: Cache::new(cache),
+                result_types,
                 known: Mutex::default(),
             }),
             deadline,

@@ -54,6 +54,8 @@ pub(crate) struct Inner<X> {
     pub(crate) limits: RoundLimits,
     pub(crate) heard: Heard,
     pub(crate) cache: Cache,
+    /// Types of results, beside those of the core, that end a call.
+    pub(crate) result_types: Vec<String>,
     /// The tools, as far as they were listed.
     pub(crate) known: Mutex<HashMap<String, Arc<Known>>>,
 }
@@ -254,6 +256,24 @@ impl<X: Exchange> Client<X> {
         let params = [("ref", raw(of)?), ("argument", raw(argument)?), ("context", raw(context)?)];
         let result: CompleteResult = self.call(method::COMPLETE, "", &params).await?;
         Ok(result.completion)
+    }
+
+    /// Makes a call that this crate has no types for: a method of an extension. `params` is written as JSON, and
+    /// must be an object; `_meta` is added.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn request<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl Serialize,
+    ) -> Result<T, CallError> {
+        let params: HashMap<String, Box<RawValue>> = serde_json::from_str(raw(&params)?.get())
+            .map_err(|e| CallError::request(format!("the parameters are no object: {e}")))?;
+        let params: Vec<_> =
+            params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+        self.call(method, "", &params).await
     }
 
     /// Listens to what the server announces (`subscriptions/listen`).

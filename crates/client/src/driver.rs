@@ -47,6 +47,7 @@ impl<X: Exchange> Client<X> {
             params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let (mut machine, mut action) =
             Machine::start(inner.ids.clone(), method, params, inner.meta.clone(), inner.limits)?;
+        machine.accept(&inner.result_types);
         let mut legs = 0;
         loop {
             let event = match action {

@@ -98,6 +98,7 @@ pub struct Machine {
     /// State-only rounds since the last questions; they set the pace.
     pace: u32,
     renegotiated: bool,
+    accepted: Vec<String>,
     phase: Phase,
 }
 
@@ -136,10 +137,17 @@ impl Machine {
             state_rounds: 0,
             pace: 0,
             renegotiated: false,
+            accepted: Vec::new(),
             phase: Phase::Sent,
         };
         let first = machine.leg()?;
         Ok((machine, first))
+    }
+
+    /// Takes results of these types for done as well: types that an extension defines. Others beside those of
+    /// the core are refused.
+    pub fn accept(&mut self, result_types: &[String]) {
+        self.accepted = result_types.to_vec();
     }
 
     /// How many rounds with questions there were.
@@ -200,6 +208,7 @@ impl Machine {
                     serde_json::from_str(result.get()).map_err(malformed)?;
                 self.input_required(asks)
             }
+            ResultType::Other(other) if self.accepted.contains(&other) => Ok(Action::Done(result)),
             ResultType::Other(other) => Err(CallError::protocol(format!(
                 "unknown resultType {}",
                 ErrorObject::quote(&other)

@@ -49,9 +49,9 @@ pub use mrtr_schema::elicitation::ElicitResult;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
     Answer, Ask, Asks, BuildError, Cache, Change, Changes, Clock, Completing, Context, Error,
-    Handler, InputRequired, Json, KeyRing, Principal, Prompt, PromptOutput, Resource,
-    ResourceOutput, ResourceTemplate, Result, Secret, Server, ServerBuilder, SharedKeyRing, Step,
-    Tool, ToolOutput, UnixSeconds, form, manual,
+    ExtensionCall, Handler, InputRequired, Json, KeyRing, Principal, Prompt, PromptOutput,
+    Resource, ResourceOutput, ResourceTemplate, Result, Secret, Server, ServerBuilder,
+    SharedKeyRing, Step, Tool, ToolOutput, UnixSeconds, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{serve, serve_stdio};

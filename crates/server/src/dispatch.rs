@@ -64,7 +64,10 @@ impl Inner {
             method::LISTEN => {
                 self.listen(&request.id, params(&request)?, &caller.notify.outbox).await
             }
-            other => Err(not_found(other)),
+            other => match self.methods.iter().find(|(name, _)| name == other) {
+                Some((_, method)) => self.extended(method, params(&request)?, caller).await,
+                None => Err(not_found(other)),
+            },
         }
     }
 

@@ -62,12 +62,14 @@
 
 mod asks;
 mod changes;
+mod checks;
 mod clock;
 mod completion;
 mod conform;
 mod context;
 mod dispatch;
 mod error;
+mod extension;
 pub mod form;
 mod handler;
 pub mod manual;
@@ -82,17 +84,19 @@ mod tool;
 
 pub use asks::Asks;
 pub use changes::{Change, Changes};
+pub use checks::BuildError;
 pub use clock::{Clock, SystemClock};
 pub use completion::Completing;
 pub use context::Context;
 pub use error::Error;
+pub use extension::ExtensionCall;
 pub use handler::Handler;
 pub use manual::InputRequired;
 pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use prompt::{Prompt, PromptOutput};
 pub use resource::{Cache, Resource, ResourceOutput, ResourceTemplate};
 pub use rounds::{Answer, Ask, Step};
-pub use server::{BuildError, Server, ServerBuilder};
+pub use server::{Server, ServerBuilder};
 pub use tool::{Json, Tool, ToolOutput};
 
 /// What handlers return.

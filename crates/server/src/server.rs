@@ -1,11 +1,12 @@
 //! A server, and how it is put together.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
-use mrtr_codec::{KeyRing, RingError, Seal};
+use mrtr_codec::{KeyRing, Seal};
 use mrtr_schema::capabilities::{
-    Icon, Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
+    Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
 use mrtr_schema::meta::key;
 use mrtr_schema::{Object, uri};
@@ -13,9 +14,12 @@ use mrtr_transport::headers::ParamHeader;
 use serde_json::{Value, json};
 
 use crate::changes::Changes;
+use crate::checks::{BuildError, check_dialect, check_icons, check_names, check_unique};
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
 use crate::conform::Schemas;
+use crate::error::Error;
+use crate::extension::{ExtensionCall, Method, is_identifier};
 use crate::prompt::Prompt;
 use crate::resource::{Cache, Resource, ResourceTemplate};
 use crate::template::Template;
@@ -37,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<(Template, ResourceTemplate)>,
     pub(crate) lists: Cache,
+    extensions: Object,
+    pub(crate) methods: Vec<(String, Method)>,
     pub(crate) changes: Changes,
     /// Whether anybody will publish to `changes`.
     pub(crate) announces: bool,
@@ -59,90 +65,14 @@ pub struct ServerBuilder {
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
     lists: Cache,
+    extensions: Object,
+    methods: Vec<(String, Method)>,
     changes: Option<Changes>,
     page_size: usize,
     sealer: Option<Box<dyn Seal>>,
     clock: Box<dyn Clock>,
     anonymous: bool,
     provided: http::Extensions,
-}
-
-/// Why there is no server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// Two tools, two prompts or two resources have one name.
-    #[error("there are two {kind}s with the name {name:?}")]
-    Duplicate {
-        /// `tool`, `prompt` or `resource`.
-        kind: &'static str,
-        /// The name, or the URI.
-        name: String,
-    },
-    /// A name that clients need not accept.
-    #[error("the {kind} name {name:?} is not 1 to 128 of the characters A-Z a-z 0-9 _ - .")]
-    Name {
-        /// `tool` or `prompt`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// A tool's arguments are no object.
-    #[error(
-        "the arguments of tool {0:?} must be a struct: their JSON Schema has to have `type: object`"
-    )]
-    Arguments(String),
-    /// A tool's schema has an `x-mcp-header` that is not allowed.
-    #[error("the tool {tool:?} has headers that cannot be: {why}")]
-    Header {
-        /// The tool.
-        tool: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// A tool's schema that clients need not understand.
-    #[error("the tool {tool:?} has a schema that cannot be: {why}")]
-    Schema {
-        /// The tool.
-        tool: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// An icon that clients have to throw away.
-    #[error("{of:?} has an icon that cannot be: {why}")]
-    Icon {
-        /// What it is of.
-        of: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A resource's URI that is none.
-    #[error("the resource {uri:?} has no URI: {why}")]
-    Uri {
-        /// What it has instead.
-        uri: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A resource template that URIs cannot be matched against.
-    #[error("the resource template {template:?} cannot be used: {why}")]
-    Template {
-        /// The template.
-        template: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Suggestions for an argument that there is not.
-    #[error("{of} has no argument {argument:?} to suggest values for")]
-    Completion {
-        /// The prompt or template.
-        of: String,
-        /// The argument.
-        argument: String,
-    },
-    /// The ephemeral key could not be made.
-    #[error(transparent)]
-    Keys(#[from] RingError),
 }
 
 impl Server {
@@ -161,6 +91,8 @@ impl Server {
             resources: Vec::new(),
             templates: Vec::new(),
             lists: Cache::default(),
+            extensions: Object::new(),
+            methods: Vec::new(),
             changes: None,
             page_size: usize::MAX,
             sealer: None,
@@ -184,6 +116,7 @@ impl Inner {
             resources: self.has_resources().then_some(resources),
             completions: completes.then(Object::new),
             logging: Some(Object::new()),
+            extensions: (!self.extensions.is_empty()).then(|| self.extensions.clone()),
             ..ServerCapabilities::default()
         }
     }
@@ -286,6 +219,25 @@ impl ServerBuilder {
         self
     }
 
+    /// Says that this server has an extension of the protocol, with its settings: what clients find among the
+    /// capabilities. The identifier is a reversed domain, a slash and a name.
+    pub fn extension(mut self, identifier: impl Into<String>, settings: Object) -> Self {
+        self.extensions.insert(identifier.into(), Value::Object(settings));
+        self
+    }
+
+    /// Answers a method that an extension adds. What it returns is the result; where that has no `resultType`, it
+    /// is `complete`, and `serverInfo` goes into its `_meta`. An error is one of JSON-RPC: -32602 by
+    /// [`Error::invalid`](crate::Error::invalid), else -32603.
+    pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
+    where
+        F: Fn(ExtensionCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Object, Error>> + Send + 'static,
+    {
+        self.methods.push((name.into(), Method::new(answer)));
+        self
+    }
+
     /// What tells the time. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
@@ -341,6 +293,10 @@ impl ServerBuilder {
                 return Err(BuildError::Completion { of: what, argument: name.clone() });
             }
         }
+        if let Some(wrong) = self.extensions.keys().find(|name| !is_identifier(name)) {
+            return Err(BuildError::Extension(wrong.clone()));
+        }
+        check_unique("method", self.methods.iter().map(|(name, _)| name))?;
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
         let sealer = match self.sealer {
@@ -360,6 +316,8 @@ impl ServerBuilder {
             resources: self.resources,
             templates,
             lists: self.lists,
+            extensions: self.extensions,
+            methods: self.methods,
             announces: self.changes.is_some(),
             changes: self.changes.unwrap_or_default(),
             page_size: self.page_size,
@@ -371,64 +329,6 @@ impl ServerBuilder {
         };
         Ok(Server { inner: Arc::new(inner) })
     }
-}
-
-fn check_names<'a>(
-    kind: &'static str,
-    names: impl Iterator<Item = &'a String> + Clone,
-) -> Result<(), BuildError> {
-    for name in names.clone() {
-        let fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
-        if !(1..=128).contains(&name.len()) || !name.bytes().all(fit) {
-            return Err(BuildError::Name { kind, name: name.clone() });
-        }
-    }
-    check_unique(kind, names)
-}
-
-fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
-    let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
-    icons.iter().try_for_each(|icon| icon.check().map_err(wrong))
-}
-
-/// Schemas are JSON Schema 2020-12, and whole: nobody fetches what they refer to (specification: basic,
-/// "JSON Schema Usage").
-fn check_dialect(schema: &Object) -> Result<(), String> {
-    const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-    match schema.get("$schema").map(|dialect| dialect.as_str()) {
-        None => {}
-        Some(Some(dialect)) if dialect.trim_end_matches('#') == DIALECT => {}
-        Some(other) => {
-            return Err(format!("its dialect is {other:?}; only {DIALECT} is known here"));
-        }
-    }
-    let mut rest: Vec<_> = schema.iter().collect();
-    while let Some((keyword, value)) = rest.pop() {
-        match value {
-            Value::String(target) if keyword == "$ref" && uri::check(target).is_ok() => {
-                return Err(format!("it refers to {target}, which nobody fetches"));
-            }
-            // Data, not schemas.
-            _ if matches!(keyword.as_str(), "const" | "default" | "enum" | "examples") => {}
-            Value::Object(inner) => rest.extend(inner),
-            Value::Array(items) => rest.extend(items.iter().filter_map(Value::as_object).flatten()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn check_unique<'a>(
-    kind: &'static str,
-    names: impl Iterator<Item = &'a String>,
-) -> Result<(), BuildError> {
-    let mut seen = std::collections::HashSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            return Err(BuildError::Duplicate { kind, name: name.clone() });
-        }
-    }
-    Ok(())
 }
 
 /// Everything that can have suggestions: what it is, the arguments it has, and its suggestions.

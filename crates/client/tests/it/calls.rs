@@ -318,3 +318,23 @@ async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
     assert!(line(["WARN", "odd", "chain of properties"]), "{log}");
     assert!(line(["DEBUG", "tools/call", "fine"]), "{log}");
 }
+
+#[tokio::test]
+async fn an_extension_is_declared_and_its_methods_and_result_types_are_taken() {
+    let server = Scripted::new(|asked| {
+        assert_eq!(asked.params, json!({ "id": 7 }));
+        Answer::Result(json!({ "resultType": "task", "state": "working" }))
+    });
+    let settings = json!({ "list": true }).as_object().unwrap().clone();
+    let with = || server.client().extension("com.example/tasks", settings.clone());
+    let params = json!({ "id": 7 });
+    let refused = with().build().request::<Value>("tasks/get", &params).await.unwrap_err();
+    assert!(refused.is_protocol(), "{refused}");
+    let client = with().result_type("task").build();
+    let task: Value = client.request("tasks/get", &params).await.unwrap();
+    assert_eq!(task["state"], "working");
+    let declared = &server.asked()[1].meta["io.modelcontextprotocol/clientCapabilities"];
+    assert_eq!(*declared, json!({ "extensions": { "com.example/tasks": { "list": true } } }));
+    let refused = client.request::<Value>("tasks/get", 5).await.unwrap_err();
+    assert!(refused.to_string().contains("no object"), "{refused}");
+}

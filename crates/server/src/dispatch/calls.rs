@@ -3,10 +3,10 @@
 use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Reference};
 use mrtr_schema::content::{ContentBlock, ResourceContents};
 use mrtr_schema::jsonrpc::ErrorObject;
-use mrtr_schema::method;
 use mrtr_schema::prompt::GetPromptParams;
 use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
 use mrtr_schema::tool::CallToolParams;
+use mrtr_schema::{Object, method};
 use mrtr_transport::RequestHeaders;
 use mrtr_transport::headers::check_params;
 use serde_json::value::RawValue;
@@ -16,6 +16,7 @@ use super::leg::{Caller, Leg, Target, guarded, start};
 use super::{Answer, complete};
 use crate::completion::{Completer, Completing};
 use crate::error::Error;
+use crate::extension::{ExtensionCall, Method};
 use crate::prompt::PromptOutput;
 use crate::resource::{Cache, ResourceOutput};
 use crate::server::Inner;
@@ -203,6 +204,22 @@ impl Inner {
         (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
         result.meta = Some(self.meta.clone());
         result
+    }
+
+    /// A method that an extension has added.
+    pub(super) async fn extended(&self, method: &Method, params: Object, caller: Caller) -> Answer {
+        let answering = start(|| method.answer(ExtensionCall { params, caller }))?;
+        let mut result = guarded(answering).await?.map_err(|error| {
+            let error_text = format!("{error:#}");
+            tracing::error!(target: "mrtr::handler", error = error_text, "an extension's method failed");
+            refused(&error)
+        })?;
+        result.entry("resultType").or_insert_with(|| json!("complete"));
+        let meta = result.entry("_meta").or_insert_with(|| json!({}));
+        if let Value::Object(meta) = meta {
+            meta.extend(self.meta.clone());
+        }
+        complete(&result)
     }
 
     pub(super) async fn suggest(&self, call: CompleteParams, caller: Caller) -> Answer {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mrtr_schema::capabilities::Icon;
 use mrtr_schema::content::{ContentBlock, ResourceContents, Role};
 use mrtr_server::{
-    Cache, Changes, Completing, Context, Error, Prompt, PromptOutput, Resource, ResourceOutput,
-    ResourceTemplate, Result, Tool, ToolOutput,
+    Cache, Changes, Completing, Context, Error, ExtensionCall, Prompt, PromptOutput, Resource,
+    ResourceOutput, ResourceTemplate, Result, Tool, ToolOutput,
 };
 use mrtr_testkit::{Fleet, TestClock};
 use serde_json::{Value, json};
@@ -409,5 +409,58 @@ async fn every_list_can_be_paged() {
         let name = |page: &Value| page[member][0]["name"].clone();
         assert_eq!([name(&first), name(&second)], [json!("x"), json!("y")], "{method}");
         assert_eq!((first[member].as_array().unwrap().len(), second.get("nextCursor")), (1, None));
+    }
+}
+
+/// Tasks, say, would be added like this.
+#[tokio::test]
+async fn an_extension_declares_itself_and_adds_methods() {
+    #[derive(serde::Deserialize)]
+    struct Get {
+        id: u32,
+    }
+    let object = |value: Value| value.as_object().unwrap().clone();
+    let server = replica(&TestClock::default())
+        .extension("com.example/tasks", object(json!({ "list": true })))
+        .method("tasks/get", async |call: ExtensionCall| {
+            let who = call.principal().map(|who| who.subject().to_owned());
+            let Get { id } = call.read()?;
+            let result = json!({ "id": id, "who": who, "resultType": if id == 0 { "task" } else { "complete" } });
+            Ok(result.as_object().cloned().unwrap_or_default())
+        })
+        .method("tasks/plain", async |_: ExtensionCall| Ok(mrtr_schema::Object::new()))
+        .method("tasks/panics", |_: ExtensionCall| -> std::future::Ready<_> { panic!("secret") })
+        .build()
+        .unwrap();
+    let fleet = Fleet::new([server]).as_principal(alice());
+    let send =
+        async |method: &str, params: Value| raw_send(&fleet, method, with_meta(params)).await;
+    let discovered = send("server/discover", json!({})).await;
+    assert_eq!(
+        discovered["capabilities"]["extensions"],
+        json!({ "com.example/tasks": { "list": true } })
+    );
+    let task = send("tasks/get", json!({ "id": 0 })).await;
+    assert_eq!((&task["resultType"], &task["who"]), (&json!("task"), &json!("alice")));
+    let plain = send("tasks/plain", json!({})).await;
+    assert_eq!(plain["resultType"], "complete");
+    assert_eq!(plain["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test");
+    for (method, params, code) in [
+        ("tasks/get", json!({ "id": "x" }), -32602),
+        ("tasks/panics", json!({}), -32603),
+        ("tasks/none", json!({}), -32601),
+    ] {
+        assert_eq!(send(method, params).await["error"]["code"], code, "{method}");
+    }
+    for wrong in [
+        "tasks",
+        "com.example/",
+        "/tasks",
+        "1com.example/tasks",
+        "com..example/t",
+        "com.example/a b",
+    ] {
+        let builder = replica(&TestClock::default()).extension(wrong, mrtr_schema::Object::new());
+        assert!(builder.build().unwrap_err().to_string().contains("no extension"), "{wrong}");
     }
 }

@@ -1,0 +1,92 @@
+//! The seam for extensions of the protocol: what they declare, and the methods that they add (specification:
+//! versioning, "Extension Negotiation").
+
+use std::fmt;
+use std::future::Future;
+
+use mrtr_codec::Principal;
+use mrtr_schema::Object;
+use mrtr_schema::capabilities::ClientCapabilities;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::dispatch::Caller;
+use crate::error::Error;
+use crate::handler::BoxFuture;
+
+/// A request whose method an extension has added.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ExtensionCall {
+    /// The request's parameters, `_meta` included.
+    pub params: Object,
+    pub(crate) caller: Caller,
+}
+
+impl ExtensionCall {
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::invalid`], which is -32602, if they do not read as `T`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_path_to_error::deserialize(Value::Object(self.params.clone()))
+            .map_err(|e| Error::invalid(format!("Invalid params: {e}")))
+    }
+
+    /// Who calls, if something in front of the server has established it.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.caller.principal.as_ref()
+    }
+
+    /// As [`Context::get`](crate::Context::get).
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.caller.extensions.get()
+    }
+
+    /// What the client can do, and which extensions it has.
+    pub fn capabilities(&self) -> &ClientCapabilities {
+        &self.caller.capabilities
+    }
+}
+
+/// Answers a method that an extension has added.
+pub(crate) struct Method(Box<dyn Fn(ExtensionCall) -> Answering + Send + Sync>);
+
+type Answering = BoxFuture<Result<Object, Error>>;
+
+impl Method {
+    pub(crate) fn new<F, Fut>(answer: F) -> Self
+    where
+        F: Fn(ExtensionCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Object, Error>> + Send + 'static,
+    {
+        Self(Box::new(move |call| Box::pin(answer(call))))
+    }
+
+    pub(crate) fn answer(&self, call: ExtensionCall) -> Answering {
+        (self.0)(call)
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Method")
+    }
+}
+
+/// Whether a text may name an extension: labels joined by dots, a slash, and a name (specification: basic,
+/// "`_meta`").
+pub(crate) fn is_identifier(text: &str) -> bool {
+    let Some((prefix, name)) = text.split_once('/') else { return false };
+    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    let label = |label: &str| {
+        label.starts_with(|c: char| c.is_ascii_alphabetic())
+            && label.ends_with(|c: char| c.is_ascii_alphanumeric())
+            && label.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+    };
+    prefix.split('.').all(label)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.ends_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(inner)
+}
