@@ -1,11 +1,11 @@
 //! The paved path of a server.
 
-use std::io;
+use std::io::{self, Read as _};
 
 use mrtr_server::Server;
 use mrtr_transport::http::{Endpoint, ServeOptions};
 use mrtr_transport::stdio::{StreamLimits, serve_stream};
-use tokio::io::BufReader;
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
 
 /// Serves `server` over HTTP at `/mcp` on `address`, until the process is told to end (SIGINT or
@@ -46,13 +46,35 @@ pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()
 ///
 /// If the streams are broken.
 pub async fn serve_stdio(server: Server) -> io::Result<()> {
-    let (stdin, stdout) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());
+    let (stdin, stdout) = (BufReader::new(standard_input()), tokio::io::stdout());
     let closing = server.clone();
     let end = async move {
         told_to_end().await;
         closing.close();
     };
     serve_stream(server, stdin, stdout, StreamLimits::default(), end).await
+}
+
+/// Standard input, read by a thread that nothing waits for: the runtime's own would keep the process from ending
+/// until there is another line.
+fn standard_input() -> impl tokio::io::AsyncRead {
+    let (reader, mut writer) = tokio::io::duplex(64 << 10);
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::spawn(move || {
+        let (mut input, mut bytes) = (io::stdin().lock(), vec![0; 16 << 10]);
+        loop {
+            let read = match input.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(read) if read > 0 => bytes.get(..read).unwrap_or_default(),
+                // The end; a stream that is broken is one, too.
+                Ok(_) | Err(_) => return,
+            };
+            if runtime.block_on(writer.write_all(read)).is_err() {
+                return;
+            }
+        }
+    });
+    reader
 }
 
 async fn told_to_end() {
