@@ -1,7 +1,6 @@
 //! A server on standard streams ends when it is told to, be its standard input closed or not.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Stdio;
 use std::time::Duration;
