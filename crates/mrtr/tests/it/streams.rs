@@ -170,6 +170,13 @@ async fn a_subscription_bears_the_id_of_its_request_and_ends_with_a_result_and_i
     }
 }
 
+/// Gives everything that is under way in this test its turn, many times over.
+async fn everything_had_its_turn() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A server by hand: reads one request, and answers nothing.
 async fn accept(listener: &TcpListener) -> (TcpStream, String) {
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -199,6 +206,7 @@ async fn our_client_accepts_both_forms_and_cancels_by_closing() {
     let error = error.unwrap_err();
     assert!(error.to_string().contains("did not answer in time"), "{error}");
     assert_eq!(stream.read_to_end(&mut rest).await.unwrap(), 0, "{rest:?}");
+    everything_had_its_turn().await;
     let again = futures_util::poll!(std::pin::pin!(listener.accept()));
     assert!(again.is_pending(), "a cancellation is not posted");
 }
@@ -217,6 +225,7 @@ async fn our_client_answers_no_request_of_a_server() {
     };
     let (error, _stream) = tokio::join!(client.call_tool("t", json!({})), server);
     assert!(error.unwrap_err().is_protocol());
+    everything_had_its_turn().await;
     let again = futures_util::poll!(std::pin::pin!(listener.accept()));
     assert!(again.is_pending(), "nothing more is posted");
 }

@@ -64,3 +64,14 @@ async fn an_answer_in_the_manual_form_has_to_fit_its_form() {
 async fn call(fleet: &mrtr_testkit::Fleet, more: Value) -> Value {
     crate::refusals::send(fleet, "t", json!({}), more).await
 }
+
+#[tokio::test]
+async fn one_key_is_not_asked_twice_in_a_round() {
+    let fleet = fleet(|| {
+        Tool::new("t", "", async |_: Context| -> Result<ToolOutput> {
+            Ok(InputRequired::new().elicit::<Text>("a", "?").elicit::<Text>("a", "!").into())
+        })
+    });
+    let refused = call(&fleet, json!({})).await;
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
+}
