@@ -1,7 +1,7 @@
 //! All that must hold.
 
 use crate::Result;
-use crate::run::{cargo, run as step};
+use crate::run::{cargo, run as step, scratch};
 use crate::{conformance, interop, rivals, tidy, vectors};
 
 pub fn run(args: &[String]) -> Result {
@@ -22,6 +22,14 @@ pub fn run(args: &[String]) -> Result {
     step(&mut cargo(&clippy))?;
     tidy::run(&[])?;
     step(&mut cargo(&["test", "--workspace", "--all-features"]))?;
+    // Without `aws-lc` another library does the sealing.
+    step(&mut cargo(&["test", "--package", "mrtr-codec"]))?;
+    let benches = "--manifest-path=crates/codec/benches/Cargo.toml";
+    let aside = scratch("codec-benches")?;
+    step(
+        cargo(&["check", "--quiet", "--locked", "--benches", benches])
+            .env("CARGO_TARGET_DIR", aside),
+    )?;
     // What people take one by one must build one by one.
     for alone in [
         &["--package", "mrtr-schema"][..],
@@ -29,6 +37,7 @@ pub fn run(args: &[String]) -> Result {
         &["--package", "mrtr-transport"],
         &["--package", "mrtr", "--no-default-features", "--features", "server"],
         &["--package", "mrtr", "--no-default-features", "--features", "client"],
+        &["--package", "mrtr", "--no-default-features", "--features", "aws-lc"],
     ] {
         step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;
     }

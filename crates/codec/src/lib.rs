@@ -51,6 +51,7 @@
 
 pub mod canonical;
 mod claims;
+mod gcm;
 mod key;
 mod load;
 pub mod pack;

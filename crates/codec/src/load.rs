@@ -122,8 +122,8 @@ mod tests {
             format!("{};{}", line("retiring", 0), line("active", 1)),
         ] {
             let ring = KeyRing::from_text("a", &text).unwrap();
-            assert_eq!(ring.open(&old.seal(b"x").unwrap()).unwrap(), b"x");
-            assert!(old.open(&ring.seal(b"x").unwrap()).is_err(), "the other key seals");
+            assert_eq!(ring.open(&old.seal(b"x".to_vec()).unwrap()).unwrap(), b"x");
+            assert!(old.open(&ring.seal(b"x".to_vec()).unwrap()).is_err(), "the other key seals");
         }
     }
 

@@ -18,6 +18,11 @@ impl Packer {
         Self::default()
     }
 
+    /// Nothing yet, with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
     /// One byte.
     pub fn byte(&mut self, value: u8) -> &mut Self {
         self.0.push(value);

@@ -93,7 +93,7 @@ impl KeyRing {
         plaintext: &[u8],
         nonce: &[u8; NONCE_LEN],
     ) -> Result<String, SealError> {
-        token::seal(&self.active, plaintext, nonce)
+        token::seal(&self.active, plaintext.to_vec(), nonce)
     }
 
     pub(crate) fn active_id(&self) -> &[u8; ID_LEN] {
@@ -118,10 +118,10 @@ const OS_NONCES: Option<NonceSource> =
 const OS_NONCES: Option<NonceSource> = None;
 
 impl Seal for KeyRing {
-    fn seal(&self, plaintext: &[u8]) -> Result<String, SealError> {
+    fn seal(&self, plaintext: Vec<u8>) -> Result<String, SealError> {
         let mut nonce = [0; NONCE_LEN];
         (self.nonces)(&mut nonce)?;
-        self.seal_with_nonce(plaintext, &nonce)
+        token::seal(&self.active, plaintext, &nonce)
     }
 
     fn open(&self, token: &str) -> Result<Vec<u8>, Refusal> {
@@ -225,10 +225,10 @@ mod tests {
         ];
         for pair in steps.windows(2) {
             for (sealer, opener) in [(&pair[0], &pair[1]), (&pair[1], &pair[0])] {
-                assert_eq!(opener.open(&sealer.seal(b"x").unwrap()).unwrap(), b"x");
+                assert_eq!(opener.open(&sealer.seal(b"x".to_vec()).unwrap()).unwrap(), b"x");
             }
         }
-        let gone = steps[3].open(&steps[0].seal(b"x").unwrap());
+        let gone = steps[3].open(&steps[0].seal(b"x".to_vec()).unwrap());
         assert_eq!(gone, Err(Refusal::UnknownKey));
     }
 
@@ -236,6 +236,6 @@ mod tests {
     fn another_audience_is_an_unknown_key() {
         let a = KeyRing::builder("a").active(secret(0)).build().unwrap();
         let b = KeyRing::builder("b").active(secret(0)).build().unwrap();
-        assert_eq!(b.open(&a.seal(b"x").unwrap()), Err(Refusal::UnknownKey));
+        assert_eq!(b.open(&a.seal(b"x".to_vec()).unwrap()), Err(Refusal::UnknownKey));
     }
 }

@@ -76,7 +76,7 @@ impl SharedKeyRing {
 }
 
 impl Seal for SharedKeyRing {
-    fn seal(&self, plaintext: &[u8]) -> Result<String, SealError> {
+    fn seal(&self, plaintext: Vec<u8>) -> Result<String, SealError> {
         self.0.load().seal(plaintext)
     }
 
@@ -100,14 +100,14 @@ mod tests {
     #[test]
     fn a_rotation_takes_three_steps_and_no_fewer() {
         let shared = SharedKeyRing::new(ring(0, &[]));
-        let first = shared.seal(b"x").unwrap();
+        let first = shared.seal(b"x".to_vec()).unwrap();
         assert_eq!(shared.replace(ring(1, &[0])), Err(RotationError::NotStaged));
         assert_eq!(shared.replace(ring(1, &[])), Err(RotationError::NotStaged));
         shared.replace(ring(0, &[1])).unwrap();
         assert_eq!(shared.replace(ring(1, &[])), Err(RotationError::NotRetiring));
         assert_eq!(shared.open(&first).unwrap(), b"x", "what was refused changed nothing");
         shared.replace(ring(1, &[0])).unwrap();
-        let second = shared.clone().seal(b"y").unwrap();
+        let second = shared.clone().seal(b"y".to_vec()).unwrap();
         assert_eq!(shared.open(&first).unwrap(), b"x");
         shared.replace(ring(1, &[])).unwrap();
         assert_eq!(shared.open(&first), Err(Refusal::UnknownKey));
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_secret_that_got_out_goes_at_once() {
         let shared = SharedKeyRing::new(ring(0, &[]));
-        let token = shared.seal(b"x").unwrap();
+        let token = shared.seal(b"x".to_vec()).unwrap();
         shared.replace_at_once(ring(5, &[]));
         assert_eq!(shared.open(&token), Err(Refusal::UnknownKey));
     }
@@ -131,7 +131,7 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
-                        let token = shared.seal(b"x").unwrap();
+                        let token = shared.seal(b"x".to_vec()).unwrap();
                         assert_eq!(shared.open(&token).unwrap(), b"x");
                     }
                 });

@@ -9,12 +9,12 @@ use crate::refusal::Refusal;
 /// must not be able to open each other's tokens, which a ring sees to by deriving its keys from the
 /// audience.
 pub trait Seal: Send + Sync {
-    /// Encrypts and authenticates.
+    /// Encrypts and authenticates. The plaintext may be encrypted where it is: [`seal`] leaves room around it.
     ///
     /// # Errors
     ///
     /// If it cannot.
-    fn seal(&self, plaintext: &[u8]) -> Result<String, SealError>;
+    fn seal(&self, plaintext: Vec<u8>) -> Result<String, SealError>;
 
     /// Decrypts, if the token is authentic.
     ///
@@ -70,7 +70,7 @@ pub fn seal(
     validity: Validity,
     body: &[u8],
 ) -> Result<String, SealError> {
-    sealer.seal(&claims::pack(binding, validity, body))
+    sealer.seal(claims::pack(binding, validity, body))
 }
 
 /// Opens a token that came with the request that `binding` describes.

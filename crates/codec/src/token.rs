@@ -1,8 +1,7 @@
 //! The outer form of a token: `mrtr1.` and then, in base64url without padding,
 //! `key id (16) ‖ nonce (24) ‖ ciphertext ‖ tag (16)`. Prefix and key id are authenticated.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64_simd::URL_SAFE_NO_PAD;
 
 use crate::key::{ID_LEN, Key};
 use crate::refusal::Refusal;
@@ -28,23 +27,26 @@ fn aad(id: &[u8; ID_LEN]) -> [u8; PREFIX.len() + ID_LEN] {
 
 pub(crate) fn seal(
     key: &Key,
-    plaintext: &[u8],
+    plaintext: Vec<u8>,
     nonce: &[u8; NONCE_LEN],
 ) -> Result<String, SealError> {
-    let length = HEAD + plaintext.len() + TAG_LEN;
+    let plain = plaintext.len();
+    let length = HEAD + plain + TAG_LEN;
     if PREFIX.len() + length.div_ceil(3) * 4 > MAX_LEN {
-        return Err(SealError::TooLong(plaintext.len()));
+        return Err(SealError::TooLong(plain));
     }
-    let mut bytes = Vec::with_capacity(length);
-    bytes.extend_from_slice(&key.id);
-    bytes.extend_from_slice(nonce);
-    bytes.extend_from_slice(plaintext);
-    let (_, text) = bytes.split_at_mut(HEAD);
-    let tag = key.cipher.encrypt(nonce, &aad(&key.id), text);
-    bytes.extend_from_slice(&tag.map_err(|_| SealError::TooLong(plaintext.len()))?);
+    let mut bytes = plaintext;
+    let tag = key.cipher.encrypt(nonce, &aad(&key.id), &mut bytes);
+    bytes.reserve_exact(HEAD + TAG_LEN);
+    bytes.extend_from_slice(&tag.map_err(|_| SealError::TooLong(plain))?);
+    let mut head = [0; HEAD];
+    let (id, rest) = head.split_at_mut(ID_LEN);
+    id.copy_from_slice(&key.id);
+    rest.copy_from_slice(nonce);
+    bytes.splice(..0, head);
     let mut token = String::with_capacity(PREFIX.len() + length.div_ceil(3) * 4);
     token.push_str(PREFIX);
-    URL_SAFE_NO_PAD.encode_string(&bytes, &mut token);
+    URL_SAFE_NO_PAD.encode_append(&bytes, &mut token);
     Ok(token)
 }
 
@@ -55,17 +57,20 @@ pub(crate) fn open<'k>(
     if token.len() > MAX_LEN {
         return Err(Refusal::TooLong);
     }
-    // The engine refuses padding, foreign letters and loose bits at the end: one text for one token.
+    // It refuses padding, foreign letters and loose bits at the end: one text for one token.
     let text = token.strip_prefix(PREFIX).ok_or(Refusal::Malformed)?;
-    let mut bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refusal::Malformed)?;
-    let tag = *bytes.last_chunk::<TAG_LEN>().ok_or(Refusal::Malformed)?;
-    bytes.truncate(bytes.len() - TAG_LEN);
+    let mut bytes = URL_SAFE_NO_PAD.decode_to_vec(text).map_err(|_| Refusal::Malformed)?;
+    if bytes.len() < HEAD + TAG_LEN {
+        return Err(Refusal::Malformed);
+    }
     let (id, rest) = bytes.split_first_chunk::<ID_LEN>().ok_or(Refusal::Malformed)?;
     let (id, nonce) = (*id, *rest.first_chunk::<NONCE_LEN>().ok_or(Refusal::Malformed)?);
     let key = find(&id).ok_or(Refusal::UnknownKey)?;
     // In place: until it is authentic, no more is allocated than the token is long.
-    let (_, text) = bytes.split_at_mut(HEAD);
-    key.cipher.decrypt(&nonce, &aad(&id), text, &tag).map_err(|_| Refusal::Forged)?;
+    let (_, sealed) = bytes.split_at_mut(HEAD);
+    let text = key.cipher.decrypt(&nonce, &aad(&id), sealed).map_err(|_| Refusal::Forged)?;
+    let end = HEAD + text.len();
+    bytes.truncate(end);
     bytes.drain(..HEAD);
     Ok(bytes)
 }

@@ -13,11 +13,11 @@
 //!
 //! The first half of the nonce picks the key, so two messages collide only if all 192 bits do.
 
-use aes::Aes256;
+use aes::Aes256Enc;
 use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
-use aes_gcm::Aes256Gcm;
-use aes_gcm::aead::AeadInOut;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::gcm;
 
 /// The length of a nonce in bytes.
 pub const NONCE_LEN: usize = 24;
@@ -31,15 +31,15 @@ pub struct AeadError;
 
 /// An XAES-256-GCM key, expanded once.
 pub struct Xaes256Gcm {
-    cipher: Aes256,
+    cipher: Aes256Enc,
     k1: Zeroizing<[u8; 16]>,
 }
 
 impl Xaes256Gcm {
     /// Expands a key.
     pub fn new(key: &[u8; 32]) -> Self {
-        let cipher = Aes256::new(key.into());
-        let mut l = Block::<Aes256>::default();
+        let cipher = Aes256Enc::new(key.into());
+        let mut l = Block::<Aes256Enc>::default();
         cipher.encrypt_block(&mut l);
         let doubled = u128::from_be_bytes(l.into());
         // Branch-free: the mask is all ones if the top bit was set.
@@ -59,30 +59,30 @@ impl Xaes256Gcm {
         aad: &[u8],
         buffer: &mut [u8],
     ) -> Result<[u8; TAG_LEN], AeadError> {
-        let (gcm, rest) = self.derive(nonce);
-        let tag = gcm.encrypt_inout_detached(&rest.into(), aad, buffer.into());
-        tag.map(Into::into).map_err(|_| AeadError)
+        let (key, rest) = self.derive(nonce);
+        gcm::encrypt(&key, rest, aad, buffer)
     }
 
-    /// Decrypts `buffer` in place. If this fails, `buffer` holds nothing of the plaintext.
+    /// Decrypts `ciphertext ‖ tag` in place and returns the plaintext, which is its first part. If this fails,
+    /// `sealed` holds nothing of the plaintext.
     ///
     /// # Errors
     ///
     /// If the tag does not match.
-    pub fn decrypt(
+    pub fn decrypt<'b>(
         &self,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
-        buffer: &mut [u8],
-        tag: &[u8; TAG_LEN],
-    ) -> Result<(), AeadError> {
-        let (gcm, rest) = self.derive(nonce);
-        let verdict = gcm.decrypt_inout_detached(&rest.into(), aad, buffer.into(), tag.into());
-        verdict.map_err(|_| AeadError)
+        sealed: &'b mut [u8],
+    ) -> Result<&'b mut [u8], AeadError> {
+        let (key, rest) = self.derive(nonce);
+        gcm::decrypt(&key, rest, aad, sealed)?;
+        let (text, _) = sealed.split_last_chunk_mut::<TAG_LEN>().ok_or(AeadError)?;
+        Ok(text)
     }
 
-    /// The cipher and the 96-bit nonce for one message.
-    fn derive(&self, nonce: &[u8; NONCE_LEN]) -> (Aes256Gcm, [u8; 12]) {
+    /// The key and the 96-bit nonce for one message.
+    fn derive(&self, nonce: &[u8; NONCE_LEN]) -> (Zeroizing<[u8; 32]>, [u8; 12]) {
         let [
             a0,
             a1,
@@ -98,15 +98,18 @@ impl Xaes256Gcm {
             a11, //
             rest @ ..,
         ] = *nonce;
-        let mut key = Zeroizing::new([0; 32]);
-        for (half, counter) in key.chunks_exact_mut(16).zip([1, 2]) {
+        let mut blocks = [1, 2].map(|counter| -> Block<Aes256Enc> {
             let block = [0, counter, b'X', 0, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11];
             let xored = u128::from_ne_bytes(block) ^ u128::from_ne_bytes(*self.k1);
-            let mut block: Block<Aes256> = xored.to_ne_bytes().into();
-            self.cipher.encrypt_block(&mut block);
-            half.copy_from_slice(&block);
+            xored.to_ne_bytes().into()
+        });
+        self.cipher.encrypt_blocks(&mut blocks);
+        let mut key = Zeroizing::new([0; 32]);
+        for (half, block) in key.chunks_exact_mut(16).zip(&mut blocks) {
+            half.copy_from_slice(block);
+            block.zeroize();
         }
-        (Aes256Gcm::new((&*key).into()), rest)
+        (key, rest)
     }
 }
 
@@ -144,22 +147,29 @@ mod tests {
             let nonce = b"ABCDEFGHIJKLMNOPQRSTUVWX";
             let mut text = *b"XAES-256-GCM";
             let tag = cipher.encrypt(nonce, aad.as_bytes(), &mut text).unwrap();
-            assert_eq!(hex(&text) + &hex(&tag), expected);
-            cipher.decrypt(nonce, aad.as_bytes(), &mut text, &tag).unwrap();
-            assert_eq!(&text, b"XAES-256-GCM");
+            let mut sealed = [&text[..], &tag].concat();
+            assert_eq!(hex(&sealed), expected);
+            assert_eq!(
+                cipher.decrypt(nonce, aad.as_bytes(), &mut sealed).unwrap(),
+                b"XAES-256-GCM"
+            );
         }
     }
 
     #[test]
     fn both_halves_of_the_nonce_and_the_aad_count() {
         let cipher = Xaes256Gcm::new(&[7; 32]);
-        let mut text = *b"text";
+        let mut text = *b"a text of more than one block";
         let tag = cipher.encrypt(&[0; 24], b"aad", &mut text).unwrap();
+        let sealed = [&text[..], &tag].concat();
         for at in [0, 11, 12, 23] {
             let mut nonce = [0; 24];
             nonce[at] = 1;
-            assert_eq!(cipher.decrypt(&nonce, b"aad", &mut text.clone(), &tag), Err(AeadError));
+            assert_eq!(cipher.decrypt(&nonce, b"aad", &mut sealed.clone()), Err(AeadError));
         }
-        assert_eq!(cipher.decrypt(&[0; 24], b"aae", &mut text.clone(), &tag), Err(AeadError));
+        let mut wrong = sealed.clone();
+        assert_eq!(cipher.decrypt(&[0; 24], b"aae", &mut wrong), Err(AeadError));
+        assert!(!wrong.windows(4).any(|part| part == b"text"), "it holds nothing of the plaintext");
+        assert_eq!(cipher.decrypt(&[0; 24], b"aad", &mut [0; TAG_LEN - 1]), Err(AeadError));
     }
 }

@@ -101,8 +101,8 @@ fn seal(
 fn claims(binding: &Value, (issued, expires): (u64, u64), body: &[u8]) -> Result<Vec<u8>> {
     struct Keep;
     impl Seal for Keep {
-        fn seal(&self, plaintext: &[u8]) -> std::result::Result<String, mrtr_codec::SealError> {
-            Ok(hex(plaintext))
+        fn seal(&self, plaintext: Vec<u8>) -> std::result::Result<String, mrtr_codec::SealError> {
+            Ok(hex(&plaintext))
         }
         fn open(&self, _: &str) -> std::result::Result<Vec<u8>, mrtr_codec::Refusal> {
             Err(mrtr_codec::Refusal::Malformed)
@@ -167,7 +167,7 @@ fn mint(count: u32) -> Result {
             with(alice(), "/arguments", json!(format!(r#"{{"n":{n}.5}}"#)))
         };
         let times = (NOW + u64::from(n), NOW + 1000);
-        let token = ring.seal(&claims(&binding, times, &body)?)?;
+        let token = ring.seal(claims(&binding, times, &body)?)?;
         say(&opens(
             vector(&name, &["one", "two"], AUDIENCE, &token, &binding, NOW + u64::from(n)),
             times,

@@ -149,7 +149,7 @@ fn lengths_are_bounded_both_ways() {
 fn authentic_bytes_in_another_format_are_refused_cleanly() {
     let ring = ring();
     for plaintext in [&b""[..], &[0], &[2, 0, 0], &[1], &[1, 0, 0, 2]] {
-        let token = ring.seal(plaintext).unwrap();
+        let token = ring.seal(plaintext.to_vec()).unwrap();
         assert_eq!(open(&ring, &token, &binding(None), NOW).unwrap_err(), Refusal::UnknownFormat);
     }
 }
