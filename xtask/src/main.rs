@@ -1,6 +1,7 @@
 //! What the project does with itself: `cargo xtask` lists it.
 
 mod conformance;
+mod fuzz;
 mod interop;
 mod requirements;
 mod rivals;
@@ -52,6 +53,12 @@ const COMMANDS: &[Command] = &[
         usage: "[--write]",
         help: "the token format's vectors against a second implementation; or writes them",
         run: vectors::run,
+    },
+    Command {
+        name: "fuzz",
+        usage: "[target…] [--minutes N]",
+        help: "the fuzz targets, each for N minutes (1 if not said); needs a C++ compiler",
+        run: fuzz::run,
     },
     Command {
         name: "rivals",

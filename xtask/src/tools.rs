@@ -114,8 +114,12 @@ pub fn python() -> Result<PathBuf> {
 /// of their own, so that what rmcp needs stays out of our lock file.
 pub fn rmcp() -> Result<PathBuf> {
     let home = scratch("rmcp")?;
-    let mut build = cargo(&["build", "--quiet", "--locked", "--bins"]);
-    run(build.arg("--manifest-path=xtask/rmcp/Cargo.toml").env("CARGO_TARGET_DIR", &home))?;
+    let manifest = "--manifest-path=xtask/peers/rmcp/Cargo.toml";
+    let mut build = cargo(&["build", "--quiet", "--locked", "--bins", manifest]);
+    run(build.env("CARGO_TARGET_DIR", &home))?;
+    // The README of the codec, whose example is a tool on rmcp.
+    let mut readme = cargo(&["test", "--quiet", "--locked", "--doc", manifest]);
+    run(readme.env("CARGO_TARGET_DIR", &home))?;
     Ok(home.join("debug"))
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::run::{build, output, root, run as step, scratch};
+use crate::run::{build, cargo, output, root, run as step, scratch};
 use crate::tools::python;
 
 /// How many fresh tokens go each way.
@@ -79,6 +79,14 @@ pub fn run(args: &[String]) -> Result {
         return Err(format!("of the reference's tokens, ours opened {said}").into());
     }
     println!("  {FRESH} fresh tokens were opened each way");
+
+    // A million inputs, optimized, by either library.
+    for library in [&[][..], &["--features", "aws-lc"]] {
+        let test = ["test", "--quiet", "--release", "--package", "mrtr-codec", "--test", "it"];
+        let mut test = cargo(&test);
+        let only = ["--", "--ignored", "the_accumulated_vectors_of_c2sp_in_full"];
+        step(test.args(library).args(only))?;
+    }
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! Operator secrets, and the keys that come out of them.
 
-use base64_simd::URL_SAFE_NO_PAD;
+use base64ct::{Base64UrlUnpadded, Encoding as _};
 use hkdf::Hkdf;
 use sha2::Sha256;
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
-use crate::xaes::Xaes256Gcm;
+use crate::xaes::{Xaes256Gcm, wipe_stack};
 
 /// The length of a key id in bytes.
 pub(crate) const ID_LEN: usize = 16;
@@ -67,7 +67,7 @@ impl Secret {
     ///
     /// As [`Secret::from_bytes`], or if `text` is in another form.
     pub fn from_base64url(text: &str) -> Result<Self, SecretError> {
-        let bytes = URL_SAFE_NO_PAD.decode_to_vec(text.trim()).map(Zeroizing::new);
+        let bytes = Base64UrlUnpadded::decode_vec(text.trim()).map(Zeroizing::new);
         Self::from_bytes(&bytes.map_err(|_| SecretError::NotBase64)?)
     }
 
@@ -85,7 +85,7 @@ impl Secret {
 
     /// The secret itself, to be stored where secrets are stored.
     pub fn to_base64url(&self) -> Zeroizing<String> {
-        Zeroizing::new(URL_SAFE_NO_PAD.encode_to_string(&*self.0))
+        Zeroizing::new(Base64UrlUnpadded::encode_string(&self.0))
     }
 }
 
@@ -98,7 +98,8 @@ impl std::fmt::Debug for Secret {
 /// A key of a ring, with the id that names it in tokens.
 pub(crate) struct Key {
     pub(crate) id: [u8; ID_LEN],
-    pub(crate) cipher: Xaes256Gcm,
+    /// In a box, so that moving the key leaves no copy behind.
+    pub(crate) cipher: Box<Xaes256Gcm>,
 }
 
 impl Key {
@@ -108,6 +109,13 @@ impl Key {
     ///
     /// The labels contain no zero byte, so no label with its audience is another's.
     pub(crate) fn derive(secret: &Secret, audience: &str) -> Self {
+        let key = Self::derive_below(secret, audience);
+        wipe_stack();
+        key
+    }
+
+    #[inline(never)]
+    fn derive_below(secret: &Secret, audience: &str) -> Self {
         let hkdf = Hkdf::<Sha256>::new(Some(SALT), &secret.0);
         let expand = |label: &[u8], out: &mut [u8]| {
             let done = hkdf.expand_multi_info(&[label, &[0], audience.as_bytes()], out);
@@ -117,9 +125,7 @@ impl Key {
         let mut id = [0; ID_LEN];
         expand(b"key", &mut *key);
         expand(b"id", &mut id);
-        let cipher = Xaes256Gcm::new(&key);
-        key.zeroize();
-        Self { id, cipher }
+        Self { id, cipher: Box::new(Xaes256Gcm::new(&key)) }
     }
 }
 

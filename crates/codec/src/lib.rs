@@ -36,6 +36,9 @@
 //!   and only while it is valid. Every refusal has a [`Refusal::reason`] for the log.
 //! - No key is tried: the key id in the token names exactly one.
 //! - Strict: one encoding for one token, nothing may trail.
+//! - Secrets, the keys of a ring and the keys of tokens are wiped from memory when they are no longer needed, and
+//!   copies of them on the stack too (a test reads the process's own memory). What was sealed is not: it is the
+//!   caller's.
 //! - No clock is read; no random numbers either, except by [`Secret::generate`] and by sealing with the
 //!   feature `os-rng` (on by default).
 //!
@@ -64,7 +67,7 @@ pub mod xaes;
 
 pub use claims::{Binding, Digest, Principal, UnixSeconds, Validity};
 pub use key::{Secret, SecretError};
-pub use load::LoadError;
+pub use load::{Kms, LoadError};
 pub use refusal::Refusal;
 pub use ring::{KeyRing, KeyRingBuilder, RingError};
 pub use rotation::{RotationError, SharedKeyRing};

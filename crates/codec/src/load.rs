@@ -1,11 +1,35 @@
-//! Key rings as text, where operators keep them: a file, or an environment variable.
+//! Key rings as text, where operators keep them: a file, or an environment variable, with secrets in clear or
+//! wrapped by a KMS.
 
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
 use crate::key::{Secret, SecretError};
-use crate::ring::{KeyRing, RingError};
+use crate::ring::{KeyRing, KeyRingBuilder, RingError};
+
+/// Unwraps secrets: a KMS, an HSM, a vault. It is asked once for each key when a ring is loaded; sealing and opening
+/// take what came of it, and ask nobody.
+///
+/// This is envelope encryption: what stands beside the service is of no use without the KMS, and the KMS sees no
+/// token. Where not even a process may hold a key, implement [`Seal`](crate::Seal) instead.
+pub trait Kms: Sync {
+    /// Why it did not.
+    type Error: Into<Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Unwraps a secret, which is as it was written in the ring's text: base64, or whatever the KMS makes.
+    ///
+    /// Dropping the future gives up; nothing is changed by that. A deadline is the caller's or the
+    /// implementation's: [`KeyRing::from_wrapped`] has none.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be unwrapped, or is no [`Secret`].
+    fn unwrap_secret(
+        &self,
+        wrapped: &str,
+    ) -> impl Future<Output = Result<Secret, Self::Error>> + Send;
+}
 
 /// Why no ring could be loaded. It never holds what was read.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +61,14 @@ pub enum LoadError {
         /// What is wrong with it.
         source: SecretError,
     },
+    /// A secret could not be unwrapped.
+    #[error("line {line}: the secret was not unwrapped")]
+    Unwrap {
+        /// Counted from 1.
+        line: usize,
+        /// What the KMS said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The keys make no ring.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -59,21 +91,30 @@ impl KeyRing {
     /// [`LoadError`], with the number of the line.
     pub fn from_text(audience: impl Into<String>, text: &str) -> Result<Self, LoadError> {
         let mut ring = Self::builder(audience);
-        for (at, line) in text.split(['\n', ';']).enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let (state, secret) =
-                line.split_once(char::is_whitespace).ok_or(LoadError::Line(at + 1))?;
-            let wrong = |source| LoadError::Secret { line: at + 1, source };
-            let secret = || Secret::from_base64url(secret).map_err(wrong);
-            ring = match state {
-                "active" => ring.active(secret()?),
-                "staged" => ring.staged(secret()?),
-                "retiring" => ring.retiring(secret()?),
-                _ => return Err(LoadError::Line(at + 1)),
-            };
+        for line in lines(text) {
+            let Line { number, state, secret } = line?;
+            let wrong = |source| LoadError::Secret { line: number, source };
+            ring = state(ring, Secret::from_base64url(secret).map_err(wrong)?);
+        }
+        Ok(ring.build()?)
+    }
+
+    /// Reads a ring whose secrets are wrapped: see [`KeyRing::from_text`] for the lines, where the secret is what
+    /// `kms` unwraps. Secrets are unwrapped one after the other; cancelled, it leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`], with the number of the line.
+    pub async fn from_wrapped<U: Kms>(
+        audience: impl Into<String>,
+        text: &str,
+        kms: &U,
+    ) -> Result<Self, LoadError> {
+        let mut ring = Self::builder(audience);
+        for line in lines(text) {
+            let Line { number, state, secret } = line?;
+            let failed = |e: U::Error| LoadError::Unwrap { line: number, source: e.into() };
+            ring = state(ring, kms.unwrap_secret(secret).await.map_err(failed)?);
         }
         Ok(ring.build()?)
     }
@@ -102,6 +143,31 @@ impl KeyRing {
         let text = std::fs::read_to_string(path).map(Zeroizing::new).map_err(failed)?;
         Self::from_text(audience, &text)
     }
+}
+
+/// One key of a ring's text.
+struct Line<'t> {
+    number: usize,
+    /// What adds it to a ring.
+    state: fn(KeyRingBuilder, Secret) -> KeyRingBuilder,
+    secret: &'t str,
+}
+
+fn lines(text: &str) -> impl Iterator<Item = Result<Line<'_>, LoadError>> {
+    text.split(['\n', ';']).zip(1..).filter_map(|(line, number)| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        (!line.is_empty()).then(|| {
+            let (state, secret) =
+                line.split_once(char::is_whitespace).ok_or(LoadError::Line(number))?;
+            let state = match state {
+                "active" => KeyRingBuilder::active,
+                "staged" => KeyRingBuilder::staged,
+                "retiring" => KeyRingBuilder::retiring,
+                _ => return Err(LoadError::Line(number)),
+            };
+            Ok(Line { number, state, secret: secret.trim_start() })
+        })
+    })
 }
 
 #[cfg(test)]
@@ -145,6 +211,42 @@ mod tests {
             let error = KeyRing::from_text("a", &text).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains(&secret), "{error}");
         }
+    }
+
+    /// A KMS that keeps its word at once.
+    struct Reversing;
+
+    impl Kms for Reversing {
+        type Error = SecretError;
+
+        async fn unwrap_secret(&self, wrapped: &str) -> Result<Secret, SecretError> {
+            Secret::from_base64url(&wrapped.chars().rev().collect::<String>())
+        }
+    }
+
+    fn from_wrapped(text: &str) -> Result<KeyRing, LoadError> {
+        let ring = std::pin::pin!(KeyRing::from_wrapped("a", text, &Reversing));
+        match ring.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+            std::task::Poll::Ready(ring) => ring,
+            std::task::Poll::Pending => panic!("it waits for nothing"),
+        }
+    }
+
+    #[test]
+    fn wrapped_secrets_are_unwrapped_when_a_ring_is_loaded() {
+        let wrapped = |state: &str, first: u8| {
+            let secret = line("", first);
+            format!("{state} {}", secret.trim().chars().rev().collect::<String>())
+        };
+        let text = format!("{}\n# the last one\n{}", wrapped("active", 1), wrapped("retiring", 0));
+        let ring = from_wrapped(&text).unwrap();
+        let old = KeyRing::from_text("a", &line("active", 0)).unwrap();
+        assert_eq!(ring.open(&old.seal(b"x".to_vec()).unwrap()).unwrap(), b"x");
+
+        let error = from_wrapped(&format!("{text}\nstaged nonsense")).unwrap_err();
+        assert_eq!(error.to_string(), "line 4: the secret was not unwrapped");
+        assert!(std::error::Error::source(&error).is_some());
+        assert!(matches!(from_wrapped("active"), Err(LoadError::Line(1))));
     }
 
     #[test]

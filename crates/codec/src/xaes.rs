@@ -59,8 +59,9 @@ impl Xaes256Gcm {
         aad: &[u8],
         buffer: &mut [u8],
     ) -> Result<[u8; TAG_LEN], AeadError> {
-        let (key, rest) = self.derive(nonce);
-        gcm::encrypt(&key, rest, aad, buffer)
+        let tag = self.encrypt_below(nonce, aad, buffer);
+        wipe_stack();
+        tag
     }
 
     /// Decrypts `ciphertext ‖ tag` in place and returns the plaintext, which is its first part. If this fails,
@@ -75,10 +76,33 @@ impl Xaes256Gcm {
         aad: &[u8],
         sealed: &'b mut [u8],
     ) -> Result<&'b mut [u8], AeadError> {
-        let (key, rest) = self.derive(nonce);
-        gcm::decrypt(&key, rest, aad, sealed)?;
+        let verdict = self.decrypt_below(nonce, aad, sealed);
+        wipe_stack();
+        verdict?;
         let (text, _) = sealed.split_last_chunk_mut::<TAG_LEN>().ok_or(AeadError)?;
         Ok(text)
+    }
+
+    #[inline(never)]
+    fn encrypt_below(
+        &self,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        buffer: &mut [u8],
+    ) -> Result<[u8; TAG_LEN], AeadError> {
+        let (key, rest) = self.derive(nonce);
+        gcm::encrypt(&key, rest, aad, buffer)
+    }
+
+    #[inline(never)]
+    fn decrypt_below(
+        &self,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<(), AeadError> {
+        let (key, rest) = self.derive(nonce);
+        gcm::decrypt(&key, rest, aad, sealed)
     }
 
     /// The key and the 96-bit nonce for one message.
@@ -111,6 +135,19 @@ impl Xaes256Gcm {
         }
         (key, rest)
     }
+}
+
+/// Overwrites what the functions that were just called have left on the stack: copies of what they moved, and keys that
+/// they spread out. How far down they reach was measured by `tests/memory.rs`, and differs by library.
+#[inline(never)]
+#[cfg_attr(debug_assertions, expect(clippy::large_stack_arrays, reason = "it is about the stack"))]
+pub(crate) fn wipe_stack() {
+    const BYTES: usize = match (cfg!(debug_assertions), cfg!(feature = "aws-lc")) {
+        (true, _) => 32 * 1024,
+        (false, true) => 4 * 1024,
+        (false, false) => 8 * 1024,
+    };
+    std::hint::black_box(&mut [0u8; BYTES]);
 }
 
 impl std::fmt::Debug for Xaes256Gcm {

@@ -36,6 +36,12 @@ pub mod stdio {
     pub use mrtr_transport::stdio::{StreamLimits, serve_stream};
 }
 
+/// The sealed state: keys from a KMS, rotation, and how to seal by other means.
+#[cfg(feature = "server")]
+pub mod codec {
+    pub use mrtr_server::codec::*;
+}
+
 /// The wire types of the protocol.
 pub mod schema {
     pub use mrtr_schema::*;

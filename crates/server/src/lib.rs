@@ -92,6 +92,10 @@ pub use error::Error;
 pub use extension::ExtensionCall;
 pub use handler::Handler;
 pub use manual::InputRequired;
+/// The sealed state: keys, and how to seal by other means.
+pub mod codec {
+    pub use mrtr_codec::*;
+}
 pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use prompt::{Prompt, PromptOutput};
 pub use resource::{Cache, Resource, ResourceOutput, ResourceTemplate};

@@ -1,6 +1,8 @@
 //! Client and server joined in memory, for tests: every leg on another replica, a clock that stands
 //! still until it is told, and a record of what went over the wire.
 
+pub mod fuzz;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,0 +1,182 @@
+//! The bodies of the fuzz targets (`fuzz/`): what must hold for any bytes. They run here too, as ordinary tests, over
+//! the corpus and over bytes made from it.
+
+use std::sync::Mutex;
+
+use mrtr_codec::canonical::canonicalize;
+use mrtr_codec::{
+    Binding, Digest, KeyRing, Principal, Refusal, Seal, SealError, Secret, UnixSeconds, Validity,
+    open, seal,
+};
+
+/// A target's name and its body.
+pub const TARGETS: [(&str, fn(&[u8])); 3] =
+    [("token", token), ("claims", claims), ("canonical", canonical)];
+
+const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+/// The first byte picks what the rest is.
+///
+/// 0: a token, as a peer sends it. 1: what stands behind the prefix, before it is encoded. 2: what is sealed; it has to come
+/// back, and no byte of its token may be another.
+pub fn token(data: &[u8]) {
+    let Some((mode, rest)) = data.split_first() else { return };
+    let ring = ring();
+    let arguments = Digest([7; 32]);
+    let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+    match mode % 3 {
+        0 => {
+            if let Ok(text) = std::str::from_utf8(rest) {
+                only_ours(&ring, text, &binding);
+            }
+        }
+        1 => only_ours(&ring, &format!("mrtr1.{}", base64url(rest)), &binding),
+        _ => {
+            let validity = Validity::starting(NOW, 600);
+            let Ok(token) = seal(&ring, &binding, validity, rest) else {
+                assert!(rest.len() > 90_000, "short enough to be sealed");
+                return;
+            };
+            let opened = open(&ring, &token, &binding, NOW).map(|opened| opened.body().to_vec());
+            assert_eq!(opened.as_deref(), Ok(rest));
+            let at = usize::from(rest.first().copied().unwrap_or_default()) % token.len();
+            let other = token.chars().enumerate().map(|(n, c)| match c {
+                _ if n != at => c,
+                'A' => 'B',
+                _ => 'A',
+            });
+            assert!(open(&ring, &other.collect::<String>(), &binding, NOW).is_err());
+        }
+    }
+}
+
+/// A token that opens was made by the ring, and is the only way to write itself.
+fn only_ours(ring: &KeyRing, text: &str, binding: &Binding<'_>) {
+    if let Ok(plaintext) = ring.open(text) {
+        let nonce = unbase64url(text.strip_prefix("mrtr1.").unwrap_or_default());
+        let nonce = nonce.get(16..40).and_then(|nonce| nonce.try_into().ok());
+        let again = nonce.map(|nonce| ring.seal_with_nonce(&plaintext, &nonce));
+        assert_eq!(again, Some(Ok(text.to_owned())));
+    }
+    // Whatever it is, it is not for this request, or it is in order.
+    let _ = open(ring, text, binding, NOW);
+}
+
+/// Claims, as they stand inside a token. What is read has one way to be written.
+pub fn claims(data: &[u8]) {
+    let principal = Principal::new("i", "s");
+    let with_client = Principal::new("i", "s").with_client("c");
+    for principal in [None, Some(&principal), Some(&with_client)] {
+        let arguments = Digest([7; 32]);
+        let binding = Binding { principal, method: "m", target: "t", arguments };
+        let plain = Plain(Mutex::new(data.to_vec()));
+        let Ok(opened) = open(&plain, "", &binding, NOW) else { continue };
+        let (validity, body) = (opened.validity(), opened.body().to_vec());
+        assert!(validity.expires > NOW && validity.issued.0 <= NOW.0 + 60);
+        assert!(seal(&plain, &binding, validity, &body).is_ok());
+        assert_eq!(*plain.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner), data);
+    }
+}
+
+/// Text that may be JSON: its canonical form is JSON too, the form of itself, and means the same.
+pub fn canonical(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(form) = canonicalize(text) else {
+        assert!(Digest::of_json(Some(text)).is_err());
+        return;
+    };
+    assert_eq!(canonicalize(&form).as_ref(), Ok(&form));
+    assert!(serde_json::from_str::<serde_json::Value>(text).is_ok() || exotic(text), "{text}");
+    assert!(serde_json::from_str::<serde_json::Value>(&form).is_ok() || exotic(&form), "{form}");
+}
+
+/// What our reader takes and serde's does not: integers beyond a double.
+fn exotic(text: &str) -> bool {
+    text.bytes().filter(u8::is_ascii_digit).count() > 2
+}
+
+/// A sealer that neither encrypts nor authenticates.
+struct Plain(Mutex<Vec<u8>>);
+
+impl Seal for Plain {
+    fn seal(&self, plaintext: Vec<u8>) -> Result<String, SealError> {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = plaintext;
+        Ok(String::new())
+    }
+
+    fn open(&self, _: &str) -> Result<Vec<u8>, Refusal> {
+        Ok(self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone())
+    }
+}
+
+#[expect(clippy::unwrap_used, reason = "fixed inputs")]
+fn ring() -> KeyRing {
+    let secret = |first: u8| Secret::from_bytes(&(first..first + 32).collect::<Vec<_>>()).unwrap();
+    KeyRing::builder("https://service.example/mcp")
+        .active(secret(0))
+        .retiring(secret(1))
+        .build()
+        .unwrap()
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Written here once more, so that a mistake in the library would be seen.
+fn base64url(bytes: &[u8]) -> String {
+    let letter =
+        |bits: u32| ALPHABET.get((bits & 63) as usize).map_or('?', |letter| char::from(*letter));
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let three = [0, 1, 2].map(|at| u32::from(chunk.get(at).copied().unwrap_or_default()));
+        let [a, b, c] = three;
+        let bits = a << 16 | b << 8 | c;
+        let letters = [bits >> 18, bits >> 12, bits >> 6, bits].map(letter);
+        out.extend(letters.iter().take(chunk.len() + 1));
+    }
+    out
+}
+
+fn unbase64url(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (mut bits, mut held) = (0u32, 0u32);
+    for letter in text.bytes() {
+        let value = ALPHABET.iter().position(|known| *known == letter).unwrap_or_default();
+        bits = bits << 6 | u32::try_from(value).unwrap_or_default();
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push(u8::try_from(bits >> held & 0xff).unwrap_or_default());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every input of the corpus, whole and in variations: cut, doubled, with one byte changed.
+    #[test]
+    fn the_corpus_and_what_is_near_it() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
+        for (name, body) in TARGETS {
+            let mut inputs = 0;
+            for file in std::fs::read_dir(format!("{corpus}/{name}")).unwrap() {
+                let data = std::fs::read(file.unwrap().path()).unwrap();
+                inputs += 1;
+                body(&data);
+                body(&[&data[..], &data].concat());
+                // Primes, so that the steps meet every part of the format in one input or another.
+                for at in (0..data.len()).step_by(1 + data.len() / 61) {
+                    body(&data[..at]);
+                    for bit in [0x01, 0x20, 0x80] {
+                        let mut other = data.clone();
+                        other[at] ^= bit;
+                        body(&other);
+                    }
+                }
+            }
+            assert!(inputs >= 10, "{name} has {inputs} inputs");
+        }
+    }
+}

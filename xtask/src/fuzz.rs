@@ -1,0 +1,66 @@
+//! The fuzz targets, with libFuzzer and the address sanitizer.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::Result;
+use crate::run::{cargo, output, root, run as step, scratch, target};
+
+const CARGO_FUZZ: &str = "0.13.2";
+
+pub fn run(args: &[String]) -> Result {
+    let mut minutes = 1.0;
+    let mut wanted = Vec::new();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--minutes" => {
+                let value = rest.next().and_then(|value| value.parse::<f64>().ok());
+                minutes = value.filter(|n| *n > 0.0).ok_or("`--minutes` takes a number")?;
+            }
+            name => wanted.push(name),
+        }
+    }
+    let fuzz = tool()?;
+    let listed = output(command(&fuzz).arg("list"))?;
+    let known: Vec<&str> = listed.lines().collect();
+    if let Some(other) = wanted.iter().find(|name| !known.contains(name)) {
+        return Err(format!("there is no target {other:?}; there is: {}", known.join(", ")).into());
+    }
+    let seconds = (minutes * 60.0).ceil();
+    for name in known.iter().filter(|name| wanted.is_empty() || wanted.contains(name)) {
+        // What it finds on the way goes first; the committed corpus is only read.
+        let found = scratch("fuzz-corpus")?.join(name);
+        std::fs::create_dir_all(&found)?;
+        let mut fuzzing = command(&fuzz);
+        fuzzing.args(["run", name]).arg(found).arg(root().join("fuzz/corpus").join(name));
+        fuzzing.arg("--").arg(format!("-max_total_time={seconds}"));
+        fuzzing.args([
+            "-max_len=4096",
+            "-rss_limit_mb=2048",
+            "-timeout=10",
+            "-print_final_stats=1",
+        ]);
+        step(&mut fuzzing)?;
+    }
+    Ok(())
+}
+
+/// `cargo fuzz` asks for options that only a nightly compiler has, unless that is told that it is one.
+fn command(fuzz: &PathBuf) -> Command {
+    let mut command = Command::new(fuzz);
+    command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", target().join("fuzz"));
+    command.current_dir(root());
+    command
+}
+
+fn tool() -> Result<PathBuf> {
+    let home = scratch("tools")?;
+    let program = home.join("bin/cargo-fuzz");
+    if !program.exists() {
+        let mut install = cargo(&["install", "--quiet", "--locked", "cargo-fuzz"]);
+        install.args(["--version", CARGO_FUZZ, "--root"]).arg(&home);
+        step(&mut install)?;
+    }
+    Ok(program)
+}
