@@ -4,7 +4,7 @@
 //! memory as it is, or it would be found here.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
