@@ -45,7 +45,8 @@
 //! # What it does not do
 //!
 //! - It does not stop a token from being used twice while it is valid, nor an older token of the same
-//!   flow from being used instead of a newer one. Whoever needs that keeps a record on the server.
+//!   flow from being used instead of a newer one. Whoever needs that keeps a record on the server, as
+//!   `mrtr-server` does for what is for single use.
 //! - It does not hide how long the state is.
 //!
 //! # Modules

@@ -42,6 +42,12 @@ pub mod codec {
     pub use mrtr_server::codec::*;
 }
 
+/// States that work once.
+#[cfg(feature = "server")]
+pub mod replay {
+    pub use mrtr_server::replay::*;
+}
+
 /// The wire types of the protocol.
 pub mod schema {
     pub use mrtr_schema::*;

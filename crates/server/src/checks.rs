@@ -65,6 +65,12 @@ pub enum BuildError {
         /// What is wrong with it.
         why: String,
     },
+    /// Something is for single use, and nothing would remember what was used.
+    #[error(
+        "{0} is for single use, which takes something that remembers what was used: give the server a \
+         `.replay_guard(…)`, which on more than one replica has to be one that all of them reach"
+    )]
+    NoReplayGuard(String),
     /// A resource template that URIs cannot be matched against.
     #[error("the resource template {template:?} cannot be used: {why}")]
     Template {

@@ -4,26 +4,33 @@ mod calls;
 mod leg;
 mod listen;
 mod lists;
+mod once;
 
-use std::sync::Mutex;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
 
 use mrtr_codec::Principal;
 use mrtr_schema::jsonrpc::{ErrorObject, Response, params, raw};
 use mrtr_schema::meta::{RequestMeta, key};
+use mrtr_schema::prompt::GetPromptParams;
+use mrtr_schema::resource::ReadResourceParams;
+use mrtr_schema::tool::CallToolParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::{Call, Dispatch, Outbox};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use tracing::Instrument as _;
 
 use crate::context::Notify;
 use crate::server::{Inner, Server};
+use crate::tool::Rules;
 pub(crate) use leg::Caller;
 
 impl Dispatch for Server {
     async fn dispatch(&self, call: Call) -> Response {
         let id = call.request.id.clone();
-        let outcome = self.inner.answer(call).await;
+        let outcome = Inner::answer(&self.inner, call).await;
         if let Err(error) = &outcome {
             tracing::debug!(target: "mrtr::server", %id, %error, "request refused");
         }
@@ -34,7 +41,7 @@ impl Dispatch for Server {
 type Answer = Result<Box<RawValue>, ErrorObject>;
 
 impl Inner {
-    async fn answer(&self, mut call: Call) -> Answer {
+    async fn answer(self: &Arc<Self>, mut call: Call) -> Answer {
         let caller = self.caller(&mut call)?;
         let request = call.request;
         match request.method.as_str() {
@@ -50,13 +57,30 @@ impl Inner {
                 self.list_templates(&params(&request)?)
             }
             method::TOOLS_CALL if !self.tools.is_empty() => {
-                self.call_tool(params(&request)?, caller).await
+                let call: CallToolParams = params(&request)?;
+                let rules = || self.tool(&call.name).map(|tool| &tool.rules);
+                if once(call.request_state.as_ref(), rules) {
+                    let inner = Arc::clone(self);
+                    return finish(async move { inner.call_tool(call, caller).await }).await;
+                }
+                self.call_tool(call, caller).await
             }
             method::PROMPTS_GET if !self.prompts.is_empty() => {
-                self.get_prompt(params(&request)?, caller).await
+                let call: GetPromptParams = params(&request)?;
+                let rules = || self.prompt(&call.name).map(|prompt| &prompt.rules);
+                if once(call.request_state.as_ref(), rules) {
+                    let inner = Arc::clone(self);
+                    return finish(async move { inner.get_prompt(call, caller).await }).await;
+                }
+                self.get_prompt(call, caller).await
             }
             method::RESOURCES_READ if self.has_resources() => {
-                self.read_resource(params(&request)?, caller).await
+                let call: ReadResourceParams = params(&request)?;
+                if once(call.request_state.as_ref(), || self.rules_of(&call.uri)) {
+                    let inner = Arc::clone(self);
+                    return finish(async move { inner.read_resource(call, caller).await }).await;
+                }
+                self.read_resource(call, caller).await
             }
             method::COMPLETE if self.capabilities().completions.is_some() => {
                 self.suggest(params(&request)?, caller).await
@@ -106,6 +130,18 @@ impl Inner {
         let notify = Notify { outbox, progress_token, log_level, last: Mutex::default() };
         Ok(Caller { capabilities, client_info, principal, extensions, notify })
     }
+}
+
+/// Whether a leg may run only once.
+fn once<'r>(state: Option<&String>, rules: impl FnOnce() -> Option<&'r Rules>) -> bool {
+    state.is_some() && rules().is_some_and(|rules| rules.single_use)
+}
+
+/// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
+/// comes again.
+fn finish(leg: impl Future<Output = Answer> + Send + 'static) -> impl Future<Output = Answer> {
+    let leg = tokio::spawn(leg.instrument(tracing::Span::current()));
+    async { leg.await.unwrap_or_else(|_| Err(ErrorObject::internal("Internal error"))) }
 }
 
 fn complete(result: &impl Serialize) -> Answer {

@@ -75,6 +75,7 @@ mod handler;
 pub mod manual;
 mod prompt;
 mod refusal;
+pub mod replay;
 mod resource;
 mod rounds;
 mod server;

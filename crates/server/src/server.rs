@@ -21,9 +21,10 @@ use crate::conform::Schemas;
 use crate::error::Error;
 use crate::extension::{ExtensionCall, Method, is_identifier};
 use crate::prompt::Prompt;
+use crate::replay::{ErasedGuard, ReplayGuard};
 use crate::resource::{Cache, Resource, ResourceTemplate};
 use crate::template::Template;
-use crate::tool::Tool;
+use crate::tool::{Rules, Tool};
 
 /// A server: tools, prompts, and the keys that seal the state of their flows. It keeps nothing
 /// between requests. Cheap to clone.
@@ -50,6 +51,7 @@ pub(crate) struct Inner {
     /// `_meta` of every result.
     pub(crate) meta: Object,
     pub(crate) sealer: Box<dyn Seal>,
+    pub(crate) guard: Option<Box<dyn ErasedGuard>>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
     pub(crate) provided: http::Extensions,
@@ -70,6 +72,7 @@ pub struct ServerBuilder {
     changes: Option<Changes>,
     page_size: usize,
     sealer: Option<Box<dyn Seal>>,
+    guard: Option<Box<dyn ErasedGuard>>,
     clock: Box<dyn Clock>,
     anonymous: bool,
     provided: http::Extensions,
@@ -96,6 +99,7 @@ impl Server {
             changes: None,
             page_size: usize::MAX,
             sealer: None,
+            guard: None,
             clock: Box::new(SystemClock),
             anonymous: false,
             provided: http::Extensions::new(),
@@ -119,6 +123,26 @@ impl Inner {
             extensions: (!self.extensions.is_empty()).then(|| self.extensions.clone()),
             ..ServerCapabilities::default()
         }
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.wire.name == name)
+    }
+
+    pub(crate) fn prompt(&self, name: &str) -> Option<&Prompt> {
+        self.prompts.iter().find(|prompt| prompt.wire.name == name)
+    }
+
+    pub(crate) fn resource(&self, uri: &str) -> Option<&Resource> {
+        self.resources.iter().find(|resource| resource.wire.uri == uri)
+    }
+
+    /// What holds for the flows of the resource with this URI, or of the template for it.
+    pub(crate) fn rules_of(&self, uri: &str) -> Option<&Rules> {
+        let resource = self.resource(uri).map(|resource| &resource.rules);
+        let matching =
+            || self.templates.iter().find(|(template, _)| template.matches(uri).is_some());
+        resource.or_else(|| matching().map(|(_, template)| &template.rules))
     }
 
     /// Whether there is a resource with this URI, or a template for it.
@@ -202,6 +226,12 @@ impl ServerBuilder {
         self
     }
 
+    /// What remembers which states were used, for all that is for [single use](crate::Tool::single_use).
+    pub fn replay_guard(mut self, guard: impl ReplayGuard) -> Self {
+        self.guard = Some(Box::new(guard));
+        self
+    }
+
     /// Serves callers of whom nobody has established who they are.
     ///
     /// Without this, a request is served only if something in front of the server, such as a tower
@@ -281,7 +311,7 @@ impl ServerBuilder {
             let uri = &resource.wire.uri;
             uri::check(uri).map_err(|why| BuildError::Uri { uri: uri.clone(), why })?;
         }
-        let templates = self.templates.into_iter().map(|template| {
+        let templates = std::mem::take(&mut self.templates).into_iter().map(|template| {
             let uri_template = &template.wire.uri_template;
             let parsed = Template::parse(uri_template)
                 .map_err(|why| BuildError::Template { template: uri_template.clone(), why })?;
@@ -292,6 +322,11 @@ impl ServerBuilder {
             if let Some((name, _)) = completers.iter().find(|(name, _)| !declared.contains(name)) {
                 return Err(BuildError::Completion { of: what, argument: name.clone() });
             }
+        }
+        if self.guard.is_none()
+            && let Some(of) = single_use(&self, &templates)
+        {
+            return Err(BuildError::NoReplayGuard(of));
         }
         if let Some(wrong) = self.extensions.keys().find(|name| !is_identifier(name)) {
             return Err(BuildError::Extension(wrong.clone()));
@@ -323,12 +358,29 @@ impl ServerBuilder {
             page_size: self.page_size,
             meta,
             sealer,
+            guard: self.guard,
             clock: self.clock,
             anonymous: self.anonymous,
             provided: self.provided,
         };
         Ok(Server { inner: Arc::new(inner) })
     }
+}
+
+/// The first thing that is for single use.
+fn single_use(
+    builder: &ServerBuilder,
+    templates: &[(Template, ResourceTemplate)],
+) -> Option<String> {
+    let tools = builder.tools.iter().map(|tool| ("tool", &tool.wire.name, &tool.rules));
+    let prompts = builder.prompts.iter().map(|prompt| ("prompt", &prompt.wire.name, &prompt.rules));
+    let resources =
+        builder.resources.iter().map(|found| ("resource", &found.wire.uri, &found.rules));
+    let templates = templates
+        .iter()
+        .map(|(_, found)| ("resource template", &found.wire.uri_template, &found.rules));
+    let mut all = tools.chain(prompts).chain(resources).chain(templates);
+    all.find_map(|(kind, name, rules)| rules.single_use.then(|| format!("the {kind} {name:?}")))
 }
 
 /// Everything that can have suggestions: what it is, the arguments it has, and its suggestions.

@@ -53,6 +53,14 @@ macro_rules! all_can_ask {
                 self
             }
 
+            /// Each state of a flow works once: the same request again gets the same response, and other answers are
+            /// refused. The server needs a [`ReplayGuard`](crate::replay::ReplayGuard); see [`crate::replay`] for
+            /// what this promises. A leg that comes with a state then runs to its end even if its client goes away.
+            pub fn single_use(mut self) -> Self {
+                self.rules.single_use = true;
+                self
+            }
+
             /// How long one leg may run. Default: 1 min. Then the handler is dropped, and the call fails.
             pub fn deadline(mut self, time: Duration) -> Self {
                 self.rules.deadline = time;

@@ -44,6 +44,8 @@ pub(crate) struct Rules {
     pub(crate) max_rounds: u32,
     /// How long one leg may run.
     pub(crate) deadline: Duration,
+    /// Whether each state can be used once.
+    pub(crate) single_use: bool,
 }
 
 impl Default for Rules {
@@ -54,6 +56,7 @@ impl Default for Rules {
             lifetime: Duration::from_hours(1),
             max_rounds: 100,
             deadline: Duration::from_mins(1),
+            single_use: false,
         }
     }
 }

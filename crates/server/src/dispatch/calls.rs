@@ -30,7 +30,7 @@ const COMPLETION_DEADLINE: std::time::Duration = std::time::Duration::from_secs(
 
 impl Inner {
     pub(super) async fn call_tool(&self, call: CallToolParams, caller: Caller) -> Answer {
-        let Some(tool) = self.tools.iter().find(|tool| tool.wire.name == call.name) else {
+        let Some(tool) = self.tool(&call.name) else {
             return Err(ErrorObject::invalid_params(format!(
                 "Unknown tool: {}",
                 ErrorObject::quote(&call.name)
@@ -80,7 +80,7 @@ impl Inner {
     }
 
     pub(super) async fn get_prompt(&self, call: GetPromptParams, caller: Caller) -> Answer {
-        let Some(prompt) = self.prompts.iter().find(|prompt| prompt.wire.name == call.name) else {
+        let Some(prompt) = self.prompt(&call.name) else {
             return Err(ErrorObject::invalid_params(format!(
                 "Unknown prompt: {}",
                 ErrorObject::quote(&call.name)
@@ -126,8 +126,7 @@ impl Inner {
     }
 
     pub(super) async fn read_resource(&self, call: ReadResourceParams, caller: Caller) -> Answer {
-        let found = self.resources.iter().find(|resource| resource.wire.uri == call.uri);
-        if let Some(resource) = found {
+        if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
             let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
             return self.read(call, caller, &what, "{}", &resource.handler).await;
@@ -228,7 +227,7 @@ impl Inner {
         };
         let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
             Reference::Prompt { name } => {
-                let prompt = self.prompts.iter().find(|prompt| prompt.wire.name == *name);
+                let prompt = self.prompt(name);
                 let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
                 let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
                 (declared.collect(), &prompt.completers)

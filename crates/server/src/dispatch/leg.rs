@@ -11,6 +11,7 @@ use mrtr_schema::input::{InputRequest, InputRequiredResult, InputResponses};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use serde_json::json;
 
+use super::once::{Claim, Once};
 use super::{Answer, complete};
 use crate::asks;
 use crate::context::{Context, Inner as ContextInner, Manual, Notify};
@@ -44,11 +45,16 @@ pub(super) struct Target<'a> {
     pub(super) rules: &'a Rules,
 }
 
+/// How much longer than the first leg a second one waits for its response.
+const GRACE: Duration = Duration::from_secs(2);
+
 pub(super) struct Leg<'a> {
     server: &'a Inner,
     target: &'a Target<'a>,
     /// The arguments' digest, once it was taken.
     digest: Option<Digest>,
+    /// If the state that came is for single use.
+    once: Option<Once<'a>>,
     context: Arc<ContextInner>,
 }
 
@@ -67,7 +73,8 @@ impl<'a> Leg<'a> {
             return Err(missing_capability(&missing));
         }
         let now = server.clock.now();
-        let mut digest = None;
+        let responses = responses.unwrap_or_default();
+        let (mut digest, mut once) = (None, None);
         let saved = match state {
             None => None,
             Some(token) => {
@@ -76,12 +83,17 @@ impl<'a> Leg<'a> {
                 let binding = binding(target, arguments, caller.principal.as_ref());
                 // A state never outlives its flow: see `validity`.
                 let opened = open(&*server.sealer, token, &binding, now).and_then(|opened| {
-                    Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)
+                    let saved = Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)?;
+                    Ok((saved, opened.validity().expires))
                 });
-                Some(opened.map_err(|refusal| refuse(refusal, target.method, target.name))?)
+                let (saved, expires) =
+                    opened.map_err(|refusal| refuse(refusal, target.method, target.name))?;
+                if let Some(guard) = server.guard.as_deref().filter(|_| target.rules.single_use) {
+                    once = Some(Once::new(server, guard, token, expires, &responses)?);
+                }
+                Some(saved)
             }
         };
-        let responses = responses.unwrap_or_default();
         let (round, manual) = match saved {
             Some(saved) => resume(saved, responses, caller.capabilities),
             None => begin(now, responses, caller.capabilities)?,
@@ -94,7 +106,7 @@ impl<'a> Leg<'a> {
             notify: caller.notify,
             manual,
         });
-        Ok(Self { server, target, digest, context })
+        Ok(Self { server, target, digest, once, context })
     }
 
     /// What the handler gets.
@@ -102,8 +114,27 @@ impl<'a> Leg<'a> {
         Context { inner: Arc::clone(&self.context) }
     }
 
-    /// Runs the handler until the round ends, and answers.
+    /// Runs the handler until the round ends, and answers; or, where the state was used, as it was answered then.
     pub(super) async fn run<O, W>(
+        mut self,
+        handler: BoxFuture<Result<O, Error>>,
+        unwrap: impl FnOnce(O) -> Output<W>,
+        complete: impl FnOnce(Result<W, Error>) -> Answer,
+    ) -> Answer {
+        let once = self.once.take();
+        if let Some(once) = &once
+            && let Claim::Answered(answer) = once.claim(self.target.rules.deadline + GRACE).await?
+        {
+            return answer;
+        }
+        let answer = self.run_now(handler, unwrap, complete).await;
+        if let Some(once) = once {
+            once.settle(&answer).await;
+        }
+        answer
+    }
+
+    async fn run_now<O, W>(
         self,
         handler: BoxFuture<Result<O, Error>>,
         unwrap: impl FnOnce(O) -> Output<W>,

@@ -9,7 +9,10 @@ mod corners;
 mod fleet;
 mod lists;
 mod manual;
+#[cfg(all(feature = "redis", unix))]
+mod redis;
 mod refusals;
 mod results;
+mod single_use;
 mod structured;
 mod suspension;

@@ -72,7 +72,7 @@ impl Write for Lines {
     }
 }
 
-fn frozen() -> Value {
+pub(crate) fn frozen() -> Value {
     json!({ "error": {
         "code": -32602,
         "message": "Invalid or expired requestState",

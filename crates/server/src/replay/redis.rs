@@ -1,0 +1,92 @@
+//! A guard in Redis.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, Cmd, FromRedisValue, RedisError, cmd};
+
+use super::{GuardError, ReplayGuard};
+
+/// How long a connection or an answer may take.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// The longest time that an entry is kept: a hundred years.
+const MOST: Duration = Duration::from_hours(24 * 36_525);
+
+/// A [`ReplayGuard`] in Redis 7 or newer, or in Valkey: one connection, shared by all calls, which comes back by itself
+/// when it breaks.
+///
+/// The Redis must not evict keys (`maxmemory-policy noeviction`), or states could be used again; a full one then refuses. A
+/// failover that loses writes loses what was used in them. What is in it is sealed. For a cluster, or for TLS, implement
+/// [`ReplayGuard`] with a client of your own: it is two commands.
+#[derive(Clone)]
+pub struct RedisGuard {
+    connection: ConnectionManager,
+    prefix: String,
+}
+
+impl RedisGuard {
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or to `redis+unix:///path`.
+    ///
+    /// Cancelled, it leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// [`GuardError::Unavailable`], if the URL is none or nobody answers within some seconds. It does not hold the password.
+    pub async fn connect(url: &str) -> Result<Self, GuardError> {
+        let client = Client::open(url).map_err(unavailable)?;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(DEADLINE))
+            .set_response_timeout(Some(DEADLINE))
+            .set_number_of_retries(1);
+        let connection = client.get_connection_manager_with_config(config).await;
+        Ok(Self { connection: connection.map_err(unavailable)?, prefix: "mrtr:".to_owned() })
+    }
+
+    /// What stands before every key. Default: `mrtr:`. Services need no prefixes of their own: their keys differ.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    fn set(&self, key: &str, value: &[u8], time: Duration) -> Cmd {
+        let mut set = cmd("SET");
+        // Redis knows no time of zero, and none that its clock cannot say.
+        let time = time.clamp(Duration::from_millis(1), MOST).as_millis();
+        let time = u64::try_from(time).unwrap_or(u64::MAX);
+        set.arg(format!("{}{key}", self.prefix)).arg(value).arg("PX").arg(time);
+        set
+    }
+
+    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, GuardError> {
+        command.query_async(&mut self.connection.clone()).await.map_err(|error: RedisError| {
+            // `-OOM command not allowed when used memory > 'maxmemory'`
+            if error.code() == Some("OOM") { GuardError::Full } else { unavailable(error) }
+        })
+    }
+}
+
+fn unavailable(error: RedisError) -> GuardError {
+    GuardError::Unavailable(Box::new(error))
+}
+
+impl ReplayGuard for RedisGuard {
+    async fn claim(
+        &self,
+        key: &str,
+        value: &[u8],
+        time: Duration,
+    ) -> Result<Option<Vec<u8>>, GuardError> {
+        self.query(self.set(key, value, time).arg("NX").arg("GET")).await
+    }
+
+    async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
+        self.query::<Option<String>>(self.set(key, value, time).arg("XX")).await.map(drop)
+    }
+}
+
+impl std::fmt::Debug for RedisGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisGuard").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,470 @@
+//! States that work once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_server::replay::{GuardError, ReplayGuard, SingleProcessGuard};
+use mrtr_server::{
+    Context, InputRequired, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate,
+    Server, Tool, ToolOutput,
+};
+use mrtr_testkit::{Fleet, TestClock};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::fleet::{Count, Text, alice, client, replica};
+use crate::refusals::{frozen, raw_send, send, with_meta};
+
+/// Asks for a text, and says it and how often it came so far.
+pub(crate) fn guess(ran: &Count) -> Tool {
+    let ran = ran.clone();
+    Tool::new("t", "", move |cx: Context| {
+        let ran = ran.clone();
+        async move {
+            let text = cx.elicit::<Text>("guess", "Which?").await?.text;
+            Ok(format!("{text} {}", ran.up()))
+        }
+    })
+    .single_use()
+}
+
+fn fleet(guard: &Arc<impl ReplayGuard>, tool: impl Fn() -> Tool) -> Fleet {
+    let clock = TestClock::default();
+    let replica = |_| replica(&clock).tool(tool()).replay_guard(Arc::clone(guard)).build().unwrap();
+    Fleet::new((0..3).map(replica)).as_principal(alice())
+}
+
+fn guard() -> Arc<SingleProcessGuard> {
+    Arc::new(SingleProcessGuard::new(1 << 20))
+}
+
+/// The first leg's state, and what a second leg adds to the request.
+pub(crate) async fn state(fleet: &Fleet) -> Value {
+    let first = send(fleet, "t", json!({}), json!({})).await;
+    first.get("requestState").cloned().unwrap_or_default()
+}
+
+pub(crate) fn answered(state: &Value, text: &str) -> Value {
+    let answer = ElicitResult::accept(json!({ "text": text })).unwrap();
+    json!({ "requestState": state, "inputResponses": { "guess": answer } })
+}
+
+pub(crate) fn text(result: &Value) -> &str {
+    result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_state_is_good_for_one_answer_and_that_gets_its_response_again() {
+    let ran = Count::default();
+    let fleet = fleet(&guard(), || guess(&ran));
+    let state = state(&fleet).await;
+    let first = send(&fleet, "t", json!({}), answered(&state, "7")).await;
+    assert_eq!(text(&first), "7 1");
+    for _ in 0..3 {
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "7")).await, first);
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "8")).await, frozen());
+    }
+    let nothing = json!({ "requestState": state });
+    assert_eq!(
+        send(&fleet, "t", json!({}), nothing).await,
+        frozen(),
+        "no answer is another answer"
+    );
+    assert_eq!(ran.get(), 1);
+    // The state after it is another, and a flow of its own is one too.
+    let other = self::state(&fleet).await;
+    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&other, "8")).await), "8 2");
+}
+
+/// What a client writes anew means the same: members in another order, numbers in another form, escapes.
+#[tokio::test]
+async fn answers_are_the_same_if_they_mean_the_same() {
+    let ran = Count::default();
+    let fleet = fleet(&guard(), || guess(&ran));
+    let state = state(&fleet).await;
+    let more = |answers: &str| json!({ "requestState": state, "inputResponses": serde_json::from_str::<Value>(answers).unwrap() });
+    let one = r#"{"guess":{"action":"accept","content":{"text":"a"}},"x":{"n":1.0}}"#;
+    let same = r#"{"x":{"n":1},"guess":{"content":{"text":"\u0061"},"action":"accept"}}"#;
+    let other = r#"{"x":{"n":2},"guess":{"content":{"text":"a"},"action":"accept"}}"#;
+    let first = send(&fleet, "t", json!({}), more(one)).await;
+    assert_eq!(text(&first), "a 1");
+    assert_eq!(send(&fleet, "t", json!({}), more(same)).await, first);
+    assert_eq!(send(&fleet, "t", json!({}), more(other)).await, frozen());
+}
+
+/// An answer that is refused on its merits is used up too; a leg that asks again hands out a new state.
+#[tokio::test]
+async fn errors_and_rounds_are_responses_too() {
+    let fleet = fleet(&guard(), || {
+        Tool::new("t", "", async |cx: Context| {
+            match cx.elicit::<Text>("guess", "Which?").await?.text.as_str() {
+                "more" => Ok(cx.elicit::<Text>("more", "And?").await?.text),
+                "panic" => panic!("as asked"),
+                _ => Err(mrtr_server::Error::new("no")),
+            }
+        })
+        .single_use()
+    });
+    for answer in ["more", "panic", "other"] {
+        let state = state(&fleet).await;
+        let first = send(&fleet, "t", json!({}), answered(&state, answer)).await;
+        let again = send(&fleet, "t", json!({}), answered(&state, answer)).await;
+        assert_eq!(first, again, "{answer}");
+        if answer == "more" {
+            assert_eq!(first["resultType"], "input_required");
+            let next = json!({ "more": ElicitResult::accept(json!({ "text": "b" })).unwrap() });
+            let next = json!({ "requestState": first["requestState"], "inputResponses": next });
+            assert_eq!(text(&send(&fleet, "t", json!({}), next).await), "b");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_honest_client_notices_nothing() {
+    let ran = Count::default();
+    let (client, log) = client(fleet(&guard(), || guess(&ran)));
+    let result = client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.legs().len()), ("guess 1", 2));
+}
+
+#[test]
+fn there_is_no_server_without_a_guard_if_something_is_for_single_use() {
+    async fn nothing(_: Context) -> mrtr_server::Result<String> {
+        Ok(String::new())
+    }
+    async fn no_prompt(_: Context) -> mrtr_server::Result<PromptOutput> {
+        Ok(PromptOutput::from(String::new()))
+    }
+    async fn no_text(_: Context) -> mrtr_server::Result<ResourceOutput> {
+        Ok(ResourceOutput::text(""))
+    }
+    let start = || Server::builder("test", "1");
+    for (builder, named) in [
+        (
+            start().tool(Tool::new("t", "", nothing).single_use()),
+            "the tool \"t\" is for single use",
+        ),
+        (start().prompt(Prompt::new("p", "", no_prompt).single_use()), "the prompt \"p\""),
+        (start().resource(Resource::new("x:r", "r", no_text).single_use()), "the resource \"x:r\""),
+        (
+            start().resource_template(ResourceTemplate::new("x:{r}", "r", no_text).single_use()),
+            "the resource template \"x:{r}\"",
+        ),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.contains(named) && error.contains(".replay_guard("), "{error}");
+    }
+    start().tool(Tool::new("t", "", nothing)).build().unwrap();
+    let guarded = start().tool(Tool::new("t", "", nothing).single_use());
+    guarded.replay_guard(SingleProcessGuard::new(1)).build().unwrap();
+}
+
+/// The variables of a template.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Id {
+    #[serde(rename = "id")]
+    _id: String,
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_for_single_use_too() {
+    let ran = Count::default();
+    let clock = TestClock::default();
+    let server = {
+        let (in_prompt, in_resource, in_template) = (ran.clone(), ran.clone(), ran.clone());
+        let prompt = Prompt::new("p", "", move |cx: Context| {
+            let ran = in_prompt.clone();
+            async move {
+                let text = cx.elicit::<Text>("guess", "Which?").await?.text;
+                ran.up();
+                Ok(PromptOutput::from(text))
+            }
+        });
+        let read = async |cx: Context, ran: Count| {
+            let text = cx.elicit::<Text>("guess", "Which?").await?.text;
+            ran.up();
+            Ok(ResourceOutput::text(text))
+        };
+        replica(&clock)
+            .prompt(prompt.single_use())
+            .resource(
+                Resource::new("x:r", "r", move |cx: Context| read(cx, in_resource.clone()))
+                    .single_use(),
+            )
+            .resource_template(
+                ResourceTemplate::new("y:{id}", "r", move |cx: Context, _: Id| {
+                    read(cx, in_template.clone())
+                })
+                .single_use(),
+            )
+            .replay_guard(guard())
+            .build()
+            .unwrap()
+    };
+    let fleet = Fleet::new([server]).as_principal(alice());
+    for (at, (method, target)) in [
+        ("prompts/get", json!({ "name": "p" })),
+        ("resources/read", json!({ "uri": "x:r" })),
+        ("resources/read", json!({ "uri": "y:1" })),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let leg = |more: Value| {
+            let mut params = with_meta(target.clone());
+            params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            raw_send(&fleet, method, params)
+        };
+        let state = leg(json!({})).await["requestState"].clone();
+        let first = leg(answered(&state, "a")).await;
+        assert_eq!(first["resultType"], "complete", "{first}");
+        assert_eq!(leg(answered(&state, "a")).await, first);
+        assert_eq!(leg(answered(&state, "b")).await, frozen());
+        assert_eq!(ran.get(), at + 1);
+    }
+}
+
+fn gate() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(0))
+}
+
+/// The handler waits where the test says so.
+fn waiting(ran: &Count, started: &Arc<Semaphore>, go_on: &Arc<Semaphore>) -> Tool {
+    let (ran, started, go_on) = (ran.clone(), Arc::clone(started), Arc::clone(go_on));
+    Tool::new("t", "", move |cx: Context| {
+        let (ran, started, go_on) = (ran.clone(), Arc::clone(&started), Arc::clone(&go_on));
+        async move {
+            let text = cx.elicit::<Text>("guess", "Which?").await?.text;
+            started.add_permits(1);
+            go_on.acquire().await.unwrap().forget();
+            Ok(format!("{text} {}", ran.up()))
+        }
+    })
+    .single_use()
+}
+
+/// Of many that come at once, one runs; those with its answers wait for its response.
+#[tokio::test(start_paused = true)]
+async fn many_at_once_run_once() {
+    let (ran, started, go_on) = (Count::default(), gate(), gate());
+    let fleet = Arc::new(fleet(&guard(), || waiting(&ran, &started, &go_on)));
+    let state = state(&fleet).await;
+    let leg = |text: &'static str| {
+        let (fleet, more) = (Arc::clone(&fleet), answered(&state, text));
+        tokio::spawn(async move { send(&fleet, "t", json!({}), more).await })
+    };
+    let first = leg("a");
+    started.acquire().await.unwrap().forget();
+    let others: Vec<_> = (0..20).map(|_| leg("a")).collect();
+    assert_eq!(leg("b").await.unwrap(), frozen(), "other answers do not wait");
+    go_on.add_permits(1);
+    let first = first.await.unwrap();
+    assert_eq!(text(&first), "a 1");
+    for other in others {
+        assert_eq!(other.await.unwrap(), first);
+    }
+}
+
+/// A client that goes away does not end what may run only once, and gets its response when it comes again.
+#[tokio::test(start_paused = true)]
+async fn a_leg_ends_without_its_client() {
+    let (ran, started, go_on) = (Count::default(), gate(), gate());
+    let fleet = fleet(&guard(), || waiting(&ran, &started, &go_on));
+    let state = state(&fleet).await;
+    tokio::select! {
+        biased;
+        _ = send(&fleet, "t", json!({}), answered(&state, "a")) => panic!("it waits"),
+        _ = started.acquire() => {}
+    }
+    go_on.add_permits(1);
+    let again = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    assert_eq!((text(&again), ran.get()), ("a 1", 1));
+}
+
+/// A replica that died left a claim: nobody knows how far it came, so nobody goes on, and nobody waits forever.
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_response_is_refused_in_the_end() {
+    /// Forgets to keep responses.
+    struct Dying(SingleProcessGuard);
+    impl ReplayGuard for Dying {
+        async fn claim(
+            &self,
+            key: &str,
+            value: &[u8],
+            time: Duration,
+        ) -> Result<Option<Vec<u8>>, GuardError> {
+            self.0.claim(key, value, time).await
+        }
+        async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
+            Ok(())
+        }
+    }
+    let ran = Count::default();
+    let fleet = fleet(&Arc::new(Dying(SingleProcessGuard::new(1 << 20))), || guess(&ran));
+    let state = state(&fleet).await;
+    send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, frozen());
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_mins(1) && waited < Duration::from_secs(65), "{waited:?}");
+    assert_eq!(ran.get(), 1);
+}
+
+/// What a guard was told, and whether it works.
+#[derive(Default)]
+struct Witness {
+    told: Mutex<Vec<(String, Vec<u8>, Duration)>>,
+    broken: AtomicBool,
+    forgetful: AtomicBool,
+}
+
+impl Witness {
+    fn tell(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(GuardError::Unavailable("no route".into()));
+        }
+        self.told.lock().unwrap().push((key.to_owned(), value.to_vec(), time));
+        Ok(())
+    }
+}
+
+impl ReplayGuard for Witness {
+    async fn claim(
+        &self,
+        key: &str,
+        value: &[u8],
+        time: Duration,
+    ) -> Result<Option<Vec<u8>>, GuardError> {
+        let last = self.told.lock().unwrap().iter().rev().find(|told| told.0 == key).cloned();
+        if last.is_none() {
+            self.tell(key, value, time)?;
+        }
+        Ok(last.map(|(_, value, _)| value))
+    }
+
+    async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
+        if self.forgetful.load(Ordering::SeqCst) && value.len() > 100 {
+            return Err(GuardError::Full);
+        }
+        self.tell(key, value, time)
+    }
+}
+
+/// A guard that does not answer stops the leg, and the state is as good as before.
+#[tokio::test]
+async fn without_its_guard_a_leg_does_not_run() {
+    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+    let fleet = fleet(&witness, || guess(&ran));
+    let state = state(&fleet).await;
+    assert!(witness.told.lock().unwrap().is_empty(), "a first leg has nothing to use");
+    witness.broken.store(true, Ordering::SeqCst);
+    let refused = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    assert_eq!(refused.pointer("/error/code"), Some(&json!(-32603)), "{refused}");
+    assert_eq!(refused.pointer("/error/data/reason"), Some(&json!("replay_guard_unavailable")));
+    assert!(!refused.to_string().contains("no route"), "{refused}");
+    assert_eq!(ran.get(), 0);
+    witness.broken.store(false, Ordering::SeqCst);
+    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "b")).await), "b 1");
+}
+
+/// Entries are kept until no clock of the fleet takes the state any more; they tell whoever reads them nothing.
+#[tokio::test]
+async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
+    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+    let fleet = fleet(&witness, || guess(&ran));
+    let state = state(&fleet).await;
+    send(&fleet, "t", json!({}), answered(&state, "a secret")).await;
+    let told = witness.told.lock().unwrap().clone();
+    assert_eq!(told.len(), 2, "a claim, and a response");
+    for (key, value, time) in &told {
+        assert_eq!(*time, Duration::from_mins(10 + 1), "a round's time, and a minute");
+        assert!(!state.as_str().unwrap().contains(key.as_str()));
+        let value = String::from_utf8_lossy(value);
+        assert!(!value.contains("secret") && !value.contains("content"), "{value}");
+    }
+    // Whoever can write there can refuse, but not make up a response; nor does a kept response open as a state.
+    let kept = String::from_utf8_lossy(&told[1].1[33..]).into_owned();
+    assert!(kept.starts_with("mrtr1."), "{kept}");
+    assert_eq!(send(&fleet, "t", json!({}), answered(&json!(kept), "a")).await, frozen());
+    let other = self::state(&fleet).await;
+    send(&fleet, "t", json!({}), answered(&other, "b")).await;
+    let (_, theirs, _) = witness.told.lock().unwrap().last().cloned().unwrap();
+    let mut made_up = told[1].clone();
+    made_up.1.truncate(33);
+    made_up.1.extend_from_slice(&theirs[33..]);
+    witness.told.lock().unwrap().push(made_up);
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a secret")).await, frozen());
+    assert_eq!(ran.get(), 2);
+}
+
+/// A response that cannot be kept was still given once; whoever comes again is refused, not run.
+#[tokio::test]
+async fn a_response_that_is_too_long_to_keep_is_given_once() {
+    let ran = Count::default();
+    let long = |ran: &Count| {
+        let ran = ran.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let ran = ran.clone();
+            async move {
+                let text = cx.elicit::<Text>("guess", "Which?").await?.text;
+                ran.up();
+                Ok(text.repeat(200_000))
+            }
+        })
+        .single_use()
+    };
+    let fleet = fleet(&guard(), || long(&ran));
+    let state = state(&fleet).await;
+    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    assert_eq!(text(&first).len(), 200_000);
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, frozen());
+    assert_eq!(ran.get(), 1);
+}
+
+#[tokio::test]
+async fn a_response_that_the_guard_has_no_room_for_is_given_once() {
+    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+    witness.forgetful.store(true, Ordering::SeqCst);
+    let fleet = fleet(&witness, || guess(&ran));
+    let state = state(&fleet).await;
+    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, frozen());
+    assert_eq!(ran.get(), 1);
+}
+
+/// A handler that keeps its state itself is guarded in the same way, and what is not for single use asks no guard.
+#[tokio::test]
+async fn the_manual_form_is_guarded_and_other_tools_are_not() {
+    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+    let fleet = fleet(&witness, || {
+        let ran = ran.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let ran = ran.clone();
+            async move {
+                if cx.answers().is_empty() {
+                    let question = InputRequired::new();
+                    return Ok(question.elicit::<Text>("guess", "Which?").state(&1).into());
+                }
+                Ok(ToolOutput::text(format!("done {}", ran.up())))
+            }
+        })
+        .single_use()
+    });
+    let state = state(&fleet).await;
+    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    assert_eq!(text(&first), "done 1");
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, frozen());
+
+    let told = witness.told.lock().unwrap().len();
+    let often = self::fleet(&witness, || {
+        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("guess", "Which?").await?.text))
+    });
+    let state = self::state(&often).await;
+    for answer in ["a", "b"] {
+        assert_eq!(text(&send(&often, "t", json!({}), answered(&state, answer)).await), answer);
+    }
+    assert_eq!(witness.told.lock().unwrap().len(), told);
+}
