@@ -308,7 +308,8 @@ async fn a_claim_without_a_response_is_refused_in_the_end() {
     let began = tokio::time::Instant::now();
     assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, frozen());
     let waited = began.elapsed();
-    assert!(waited >= Duration::from_mins(1) && waited < Duration::from_secs(65), "{waited:?}");
+    // A little longer than the first leg may take.
+    assert!(waited > Duration::from_mins(1) && waited < Duration::from_secs(65), "{waited:?}");
     assert_eq!(ran.get(), 1);
 }
 
@@ -388,15 +389,20 @@ async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
     let kept = String::from_utf8_lossy(&told[1].1[33..]).into_owned();
     assert!(kept.starts_with("mrtr1."), "{kept}");
     assert_eq!(send(&fleet, "t", json!({}), answered(&json!(kept), "a")).await, frozen());
-    let other = self::state(&fleet).await;
-    send(&fleet, "t", json!({}), answered(&other, "b")).await;
-    let (_, theirs, _) = witness.told.lock().unwrap().last().cloned().unwrap();
-    let mut made_up = told[1].clone();
-    made_up.1.truncate(33);
-    made_up.1.extend_from_slice(&theirs[33..]);
-    witness.told.lock().unwrap().push(made_up);
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a secret")).await, frozen());
-    assert_eq!(ran.get(), 2);
+    let [mut of_another_state, mut with_other_answers] = [told[1].clone(), told[1].clone()];
+    for (answer, made_up) in [("a secret", &mut of_another_state), ("b", &mut with_other_answers)] {
+        let other = self::state(&fleet).await;
+        send(&fleet, "t", json!({}), answered(&other, answer)).await;
+        let (_, theirs, _) = witness.told.lock().unwrap().last().cloned().unwrap();
+        // An entry says that it is settled, for which answers, and has the response.
+        match answer {
+            "b" => made_up.1.splice(1..33, theirs[1..33].iter().copied()),
+            _ => made_up.1.splice(33.., theirs[33..].iter().copied()),
+        };
+        witness.told.lock().unwrap().push(made_up.clone());
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, answer)).await, frozen());
+    }
+    assert_eq!(ran.get(), 3);
 }
 
 /// A response that cannot be kept was still given once; whoever comes again is refused, not run.
