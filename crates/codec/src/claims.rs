@@ -129,12 +129,8 @@ pub struct Binding<'a> {
 ///        ‖ body                                                   (all that is left)
 /// ```
 pub(crate) fn pack(binding: &Binding<'_>, validity: Validity, body: &[u8]) -> Vec<u8> {
-    let names = binding
-        .principal
-        .map_or(0, |p| p.issuer.len() + p.subject.len() + p.client.as_ref().map_or(0, String::len));
-    // Room for the texts, for the rest of the claims at its longest, and for what a token has around them.
-    let room = names + binding.method.len() + binding.target.len() + 160 + body.len();
-    let mut out = Packer::with_capacity(room);
+    // Room for claims of the usual length, and for what a token has around them.
+    let mut out = Packer::with_capacity(512 + body.len());
     out.byte(FORMAT).number(validity.issued.0).number(validity.expires.0);
     match binding.principal {
         None => drop(out.byte(0)),

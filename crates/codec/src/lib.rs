@@ -36,9 +36,9 @@
 //!   and only while it is valid. Every refusal has a [`Refusal::reason`] for the log.
 //! - No key is tried: the key id in the token names exactly one.
 //! - Strict: one encoding for one token, nothing may trail.
-//! - Secrets, the keys of a ring and the keys of tokens are wiped from memory when they are no longer needed, and
-//!   copies of them on the stack too (a test reads the process's own memory). What was sealed is not: it is the
-//!   caller's.
+//! - Secrets, the keys of a ring and the keys of tokens are wiped from memory when they are no longer needed. So are the
+//!   copies that the ciphers leave on the stack, as far down as they were seen to reach (x86-64, with and without
+//!   optimization; a test reads the process's own memory). What was sealed is not: it is the caller's.
 //! - No clock is read; no random numbers either, except by [`Secret::generate`] and by sealing with the
 //!   feature `os-rng` (on by default).
 //!

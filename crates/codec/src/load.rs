@@ -17,7 +17,8 @@ pub trait Kms: Sync {
     /// Why it did not.
     type Error: Into<Box<dyn std::error::Error + Send + Sync>>;
 
-    /// Unwraps a secret, which is as it was written in the ring's text: base64, or whatever the KMS makes.
+    /// Unwraps a secret, which is as it was written in the ring's text: base64, say, or any text without line breaks, `;`
+    /// and `#`.
     ///
     /// Dropping the future gives up; nothing is changed by that. A deadline is the caller's or the
     /// implementation's: [`KeyRing::from_wrapped`] has none.

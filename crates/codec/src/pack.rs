@@ -58,16 +58,6 @@ impl Packer {
         }
     }
 
-    /// How many bytes there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether nothing was written.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The bytes.
     pub fn finish(self) -> Vec<u8> {
         self.0

@@ -212,6 +212,9 @@ mod tests {
         let many =
             (0..20).fold(KeyRing::builder("a").active(secret(100)), |b, n| b.staged(secret(n)));
         assert_eq!(build(many), Some(RingError::TooMany(21)));
+        let most =
+            (0..15).fold(KeyRing::builder("a").active(secret(100)), |b, n| b.staged(secret(n)));
+        assert_eq!(build(most), None);
     }
 
     #[test]

@@ -32,19 +32,19 @@ pub(crate) fn seal(
 ) -> Result<String, SealError> {
     let plain = plaintext.len();
     let length = HEAD + plain + TAG_LEN;
-    if PREFIX.len() + length.div_ceil(3) * 4 > MAX_LEN {
+    let characters = PREFIX.len() + (length * 4).div_ceil(3);
+    if characters > MAX_LEN {
         return Err(SealError::TooLong(plain));
     }
     let mut bytes = plaintext;
     let tag = key.cipher.encrypt(nonce, &aad(&key.id), &mut bytes);
-    bytes.reserve_exact(HEAD + TAG_LEN);
     bytes.extend_from_slice(&tag.map_err(|_| SealError::TooLong(plain))?);
     let mut head = [0; HEAD];
     let (id, rest) = head.split_at_mut(ID_LEN);
     id.copy_from_slice(&key.id);
     rest.copy_from_slice(nonce);
     bytes.splice(..0, head);
-    let mut token = String::with_capacity(PREFIX.len() + length.div_ceil(3) * 4);
+    let mut token = String::with_capacity(characters);
     token.push_str(PREFIX);
     URL_SAFE_NO_PAD.encode_append(&bytes, &mut token);
     Ok(token)

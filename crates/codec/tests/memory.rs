@@ -10,7 +10,11 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
 
+use aes::Aes256;
+use aes::cipher::{Block, BlockCipherEncrypt as _, KeyInit as _};
+use hkdf::Hkdf;
 use mrtr_codec::{KeyRing, Seal as _, Secret};
+use sha2::Sha256;
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// The bytes of the secret.
@@ -132,4 +136,22 @@ fn nothing_secret_outlives_its_use() {
         assert!(!is_in_memory(of), "{what}, once a ring is loaded");
     }
     drop(ring);
+
+    // What was looked for is what there was. This comes last: it leaves copies.
+    let secret: Vec<u8> = (0..32).map(of_secret).collect();
+    let (prk, hkdf) = Hkdf::<Sha256>::extract(Some(b"mrtr sealed state v1"), &secret);
+    let mut key = [0; 32];
+    hkdf.expand(b"key\0a", &mut key).unwrap();
+    let cipher = Aes256::new(&key.into());
+    let mut l = Block::<Aes256>::default();
+    cipher.encrypt_block(&mut l);
+    let l = u128::from_be_bytes(l.into());
+    let k1 = (l << 1) ^ ((l >> 127) * 0x87);
+    let first = [0, 1, b'X', 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7];
+    let mut token_key = Block::<Aes256>::from((u128::from_be_bytes(first) ^ k1).to_be_bytes());
+    cipher.encrypt_block(&mut token_key);
+    for at in 0..16 {
+        assert_eq!((prk[at], key[at]), (of_prk(at), of_ring_key(at)), "{at}");
+        assert_eq!(token_key[at], of_token_key(at), "{at}");
+    }
 }

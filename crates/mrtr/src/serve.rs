@@ -1,12 +1,16 @@
 //! The paved path of a server.
 
 use std::io::{self, Read as _};
+use std::time::Duration;
 
 use mrtr_server::Server;
 use mrtr_transport::http::{Endpoint, ServeOptions};
 use mrtr_transport::stdio::{StreamLimits, serve_stream};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
+
+/// How long legs may take that go on without their clients when all else has ended.
+const LAST_LEGS: Duration = Duration::from_secs(10);
 
 /// Serves `server` over HTTP at `/mcp` on `address`, until the process is told to end (SIGINT or
 /// SIGTERM); then lets requests in flight finish.
@@ -35,8 +39,17 @@ pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()
         told_to_end().await;
         closing.close();
     };
-    let endpoint = Endpoint::new(server);
-    mrtr_transport::http::serve(listener, endpoint, ServeOptions::default(), end).await
+    let (endpoint, options) = (Endpoint::new(server.clone()), ServeOptions::default());
+    let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
+    finish(&server).await;
+    outcome
+}
+
+/// What may not be cut off has some time to end.
+async fn finish(server: &Server) {
+    if tokio::time::timeout(LAST_LEGS, server.finished()).await.is_err() {
+        tracing::warn!(target: "mrtr::server", "shutdown cut off what is for single use");
+    }
 }
 
 /// Serves `server` over standard input and output, to the process that started this one, until the input
@@ -52,7 +65,9 @@ pub async fn serve_stdio(server: Server) -> io::Result<()> {
         told_to_end().await;
         closing.close();
     };
-    serve_stream(server, stdin, stdout, StreamLimits::default(), end).await
+    let outcome = serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
+    finish(&server).await;
+    outcome
 }
 
 /// Standard input, read by a thread that nothing waits for: the runtime's own would keep the process from ending

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use mrtr_schema::Object;
 use schemars::JsonSchema;
@@ -15,7 +16,8 @@ use crate::form::schema_of;
 /// A handler's future, without its type.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A handler, without its type: takes the arguments as JSON. An outer error says why they do not fit.
+/// A handler, without its type: takes the arguments as JSON. An outer error says why they do not fit. The function itself
+/// is called when the future is first polled, and not before.
 pub(crate) type Erased<O> =
     Box<dyn Fn(Context, &str) -> Result<BoxFuture<Result<O, Error>>, String> + Send + Sync>;
 
@@ -93,11 +95,12 @@ where
     R: IntoOutput<O>,
 {
     fn erase(self) -> Parts<O> {
+        let handler = Arc::new(self);
         let call: Erased<O> = Box::new(move |cx, arguments| {
             let mut json = serde_json::Deserializer::from_str(arguments);
             let arguments: A = serde_path_to_error::deserialize(&mut json).map_err(misfit)?;
-            let future = self(cx, arguments);
-            Ok(Box::pin(async move { future.await?.into_output() }))
+            let handler = Arc::clone(&handler);
+            Ok(Box::pin(async move { handler(cx, arguments).await?.into_output() }))
         });
         Parts { arguments: schema_of::<A>(), output: R::schema(), call }
     }
@@ -110,11 +113,12 @@ where
     R: IntoOutput<O>,
 {
     fn erase(self) -> Parts<O> {
+        let handler = Arc::new(self);
         let call: Erased<O> = Box::new(move |cx, arguments| {
             let mut json = serde_json::Deserializer::from_str(arguments);
             let None {} = serde_path_to_error::deserialize(&mut json).map_err(misfit)?;
-            let future = self(cx);
-            Ok(Box::pin(async move { future.await?.into_output() }))
+            let handler = Arc::clone(&handler);
+            Ok(Box::pin(async move { handler(cx).await?.into_output() }))
         });
         Parts { arguments: no_arguments(), output: R::schema(), call }
     }

@@ -78,6 +78,7 @@ mod refusal;
 pub mod replay;
 mod resource;
 mod rounds;
+mod running;
 mod server;
 mod setters;
 mod template;

@@ -11,6 +11,19 @@ pub(crate) fn frozen() -> ErrorObject {
         .with_data(json!({ "reason": "invalid_request_state" }))
 }
 
+/// A state that is for single use, and was used: it was sealed for this caller, who may know. Whoever starts over does
+/// again what was done.
+pub(crate) fn used(reason: &'static str) -> ErrorObject {
+    tracing::warn!(target: "mrtr::state", reason, "requestState refused");
+    let (message, reason) = match reason {
+        "outcome_unknown" => {
+            ("This requestState was used, and what came of it is not known", "outcome_unknown")
+        }
+        _ => ("This requestState was used already", "request_state_used"),
+    };
+    ErrorObject::invalid_params(message).with_data(json!({ "reason": reason }))
+}
+
 /// Logs the cause, and answers with [`frozen`].
 pub(crate) fn refuse(refusal: Refusal, method: &str, target: &str) -> ErrorObject {
     tracing::warn!(

@@ -7,10 +7,15 @@
 //! - The first leg that comes with a state *claims* it for its answers. Only that leg runs.
 //! - Its response is kept, sealed. The same state with the same answers gets that response again, word for word: a
 //!   client that has lost a response does not lose its flow. While the first leg still runs, the second waits.
-//! - The same state with other answers is refused as one that is not valid.
-//! - The leg runs to its end also if its client goes away. A replica that dies in the middle leaves the state
-//!   claimed: what it did is not known, so it is not done again.
-//! - If the guard does not answer, or has no room, the leg is not run, and the client is told so; its state stays good.
+//! - The same state with other answers is refused (`request_state_used`).
+//! - The leg runs to its end also if its client goes away: in a task of its own, within the tool's deadline. At the end of a
+//!   process, [`Server::finished`](crate::Server::finished) waits for it. A replica that dies in the middle leaves the
+//!   state claimed: what it did is not known, so it is not done again, and whoever comes again is told so
+//!   (`data.reason` is `outcome_unknown`).
+//! - If the guard cannot be asked, or has no room, the leg is not run, and the client is told to try again
+//!   (`replay_guard_unavailable`). Its state stays good, unless the guard has recorded its use and could not say so.
+//! - A response of more than about 90 kB is not kept: it is given once, and after that the state is used
+//!   (`request_state_used`).
 //!
 //! The first request of a flow has no state, and can be sent as often as one likes. What is limited is what happens after
 //! the first question, once for each flow; how many flows a caller may begin is for the author to count.
@@ -30,13 +35,13 @@ pub use self::redis::RedisGuard;
 
 /// Remembers which states were used: a store that all replicas reach.
 ///
-/// It is asked twice for each leg of what is for single use. Both questions are one command in Redis: `SET … NX GET
-/// PX` and `SET … XX PX`. Keys are short text, of letters, digits, `-` and `_`; values are up to 180 kB, encrypted and
-/// authenticated, and need no protection of their own. A store that forgets an entry before its time breaks the promise
-/// of single use; one that invents or changes entries can refuse states, and no more than that.
+/// It is asked twice for each leg of what is for single use, and by a second leg that waits for the first, twice a second.
+/// Both questions are one command in Redis: `SET … NX GET PX` and `SET … XX PX`. Keys are 64 hexadecimal digits; values
+/// are up to 128 KiB, and responses in them are encrypted and authenticated. A store that forgets an entry before its time
+/// breaks the promise of single use; one that invents or changes entries can refuse states, and no more than that.
 ///
-/// Implementations answer within a few seconds or fail. Dropping a future gives up waiting; whether the store has acted is
-/// then not known, which is safe.
+/// Dropping a future gives up waiting; whether the store has acted is then not known, which is safe. What takes longer than
+/// 5 s has failed.
 pub trait ReplayGuard: Send + Sync + 'static {
     /// Records `value` under `key` for `time`, unless there is something already: then it returns that, and changes
     /// nothing. Of many callers at once, one is first.

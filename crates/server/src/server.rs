@@ -23,6 +23,7 @@ use crate::extension::{ExtensionCall, Method, is_identifier};
 use crate::prompt::Prompt;
 use crate::replay::{ErasedGuard, ReplayGuard};
 use crate::resource::{Cache, Resource, ResourceTemplate};
+use crate::running::Running;
 use crate::template::Template;
 use crate::tool::{Rules, Tool};
 
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) meta: Object,
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) guard: Option<Box<dyn ErasedGuard>>,
+    pub(crate) running: Running,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
     pub(crate) provided: http::Extensions,
@@ -82,6 +84,14 @@ impl Server {
     /// Ends what would otherwise stay open: the subscriptions of clients. Call it when a shutdown begins.
     pub fn close(&self) {
         self.inner.changes.close();
+    }
+
+    /// Waits until the legs have ended that go on without their clients: those of what is for
+    /// [single use](crate::Tool::single_use). Call it after a transport has stopped and before the process ends, within
+    /// a time of your choice: what is cut off leaves a state that was used, and nobody who knows what came of it. `mrtr::serve`
+    /// and `mrtr::serve_stdio` wait for it up to 10 s.
+    pub fn finished(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.inner.running.none()
     }
 
     /// Starts a server with a name and a version for clients to show.
@@ -359,6 +369,7 @@ impl ServerBuilder {
             meta,
             sealer,
             guard: self.guard,
+            running: Running::new(),
             clock: self.clock,
             anonymous: self.anonymous,
             provided: self.provided,

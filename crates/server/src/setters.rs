@@ -55,7 +55,8 @@ macro_rules! all_can_ask {
 
             /// Each state of a flow works once: the same request again gets the same response, and other answers are
             /// refused. The server needs a [`ReplayGuard`](crate::replay::ReplayGuard); see [`crate::replay`] for
-            /// what this promises. A leg that comes with a state then runs to its end even if its client goes away.
+            /// what this promises. A leg that comes with a state then runs in a task of its own (so it sees no
+            /// task-local values of layers in front), to its end, even if its client goes away.
             pub fn single_use(mut self) -> Self {
                 self.rules.single_use = true;
                 self

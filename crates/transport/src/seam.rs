@@ -20,7 +20,8 @@ pub struct Call {
     pub request: Request,
     /// Its `_meta`, already read; `None` if it has none.
     pub meta: Option<RequestMeta>,
-    /// What layers in front left for the server, such as who calls.
+    /// What layers in front left for the server, such as who calls. The request counts as in flight until they are
+    /// dropped, even if its client has gone.
     pub extensions: ::http::Extensions,
     /// Where notifications about this request go.
     pub outbox: Outbox,
@@ -73,6 +74,11 @@ impl Outbox {
             Some(sender) => sender.send(notification).await.is_ok(),
             None => false,
         }
+    }
+
+    /// Whether nobody listens any more: the client has gone, or has its response.
+    pub fn is_closed(&self) -> bool {
+        self.0.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 }
 

@@ -120,6 +120,28 @@ fn a_token_opens_only_in_its_time() {
 }
 
 #[test]
+fn a_principal_says_who_it_is() {
+    let alice = Principal::new("https://login.example", "alice");
+    assert_eq!((alice.issuer(), alice.subject()), ("https://login.example", "alice"));
+    assert_eq!(alice.client(), None);
+    assert_eq!(alice.with_client("app").client(), Some("app"));
+}
+
+/// The claims are packed, sealed and framed in one place, and the token is the other.
+#[test]
+fn sealing_allocates_twice_and_no_more_than_it_has_to() {
+    let (ring, principal) = (ring(), Principal::new("https://login.example", "alice"));
+    let (binding, body) = (binding(Some(&principal)), vec![7; 10_000]);
+    let mut token = String::new();
+    let memory = allocation_counter::measure(|| {
+        token = seal(&ring, &binding, Validity::starting(NOW, 600), &body).unwrap();
+    });
+    assert_eq!(memory.count_total, 2, "{memory:?}");
+    let most = body.len() + 512 + token.len();
+    assert!(memory.bytes_total <= most as u64, "{memory:?}");
+}
+
+#[test]
 fn another_audience_and_another_secret_are_unknown_keys() {
     let binding = binding(None);
     let token = sealed(&binding);
@@ -139,6 +161,14 @@ fn lengths_are_bounded_both_ways() {
     let big = vec![0; 64 * 1024];
     let token = seal(&ring, &binding, validity, &big).unwrap();
     assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body(), big);
+    // A body of the longest token, and of one that is too long by its last byte.
+    let overhead = ring.open(&token).unwrap().len() - big.len();
+    let longest = (MAX_LEN - 6) * 3 / 4 - 56 - overhead;
+    assert!(seal(&ring, &binding, validity, &vec![0; longest + 1]).is_err());
+    let token = seal(&ring, &binding, validity, &vec![0; longest]).unwrap();
+    assert_eq!(token.len(), MAX_LEN);
+    assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body().len(), longest);
+    assert_eq!(open(&ring, &format!("{token}A"), &binding, NOW).unwrap_err(), Refusal::TooLong);
     let huge = vec![0; MAX_LEN];
     assert!(matches!(seal(&ring, &binding, validity, &huge), Err(SealError::TooLong(_))));
     let long = format!("mrtr1.{}", "A".repeat(MAX_LEN));

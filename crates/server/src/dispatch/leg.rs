@@ -45,9 +45,6 @@ pub(super) struct Target<'a> {
     pub(super) rules: &'a Rules,
 }
 
-/// How much longer than the first leg a second one waits for its response.
-const GRACE: Duration = Duration::from_secs(2);
-
 pub(super) struct Leg<'a> {
     server: &'a Inner,
     target: &'a Target<'a>,
@@ -84,12 +81,13 @@ impl<'a> Leg<'a> {
                 // A state never outlives its flow: see `validity`.
                 let opened = open(&*server.sealer, token, &binding, now).and_then(|opened| {
                     let saved = Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)?;
-                    Ok((saved, opened.validity().expires))
+                    Ok((saved, opened))
                 });
-                let (saved, expires) =
+                let (saved, opened) =
                     opened.map_err(|refusal| refuse(refusal, target.method, target.name))?;
                 if let Some(guard) = server.guard.as_deref().filter(|_| target.rules.single_use) {
-                    once = Some(Once::new(server, guard, token, expires, &responses)?);
+                    let deadline = target.rules.deadline;
+                    once = Some(Once::new(server, guard, &opened, &responses, deadline)?);
                 }
                 Some(saved)
             }
@@ -123,7 +121,7 @@ impl<'a> Leg<'a> {
     ) -> Answer {
         let once = self.once.take();
         if let Some(once) = &once
-            && let Claim::Answered(answer) = once.claim(self.target.rules.deadline + GRACE).await?
+            && let Claim::Answered(answer) = once.claim(&self.context.notify.outbox).await?
         {
             return answer;
         }

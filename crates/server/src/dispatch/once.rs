@@ -1,21 +1,29 @@
 //! Legs of what is for single use: each state is claimed for its answers, and its response is kept.
 
+use std::future::Future;
 use std::time::Duration;
 
 use mrtr_codec::pack::{Packer, Unpacker};
-use mrtr_codec::{Binding, Digest, UnixSeconds, Validity, open, seal};
+use mrtr_codec::{Binding, Digest, Opened, UnixSeconds, Validity, open, seal};
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{ErrorObject, raw};
+use mrtr_transport::Outbox;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Answer;
-use crate::refusal::frozen;
+use crate::refusal::used;
 use crate::replay::{ErasedGuard, GuardError};
 use crate::server::Inner;
 
 /// How long an entry is kept after its state has expired: the clocks of a fleet differ.
-const SKEW: u64 = 60;
+const SKEW: Duration = Duration::from_mins(1);
+
+/// How long the guard may take for an answer.
+const GUARD_TIME: Duration = Duration::from_secs(5);
+
+/// How much longer than the first leg may run a second one waits for its response.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How long a second leg waits before it asks again whether the first has its response.
 const SOONEST: Duration = Duration::from_millis(20);
@@ -35,6 +43,8 @@ pub(super) struct Once<'a> {
     key: String,
     answers: Digest,
     expires: UnixSeconds,
+    /// How long a leg may run.
+    deadline: Duration,
 }
 
 /// What became of a claim.
@@ -46,67 +56,86 @@ pub(super) enum Claim {
 }
 
 impl<'a> Once<'a> {
+    /// `state` is known by what is in it, a random number among that: whoever seals may have more than one text for it.
     pub(super) fn new(
         server: &'a Inner,
         guard: &'a dyn ErasedGuard,
-        token: &str,
-        expires: UnixSeconds,
+        state: &Opened,
         responses: &InputResponses,
+        deadline: Duration,
     ) -> Result<Self, ErrorObject> {
-        let id = Digest::of_parts(&[b"mrtr single use", token.as_bytes()]);
+        let Validity { issued, expires } = state.validity();
+        let times = [issued.0.to_be_bytes(), expires.0.to_be_bytes()];
+        let id = Digest::of_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
         let key = id.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
         let key = key.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
-        Ok(Self { server, guard, key, answers: digest(responses)?, expires })
+        Ok(Self { server, guard, key, answers: digest(responses)?, expires, deadline })
     }
 
-    /// Claims the state, or gets the response of who did, if that had the same answers. Waits for it up to `deadline`.
-    pub(super) async fn claim(&self, deadline: Duration) -> Result<Claim, ErrorObject> {
-        let mine = self.entry(CLAIMED, &[]);
+    /// Claims the state, or gets the response of who did, if that had the same answers. Waits for it as long as a leg may
+    /// run, and while `client` is there.
+    pub(super) async fn claim(&self, client: &Outbox) -> Result<Claim, ErrorObject> {
+        let mut attempt = [0; 16];
+        getrandom::fill(&mut attempt).map_err(|_| ErrorObject::internal("no random numbers"))?;
+        let mine = self.entry(CLAIMED, &attempt);
+        let ask = || within(self.guard.claim(&self.key, &mine, self.time()));
+        // A guard may have recorded what it could not say; then it is found to be ours.
+        let found = match ask().await {
+            Ok(found) => found,
+            Err(GuardError::Full) => return Err(unavailable(&GuardError::Full)),
+            Err(_) => ask().await.map_err(|error| unavailable(&error))?,
+        };
+        let Some(mut found) = found.filter(|found| *found != mine) else {
+            return Ok(Claim::Mine);
+        };
         let waiting = async {
             let mut pause = SOONEST;
             loop {
-                let claimed = self.guard.claim(&self.key, &mine, self.time()).await;
-                let Some(entry) = claimed.map_err(|error| unavailable(&error))? else {
-                    return Ok(Claim::Mine);
-                };
-                let Some((kind, kept)) = self.read(&entry) else {
-                    return Err(refused("used_with_other_answers"));
-                };
+                let (kind, kept) =
+                    self.read(&found).ok_or_else(|| used("used_with_other_answers"))?;
                 match kind {
-                    CLAIMED => tokio::time::sleep(pause).await,
                     ANSWERED => {
-                        let answer = self.unseal(kept).ok_or_else(|| refused("used_unreadable"))?;
+                        let answer = self.unseal(kept).ok_or_else(|| used("used_unreadable"))?;
                         return Ok(Claim::Answered(answer));
                     }
-                    _ => return Err(refused("used_and_not_kept")),
+                    CLAIMED if !client.is_closed() => tokio::time::sleep(pause).await,
+                    CLAIMED => return Err(used("outcome_unknown")),
+                    _ => return Err(used("used_and_not_kept")),
                 }
                 pause = LATEST.min(pause * 2);
+                // What is gone by now was somebody's claim.
+                let asked = ask().await.map_err(|error| unavailable(&error))?;
+                found = asked.ok_or_else(|| used("outcome_unknown"))?;
             }
         };
         // The first leg may have ended with its replica.
-        let late = |_| Err(refused("used_and_not_answered"));
-        tokio::time::timeout(deadline, waiting).await.unwrap_or_else(late)
+        let late = |_| Err(used("outcome_unknown"));
+        tokio::time::timeout(self.wait(), waiting).await.unwrap_or_else(late)
     }
 
     /// Keeps the response for whoever comes again.
     pub(super) async fn settle(&self, answer: &Answer) {
-        let kept = match self.seal(answer) {
-            Some(token) => self.entry(ANSWERED, token.as_bytes()),
-            None => self.entry(SPENT, &[]),
+        let settle = async |entry: &[u8]| {
+            within(self.guard.settle(&self.key, entry, self.time())).await.inspect_err(|error| {
+                tracing::error!(target: "mrtr::state", %error, "the replay guard kept no response");
+            })
         };
-        let mut settled = self.guard.settle(&self.key, &kept, self.time()).await;
-        if settled.is_err() {
-            settled = self.guard.settle(&self.key, &self.entry(SPENT, &[]), self.time()).await;
-            tracing::warn!(target: "mrtr::state", "the replay guard did not keep a response");
-        }
-        if let Err(error) = settled {
-            unavailable(&error);
+        let spent = self.entry(SPENT, &[]);
+        let kept = self.seal(answer).map(|token| self.entry(ANSWERED, token.as_bytes()));
+        if settle(kept.as_ref().unwrap_or(&spent)).await.is_err() && kept.is_some() {
+            let _ = settle(&spent).await;
         }
     }
 
+    /// How long a second leg waits for the first.
+    fn wait(&self) -> Duration {
+        self.deadline.saturating_add(GRACE)
+    }
+
+    /// How long an entry is kept: until no replica takes the state any more, and nobody waits for its response.
     fn time(&self) -> Duration {
         let left = self.expires.0.saturating_sub(self.server.clock.now().0);
-        Duration::from_secs(left.saturating_add(SKEW))
+        Duration::from_secs(left).saturating_add(SKEW).saturating_add(self.wait())
     }
 
     fn entry(&self, kind: u8, kept: &[u8]) -> Vec<u8> {
@@ -136,7 +165,12 @@ impl<'a> Once<'a> {
             Err(error) => body.byte(1).raw(raw(error).ok()?.get().as_bytes()),
         };
         let validity = Validity::starting(self.server.clock.now(), self.time().as_secs());
-        seal(&*self.server.sealer, &self.binding(), validity, &body.finish()).ok()
+        let sealed = seal(&*self.server.sealer, &self.binding(), validity, &body.finish());
+        sealed
+            .inspect_err(|error| {
+                tracing::warn!(target: "mrtr::state", %error, "a response is not kept, and can be had once only");
+            })
+            .ok()
     }
 
     fn unseal(&self, kept: &[u8]) -> Option<Answer> {
@@ -150,6 +184,12 @@ impl<'a> Once<'a> {
             _ => Some(Err(serde_json::from_str(text).ok()?)),
         }
     }
+}
+
+/// A guard that does not answer is one that cannot be used.
+async fn within<T>(asked: impl Future<Output = Result<T, GuardError>>) -> Result<T, GuardError> {
+    let late = |elapsed| Err(GuardError::Unavailable(Box::new(elapsed)));
+    tokio::time::timeout(GUARD_TIME, asked).await.unwrap_or_else(late)
 }
 
 /// Answers are the same if they mean the same, whatever order or spelling a client chooses.
@@ -167,12 +207,7 @@ fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
     Ok(Digest::of_parts(&flat))
 }
 
-fn refused(reason: &str) -> ErrorObject {
-    tracing::warn!(target: "mrtr::state", reason, "requestState refused");
-    frozen()
-}
-
-/// Nothing was done with the state, as far as the server knows: the client may come again with it.
+/// The leg did not run. Unless the guard has recorded what it could not say, the state can be used.
 fn unavailable(error: &GuardError) -> ErrorObject {
     tracing::error!(target: "mrtr::state", %error, "the replay guard failed");
     ErrorObject::internal("The server cannot tell whether this requestState was used; try again")

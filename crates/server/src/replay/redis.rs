@@ -16,8 +16,10 @@ const MOST: Duration = Duration::from_hours(24 * 36_525);
 /// A [`ReplayGuard`] in Redis 7 or newer, or in Valkey: one connection, shared by all calls, which comes back by itself
 /// when it breaks.
 ///
-/// The Redis must not evict keys (`maxmemory-policy noeviction`), or states could be used again; a full one then refuses. A
-/// failover that loses writes loses what was used in them. What is in it is sealed. For a cluster, or for TLS, implement
+/// What Redis forgets can be used again. So it must not evict keys (`maxmemory-policy noeviction`; a full one then
+/// refuses), and has to write down what it is told before it answers (`appendonly yes`, `appendfsync always`): without
+/// that, a restart forgets the last second, or all; and so does a failover to a replica that was behind. Responses in it
+/// are sealed. For a cluster, or for TLS, implement
 /// [`ReplayGuard`] with a client of your own: it is two commands.
 #[derive(Clone)]
 pub struct RedisGuard {

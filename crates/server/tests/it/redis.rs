@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use mrtr_testkit::{Fleet, TestClock};
 use serde_json::json;
 
 use crate::fleet::{Count, alice, replica};
-use crate::refusals::{frozen, send};
-use crate::single_use::{answered, guess, state, text};
+use crate::refusals::send;
+use crate::single_use::{answered, guess, state, text, used};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -103,15 +104,30 @@ async fn a_fleet_uses_a_state_once() {
     assert_eq!(text(&first), "a 1");
     for _ in 0..3 {
         assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, frozen());
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, used());
     }
     assert_eq!(ran.get(), 1);
 
+    // All at once.
+    let (other, fleet) = (self::state(&fleet).await, Arc::new(fleet));
+    let legs = (0..20).map(|n| {
+        let (fleet, more) =
+            (Arc::clone(&fleet), answered(&other, if n % 2 == 0 { "a" } else { "b" }));
+        tokio::spawn(async move { send(&fleet, "t", json!({}), more).await })
+    });
+    let mut outcomes = Vec::new();
+    for leg in legs.collect::<Vec<_>>() {
+        outcomes.push(leg.await.unwrap());
+    }
+    let refused = outcomes.iter().filter(|outcome| **outcome == used()).count();
+    assert_eq!((ran.get(), refused), (2, 10));
+    assert_eq!(redis.ask("DBSIZE"), ":2");
+
     let keys = redis.ask("KEYS *");
-    let (_, key) = keys.split_once("mrtr:").unwrap();
-    let left = redis.ask(&format!("PTTL mrtr:{key}"));
+    let key = keys.lines().find(|line| line.starts_with("mrtr:")).unwrap();
+    let left = redis.ask(&format!("PTTL {key}"));
     let left: u64 = left.strip_prefix(':').unwrap().parse().unwrap();
-    assert!((600_000..=660_000).contains(&left), "a round's time and a minute, not {left} ms");
+    assert!((660_000..=722_000).contains(&left), "a round's time and some more, not {left} ms");
 }
 
 /// Of many at once, one is first.

@@ -36,6 +36,24 @@ fn fleet(guard: &Arc<impl ReplayGuard>, tool: impl Fn() -> Tool) -> Fleet {
     Fleet::new((0..3).map(replica)).as_principal(alice())
 }
 
+/// The answer to a state that was used.
+pub(crate) fn used() -> Value {
+    json!({ "error": {
+        "code": -32602,
+        "message": "This requestState was used already",
+        "data": { "reason": "request_state_used" },
+    } })
+}
+
+/// The answer to a state that was used by who did not come to a response.
+fn unknown() -> Value {
+    json!({ "error": {
+        "code": -32602,
+        "message": "This requestState was used, and what came of it is not known",
+        "data": { "reason": "outcome_unknown" },
+    } })
+}
+
 fn guard() -> Arc<SingleProcessGuard> {
     Arc::new(SingleProcessGuard::new(1 << 20))
 }
@@ -64,14 +82,10 @@ async fn a_state_is_good_for_one_answer_and_that_gets_its_response_again() {
     assert_eq!(text(&first), "7 1");
     for _ in 0..3 {
         assert_eq!(send(&fleet, "t", json!({}), answered(&state, "7")).await, first);
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "8")).await, frozen());
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "8")).await, used());
     }
     let nothing = json!({ "requestState": state });
-    assert_eq!(
-        send(&fleet, "t", json!({}), nothing).await,
-        frozen(),
-        "no answer is another answer"
-    );
+    assert_eq!(send(&fleet, "t", json!({}), nothing).await, used(), "no answer is another answer");
     assert_eq!(ran.get(), 1);
     // The state after it is another, and a flow of its own is one too.
     let other = self::state(&fleet).await;
@@ -91,27 +105,34 @@ async fn answers_are_the_same_if_they_mean_the_same() {
     let first = send(&fleet, "t", json!({}), more(one)).await;
     assert_eq!(text(&first), "a 1");
     assert_eq!(send(&fleet, "t", json!({}), more(same)).await, first);
-    assert_eq!(send(&fleet, "t", json!({}), more(other)).await, frozen());
+    assert_eq!(send(&fleet, "t", json!({}), more(other)).await, used());
 }
 
 /// An answer that is refused on its merits is used up too; a leg that asks again hands out a new state.
 #[tokio::test]
 async fn errors_and_rounds_are_responses_too() {
+    let ran = Count::default();
     let fleet = fleet(&guard(), || {
-        Tool::new("t", "", async |cx: Context| {
-            match cx.elicit::<Text>("guess", "Which?").await?.text.as_str() {
-                "more" => Ok(cx.elicit::<Text>("more", "And?").await?.text),
-                "panic" => panic!("as asked"),
-                _ => Err(mrtr_server::Error::new("no")),
+        let ran = ran.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let ran = ran.clone();
+            async move {
+                let text = cx.elicit::<Text>("guess", "Which?").await?.text;
+                ran.up();
+                match text.as_str() {
+                    "more" => Ok(cx.elicit::<Text>("more", "And?").await?.text),
+                    "panic" => panic!("as asked"),
+                    _ => Err(mrtr_server::Error::new("no")),
+                }
             }
         })
         .single_use()
     });
-    for answer in ["more", "panic", "other"] {
+    for (at, answer) in ["panic", "other", "more"].into_iter().enumerate() {
         let state = state(&fleet).await;
         let first = send(&fleet, "t", json!({}), answered(&state, answer)).await;
         let again = send(&fleet, "t", json!({}), answered(&state, answer)).await;
-        assert_eq!(first, again, "{answer}");
+        assert_eq!((&first, ran.get()), (&again, at + 1), "{answer}");
         if answer == "more" {
             assert_eq!(first["resultType"], "input_required");
             let next = json!({ "more": ElicitResult::accept(json!({ "text": "b" })).unwrap() });
@@ -221,7 +242,7 @@ async fn prompts_and_resources_are_for_single_use_too() {
         let first = leg(answered(&state, "a")).await;
         assert_eq!(first["resultType"], "complete", "{first}");
         assert_eq!(leg(answered(&state, "a")).await, first);
-        assert_eq!(leg(answered(&state, "b")).await, frozen());
+        assert_eq!(leg(answered(&state, "b")).await, used());
         assert_eq!(ran.get(), at + 1);
     }
 }
@@ -258,7 +279,7 @@ async fn many_at_once_run_once() {
     let first = leg("a");
     started.acquire().await.unwrap().forget();
     let others: Vec<_> = (0..20).map(|_| leg("a")).collect();
-    assert_eq!(leg("b").await.unwrap(), frozen(), "other answers do not wait");
+    assert_eq!(leg("b").await.unwrap(), used(), "other answers do not wait");
     go_on.add_permits(1);
     let first = first.await.unwrap();
     assert_eq!(text(&first), "a 1");
@@ -306,7 +327,7 @@ async fn a_claim_without_a_response_is_refused_in_the_end() {
     let state = state(&fleet).await;
     send(&fleet, "t", json!({}), answered(&state, "a")).await;
     let began = tokio::time::Instant::now();
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, frozen());
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
     let waited = began.elapsed();
     // A little longer than the first leg may take.
     assert!(waited > Duration::from_mins(1) && waited < Duration::from_secs(65), "{waited:?}");
@@ -380,8 +401,9 @@ async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
     let told = witness.told.lock().unwrap().clone();
     assert_eq!(told.len(), 2, "a claim, and a response");
     for (key, value, time) in &told {
-        assert_eq!(*time, Duration::from_mins(10 + 1), "a round's time, and a minute");
-        assert!(!state.as_str().unwrap().contains(key.as_str()));
+        // A round's time, a minute for clocks, and as long as somebody may wait for the response.
+        assert_eq!(*time, Duration::from_mins(10 + 1 + 1) + Duration::from_secs(2));
+        assert!(key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit()));
         let value = String::from_utf8_lossy(value);
         assert!(!value.contains("secret") && !value.contains("content"), "{value}");
     }
@@ -400,7 +422,7 @@ async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
             _ => made_up.1.splice(33.., theirs[33..].iter().copied()),
         };
         witness.told.lock().unwrap().push(made_up.clone());
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, answer)).await, frozen());
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, answer)).await, used());
     }
     assert_eq!(ran.get(), 3);
 }
@@ -425,7 +447,7 @@ async fn a_response_that_is_too_long_to_keep_is_given_once() {
     let state = state(&fleet).await;
     let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(text(&first).len(), 200_000);
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, frozen());
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, used());
     assert_eq!(ran.get(), 1);
 }
 
@@ -436,7 +458,7 @@ async fn a_response_that_the_guard_has_no_room_for_is_given_once() {
     let fleet = fleet(&witness, || guess(&ran));
     let state = state(&fleet).await;
     assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, frozen());
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, used());
     assert_eq!(ran.get(), 1);
 }
 
@@ -462,7 +484,7 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
     let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(text(&first), "done 1");
     assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, frozen());
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, used());
 
     let told = witness.told.lock().unwrap().len();
     let often = self::fleet(&witness, || {
@@ -473,4 +495,157 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
         assert_eq!(text(&send(&often, "t", json!({}), answered(&state, answer)).await), answer);
     }
     assert_eq!(witness.told.lock().unwrap().len(), told);
+}
+
+/// Nothing of the handler runs for a state that was used, not even what it does before it is a future.
+#[tokio::test]
+async fn the_handler_is_not_called_for_a_state_that_was_used() {
+    let (called, witness) = (Count::default(), Arc::new(Witness::default()));
+    let fleet = fleet(&witness, || {
+        let called = called.clone();
+        Tool::new("t", "", move |cx: Context| {
+            called.up();
+            async move { Ok(cx.elicit::<Text>("guess", "Which?").await?.text) }
+        })
+        .single_use()
+    });
+    let state = state(&fleet).await;
+    witness.broken.store(true, Ordering::SeqCst);
+    send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    witness.broken.store(false, Ordering::SeqCst);
+    for _ in 0..3 {
+        send(&fleet, "t", json!({}), answered(&state, "a")).await;
+        send(&fleet, "t", json!({}), answered(&state, "b")).await;
+    }
+    assert_eq!(called.get(), 2, "once without a state, and once with it");
+}
+
+/// What a guard that is made up says, one after the other; then nothing is recorded.
+struct Scripted(Mutex<Vec<Said>>, Mutex<Option<Vec<u8>>>);
+
+#[derive(Clone, Copy)]
+enum Said {
+    /// As it should be.
+    Works,
+    /// It records, and cannot say so.
+    RecordsAndFails,
+    Fails,
+    Hangs,
+    /// It has forgotten what it knew.
+    Forgot,
+}
+
+impl Scripted {
+    fn new(says: impl IntoIterator<Item = Said>) -> Arc<Self> {
+        let mut says: Vec<_> = says.into_iter().collect();
+        says.reverse();
+        Arc::new(Self(Mutex::new(says), Mutex::default()))
+    }
+}
+
+impl ReplayGuard for Scripted {
+    async fn claim(
+        &self,
+        _: &str,
+        value: &[u8],
+        _: Duration,
+    ) -> Result<Option<Vec<u8>>, GuardError> {
+        let said = self.0.lock().unwrap().pop().unwrap_or(Said::Works);
+        if matches!(said, Said::Hangs) {
+            return std::future::pending().await;
+        }
+        let mut recorded = self.1.lock().unwrap();
+        match said {
+            Said::Fails => return Err(GuardError::Unavailable("no route".into())),
+            Said::Forgot => *recorded = None,
+            _ => {}
+        }
+        if let Some(recorded) = &*recorded {
+            return Ok(Some(recorded.clone()));
+        }
+        *recorded = Some(value.to_vec());
+        match said {
+            Said::RecordsAndFails => Err(GuardError::Unavailable("no answer".into())),
+            _ => Ok(None),
+        }
+    }
+
+    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
+        Ok(())
+    }
+}
+
+/// Who waits for a response does not become the first when the entry is gone.
+#[tokio::test(start_paused = true)]
+async fn who_waits_never_runs() {
+    let ran = Count::default();
+    let guard = Scripted::new([Said::Works, Said::Works, Said::Works, Said::Forgot]);
+    let fleet = fleet(&guard, || guess(&ran));
+    let state = state(&fleet).await;
+    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
+    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
+    assert_eq!(ran.get(), 1);
+}
+
+/// A claim that was recorded although the guard failed is recognized as one's own.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_could_not_be_confirmed_is_asked_for_again() {
+    let (fails, records) = (Said::Fails, Said::RecordsAndFails);
+    for (says, runs) in [
+        (vec![records], true),
+        (vec![fails], true),
+        (vec![fails, fails], false),
+        (vec![records, fails], false),
+        (vec![Said::Hangs], true),
+        (vec![Said::Hangs, Said::Hangs], false),
+    ] {
+        let ran = Count::default();
+        let fleet = fleet(&Scripted::new(says), || guess(&ran));
+        let state = state(&fleet).await;
+        let began = tokio::time::Instant::now();
+        let outcome = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+        assert_eq!(ran.get() == 1, runs, "{outcome}");
+        if !runs {
+            let reason = outcome.pointer("/error/data/reason");
+            assert_eq!(reason, Some(&json!("replay_guard_unavailable")));
+        }
+        assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_deadline_will_do() {
+    let ran = Count::default();
+    let fleet = fleet(&guard(), || guess(&ran).deadline(Duration::MAX).lifetime(Duration::MAX));
+    let state = state(&fleet).await;
+    for _ in 0..2 {
+        assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
+    }
+}
+
+/// A server can be asked whether something still runs whose client has gone; who only waits for it does not.
+#[tokio::test(start_paused = true)]
+async fn a_server_knows_when_it_has_finished() {
+    let (ran, started, go_on) = (Count::default(), gate(), gate());
+    let clock = TestClock::default();
+    let server = replica(&clock).tool(waiting(&ran, &started, &go_on)).replay_guard(guard());
+    let server = server.build().unwrap();
+    let fleet = Fleet::new([server.clone()]).as_principal(alice());
+    server.finished().await;
+    let state = state(&fleet).await;
+    let soon = Duration::from_secs(1);
+    tokio::select! {
+        biased;
+        _ = send(&fleet, "t", json!({}), answered(&state, "a")) => panic!("it waits"),
+        _ = started.acquire() => {}
+    }
+    // These come while the first runs, and go.
+    for _ in 0..3 {
+        let waiter = send(&fleet, "t", json!({}), answered(&state, "a"));
+        tokio::time::timeout(soon, waiter).await.unwrap_err();
+    }
+    tokio::time::timeout(soon, server.finished()).await.unwrap_err();
+    go_on.add_permits(1);
+    tokio::time::timeout(soon, server.finished()).await.unwrap();
+    assert_eq!(ran.get(), 1);
 }

@@ -150,6 +150,9 @@ impl<D: Dispatch> Endpoint<D> {
             Ok(Some((request, meta))) => {
                 let mut extensions = head.extensions;
                 extensions.insert(RequestHeaders(head.headers));
+                // A server may go on with a request whose client has gone: it counts for as long as it does.
+                let share = Arc::new(share);
+                extensions.insert(Arc::clone(&share));
                 let answering = Answering::new(&self.dispatch, request, meta, extensions);
                 reply::reply(answering, share).await
             }

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Waits for the response or a notification, whichever is first, and answers accordingly. The share is given
 /// back when the response is ready, or the stream ends.
-pub(super) async fn reply(mut answering: Answering, share: Share) -> Response<ResponseBody> {
+pub(super) async fn reply(mut answering: Answering, share: Arc<Share>) -> Response<ResponseBody> {
     match answering.next().await {
         None => plain(StatusCode::INTERNAL_SERVER_ERROR),
         Some(Part::Response(response)) => {
@@ -87,7 +88,7 @@ struct Events {
     first: Option<Bytes>,
     answering: Answering,
     idle: Pin<Box<Sleep>>,
-    _share: Share,
+    _share: Arc<Share>,
 }
 
 impl Events {
@@ -157,7 +158,6 @@ mod tests {
     use crate::seam::{Call, Dispatch};
     use http_body_util::BodyExt as _;
     use mrtr_schema::jsonrpc::{Notification, Request, RequestId, Version};
-    use std::sync::Arc;
 
     /// It sends one notification, and no response.
     struct Listening;
@@ -176,7 +176,7 @@ mod tests {
         let request = Request { jsonrpc: Version, id, method: "x".to_owned(), params: None };
         let answering =
             Answering::new(&Arc::new(Listening), request, None, ::http::Extensions::new());
-        let share = Load::new(&Limits::default()).share().unwrap();
+        let share = Arc::new(Load::new(&Limits::default()).share().unwrap());
         let mut body = reply(answering, share).await.into_body();
         let begun = tokio::time::Instant::now();
         let mut next = async || body.frame().await.unwrap().unwrap().into_data().unwrap();

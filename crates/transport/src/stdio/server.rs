@@ -14,7 +14,7 @@ use mrtr_schema::meta::Mirrored;
 use mrtr_schema::method;
 use mrtr_schema::notification::{Cancelled, name};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::lines::{self, Line, Lines};
@@ -70,6 +70,7 @@ where
         out,
         tasks: JoinSet::new(),
         in_flight: HashMap::new(),
+        room: Arc::new(Semaphore::new(limits.in_flight.min(Semaphore::MAX_PERMITS))),
     };
     let mut lines_in = Lines::new(reader, limits.message);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -126,6 +127,8 @@ struct Session<D> {
     out: mpsc::Sender<(Vec<u8>, Option<Arc<Stage>>)>,
     tasks: JoinSet<()>,
     in_flight: HashMap<RequestId, Flight>,
+    /// For requests, and for what goes on of those that were cancelled.
+    room: Arc<Semaphore>,
 }
 
 /// A request that is being answered.
@@ -184,7 +187,7 @@ impl<D: Dispatch> Session<D> {
 
     async fn message(&mut self, line: &[u8], limits: StreamLimits) {
         match Message::parse_within(line, limits.depth) {
-            Ok(Message::Request(request)) => self.request(request, limits).await,
+            Ok(Message::Request(request)) => self.request(request).await,
             Ok(Message::Notification(notification)) => self.notification(&notification),
             Ok(Message::Response(_)) => {
                 tracing::debug!(target: "mrtr::stdio", "a client sent a response; it is passed over");
@@ -209,7 +212,7 @@ impl<D: Dispatch> Session<D> {
         }
     }
 
-    async fn request(&mut self, request: Request, limits: StreamLimits) {
+    async fn request(&mut self, request: Request) {
         let id = request.id.clone();
         let refused = match params::<Mirrored>(&request) {
             Err(error) => Err(error),
@@ -222,22 +225,24 @@ impl<D: Dispatch> Session<D> {
                 {
                     Err(ErrorObject::invalid_request("a request with this `id` is still in flight"))
                 }
-                None if self.in_flight.len() >= limits.in_flight => {
-                    Err(ErrorObject::internal("too many requests are in flight"))
-                }
-                None => Ok(mirrored),
+                None => Arc::clone(&self.room)
+                    .try_acquire_owned()
+                    .map(|room| (mirrored, Arc::new(room)))
+                    .map_err(|_| ErrorObject::internal("too many requests are in flight")),
             },
         };
-        let mirrored = match refused {
-            Ok(mirrored) => mirrored,
+        let (mirrored, room) = match refused {
+            Ok(accepted) => accepted,
             Err(error) => return self.answer(Some(id), error).await,
         };
         let listens = request.method == method::LISTEN;
-        let extensions = ::http::Extensions::new();
+        let mut extensions = ::http::Extensions::new();
+        extensions.insert(Arc::clone(&room));
         let mut answering = Answering::new(&self.dispatch, request, mirrored.meta, extensions);
         let (out, stage) = (self.out.clone(), Arc::new(Stage(AtomicU8::new(Stage::RUNNING))));
         let own = Arc::clone(&stage);
         let task = self.tasks.spawn(async move {
+            let _room = room;
             while let Some(part) = answering.next().await {
                 let line = match part {
                     Part::Notification(notification) => lines::write(&notification),
