@@ -1,12 +1,11 @@
 //! The fuzz targets, with libFuzzer and the address sanitizer.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use crate::Result;
-use crate::run::{cargo, output, root, run as step, scratch, target};
-
-const CARGO_FUZZ: &str = "0.13.2";
+use crate::run::{output, root, run as step, scratch, target};
+use crate::tools::installed;
 
 pub fn run(args: &[String]) -> Result {
     let mut minutes = 1.0;
@@ -21,7 +20,7 @@ pub fn run(args: &[String]) -> Result {
             name => wanted.push(name),
         }
     }
-    let fuzz = tool()?;
+    let fuzz = installed("cargo-fuzz", "0.13.2")?;
     let listed = output(command(&fuzz).arg("list"))?;
     let known: Vec<&str> = listed.lines().collect();
     if let Some(other) = wanted.iter().find(|name| !known.contains(name)) {
@@ -47,20 +46,9 @@ pub fn run(args: &[String]) -> Result {
 }
 
 /// `cargo fuzz` asks for options that only a nightly compiler has, unless that is told that it is one.
-fn command(fuzz: &PathBuf) -> Command {
+fn command(fuzz: &Path) -> Command {
     let mut command = Command::new(fuzz);
     command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", target().join("fuzz"));
     command.current_dir(root());
     command
-}
-
-fn tool() -> Result<PathBuf> {
-    let home = scratch("tools")?;
-    let program = home.join("bin/cargo-fuzz");
-    if !program.exists() {
-        let mut install = cargo(&["install", "--quiet", "--locked", "cargo-fuzz"]);
-        install.args(["--version", CARGO_FUZZ, "--root"]).arg(&home);
-        step(&mut install)?;
-    }
-    Ok(program)
 }

@@ -3,6 +3,7 @@
 mod conformance;
 mod fuzz;
 mod interop;
+mod mutants;
 mod requirements;
 mod rivals;
 mod run;
@@ -59,6 +60,12 @@ const COMMANDS: &[Command] = &[
         usage: "[target…] [--minutes N]",
         help: "the fuzz targets, each for N minutes (1 if not said); needs a C++ compiler",
         run: fuzz::run,
+    },
+    Command {
+        name: "mutants",
+        usage: "[option of cargo-mutants…]",
+        help: "changes of the codec's code that some test has to notice; takes half an hour",
+        run: mutants::run,
     },
     Command {
         name: "rivals",

@@ -123,6 +123,17 @@ pub fn rmcp() -> Result<PathBuf> {
     Ok(home.join("debug"))
 }
 
+/// A tool from crates.io: where it is, built once.
+pub fn installed(name: &str, version: &str) -> Result<PathBuf> {
+    let home = scratch("tools")?.join(format!("{name}-{version}"));
+    let program = home.join("bin").join(name);
+    if !program.exists() {
+        let mut install = cargo(&["install", "--quiet", "--locked", name, "--version", version]);
+        run(install.arg("--root").arg(&home))?;
+    }
+    Ok(program)
+}
+
 /// A script of ours.
 pub fn script(name: &str) -> PathBuf {
     root().join(Path::new("xtask/python")).join(name)

@@ -1,21 +1,21 @@
 //! States that work once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+mod guards;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_server::replay::{GuardError, ReplayGuard, SingleProcessGuard};
 use mrtr_server::{
-    Context, InputRequired, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate,
-    Server, Tool, ToolOutput,
+    Context, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate, Server, Tool,
 };
 use mrtr_testkit::{Fleet, TestClock};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::fleet::{Count, Text, alice, client, replica};
-use crate::refusals::{frozen, raw_send, send, with_meta};
+use crate::refusals::{raw_send, send, with_meta};
 
 /// Asks for a text, and says it and how often it came so far.
 pub(crate) fn guess(ran: &Count) -> Tool {
@@ -304,26 +304,35 @@ async fn a_leg_ends_without_its_client() {
     assert_eq!((text(&again), ran.get()), ("a 1", 1));
 }
 
+/// Forgets to keep responses.
+struct Dying(SingleProcessGuard);
+
+impl Default for Dying {
+    fn default() -> Self {
+        Self(SingleProcessGuard::new(1 << 20))
+    }
+}
+
+impl ReplayGuard for Dying {
+    async fn claim(
+        &self,
+        key: &str,
+        value: &[u8],
+        time: Duration,
+    ) -> Result<Option<Vec<u8>>, GuardError> {
+        self.0.claim(key, value, time).await
+    }
+
+    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
+        Ok(())
+    }
+}
+
 /// A replica that died left a claim: nobody knows how far it came, so nobody goes on, and nobody waits forever.
 #[tokio::test(start_paused = true)]
 async fn a_claim_without_a_response_is_refused_in_the_end() {
-    /// Forgets to keep responses.
-    struct Dying(SingleProcessGuard);
-    impl ReplayGuard for Dying {
-        async fn claim(
-            &self,
-            key: &str,
-            value: &[u8],
-            time: Duration,
-        ) -> Result<Option<Vec<u8>>, GuardError> {
-            self.0.claim(key, value, time).await
-        }
-        async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
-            Ok(())
-        }
-    }
     let ran = Count::default();
-    let fleet = fleet(&Arc::new(Dying(SingleProcessGuard::new(1 << 20))), || guess(&ran));
+    let fleet = fleet(&Arc::new(Dying::default()), || guess(&ran));
     let state = state(&fleet).await;
     send(&fleet, "t", json!({}), answered(&state, "a")).await;
     let began = tokio::time::Instant::now();
@@ -334,285 +343,6 @@ async fn a_claim_without_a_response_is_refused_in_the_end() {
     assert_eq!(ran.get(), 1);
 }
 
-/// What a guard was told, and whether it works.
-#[derive(Default)]
-struct Witness {
-    told: Mutex<Vec<(String, Vec<u8>, Duration)>>,
-    broken: AtomicBool,
-    forgetful: AtomicBool,
-}
-
-impl Witness {
-    fn tell(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
-        if self.broken.load(Ordering::SeqCst) {
-            return Err(GuardError::Unavailable("no route".into()));
-        }
-        self.told.lock().unwrap().push((key.to_owned(), value.to_vec(), time));
-        Ok(())
-    }
-}
-
-impl ReplayGuard for Witness {
-    async fn claim(
-        &self,
-        key: &str,
-        value: &[u8],
-        time: Duration,
-    ) -> Result<Option<Vec<u8>>, GuardError> {
-        let last = self.told.lock().unwrap().iter().rev().find(|told| told.0 == key).cloned();
-        if last.is_none() {
-            self.tell(key, value, time)?;
-        }
-        Ok(last.map(|(_, value, _)| value))
-    }
-
-    async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
-        if self.forgetful.load(Ordering::SeqCst) && value.len() > 100 {
-            return Err(GuardError::Full);
-        }
-        self.tell(key, value, time)
-    }
-}
-
-/// A guard that does not answer stops the leg, and the state is as good as before.
-#[tokio::test]
-async fn without_its_guard_a_leg_does_not_run() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
-    let fleet = fleet(&witness, || guess(&ran));
-    let state = state(&fleet).await;
-    assert!(witness.told.lock().unwrap().is_empty(), "a first leg has nothing to use");
-    witness.broken.store(true, Ordering::SeqCst);
-    let refused = send(&fleet, "t", json!({}), answered(&state, "a")).await;
-    assert_eq!(refused.pointer("/error/code"), Some(&json!(-32603)), "{refused}");
-    assert_eq!(refused.pointer("/error/data/reason"), Some(&json!("replay_guard_unavailable")));
-    assert!(!refused.to_string().contains("no route"), "{refused}");
-    assert_eq!(ran.get(), 0);
-    witness.broken.store(false, Ordering::SeqCst);
-    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "b")).await), "b 1");
-}
-
-/// Entries are kept until no clock of the fleet takes the state any more; they tell whoever reads them nothing.
-#[tokio::test]
-async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
-    let fleet = fleet(&witness, || guess(&ran));
-    let state = state(&fleet).await;
-    send(&fleet, "t", json!({}), answered(&state, "a secret")).await;
-    let told = witness.told.lock().unwrap().clone();
-    assert_eq!(told.len(), 2, "a claim, and a response");
-    for (key, value, time) in &told {
-        // A round's time, a minute for clocks, and as long as somebody may wait for the response.
-        assert_eq!(*time, Duration::from_mins(10 + 1 + 1) + Duration::from_secs(2));
-        assert!(key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let value = String::from_utf8_lossy(value);
-        assert!(!value.contains("secret") && !value.contains("content"), "{value}");
-    }
-    // Whoever can write there can refuse, but not make up a response; nor does a kept response open as a state.
-    let kept = String::from_utf8_lossy(&told[1].1[33..]).into_owned();
-    assert!(kept.starts_with("mrtr1."), "{kept}");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&json!(kept), "a")).await, frozen());
-    let [mut of_another_state, mut with_other_answers] = [told[1].clone(), told[1].clone()];
-    for (answer, made_up) in [("a secret", &mut of_another_state), ("b", &mut with_other_answers)] {
-        let other = self::state(&fleet).await;
-        send(&fleet, "t", json!({}), answered(&other, answer)).await;
-        let (_, theirs, _) = witness.told.lock().unwrap().last().cloned().unwrap();
-        // An entry says that it is settled, for which answers, and has the response.
-        match answer {
-            "b" => made_up.1.splice(1..33, theirs[1..33].iter().copied()),
-            _ => made_up.1.splice(33.., theirs[33..].iter().copied()),
-        };
-        witness.told.lock().unwrap().push(made_up.clone());
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, answer)).await, used());
-    }
-    assert_eq!(ran.get(), 3);
-}
-
-/// A response that cannot be kept was still given once; whoever comes again is refused, not run.
-#[tokio::test]
-async fn a_response_that_is_too_long_to_keep_is_given_once() {
-    let ran = Count::default();
-    let long = |ran: &Count| {
-        let ran = ran.clone();
-        Tool::new("t", "", move |cx: Context| {
-            let ran = ran.clone();
-            async move {
-                let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-                ran.up();
-                Ok(text.repeat(200_000))
-            }
-        })
-        .single_use()
-    };
-    let fleet = fleet(&guard(), || long(&ran));
-    let state = state(&fleet).await;
-    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
-    assert_eq!(text(&first).len(), 200_000);
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, used());
-    assert_eq!(ran.get(), 1);
-}
-
-#[tokio::test]
-async fn a_response_that_the_guard_has_no_room_for_is_given_once() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
-    witness.forgetful.store(true, Ordering::SeqCst);
-    let fleet = fleet(&witness, || guess(&ran));
-    let state = state(&fleet).await;
-    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, used());
-    assert_eq!(ran.get(), 1);
-}
-
-/// A handler that keeps its state itself is guarded in the same way, and what is not for single use asks no guard.
-#[tokio::test]
-async fn the_manual_form_is_guarded_and_other_tools_are_not() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
-    let fleet = fleet(&witness, || {
-        let ran = ran.clone();
-        Tool::new("t", "", move |cx: Context| {
-            let ran = ran.clone();
-            async move {
-                if cx.answers().is_empty() {
-                    let question = InputRequired::new();
-                    return Ok(question.elicit::<Text>("guess", "Which?").state(&1).into());
-                }
-                Ok(ToolOutput::text(format!("done {}", ran.up())))
-            }
-        })
-        .single_use()
-    });
-    let state = state(&fleet).await;
-    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
-    assert_eq!(text(&first), "done 1");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, used());
-
-    let told = witness.told.lock().unwrap().len();
-    let often = self::fleet(&witness, || {
-        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("guess", "Which?").await?.text))
-    });
-    let state = self::state(&often).await;
-    for answer in ["a", "b"] {
-        assert_eq!(text(&send(&often, "t", json!({}), answered(&state, answer)).await), answer);
-    }
-    assert_eq!(witness.told.lock().unwrap().len(), told);
-}
-
-/// Nothing of the handler runs for a state that was used, not even what it does before it is a future.
-#[tokio::test]
-async fn the_handler_is_not_called_for_a_state_that_was_used() {
-    let (called, witness) = (Count::default(), Arc::new(Witness::default()));
-    let fleet = fleet(&witness, || {
-        let called = called.clone();
-        Tool::new("t", "", move |cx: Context| {
-            called.up();
-            async move { Ok(cx.elicit::<Text>("guess", "Which?").await?.text) }
-        })
-        .single_use()
-    });
-    let state = state(&fleet).await;
-    witness.broken.store(true, Ordering::SeqCst);
-    send(&fleet, "t", json!({}), answered(&state, "a")).await;
-    witness.broken.store(false, Ordering::SeqCst);
-    for _ in 0..3 {
-        send(&fleet, "t", json!({}), answered(&state, "a")).await;
-        send(&fleet, "t", json!({}), answered(&state, "b")).await;
-    }
-    assert_eq!(called.get(), 2, "once without a state, and once with it");
-}
-
-/// What a guard that is made up says, one after the other; then nothing is recorded.
-struct Scripted(Mutex<Vec<Said>>, Mutex<Option<Vec<u8>>>);
-
-#[derive(Clone, Copy)]
-enum Said {
-    /// As it should be.
-    Works,
-    /// It records, and cannot say so.
-    RecordsAndFails,
-    Fails,
-    Hangs,
-    /// It has forgotten what it knew.
-    Forgot,
-}
-
-impl Scripted {
-    fn new(says: impl IntoIterator<Item = Said>) -> Arc<Self> {
-        let mut says: Vec<_> = says.into_iter().collect();
-        says.reverse();
-        Arc::new(Self(Mutex::new(says), Mutex::default()))
-    }
-}
-
-impl ReplayGuard for Scripted {
-    async fn claim(
-        &self,
-        _: &str,
-        value: &[u8],
-        _: Duration,
-    ) -> Result<Option<Vec<u8>>, GuardError> {
-        let said = self.0.lock().unwrap().pop().unwrap_or(Said::Works);
-        if matches!(said, Said::Hangs) {
-            return std::future::pending().await;
-        }
-        let mut recorded = self.1.lock().unwrap();
-        match said {
-            Said::Fails => return Err(GuardError::Unavailable("no route".into())),
-            Said::Forgot => *recorded = None,
-            _ => {}
-        }
-        if let Some(recorded) = &*recorded {
-            return Ok(Some(recorded.clone()));
-        }
-        *recorded = Some(value.to_vec());
-        match said {
-            Said::RecordsAndFails => Err(GuardError::Unavailable("no answer".into())),
-            _ => Ok(None),
-        }
-    }
-
-    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
-        Ok(())
-    }
-}
-
-/// Who waits for a response does not become the first when the entry is gone.
-#[tokio::test(start_paused = true)]
-async fn who_waits_never_runs() {
-    let ran = Count::default();
-    let guard = Scripted::new([Said::Works, Said::Works, Said::Works, Said::Forgot]);
-    let fleet = fleet(&guard, || guess(&ran));
-    let state = state(&fleet).await;
-    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
-    assert_eq!(ran.get(), 1);
-}
-
-/// A claim that was recorded although the guard failed is recognized as one's own.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_could_not_be_confirmed_is_asked_for_again() {
-    let (fails, records) = (Said::Fails, Said::RecordsAndFails);
-    for (says, runs) in [
-        (vec![records], true),
-        (vec![fails], true),
-        (vec![fails, fails], false),
-        (vec![records, fails], false),
-        (vec![Said::Hangs], true),
-        (vec![Said::Hangs, Said::Hangs], false),
-    ] {
-        let ran = Count::default();
-        let fleet = fleet(&Scripted::new(says), || guess(&ran));
-        let state = state(&fleet).await;
-        let began = tokio::time::Instant::now();
-        let outcome = send(&fleet, "t", json!({}), answered(&state, "a")).await;
-        assert_eq!(ran.get() == 1, runs, "{outcome}");
-        if !runs {
-            let reason = outcome.pointer("/error/data/reason");
-            assert_eq!(reason, Some(&json!("replay_guard_unavailable")));
-        }
-        assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn any_deadline_will_do() {
     let ran = Count::default();
@@ -621,6 +351,21 @@ async fn any_deadline_will_do() {
     for _ in 0..2 {
         assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
     }
+}
+
+/// Who waits for a response that will not come does not wait when its client has gone.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_nobody() {
+    let ran = Count::default();
+    let clock = TestClock::default();
+    let server = replica(&clock).tool(guess(&ran)).replay_guard(Dying::default()).build().unwrap();
+    let fleet = Fleet::new([server.clone()]).as_principal(alice());
+    let state = state(&fleet).await;
+    send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let soon = Duration::from_secs(1);
+    let waiter = send(&fleet, "t", json!({}), answered(&state, "a"));
+    tokio::time::timeout(soon, waiter).await.unwrap_err();
+    tokio::time::timeout(soon, server.finished()).await.unwrap();
 }
 
 /// A server can be asked whether something still runs whose client has gone; who only waits for it does not.
