@@ -7,6 +7,7 @@ mod mutants;
 mod requirements;
 mod rivals;
 mod run;
+mod simulate;
 mod test;
 mod tidy;
 mod tools;
@@ -28,7 +29,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         usage: "",
-        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, conformance, vectors, interop, rivals",
+        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, simulation, conformance, vectors, interop, rivals",
         run: test::run,
     },
     Command {
@@ -48,6 +49,12 @@ const COMMANDS: &[Command] = &[
         usage: "[python|typescript|rmcp|inspector…]",
         help: "foreign clients against our server, and our client against foreign servers",
         run: interop::run,
+    },
+    Command {
+        name: "simulate",
+        usage: "[--flows N] [--seed S]",
+        help: "random handlers and random faults, held against what rounds promise (100,000 flows if not said)",
+        run: simulate::run,
     },
     Command {
         name: "vectors",

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::run::{cargo, run as step, scratch};
-use crate::{conformance, interop, rivals, tidy, vectors};
+use crate::{conformance, interop, rivals, simulate, tidy, vectors};
 
 pub fn run(args: &[String]) -> Result {
     if let Some(other) = args.first() {
@@ -46,6 +46,7 @@ pub fn run(args: &[String]) -> Result {
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
+    simulate::run(&[])?;
     conformance::run(&[])?;
     vectors::run(&[])?;
     interop::run(&[])?;

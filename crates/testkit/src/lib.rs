@@ -2,6 +2,7 @@
 //! still until it is told, and a record of what went over the wire.
 
 pub mod fuzz;
+pub mod simulate;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

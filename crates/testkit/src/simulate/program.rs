@@ -1,0 +1,294 @@
+//! Random handlers: what they do, and what has to come of them.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mrtr_server::{Context, Error};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::random::Random;
+use super::world::World;
+
+/// A part of a handler.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// Asks, after letting others go first some times.
+    Ask { key: u32, yields: u8, spawned: bool },
+    /// Does something in the outside world, and takes its time.
+    Step { key: u32, takes: Takes, fails: bool },
+    /// Parts side by side.
+    Join(Vec<Vec<Node>>),
+    /// One of two, by what was learned so far.
+    Branch(Vec<Node>, Vec<Node>),
+    /// One to three times, by what was learned so far; keys have the number in them.
+    Loop(Vec<Node>),
+}
+
+/// How long a step takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Takes {
+    /// Of the runtime, in which it is ready again at once.
+    Turns(u8),
+    /// In which nothing wakes anybody.
+    Milliseconds(Duration),
+}
+
+/// A handler.
+#[derive(Clone)]
+pub(super) struct Program {
+    pub(super) seed: u64,
+    nodes: Vec<Node>,
+}
+
+/// What a question asks for.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Number {
+    pub(super) n: u32,
+}
+
+impl Program {
+    pub(super) fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let mut keys = 0;
+        let length = random.below(4) + 1;
+        let nodes = nodes(&mut random, &mut keys, length, 3);
+        Self { seed, nodes }
+    }
+
+    /// The honest answer to a question.
+    pub(super) fn answer(&self, key: &str) -> u32 {
+        u32::try_from(mix(self.seed, text_hash(key)) % 1000).unwrap_or_default()
+    }
+
+    /// What a step comes to.
+    pub(super) fn result(&self, key: &str) -> u64 {
+        mix(self.seed ^ 0x5a5a, text_hash(key)) % 1000
+    }
+
+    /// What has to come of it: worked out without rounds.
+    pub(super) fn expected(&self) -> Expected {
+        let mut expected = Expected::default();
+        expected.outcome = self.foresee(&self.nodes, "", self.seed, &mut expected);
+        expected
+    }
+
+    fn foresee(
+        &self,
+        nodes: &[Node],
+        suffix: &str,
+        start: u64,
+        out: &mut Expected,
+    ) -> Result<u64, String> {
+        let mut learned = start;
+        for node in nodes {
+            learned = match node {
+                Node::Ask { key, .. } => {
+                    let key = format!("q{key}{suffix}");
+                    let n = self.answer(&key);
+                    out.rounds.push(vec![key]);
+                    mix(learned, n.into())
+                }
+                Node::Step { key, fails, .. } => {
+                    let key = format!("s{key}{suffix}");
+                    let result = self.result(&key);
+                    if *fails {
+                        out.failing.push(key.clone());
+                        return Err(format!("{key} failed"));
+                    }
+                    out.steps.push(key);
+                    mix(learned, result)
+                }
+                Node::Join(parts) => {
+                    let mut sides = Vec::new();
+                    let mut outcomes = Vec::new();
+                    for part in parts {
+                        let mut side = Expected::default();
+                        outcomes.push(self.foresee(part, suffix, learned, &mut side));
+                        sides.push(side);
+                    }
+                    out.join(sides);
+                    let mut together = learned;
+                    for outcome in outcomes {
+                        together = mix(together, outcome?);
+                    }
+                    together
+                }
+                Node::Branch(one, other) => {
+                    let taken = if learned.is_multiple_of(2) { one } else { other };
+                    self.foresee(taken, suffix, learned, out)?
+                }
+                Node::Loop(body) => {
+                    let mut last = learned;
+                    for turn in 0..=(learned % 3) {
+                        last = self.foresee(body, &format!("{suffix}.{turn}"), last, out)?;
+                    }
+                    last
+                }
+            };
+        }
+        Ok(learned)
+    }
+
+    /// Runs it as a handler.
+    pub(super) async fn run(&self, cx: &Context, world: &World) -> Result<u64, Error> {
+        self.go(&self.nodes, String::new(), self.seed, cx, world).await
+    }
+
+    fn go<'a>(
+        &'a self,
+        nodes: &'a [Node],
+        suffix: String,
+        start: u64,
+        cx: &'a Context,
+        world: &'a World,
+    ) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>> {
+        Box::pin(async move {
+            let mut learned = start;
+            for node in nodes {
+                learned = match node {
+                    Node::Ask { key, yields, spawned } => {
+                        let key = format!("q{key}{suffix}");
+                        let_others(*yields).await;
+                        let asked = cx.elicit::<Number>(key.clone(), format!("{key}?"));
+                        let answer = if *spawned {
+                            // In a task of its own, which the round releases.
+                            let task = tokio::spawn(asked);
+                            task.await.map_err(Error::internal)??
+                        } else {
+                            asked.await?
+                        };
+                        mix(learned, answer.n.into())
+                    }
+                    Node::Step { key, takes, fails } => {
+                        let key = format!("s{key}{suffix}");
+                        let result = cx.step(key.clone(), async |step| {
+                            world.ran(self.seed, &key, step.idempotency_key(), cx);
+                            match takes {
+                                Takes::Turns(times) => let_others(*times).await,
+                                Takes::Milliseconds(time) => tokio::time::sleep(*time).await,
+                            }
+                            if *fails {
+                                return Err(Error::new(format!("{key} failed")));
+                            }
+                            Ok(self.result(&key))
+                        });
+                        mix(learned, result.await?)
+                    }
+                    Node::Join(parts) => {
+                        let sides = parts
+                            .iter()
+                            .map(|part| self.go(part, suffix.clone(), learned, cx, world));
+                        let mut together = learned;
+                        for outcome in join_all(sides).await {
+                            together = mix(together, outcome?);
+                        }
+                        together
+                    }
+                    Node::Branch(one, other) => {
+                        let taken = if learned.is_multiple_of(2) { one } else { other };
+                        self.go(taken, suffix.clone(), learned, cx, world).await?
+                    }
+                    Node::Loop(body) => {
+                        let mut last = learned;
+                        for turn in 0..=(learned % 3) {
+                            let suffix = format!("{suffix}.{turn}");
+                            last = self.go(body, suffix, last, cx, world).await?;
+                        }
+                        last
+                    }
+                };
+            }
+            Ok(learned)
+        })
+    }
+}
+
+/// What has to come of a handler with honest answers.
+#[derive(Debug)]
+pub(super) struct Expected {
+    /// The questions of each round.
+    pub(super) rounds: Vec<Vec<String>>,
+    /// Steps that are done.
+    pub(super) steps: Vec<String>,
+    /// Steps that fail.
+    pub(super) failing: Vec<String>,
+    pub(super) outcome: Outcome,
+}
+
+pub(super) type Outcome = Result<u64, String>;
+
+impl Expected {
+    /// Sides that go on together: their first rounds are one, their second, and so on.
+    fn join(&mut self, sides: Vec<Self>) {
+        let most = sides.iter().map(|side| side.rounds.len()).max().unwrap_or_default();
+        let mut rounds = vec![Vec::new(); most];
+        for side in sides {
+            for (round, keys) in rounds.iter_mut().zip(side.rounds) {
+                round.extend(keys);
+            }
+            self.steps.extend(side.steps);
+            self.failing.extend(side.failing);
+        }
+        self.rounds.extend(rounds);
+    }
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self { rounds: Vec::new(), steps: Vec::new(), failing: Vec::new(), outcome: Ok(0) }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.nodes.fmt(f)
+    }
+}
+
+fn nodes(random: &mut Random, keys: &mut u32, length: u64, depth: u32) -> Vec<Node> {
+    (0..length).map(|_| node(random, keys, depth)).collect()
+}
+
+fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
+    let kinds = if depth == 0 { 6 } else { 10 };
+    let kind = random.below(kinds);
+    *keys += 1;
+    let key = *keys;
+    let yields = u8::try_from(random.below(4)).unwrap_or_default();
+    let mut inside = |most: u64| {
+        let length = random.below(most) + 1;
+        nodes(random, keys, length, depth - 1)
+    };
+    match kind {
+        0..=2 => Node::Ask { key, yields, spawned: random.below(4) == 0 },
+        3..=5 => {
+            let takes = match random.below(3) {
+                0 => Takes::Milliseconds(Duration::from_millis(yields.into())),
+                _ => Takes::Turns(yields),
+            };
+            Node::Step { key, takes, fails: random.below(40) == 0 }
+        }
+        6 | 7 => Node::Join((0..2 + u64::from(yields) % 2).map(|_| inside(2)).collect()),
+        8 => Node::Branch(inside(2), inside(2)),
+        _ => Node::Loop(inside(2)),
+    }
+}
+
+async fn let_others(times: u8) {
+    for _ in 0..times {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn text_hash(text: &str) -> u64 {
+    text.bytes().fold(7, |hash, byte| mix(hash, byte.into()))
+}
+
+/// Two numbers, as one that depends on both and on their order.
+pub(super) fn mix(a: u64, b: u64) -> u64 {
+    Random::new(a ^ b.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)).next()
+}

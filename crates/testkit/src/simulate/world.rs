@@ -1,0 +1,45 @@
+//! The outside world: it remembers what steps did to it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mrtr_server::Context;
+
+/// Which request a leg answers, and whether that came with a state.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leg {
+    pub(super) number: u64,
+    pub(super) with_state: bool,
+}
+
+/// One run of a step.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) key: String,
+    pub(super) leg: u64,
+    /// If the leg came with a state.
+    pub(super) idempotency_key: Option<String>,
+}
+
+/// Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct World(Arc<Mutex<HashMap<u64, Vec<Run>>>>);
+
+impl World {
+    pub(super) fn ran(&self, flow: u64, key: &str, idempotency_key: &str, cx: &Context) {
+        let leg = cx.get::<Leg>().copied();
+        let run = Run {
+            key: key.to_owned(),
+            leg: leg.map_or(u64::MAX, |leg| leg.number),
+            idempotency_key: leg
+                .is_some_and(|leg| leg.with_state)
+                .then(|| idempotency_key.to_owned()),
+        };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(flow).or_default().push(run);
+    }
+
+    /// What was done for a flow; it is forgotten by this.
+    pub(super) fn take(&self, flow: u64) -> Vec<Run> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&flow).unwrap_or_default()
+    }
+}
