@@ -407,6 +407,9 @@ mod tests {
             (r#""\ud800""#, "! lone surrogate at byte 2"),
             (r#""\udc00\ud800""#, "! lone surrogate at byte 2"),
             (r#""\ud800\ud800""#, "! lone surrogate at byte 2"),
+            (r#""\ud800\n""#, "! lone surrogate at byte 2"),
+            (r#""\ud800n""#, "! lone surrogate at byte 2"),
+            (r#""\ud800\u0041""#, "! lone surrogate at byte 2"),
             ("10e2147483647", "! number beyond all bounds at byte 0"),
             ("1e2147483648", "! number beyond all bounds at byte 0"),
             ("1e99999999999999999999", "! number beyond all bounds at byte 0"),
@@ -428,6 +431,7 @@ mod tests {
             assert_eq!(canon(json), why, "{json}");
         }
         assert!(canon(&"[".repeat(100_000)).contains("deeply"));
+        assert!(canon(&"{\"a\":".repeat(100_000)).contains("deeply"));
         assert!(canon(&format!("{}.5", "9".repeat(400))).contains("bounds"));
     }
 
