@@ -63,7 +63,7 @@ pub use mrtr_server::{
     Answer, Ask, Asks, BuildError, Cache, Change, Changes, Clock, Completing, Context, Error,
     ExtensionCall, Handler, InputRequired, Json, KeyRing, Principal, Prompt, PromptOutput,
     Resource, ResourceOutput, ResourceTemplate, Result, Secret, Server, ServerBuilder,
-    SharedKeyRing, Step, Tool, ToolOutput, UnixSeconds, form, manual,
+    SharedKeyRing, Step, StepRun, Tool, ToolOutput, UnixSeconds, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{serve, serve_stdio};

@@ -23,7 +23,7 @@ use crate::asks::Asks;
 use crate::error::Error;
 use crate::form::form_of;
 use crate::manual::Answers;
-use crate::rounds::{Answer, Ask, Round, Step};
+use crate::rounds::{Answer, Ask, Round, Step, StepRun};
 
 /// What a handler has in hand: ways to ask, steps, and who calls. Cheap to clone.
 ///
@@ -214,7 +214,8 @@ impl Context {
     /// Runs a side effect, and keeps its result: later rounds get the result, and do not run it again.
     ///
     /// The closure gets a [`Step`], not a `Context`: a step asks nothing. If it fails, nothing is kept,
-    /// and the next round runs it again.
+    /// and the next round runs it again, unless it is to [`keep_errors`](StepRun::keep_errors). What else can be said of a
+    /// step is said before it is awaited: [`StepRun`].
     ///
     /// It runs at most once per request received; see [`Step::idempotency_key`] for what that leaves to
     /// the outside world. While it runs, no round ends for a question beside it; but the deadline of the
@@ -226,18 +227,29 @@ impl Context {
     /// # Errors
     ///
     /// Those of the closure.
-    pub fn step<K, T, F, Fut>(
-        &self,
-        key: K,
-        run: F,
-    ) -> impl Future<Output = Result<T, Error>> + use<K, T, F, Fut>
+    pub fn step<'a, T, F, Fut>(&self, key: impl Into<String>, run: F) -> StepRun<'a, T>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(Step) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, Error>> + Send + 'a,
+    {
+        StepRun::new(Arc::clone(&self.inner.round), key.into(), run)
+    }
+
+    /// Ends the round here, once, with a state and no question: the client comes again at once, and any replica goes on.
+    /// Questions that are open beside it go out with it. For work that should not be lost, and for long calls that should
+    /// move between replicas.
+    ///
+    /// It costs a round trip. Clients count such rounds: many give up after ten in one call.
+    ///
+    /// # Errors
+    ///
+    /// In a task of its own, when the round ends ([`Error::is_round_closed`]).
+    pub fn checkpoint<K>(&self, key: K) -> impl Future<Output = Result<(), Error>> + use<K>
     where
         K: Into<String>,
-        T: Serialize + DeserializeOwned,
-        F: FnOnce(Step) -> Fut,
-        Fut: Future<Output = Result<T, Error>>,
     {
-        crate::rounds::step(Arc::clone(&self.inner.round), key.into(), run)
+        crate::rounds::checkpoint(Arc::clone(&self.inner.round), key.into())
     }
 
     /// Tells the client how far the call has come, if it wants to know.

@@ -75,6 +75,20 @@ impl Error {
         Self::of(Kind::RoundClosed, format!("The round ended before {key:?} was answered."))
     }
 
+    /// What a later round may know of it.
+    pub(crate) fn to_kept(&self) -> (bool, bool, &str) {
+        let internal = self.is_internal();
+        (internal, self.is_invalid(), if internal { "" } else { &self.0.message })
+    }
+
+    pub(crate) fn of_kept((internal, invalid, message): (bool, bool, String)) -> Self {
+        match (internal, invalid) {
+            (true, _) => Self::internal("a step failed in an earlier round"),
+            (false, true) => Self::invalid(message),
+            (false, false) => Self::new(message),
+        }
+    }
+
     /// Whether the person refused to answer.
     #[must_use]
     pub fn is_declined(&self) -> bool {

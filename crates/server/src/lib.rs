@@ -52,10 +52,6 @@
 //! - A client can go back to any state it was given, while that is valid, and it can answer its own
 //!   questions. Neither the order of rounds nor an answer proves anything about a person.
 //!
-//! # What it does not do yet
-//!
-//! Single-use states.
-//!
 //! # Modules
 //!
 //! [`form`] forms from Rust types · [`manual`] the form in which the handler keeps its state itself
@@ -101,7 +97,7 @@ pub mod codec {
 pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use prompt::{Prompt, PromptOutput};
 pub use resource::{Cache, Resource, ResourceOutput, ResourceTemplate};
-pub use rounds::{Answer, Ask, Step};
+pub use rounds::{Answer, Ask, Step, StepRun};
 pub use server::{Server, ServerBuilder};
 pub use tool::{Json, Tool, ToolOutput};
 

@@ -14,5 +14,5 @@ pub use ask::{Answer, Ask};
 pub(crate) use drive::{Ending, drive};
 pub(crate) use journal::{Entry, Flow, Journal, MAX_ENTRY, Pin, Saved, SavedContent, check_size};
 pub(crate) use round::{Fault, Round};
-pub use step::Step;
-pub(crate) use step::step;
+pub(crate) use step::checkpoint;
+pub use step::{Step, StepRun};

@@ -52,7 +52,22 @@ pub(crate) enum EntryKind {
     /// An answer to the question with this pin.
     Answer(Pin),
     /// A step's result.
-    Step,
+    Step(StepKind),
+}
+
+/// What is special about a step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct StepKind {
+    /// A pass need not come to it.
+    pub(crate) droppable: bool,
+    /// It failed, and the value is its error.
+    pub(crate) failed: bool,
+}
+
+impl EntryKind {
+    fn is_step(self) -> bool {
+        matches!(self, Self::Step(_))
+    }
 }
 
 /// What was learned, in the order in which it was learned.
@@ -68,12 +83,16 @@ impl Journal {
 
     /// The first step that was recorded after the entry at `position`.
     pub(crate) fn step_after(&self, position: usize) -> Option<&Entry> {
-        self.entries.iter().skip(position + 1).find(|entry| entry.kind == EntryKind::Step)
+        self.entries.iter().skip(position + 1).find(|entry| entry.kind.is_step())
     }
 
     /// A recorded step that this pass has not come to.
     pub(crate) fn lost_step(&self) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.kind == EntryKind::Step && !entry.used)
+        let lost = |entry: &&Entry| match entry.kind {
+            EntryKind::Step(kind) => !entry.used && !kind.droppable,
+            EntryKind::Answer(_) => false,
+        };
+        self.entries.iter().find(lost)
     }
 
     /// The longest entry.
@@ -114,7 +133,9 @@ impl Saved {
                 for entry in &journal.entries {
                     match entry.kind {
                         EntryKind::Answer(pin) => out.byte(0).raw(&pin.0),
-                        EntryKind::Step => out.byte(1),
+                        EntryKind::Step(kind) => {
+                            out.byte(1 | u8::from(kind.droppable) << 1 | u8::from(kind.failed) << 2)
+                        }
                     };
                     out.bytes(entry.key.as_bytes()).bytes(entry.value.as_bytes());
                 }
@@ -145,7 +166,10 @@ impl Saved {
                 for _ in 0..input.number()? {
                     let kind = match input.byte()? {
                         0 => EntryKind::Answer(Pin(input.array()?)),
-                        1 => EntryKind::Step,
+                        kind @ (1 | 3 | 5 | 7) => EntryKind::Step(StepKind {
+                            droppable: kind & 2 != 0,
+                            failed: kind & 4 != 0,
+                        }),
                         _ => return Err(UnpackError),
                     };
                     let (key, value) = (input.text()?.to_owned(), input.text()?.to_owned());
@@ -190,7 +214,10 @@ mod tests {
         };
         let journal = Journal {
             entries: vec![
-                entry("hold", EntryKind::Step),
+                entry("hold", EntryKind::Step(StepKind::default())),
+                entry("quote", EntryKind::Step(StepKind { droppable: true, failed: false })),
+                entry("pay", EntryKind::Step(StepKind { droppable: false, failed: true })),
+                entry("try", EntryKind::Step(StepKind { droppable: true, failed: true })),
                 entry("seat", EntryKind::Answer(Pin([9; 16]))),
             ],
         };

@@ -8,7 +8,7 @@ use mrtr_codec::Digest;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::{InputRequest, InputResponses};
 
-use super::journal::{Entry, EntryKind, Flow, Journal, MAX_ENTRY, Pin};
+use super::journal::{Entry, EntryKind, Flow, Journal, MAX_ENTRY, Pin, StepKind};
 use crate::asks;
 
 /// The state of one leg.
@@ -30,6 +30,8 @@ struct State {
     /// Keys that this pass has used.
     used: Vec<String>,
     steps_in_flight: usize,
+    /// How many wait for the round to end without asking anything.
+    moving_on: usize,
     fault: Option<Fault>,
     closed: bool,
     driver: Option<Waker>,
@@ -89,7 +91,8 @@ pub(crate) enum Asked<T> {
 
 /// What became of the start of a step.
 pub(crate) enum Begun {
-    Recorded(String),
+    /// Its result, or its error.
+    Recorded(Result<String, String>),
     Run,
     /// The round has ended or the flow has a fault; the handler goes no further.
     Never,
@@ -120,6 +123,7 @@ impl Round {
             open: Vec::new(),
             used: Vec::new(),
             steps_in_flight: 0,
+            moving_on: 0,
             fault: None,
             closed: false,
             driver: None,
@@ -212,7 +216,7 @@ impl Round {
             return Begun::Never;
         }
         let kind_was = |kind| match kind {
-            EntryKind::Step => None,
+            EntryKind::Step(_) => None,
             EntryKind::Answer(_) => Some("a question"),
         };
         let recorded = match state.journal.position(key) {
@@ -229,16 +233,34 @@ impl Round {
             return Begun::Never;
         }
         entry.used = true;
-        Begun::Recorded(entry.value.clone())
+        let value = entry.value.clone();
+        match entry.kind {
+            EntryKind::Step(StepKind { failed: true, .. }) => Begun::Recorded(Err(value)),
+            _ => Begun::Recorded(Ok(value)),
+        }
+    }
+
+    /// Asks that the round ends when there is nothing to wait for but answers, whether there is a question or not.
+    pub(crate) fn move_on(&self, waker: &Waker) {
+        let mut state = self.lock();
+        state.moving_on += 1;
+        state.wake_driver();
+        let _: Asked<()> = state.wait(waker);
+    }
+
+    /// Whoever asked for it does not wait any more.
+    pub(crate) fn stay(&self) {
+        let mut state = self.lock();
+        state.moving_on = state.moving_on.saturating_sub(1);
     }
 
     /// Ends a step, with its result if it has one to record.
-    pub(crate) fn end_step(&self, key: &str, result: Option<String>) {
+    pub(crate) fn end_step(&self, key: &str, result: Option<(StepKind, String)>) {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
-        if let Some(value) = result {
-            let length = value.len();
-            let entry = Entry { key: key.to_owned(), kind: EntryKind::Step, value, used: true };
+        if let Some((kind, value)) = result {
+            let (length, kind) = (value.len(), EntryKind::Step(kind));
+            let entry = Entry { key: key.to_owned(), kind, value, used: true };
             state.journal.entries.push(entry);
             if length > MAX_ENTRY {
                 let why = format!(
@@ -315,7 +337,8 @@ impl State {
     }
 
     fn is_suspended(&self) -> bool {
-        !self.open.is_empty() && self.steps_in_flight == 0 && self.fault.is_none()
+        let waits = !self.open.is_empty() || self.moving_on > 0;
+        waits && self.steps_in_flight == 0 && self.fault.is_none()
     }
 
     fn close(&mut self) -> (Journal, Vec<Open>) {
@@ -361,7 +384,7 @@ impl State {
         let Some(at) = self.journal.position(key) else { return Recorded::Ask(None) };
         let step_after = self.journal.step_after(at).map(|step| step.key.clone());
         let Some(entry) = self.journal.entries.get_mut(at) else { return Recorded::Ask(None) };
-        if entry.kind == EntryKind::Step {
+        if let EntryKind::Step(_) = entry.kind {
             let why = format!("{key:?} is a question now, but was a step when it was recorded");
             return Recorded::Fault(Fault::Changed(why));
         }
@@ -410,7 +433,7 @@ fn known(journal: &Journal, fresh: &[Entry]) -> Digest {
     for entry in journal.entries.iter().chain(fresh) {
         let value = match entry.kind {
             EntryKind::Answer(_) => Digest::of_json(Some(&entry.value)).ok(),
-            EntryKind::Step => None,
+            EntryKind::Step(_) => None,
         };
         let value = value.unwrap_or_else(|| Digest::of_parts(&[entry.value.as_bytes()]));
         parts.push((entry.key.as_bytes(), value.0));

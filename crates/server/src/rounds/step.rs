@@ -1,14 +1,19 @@
 //! Steps: side effects whose results are kept.
 
+use std::fmt;
 use std::fmt::Write as _;
-use std::future::{Future, poll_fn};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use mrtr_codec::Digest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Sleep;
 
+use super::journal::StepKind;
 use super::round::{Begun, Fault, Round};
 use crate::error::Error;
 
@@ -20,74 +25,269 @@ pub struct Step {
 
 impl Step {
     /// A key to hand to the outside world, so that it does the thing once however often the step runs:
-    /// the same for the same step of the same flow, given the same answers.
+    /// the same for the same step of the same flow, given the same answers, or, where the step has
+    /// [`inputs`](StepRun::inputs), the same inputs.
     ///
     /// A step runs at most once per request received. A client that never got the response sends the
     /// request again, and then only the outside world can know that it was done before. Two things the
-    /// key does not cover. A *first* request that is sent twice starts two flows with two keys. And a
-    /// client that goes back and answers differently gets another key, because it asks for another thing.
+    /// key does not cover. A *first* request that is sent twice starts two flows with two keys, unless the step is
+    /// [`sealed_first`](StepRun::sealed_first). And a client that goes back and answers differently gets another key,
+    /// because it asks for another thing.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
 }
 
-pub(crate) async fn step<T, F, Fut>(round: Arc<Round>, key: String, run: F) -> Result<T, Error>
-where
-    T: Serialize + DeserializeOwned,
-    F: FnOnce(Step) -> Fut,
-    Fut: Future<Output = Result<T, Error>>,
-{
-    match round.begin_step(&key) {
-        Begun::Never => end_of(&round, &key).await,
-        Begun::Recorded(value) => match serde_json::from_str(&value) {
-            Ok(value) => Ok(value),
-            Err(error) => {
-                let why =
-                    format!("the recorded result of step {key:?} is of another type: {error}");
-                round.fail(Fault::Changed(why));
-                end_of(&round, &key).await
+/// A step on its way: await it for its result. Until then it can be told more about itself.
+///
+/// Dropping it before it is done cuts it off, and nothing is kept.
+#[must_use = "a step is done when it is awaited"]
+pub struct StepRun<'a, T> {
+    round: Arc<Round>,
+    key: String,
+    options: Options,
+    progress: Progress<'a, T>,
+}
+
+type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+#[derive(Debug, Default)]
+struct Options {
+    sealed_first: bool,
+    kind: StepKind,
+    keeps_errors: bool,
+    deadline: Option<Duration>,
+    inputs: Option<Digest>,
+}
+
+enum Progress<'a, T> {
+    New(Box<dyn FnOnce(Step) -> Doing<'a, T> + Send + 'a>),
+    /// What it holds is dropped first, then it has ended.
+    Running(Doing<'a, T>, Option<Pin<Box<Sleep>>>, Running),
+    /// The round ends before it is done; somebody may have asked for that.
+    Never(
+        #[expect(dead_code, reason = "it is held, and taken back by being dropped")]
+        Option<MovingOn>,
+    ),
+    Done,
+}
+
+impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
+    pub(crate) fn new<F, Fut>(round: Arc<Round>, key: String, run: F) -> Self
+    where
+        F: FnOnce(Step) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, Error>> + Send + 'a,
+    {
+        let run = Box::new(move |step| Box::pin(run(step)) as Doing<'a, T>);
+        Self { round, key, options: Options::default(), progress: Progress::New(run) }
+    }
+
+    /// If nothing of the flow was sealed yet, lets the client come once more, with a state and without an answer,
+    /// before the step runs. Then a first request that is sent twice does not do it under two
+    /// [idempotency keys](Step::idempotency_key). It costs a round trip, and a round of those that a client grants.
+    pub fn sealed_first(mut self) -> Self {
+        self.options.sealed_first = true;
+        self
+    }
+
+    /// A later pass need not come to this step. Without this, a handler that ends without coming to a step that was
+    /// done is taken for one that has changed, and the call fails.
+    pub fn droppable(mut self) -> Self {
+        self.options.kind.droppable = true;
+        self
+    }
+
+    /// Keeps the error too, if it ends in one: later rounds get that, and do not run it again. Of an error that only the
+    /// log may name, later rounds know no more than that it was one. Default: a step that failed runs again.
+    pub fn keep_errors(mut self) -> Self {
+        self.options.keeps_errors = true;
+        self
+    }
+
+    /// How long it may take; then it is cut off, and ends in an error that the model can read. Default: as long as the leg
+    /// ([`crate::Tool::deadline`], 1 min).
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.options.deadline = Some(time);
+        self
+    }
+
+    /// What the step is done with. Then its [idempotency key](Step::idempotency_key) depends on this, on the flow and on
+    /// the step's key, and not on what else was answered.
+    pub fn inputs(mut self, inputs: &impl Serialize) -> Self {
+        let json = serde_json::to_string(inputs).map_err(|error| error.to_string());
+        let digest = |json: String| Digest::of_json(Some(&json)).map_err(|error| error.to_string());
+        match json.and_then(digest) {
+            Ok(digest) => self.options.inputs = Some(digest),
+            Err(why) => {
+                let why = format!("the inputs of step {:?} have no digest: {why}", self.key);
+                self.round.fail(Fault::Handler(why));
             }
-        },
-        Begun::Run => {
-            let mut running = Running { round: &round, key: &key, result: None };
-            let result = run(Step { idempotency_key: idempotency_key(&round, &key) }).await?;
-            match serde_json::to_string(&result) {
-                Ok(value) => running.result = Some(value),
-                Err(error) => {
-                    let why = format!("the result of step {key:?} cannot be kept: {error}");
-                    round.fail(Fault::Handler(why));
+        }
+        self
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Future for StepRun<'_, T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let (round, key) = (&this.round, this.key.as_str());
+        this.progress = match std::mem::replace(&mut this.progress, Progress::Done) {
+            Progress::New(_) if this.options.sealed_first && round.flow().rounds == 0 => {
+                Progress::Never(Some(MovingOn::new(round, cx)))
+            }
+            Progress::New(run) => match round.begin_step(key) {
+                Begun::Never => Progress::Never(None),
+                Begun::Recorded(recorded) => match recalled(recorded) {
+                    Ok(result) => return Poll::Ready(result),
+                    Err(why) => {
+                        let why = format!(
+                            "the recorded result of step {key:?} is of another type: {why}"
+                        );
+                        round.fail(Fault::Changed(why));
+                        Progress::Never(None)
+                    }
+                },
+                Begun::Run => {
+                    let running = Running::new(round, key);
+                    let idempotency_key = idempotency_key(round, key, this.options.inputs);
+                    let deadline = this.options.deadline.map(tokio::time::sleep).map(Box::pin);
+                    Progress::Running(run(Step { idempotency_key }), deadline, running)
                 }
+            },
+            other => other,
+        };
+        let Progress::Running(doing, deadline, running) = &mut this.progress else {
+            // In the handler's own task it is dropped by the end of the round.
+            let closed = round.is_closed(cx.waker());
+            return if closed { Poll::Ready(Err(Error::round_closed(key))) } else { Poll::Pending };
+        };
+        let result = match (doing.as_mut().poll(cx), deadline) {
+            (Poll::Ready(result), _) => result,
+            (Poll::Pending, None) => return Poll::Pending,
+            (Poll::Pending, Some(deadline)) => {
+                ready!(deadline.as_mut().poll(cx));
+                Err(Error::new(format!("{key:?} took too long and was given up.")))
             }
-            Ok(result)
+        };
+        match keep(&result, &this.options) {
+            Ok(kept) => running.result = kept,
+            Err(error) => {
+                let why = format!("the result of step {key:?} cannot be kept: {error}");
+                round.fail(Fault::Handler(why));
+            }
+        }
+        this.progress = Progress::Done;
+        Poll::Ready(result)
+    }
+}
+
+/// What there is to keep of a result.
+fn keep<T: Serialize>(
+    result: &Result<T, Error>,
+    options: &Options,
+) -> Result<Option<(StepKind, String)>, serde_json::Error> {
+    match result {
+        Ok(value) => Ok(Some((options.kind, serde_json::to_string(value)?))),
+        Err(_) if !options.keeps_errors => Ok(None),
+        Err(error) => {
+            let kind = StepKind { failed: true, ..options.kind };
+            Ok(Some((kind, serde_json::to_string(&error.to_kept())?)))
         }
     }
 }
 
-/// Waits for the end of the round: in the handler's own task it is dropped by then.
-async fn end_of<T>(round: &Round, key: &str) -> Result<T, Error> {
-    poll_fn(|cx| if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
-    Err(Error::round_closed(key))
-}
-
-/// A step in flight. Dropping it ends the step, whether it came to a result or not.
-struct Running<'a> {
-    round: &'a Round,
-    key: &'a str,
-    result: Option<String>,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.round.end_step(self.key, self.result.take());
+/// What was kept, or why it cannot be read.
+fn recalled<T: DeserializeOwned>(
+    recorded: Result<String, String>,
+) -> Result<Result<T, Error>, serde_json::Error> {
+    match recorded {
+        Ok(value) => serde_json::from_str(&value).map(Ok),
+        Err(error) => serde_json::from_str(&error).map(|kept| Err(Error::of_kept(kept))),
     }
 }
 
-fn idempotency_key(round: &Round, key: &str) -> String {
-    let (flow, Digest(known)) = (round.flow(), round.known());
-    let Digest(digest) = Digest::of_parts(&[b"idempotency key", &flow.id, key.as_bytes(), &known]);
+/// Ends the round with a state, once: see [`crate::Context::checkpoint`].
+pub(crate) async fn checkpoint(round: Arc<Round>, key: String) -> Result<(), Error> {
+    match round.begin_step(&key) {
+        Begun::Recorded(_) => return Ok(()),
+        Begun::Run => {
+            round.end_step(&key, Some((StepKind::default(), "null".to_owned())));
+            let mut moving_on = None;
+            std::future::poll_fn(|cx| {
+                moving_on.get_or_insert_with(|| MovingOn::new(&round, cx));
+                if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        Begun::Never => {
+            let ended = |cx: &mut Context<'_>| round.is_closed(cx.waker());
+            std::future::poll_fn(|cx| if ended(cx) { Poll::Ready(()) } else { Poll::Pending })
+                .await;
+        }
+    }
+    Err(Error::round_closed(&key))
+}
+
+/// Somebody who waits for the round to end. Dropping it takes that back.
+struct MovingOn(Arc<Round>);
+
+impl MovingOn {
+    fn new(round: &Arc<Round>, cx: &Context<'_>) -> Self {
+        round.move_on(cx.waker());
+        Self(Arc::clone(round))
+    }
+}
+
+impl Drop for MovingOn {
+    fn drop(&mut self) {
+        self.0.stay();
+    }
+}
+
+/// A step in flight. Dropping it ends the step, whether it came to a result or not.
+struct Running {
+    round: Arc<Round>,
+    key: String,
+    result: Option<(StepKind, String)>,
+}
+
+impl Running {
+    fn new(round: &Arc<Round>, key: &str) -> Self {
+        Self { round: Arc::clone(round), key: key.to_owned(), result: None }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.round.end_step(&self.key, self.result.take());
+    }
+}
+
+fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
+    let flow = round.flow().id;
+    let Digest(digest) = match inputs {
+        None => Digest::of_parts(&[b"idempotency key", &flow, key.as_bytes(), &round.known().0]),
+        Some(Digest(inputs)) => {
+            Digest::of_parts(&[b"idempotency key of inputs", &flow, key.as_bytes(), &inputs])
+        }
+    };
     digest.iter().take(16).fold(String::with_capacity(32), |mut out, byte| {
         // Writing to a string cannot fail.
         let _ = write!(out, "{byte:02x}");
         out
     })
+}
+
+// Nothing in it is pinned: it may move between polls.
+impl<T> Unpin for StepRun<'_, T> {}
+
+impl<T> fmt::Debug for StepRun<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepRun")
+            .field("key", &self.key)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }

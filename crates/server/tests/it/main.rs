@@ -14,5 +14,6 @@ mod redis;
 mod refusals;
 mod results;
 mod single_use;
+mod steps;
 mod structured;
 mod suspension;

@@ -19,13 +19,24 @@ pub(super) enum Node {
     /// Asks, after letting others go first some times.
     Ask { key: u32, yields: u8, spawned: bool },
     /// Does something in the outside world, and takes its time.
-    Step { key: u32, takes: Takes, fails: bool },
+    Step(Step),
+    /// Ends the round, without a question.
+    Checkpoint { key: u32 },
     /// Parts side by side.
     Join(Vec<Vec<Node>>),
     /// One of two, by what was learned so far.
     Branch(Vec<Node>, Vec<Node>),
     /// One to three times, by what was learned so far; keys have the number in them.
     Loop(Vec<Node>),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    key: u32,
+    takes: Takes,
+    fails: bool,
+    keeps_errors: bool,
+    sealed_first: bool,
 }
 
 /// How long a step takes.
@@ -72,7 +83,7 @@ impl Program {
     /// What has to come of it: worked out without rounds.
     pub(super) fn expected(&self) -> Expected {
         let mut expected = Expected::default();
-        expected.outcome = self.foresee(&self.nodes, "", self.seed, &mut expected);
+        expected.outcome = self.foresee(&self.nodes, "", self.seed, 0, &mut expected);
         expected
     }
 
@@ -81,10 +92,12 @@ impl Program {
         nodes: &[Node],
         suffix: &str,
         start: u64,
+        before: usize,
         out: &mut Expected,
     ) -> Result<u64, String> {
         let mut learned = start;
         for node in nodes {
+            let ended = before + out.rounds.len();
             learned = match node {
                 Node::Ask { key, .. } => {
                     let key = format!("q{key}{suffix}");
@@ -92,22 +105,33 @@ impl Program {
                     out.rounds.push(vec![key]);
                     mix(learned, n.into())
                 }
-                Node::Step { key, fails, .. } => {
-                    let key = format!("s{key}{suffix}");
+                Node::Step(step) => {
+                    let key = format!("s{}{suffix}", step.key);
+                    if step.sealed_first && ended == 0 {
+                        out.rounds.push(Vec::new());
+                    }
                     let result = self.result(&key);
-                    if *fails {
-                        out.failing.push(key.clone());
+                    let done = if step.fails && !step.keeps_errors {
+                        &mut out.failing
+                    } else {
+                        &mut out.steps
+                    };
+                    done.push(key.clone());
+                    if step.fails {
                         return Err(format!("{key} failed"));
                     }
-                    out.steps.push(key);
                     mix(learned, result)
+                }
+                Node::Checkpoint { .. } => {
+                    out.rounds.push(Vec::new());
+                    learned
                 }
                 Node::Join(parts) => {
                     let mut sides = Vec::new();
                     let mut outcomes = Vec::new();
                     for part in parts {
                         let mut side = Expected::default();
-                        outcomes.push(self.foresee(part, suffix, learned, &mut side));
+                        outcomes.push(self.foresee(part, suffix, learned, ended, &mut side));
                         sides.push(side);
                     }
                     out.join(sides);
@@ -119,12 +143,13 @@ impl Program {
                 }
                 Node::Branch(one, other) => {
                     let taken = if learned.is_multiple_of(2) { one } else { other };
-                    self.foresee(taken, suffix, learned, out)?
+                    self.foresee(taken, suffix, learned, before, out)?
                 }
                 Node::Loop(body) => {
                     let mut last = learned;
                     for turn in 0..=(learned % 3) {
-                        last = self.foresee(body, &format!("{suffix}.{turn}"), last, out)?;
+                        last =
+                            self.foresee(body, &format!("{suffix}.{turn}"), last, before, out)?;
                     }
                     last
                 }
@@ -163,9 +188,9 @@ impl Program {
                         };
                         mix(learned, answer.n.into())
                     }
-                    Node::Step { key, takes, fails } => {
+                    Node::Step(Step { key, takes, fails, keeps_errors, sealed_first }) => {
                         let key = format!("s{key}{suffix}");
-                        let result = cx.step(key.clone(), async |step| {
+                        let mut step = cx.step(key.clone(), async |step| {
                             world.ran(self.seed, &key, step.idempotency_key(), cx);
                             match takes {
                                 Takes::Turns(times) => let_others(*times).await,
@@ -176,7 +201,17 @@ impl Program {
                             }
                             Ok(self.result(&key))
                         });
-                        mix(learned, result.await?)
+                        if *keeps_errors {
+                            step = step.keep_errors();
+                        }
+                        if *sealed_first {
+                            step = step.sealed_first();
+                        }
+                        mix(learned, step.await?)
+                    }
+                    Node::Checkpoint { key } => {
+                        cx.checkpoint(format!("c{key}{suffix}")).await?;
+                        learned
                     }
                     Node::Join(parts) => {
                         let sides = parts
@@ -254,7 +289,7 @@ fn nodes(random: &mut Random, keys: &mut u32, length: u64, depth: u32) -> Vec<No
 }
 
 fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
-    let kinds = if depth == 0 { 6 } else { 10 };
+    let kinds = if depth == 0 { 7 } else { 11 };
     let kind = random.below(kinds);
     *keys += 1;
     let key = *keys;
@@ -270,10 +305,17 @@ fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
                 0 => Takes::Milliseconds(Duration::from_millis(yields.into())),
                 _ => Takes::Turns(yields),
             };
-            Node::Step { key, takes, fails: random.below(40) == 0 }
+            Node::Step(Step {
+                key,
+                takes,
+                fails: random.below(40) == 0,
+                keeps_errors: random.below(2) == 0,
+                sealed_first: random.below(8) == 0,
+            })
         }
-        6 | 7 => Node::Join((0..2 + u64::from(yields) % 2).map(|_| inside(2)).collect()),
-        8 => Node::Branch(inside(2), inside(2)),
+        6 => Node::Checkpoint { key },
+        7 | 8 => Node::Join((0..2 + u64::from(yields) % 2).map(|_| inside(2)).collect()),
+        9 => Node::Branch(inside(2), inside(2)),
         _ => Node::Loop(inside(2)),
     }
 }

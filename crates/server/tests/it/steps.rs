@@ -1,0 +1,271 @@
+//! What can be said of a step, and rounds that end without a question.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mrtr_client::Client;
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_server::{Context, Error, Result, Tool};
+use serde_json::json;
+
+use crate::fleet::{Count, Text, client, fleet, run};
+
+fn keys(asked: &[&[&str]]) -> Vec<Vec<String>> {
+    asked.iter().map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()).collect()
+}
+
+#[tokio::test]
+async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
+    let runs = Count::default();
+    let (text, asked) = run(|| {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let one = cx.step("one", async |_| Ok(runs.up())).sealed_first().await?;
+                // Something is sealed by now.
+                let two = cx.step("two", async |_| Ok(runs.up())).sealed_first().await?;
+                Ok(format!("{one} {two}"))
+            }
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("1 2", keys(&[&[], &[]])));
+    assert_eq!(runs.get(), 2);
+}
+
+/// Beside a question it costs no round of its own; after one, none at all.
+#[tokio::test]
+async fn sealing_first_takes_a_round_only_where_there_is_none() {
+    let tool = |beside: bool| {
+        Tool::new("t", "", move |cx: Context| async move {
+            let step = cx.step("step", async |_| Ok(7)).sealed_first();
+            let ask = cx.elicit::<Text>("a", "?");
+            let (text, n) =
+                if beside { tokio::try_join!(ask, step)? } else { (ask.await?, step.await?) };
+            Ok(format!("{} {n}", text.text))
+        })
+    };
+    for beside in [true, false] {
+        let (text, asked) = run(|| tool(beside)).await;
+        assert_eq!((text.as_str(), asked), ("a 7", keys(&[&["a"], &[]])));
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_ends_the_round_once() {
+    let (runs, passes) = (Count::default(), Count::default());
+    let (text, asked) = run(|| {
+        let (runs, passes) = (runs.clone(), passes.clone());
+        Tool::new("t", "", move |cx: Context| {
+            let (runs, passes) = (runs.clone(), passes.clone());
+            async move {
+                passes.up();
+                let one = cx.step("one", async |_| Ok(runs.up())).await?;
+                cx.checkpoint("half").await?;
+                let two = cx.step("two", async |_| Ok(runs.up())).await?;
+                // A question beside it goes out with it.
+                let (text, ()) =
+                    tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.checkpoint("more"))?;
+                Ok(format!("{one} {two} {}", text.text))
+            }
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("1 2 a", keys(&[&[], &["a"], &[]])));
+    assert_eq!((runs.get(), passes.get()), (2, 3));
+}
+
+/// Who does not wait for it any more has not asked for it.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
+    let (text, asked) = run(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let mut step = cx.step("step", async |_| Ok(7)).sealed_first();
+            tokio::select! {
+                biased;
+                _ = &mut step => {}
+                () = std::future::ready(()) => {}
+            }
+            drop(step);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok("done".to_owned())
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked.len()), ("done", 1));
+}
+
+#[tokio::test]
+async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped() {
+    for droppable in [false, true] {
+        let passes = Count::default();
+        let (text, _) = run(|| {
+            let passes = passes.clone();
+            Tool::new("t", "", move |cx: Context| {
+                let passes = passes.clone();
+                async move {
+                    if passes.up() == 1 {
+                        let step = cx.step("gone", async |_| Ok(1));
+                        if droppable {
+                            step.droppable().await?
+                        } else {
+                            step.await?
+                        };
+                    }
+                    Ok(cx.elicit::<Text>("a", "?").await?.text)
+                }
+            })
+        })
+        .await;
+        assert_eq!(text == "a", droppable, "{text}");
+    }
+}
+
+/// A step that fails, and what later rounds know of it.
+async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
+    let runs = Count::default();
+    let (text, _) = run(|| {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let step = cx.step("step", async |_| -> Result<u8> {
+                    runs.up();
+                    Err(error())
+                });
+                let failed = if keep { step.keep_errors().await } else { step.await };
+                let Err(error) = failed else { return Ok("no error".to_owned()) };
+                cx.elicit::<Text>("a", "?").await?;
+                Ok(error.message().to_owned())
+            }
+        })
+    })
+    .await;
+    (runs.get(), text)
+}
+
+#[tokio::test]
+async fn errors_are_kept_if_that_is_said() {
+    let visible = || Error::new("sold out");
+    assert_eq!(failing(false, visible).await, (2, "sold out".to_owned()));
+    assert_eq!(failing(true, visible).await, (1, "sold out".to_owned()));
+    // What only the log may name is not in the state.
+    let internal = || Error::internal("db-7.internal refused");
+    let (runs, text) = failing(true, internal).await;
+    assert_eq!((runs, text.as_str()), (1, "Something went wrong inside the server."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_has_a_deadline_of_its_own() {
+    let (started, ended) = (Count::default(), Count::default());
+    let (text, asked) = run(|| {
+        let (started, ended) = (started.clone(), ended.clone());
+        Tool::new("t", "", move |cx: Context| {
+            let (started, ended) = (started.clone(), ended.clone());
+            async move {
+                let slow = cx.step("slow", async |_| {
+                    started.up();
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Ok(ended.up())
+                });
+                let slow = slow.deadline(Duration::from_secs(2)).await;
+                let fast = cx.step("fast", async |_| Ok(1)).deadline(Duration::from_secs(2)).await;
+                Ok(format!("{} {}", slow.unwrap_err(), fast?))
+            }
+        })
+    })
+    .await;
+    assert_eq!(text, "\"slow\" took too long and was given up. 1");
+    assert_eq!((asked.len(), started.get(), ended.get()), (1, 1, 0));
+}
+
+/// With inputs, the key for the outside world depends on them, and not on what else was answered.
+#[tokio::test]
+async fn an_idempotency_key_can_be_of_declared_inputs() {
+    let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+    let fleet = fleet(|| {
+        let seen = Arc::clone(&seen);
+        Tool::new("t", "", move |cx: Context| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let text = cx.elicit::<Text>("a", "?").await?.text;
+                let of = |key: &str, inputs: i64| {
+                    let (seen, key) = (Arc::clone(&seen), key.to_owned());
+                    let note = key.clone();
+                    let step = cx.step(key, async move |step| {
+                        seen.lock().unwrap().push((note, step.idempotency_key().to_owned()));
+                        Ok(())
+                    });
+                    step.inputs(&inputs)
+                };
+                of("pay", 100).await?;
+                of("other", 100).await?;
+                of(&format!("pay more {text}"), 100).await?;
+                Ok(String::new())
+            }
+        })
+    });
+    let state = crate::single_use::state(&fleet).await;
+    for answer in ["x", "y", "x"] {
+        let answer = json!({ "a": ElicitResult::accept(json!({ "text": answer })).unwrap() });
+        let more = json!({ "requestState": state, "inputResponses": answer });
+        crate::refusals::send(&fleet, "t", json!({}), more).await;
+    }
+    let seen = seen.lock().unwrap().clone();
+    let of = |key: &str| -> Vec<String> {
+        seen.iter().filter(|(name, _)| name == key).map(|(_, key)| key.clone()).collect()
+    };
+    let (pay, other) = (of("pay"), of("other"));
+    assert_eq!(pay.len(), 3);
+    assert!(pay.iter().all(|key| *key == pay[0]), "{pay:?}");
+    assert_ne!(pay[0], other[0], "another step");
+    assert_ne!(pay[0], of("pay more x")[0]);
+}
+
+#[tokio::test]
+async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let amounts = [1, 1, 2].map(|amount| json!({ "amount": amount }));
+    let mut flows = 0;
+    for amount in amounts {
+        flows += 1;
+        let (text, _) = run(|| {
+            let (seen, amount) = (Arc::clone(&seen), amount.clone());
+            Tool::new("t", "", move |cx: Context| {
+                let (seen, amount) = (Arc::clone(&seen), amount.clone());
+                async move {
+                    let pay = cx.step("pay", async move |step| {
+                        seen.lock().unwrap().push(step.idempotency_key().to_owned());
+                        Ok(())
+                    });
+                    pay.inputs(&amount).await?;
+                    Ok(String::new())
+                }
+            })
+        })
+        .await;
+        assert_eq!(text, "");
+    }
+    let mut distinct = seen.lock().unwrap().clone();
+    distinct.dedup();
+    assert_eq!(distinct.len(), flows, "flows have keys of their own");
+
+    let runs = Count::default();
+    let (client, _) = client(fleet(|| {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                // A map whose keys are no texts is no JSON.
+                let inputs = std::collections::BTreeMap::from([((1, 2), 3)]);
+                let step = cx.step("pay", async |_| Ok(runs.up())).inputs(&inputs);
+                Ok(step.await?.to_string())
+            }
+        })
+    }));
+    let client: Client<_> = client.build();
+    let error = client.call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(error.as_server_error().unwrap().code, -32603);
+    assert_eq!(runs.get(), 0);
+}
