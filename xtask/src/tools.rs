@@ -118,7 +118,7 @@ pub fn rmcp() -> Result<PathBuf> {
     let mut build = cargo(&["build", "--quiet", "--locked", "--bins", manifest]);
     run(build.env("CARGO_TARGET_DIR", &home))?;
     // The README of the codec, whose example is a tool on rmcp.
-    let mut readme = cargo(&["test", "--quiet", "--locked", "--doc", manifest]);
+    let mut readme = cargo(&["test", "--quiet", "--locked", "--lib", manifest]);
     run(readme.env("CARGO_TARGET_DIR", &home))?;
     Ok(home.join("debug"))
 }

@@ -1,5 +1,10 @@
 #![doc = include_str!("../../../README.md")]
 
+/// The examples of the chapter on rounds.
+#[cfg(all(doctest, feature = "server"))]
+#[doc = include_str!("../../../docs/rounds.md")]
+mod rounds {}
+
 #[cfg(feature = "client")]
 mod connect;
 #[cfg(feature = "server")]

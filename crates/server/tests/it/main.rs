@@ -9,6 +9,7 @@ mod corners;
 mod fleet;
 mod lists;
 mod manual;
+mod mistakes;
 #[cfg(all(feature = "redis", unix))]
 mod redis;
 mod refusals;

@@ -8,6 +8,8 @@ use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Fleet, TestClock};
 use mrtr_transport::{Exchange as _, Outgoing};
 use serde_json::{Value, json};
+use tracing::Dispatch;
+use tracing::subscriber::DefaultGuard;
 
 use crate::fleet::{Text, alice, replica, ring, secret};
 
@@ -59,7 +61,25 @@ fn tools(builder: mrtr_server::ServerBuilder) -> Server {
 
 /// Collects what is logged on this thread.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Collects until the guard is dropped.
+    pub(crate) fn collect() -> (Self, (DefaultGuard, Dispatch)) {
+        let lines = Self::default();
+        let writer = lines.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+        // With a single subscriber, `tracing` lets the thread that comes first decide for all whether a line is
+        // of interest.
+        let second = Dispatch::new(tracing_subscriber::registry());
+        (lines, (tracing::subscriber::set_default(subscriber), second))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -83,11 +103,7 @@ pub(crate) fn frozen() -> Value {
 /// Every cause gets one answer, and only the log says which it was.
 #[tokio::test]
 async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_the_log() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (lines, _guard) = Lines::collect();
 
     let clock = TestClock::default();
     let fleet = |builder: mrtr_server::ServerBuilder, principal: Option<Principal>| {
@@ -148,7 +164,7 @@ async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_th
     clock.advance(600);
     refused(send(&home, "t", arguments.clone(), retry(state)).await, "expired");
 
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let log = lines.text();
     let logged: Vec<_> =
         log.lines().filter_map(|line| line.split("reason=\"").nth(1)?.split('"').next()).collect();
     assert_eq!(logged, expect);
