@@ -69,6 +69,7 @@ mod extension;
 pub mod form;
 mod handler;
 pub mod manual;
+mod pressure;
 mod prompt;
 mod refusal;
 pub mod replay;

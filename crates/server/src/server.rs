@@ -20,6 +20,7 @@ use crate::completion::Completer;
 use crate::conform::Schemas;
 use crate::error::Error;
 use crate::extension::{ExtensionCall, Method, is_identifier};
+use crate::pressure::Pressure;
 use crate::prompt::Prompt;
 use crate::replay::{ErasedGuard, ReplayGuard};
 use crate::resource::{Cache, Resource, ResourceTemplate};
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) guard: Option<Box<dyn ErasedGuard>>,
     pub(crate) running: Running,
+    pub(crate) pressure: Arc<Pressure>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
     pub(crate) provided: http::Extensions,
@@ -75,14 +77,17 @@ pub struct ServerBuilder {
     page_size: usize,
     sealer: Option<Box<dyn Seal>>,
     guard: Option<Box<dyn ErasedGuard>>,
+    pressure: Pressure,
     clock: Box<dyn Clock>,
     anonymous: bool,
     provided: http::Extensions,
 }
 
 impl Server {
-    /// Ends what would otherwise stay open: the subscriptions of clients. Call it when a shutdown begins.
+    /// Begins a shutdown: ends what would otherwise stay open, the subscriptions of clients, and lets flows move on to
+    /// other replicas, as one that is [overloaded](ServerBuilder::overloaded) does. `mrtr::serve` calls it on SIGTERM.
     pub fn close(&self) {
+        self.inner.pressure.close();
         self.inner.changes.close();
     }
 
@@ -110,6 +115,7 @@ impl Server {
             page_size: usize::MAX,
             sealer: None,
             guard: None,
+            pressure: Pressure::default(),
             clock: Box::new(SystemClock),
             anonymous: false,
             provided: http::Extensions::new(),
@@ -233,6 +239,16 @@ impl ServerBuilder {
     /// Something else that seals.
     pub fn sealer(mut self, sealer: impl Seal + 'static) -> Self {
         self.sealer = Some(Box::new(sealer));
+        self
+    }
+
+    /// When this replica has too much to do. While it has, a call that has done a step and comes to another goes back to its
+    /// client with a state and without a question, and so to some other replica; nothing is lost or done again. It happens
+    /// at most twice in a call, and not after its sixth round, since clients give up after nine or ten.
+    ///
+    /// `overloaded` is asked often, from many threads, and must not wait.
+    pub fn overloaded(mut self, overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.pressure.overloaded_when(overloaded);
         self
     }
 
@@ -370,6 +386,7 @@ impl ServerBuilder {
             sealer,
             guard: self.guard,
             running: Running::new(),
+            pressure: Arc::new(self.pressure),
             clock: self.clock,
             anonymous: self.anonymous,
             provided: self.provided,

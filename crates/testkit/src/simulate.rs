@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
 use mrtr_codec::RingError;
@@ -101,6 +102,8 @@ pub fn simulate(seed: u64, flows: u64, done: &AtomicU64) -> Result<Report, Box<F
 struct Fleet {
     phases: Vec<Vec<Server>>,
     world: World,
+    /// Whether the replicas have too much to do.
+    overloaded: Arc<AtomicBool>,
 }
 
 /// Makes the ring of a phase.
@@ -114,6 +117,7 @@ struct Args {
 impl Fleet {
     fn new() -> Result<Self, String> {
         let (world, clock) = (World::default(), TestClock::default());
+        let overloaded = Arc::new(AtomicBool::new(false));
         let secret = |first: u8| Secret::from_bytes(&(first..first + 32).collect::<Vec<_>>());
         let (old, new) = (secret(0), secret(1));
         let (Ok(old), Ok(new)) = (old, new) else { return Err("no secrets".to_owned()) };
@@ -136,6 +140,8 @@ impl Fleet {
                     }
                 });
             let server = Server::builder("simulation", "1").anonymous().clock(clock.clone());
+            let overloaded = Arc::clone(&overloaded);
+            let server = server.overloaded(move || overloaded.load(Ordering::Relaxed));
             server.key_ring(ring).tool(tool).build().map_err(|error| error.to_string())
         };
         let phase = |ring: &Ring<'_>| {
@@ -143,7 +149,7 @@ impl Fleet {
             two.into_iter().collect::<Result<Vec<_>, String>>()
         };
         let phases = rings.iter().map(|ring| phase(ring)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { phases, world: world.clone() })
+        Ok(Self { phases, world: world.clone(), overloaded: Arc::clone(&overloaded) })
     }
 }
 
@@ -156,6 +162,8 @@ struct Flow<'f> {
     faults: u64,
     /// How many in a hundred answers are of another type.
     garbled: u64,
+    /// How many in a hundred requests come to a replica that is overloaded.
+    overloaded: u64,
     phase: u64,
     requests: u64,
     faulty: u64,
@@ -180,9 +188,10 @@ impl<'f> Flow<'f> {
         let mut random = Random::new(mix(seed, 1));
         let faults = if random.below(2) == 0 { 0 } else { random.below(60) };
         let garbled = if random.below(4) == 0 { 20 } else { 0 };
+        let overloaded = if random.below(4) == 0 { 50 } else { 0 };
         let phase = random.below(fleet.phases.len() as u64);
         let program = Program::of(seed);
-        Self { fleet, program, random, faults, garbled, phase, requests: 0, faulty: 0 }
+        Self { fleet, program, random, faults, garbled, overloaded, phase, requests: 0, faulty: 0 }
     }
 
     async fn run(mut self, report: &mut Report) -> Result<(), String> {
@@ -202,7 +211,7 @@ impl<'f> Flow<'f> {
                 questions.into_iter().flat_map(|all| all.keys().cloned()).collect();
             let foreseen = expected.rounds.get(rounds).into_iter().flatten().cloned();
             let foreseen: BTreeSet<String> = foreseen.collect();
-            if self.garbled == 0 && keys != foreseen {
+            if self.is_regular() && keys != foreseen {
                 return Err(format!("round {rounds} asks {keys:?} and not {foreseen:?}"));
             }
             rounds += 1;
@@ -243,6 +252,11 @@ impl<'f> Flow<'f> {
         Ok(())
     }
 
+    /// Whether its rounds can be foreseen.
+    fn is_regular(&self) -> bool {
+        self.garbled == 0 && self.overloaded == 0
+    }
+
     fn check(
         &self,
         expected: &Expected,
@@ -257,7 +271,7 @@ impl<'f> Flow<'f> {
         if came_to != expected.outcome {
             return Err(format!("it came to {result} and not to {:?}", expected.outcome));
         }
-        if self.garbled == 0 && rounds != expected.rounds.len() {
+        if self.is_regular() && rounds != expected.rounds.len() {
             return Err(format!("it took {rounds} rounds and not {}", expected.rounds.len()));
         }
         let all: BTreeSet<&String> = expected.rounds.iter().flatten().collect();
@@ -339,6 +353,8 @@ impl<'f> Flow<'f> {
         answers: &Map<String, Value>,
     ) -> impl Future<Output = Result<Value, String>> + use<> {
         self.requests += 1;
+        let overloaded = self.random.below(100) < self.overloaded;
+        self.fleet.overloaded.store(overloaded, Ordering::Relaxed);
         let leg = Leg { number: self.requests, with_state: state.is_some() };
         let phase = self.phase + self.random.below(2);
         let phase = self.fleet.phases.get(usize::try_from(phase).unwrap_or_default());

@@ -93,8 +93,8 @@ impl<'a> Leg<'a> {
             }
         };
         let (round, manual) = match saved {
-            Some(saved) => resume(saved, responses, caller.capabilities),
-            None => begin(now, responses, caller.capabilities)?,
+            Some(saved) => resume(server, saved, responses, caller.capabilities),
+            None => begin(server, now, responses, caller.capabilities)?,
         };
         let context = Arc::new(ContextInner {
             round: Arc::new(round),
@@ -221,13 +221,14 @@ impl<'a> Leg<'a> {
         asked: Vec<(String, Pin)>,
         content: SavedContent,
     ) -> Answer {
-        let Flow { id, started, rounds } = self.context.round.flow();
+        let Flow { id, started, rounds, sheds } = self.context.round.flow();
         let most = self.target.rules.max_rounds;
         if rounds >= most.into() {
             let why = format!("the flow has taken {most} rounds, and asks once more");
             return Err(self.failed(&Fault::Handler(why)));
         }
-        let flow = Flow { id, started, rounds: rounds + 1 };
+        let sheds = sheds.saturating_add(self.context.round.was_shed().into());
+        let flow = Flow { id, started, rounds: rounds + 1, sheds };
         let saved = Saved { flow, asked, content };
         let body = saved.pack();
         check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
@@ -286,28 +287,33 @@ impl<'a> Leg<'a> {
 
 /// The first leg of a flow. Answers that came with it were never asked for.
 fn begin(
+    server: &Inner,
     now: UnixSeconds,
     responses: InputResponses,
     capabilities: ClientCapabilities,
 ) -> Result<(Round, Manual), ErrorObject> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|_| internal("no random numbers"))?;
-    let flow = Flow { id, started: now, rounds: 0 };
+    let flow = Flow { id, started: now, rounds: 0, sheds: 0 };
     let none = InputResponses::default();
-    let round = Round::new(flow, Journal::default(), &[], none, capabilities);
+    let pressure = Arc::clone(&server.pressure);
+    let round = Round::new(flow, Journal::default(), &[], none, capabilities, pressure);
     Ok((round, Manual { unasked: Answers(responses), ..Manual::default() }))
 }
 
 /// A later leg.
 fn resume(
+    server: &Inner,
     saved: Saved,
     responses: InputResponses,
     capabilities: ClientCapabilities,
 ) -> (Round, Manual) {
     let Saved { flow, asked, content } = saved;
+    let pressure = Arc::clone(&server.pressure);
     match content {
         SavedContent::Journal(journal) => {
-            (Round::new(flow, journal, &asked, responses, capabilities), Manual::default())
+            let round = Round::new(flow, journal, &asked, responses, capabilities, pressure);
+            (round, Manual::default())
         }
         SavedContent::Manual(state) => {
             let was_asked = |key: &String| asked.iter().any(|(asked, _)| asked == key);
@@ -319,7 +325,8 @@ fn resume(
                 unasked: Answers(InputResponses(unasked)),
             };
             let none = InputResponses::default();
-            (Round::new(flow, Journal::default(), &[], none, capabilities), manual)
+            let none = Round::new(flow, Journal::default(), &[], none, capabilities, pressure);
+            (none, manual)
         }
     }
 }

@@ -18,8 +18,10 @@ pub(crate) const MAX_JOURNAL: usize = 64 * 1024;
 pub(crate) struct Flow {
     pub(crate) id: [u8; 16],
     pub(crate) started: UnixSeconds,
-    /// How many rounds have ended with questions.
+    /// How many rounds have ended without a result.
     pub(crate) rounds: u64,
+    /// How many of them because a replica had better not go on.
+    pub(crate) sheds: u8,
 }
 
 /// The digest of a question as a person reads it.
@@ -122,6 +124,7 @@ impl Saved {
     pub(crate) fn pack(&self) -> Vec<u8> {
         let mut out = Packer::new();
         out.byte(FORMAT).raw(&self.flow.id).number(self.flow.started.0).number(self.flow.rounds);
+        out.byte(self.flow.sheds);
         out.number(self.asked.len() as u64);
         for (key, pin) in &self.asked {
             out.bytes(key.as_bytes()).raw(&pin.0);
@@ -153,6 +156,7 @@ impl Saved {
             id: input.array()?,
             started: UnixSeconds(input.number()?),
             rounds: input.number()?,
+            sheds: input.byte()?,
         };
         // Lists grow as they are read: a count is no reason to allocate.
         let mut asked = Vec::new();
@@ -205,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_comes_back() {
-        let flow = Flow { id: [7; 16], started: UnixSeconds(1_785_196_800), rounds: 3 };
+        let flow = Flow { id: [7; 16], started: UnixSeconds(1_785_196_800), rounds: 3, sheds: 1 };
         let entry = |key: &str, kind| Entry {
             key: key.into(),
             kind,

@@ -1,7 +1,7 @@
 //! One leg's state, shared between the handler and whoever drives it.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use mrtr_codec::Digest;
@@ -10,13 +10,20 @@ use mrtr_schema::input::{InputRequest, InputResponses};
 
 use super::journal::{Entry, EntryKind, Flow, Journal, MAX_ENTRY, Pin, StepKind};
 use crate::asks;
+use crate::pressure::Pressure;
+
+/// At most how often the replicas of a flow move it on, and after how many rounds no more: clients give up after nine or ten
+/// rounds of any kind.
+const MOST_SHEDS: u8 = 2;
+const LAST_SHED: u64 = 6;
 
 /// The state of one leg.
 pub(crate) struct Round {
     flow: Flow,
-    /// The digest of all that was known when the leg began.
+    /// The digest of the answers that were known when the leg began.
     known: Digest,
     capabilities: ClientCapabilities,
+    pressure: Arc<Pressure>,
     state: Mutex<State>,
 }
 
@@ -32,6 +39,10 @@ struct State {
     steps_in_flight: usize,
     /// How many wait for the round to end without asking anything.
     moving_on: usize,
+    /// Whether a step was done on this leg.
+    has_news: bool,
+    /// Whether another replica is to go on, since this one had better not.
+    shed: bool,
     fault: Option<Fault>,
     closed: bool,
     driver: Option<Waker>,
@@ -94,6 +105,8 @@ pub(crate) enum Begun {
     /// Its result, or its error.
     Recorded(Result<String, String>),
     Run,
+    /// Another replica does it: the round is to end before.
+    MoveOn,
     /// The round has ended or the flow has a fault; the handler goes no further.
     Never,
 }
@@ -107,6 +120,7 @@ impl Round {
         asked: &[(String, Pin)],
         responses: InputResponses,
         capabilities: ClientCapabilities,
+        pressure: Arc<Pressure>,
     ) -> Self {
         let mut fresh = Vec::new();
         for (key, answer) in responses.0 {
@@ -124,21 +138,22 @@ impl Round {
             used: Vec::new(),
             steps_in_flight: 0,
             moving_on: 0,
+            has_news: false,
+            shed: false,
             fault: None,
             closed: false,
             driver: None,
             activity: 0,
             waiters: Vec::new(),
         };
-        Self { flow, known, capabilities, state: Mutex::new(state) }
+        Self { flow, known, capabilities, pressure, state: Mutex::new(state) }
     }
 
     pub(crate) fn flow(&self) -> Flow {
         self.flow
     }
 
-    /// The digest of all that was known when the leg began: earlier answers and results, and the answers
-    /// that came with it.
+    /// The digest of the answers that were known when the leg began: earlier ones, and those that came with it.
     pub(crate) fn known(&self) -> Digest {
         self.known
     }
@@ -185,6 +200,7 @@ impl Round {
             return state.wait(waker);
         }
         state.open.push(Open { key: key.to_owned(), request, pin });
+        state.keep_on();
         state.wake_driver();
         state.wait(waker)
     }
@@ -210,7 +226,8 @@ impl Round {
         !state.fresh.is_empty() || state.journal.entries.iter().any(|entry| !entry.used)
     }
 
-    pub(crate) fn begin_step(&self, key: &str) -> Begun {
+    /// First look at a step. If `may_shed`, it may be left to another replica.
+    pub(crate) fn begin_step(&self, key: &str, may_shed: bool) -> Begun {
         let mut state = self.lock();
         if state.closed || state.fault.is_some() || !state.take_key(key) {
             return Begun::Never;
@@ -224,6 +241,12 @@ impl Round {
             None => state.fresh.iter_mut().find(|entry| entry.key == key),
         };
         let Some(entry) = recorded else {
+            let Flow { rounds, sheds, .. } = self.flow;
+            let may_shed = may_shed && sheds < MOST_SHEDS && rounds < LAST_SHED;
+            if may_shed && state.may_shed() && self.pressure.is_high() {
+                state.shed = true;
+                return Begun::MoveOn;
+            }
             state.steps_in_flight += 1;
             return Begun::Run;
         };
@@ -240,12 +263,25 @@ impl Round {
         }
     }
 
+    /// Another look at a step that was left to another replica: whether it is to be done here after all.
+    pub(crate) fn begin_after_all(&self) -> bool {
+        let mut state = self.lock();
+        let begins = !state.shed && !state.closed && state.fault.is_none();
+        state.steps_in_flight += usize::from(begins);
+        begins
+    }
+
     /// Asks that the round ends when there is nothing to wait for but answers, whether there is a question or not.
     pub(crate) fn move_on(&self, waker: &Waker) {
         let mut state = self.lock();
         state.moving_on += 1;
         state.wake_driver();
         let _: Asked<()> = state.wait(waker);
+    }
+
+    /// Whether the round ends because this replica had better not go on.
+    pub(crate) fn was_shed(&self) -> bool {
+        self.lock().shed
     }
 
     /// Whoever asked for it does not wait any more.
@@ -262,6 +298,7 @@ impl Round {
             let (length, kind) = (value.len(), EntryKind::Step(kind));
             let entry = Entry { key: key.to_owned(), kind, value, used: true };
             state.journal.entries.push(entry);
+            state.has_news = true;
             if length > MAX_ENTRY {
                 let why = format!(
                     "the result of step {key:?} has {length} bytes; at most {MAX_ENTRY} are kept"
@@ -336,6 +373,19 @@ impl State {
         Asked::Waiting
     }
 
+    /// Whether the flow may be left to another replica: with something new, and without a question. An answer that came in
+    /// between would give a step another idempotency key than it may have run under on a leg whose response was lost.
+    fn may_shed(&self) -> bool {
+        self.shed || (self.has_news && self.open.is_empty() && self.steps_in_flight == 0)
+    }
+
+    /// There is a question: what was left to another replica is done here.
+    fn keep_on(&mut self) {
+        if std::mem::take(&mut self.shed) {
+            self.waiters.drain(..).for_each(Waker::wake);
+        }
+    }
+
     fn is_suspended(&self) -> bool {
         let waits = !self.open.is_empty() || self.moving_on > 0;
         waits && self.steps_in_flight == 0 && self.fault.is_none()
@@ -344,9 +394,7 @@ impl State {
     fn close(&mut self) -> (Journal, Vec<Open>) {
         self.closed = true;
         self.driver = None;
-        for waiter in self.waiters.drain(..) {
-            waiter.wake();
-        }
+        self.waiters.drain(..).for_each(Waker::wake);
         let mut journal = std::mem::take(&mut self.journal);
         // Answers whose question this pass has not come to are kept for the next.
         journal.entries.append(&mut self.fresh);
@@ -427,16 +475,17 @@ impl Entry {
     }
 }
 
-/// Answers count by their meaning, not by how a client writes them.
+/// The answers that are known. They count by their meaning, not by how a client writes them. Results of steps do not: how
+/// many of them are known when a leg begins depends on where the leg before ended, which is chance where a replica lets
+/// others go on, and a step has to have the same key wherever it runs.
 fn known(journal: &Journal, fresh: &[Entry]) -> Digest {
     let mut parts = Vec::new();
     for entry in journal.entries.iter().chain(fresh) {
-        let value = match entry.kind {
-            EntryKind::Answer(_) => Digest::of_json(Some(&entry.value)).ok(),
-            EntryKind::Step(_) => None,
-        };
-        let value = value.unwrap_or_else(|| Digest::of_parts(&[entry.value.as_bytes()]));
-        parts.push((entry.key.as_bytes(), value.0));
+        if let EntryKind::Answer(_) = entry.kind {
+            let value = Digest::of_json(Some(&entry.value));
+            let value = value.unwrap_or_else(|_| Digest::of_parts(&[entry.value.as_bytes()]));
+            parts.push((entry.key.as_bytes(), value.0));
+        }
     }
     // An order of its own: which of two joined things came first is chance.
     parts.sort_unstable();

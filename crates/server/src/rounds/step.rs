@@ -49,6 +49,7 @@ pub struct StepRun<'a, T> {
     progress: Progress<'a, T>,
 }
 
+type Start<'a, T> = Box<dyn FnOnce(Step) -> Doing<'a, T> + Send + 'a>;
 type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 #[derive(Debug, Default)]
@@ -61,7 +62,9 @@ struct Options {
 }
 
 enum Progress<'a, T> {
-    New(Box<dyn FnOnce(Step) -> Doing<'a, T> + Send + 'a>),
+    New(Start<'a, T>),
+    /// It is another replica's, if nothing else comes up.
+    Left(Start<'a, T>, MovingOn),
     /// What it holds is dropped first, then it has ended.
     Running(Doing<'a, T>, Option<Pin<Box<Sleep>>>, Running),
     /// The round ends before it is done; somebody may have asked for that.
@@ -137,8 +140,9 @@ impl<T: Serialize + DeserializeOwned> Future for StepRun<'_, T> {
             Progress::New(_) if this.options.sealed_first && round.flow().rounds == 0 => {
                 Progress::Never(Some(MovingOn::new(round, cx)))
             }
-            Progress::New(run) => match round.begin_step(key) {
+            Progress::New(run) => match round.begin_step(key, true) {
                 Begun::Never => Progress::Never(None),
+                Begun::MoveOn => Progress::Left(run, MovingOn::new(round, cx)),
                 Begun::Recorded(recorded) => match recalled(recorded) {
                     Ok(result) => return Poll::Ready(result),
                     Err(why) => {
@@ -149,13 +153,12 @@ impl<T: Serialize + DeserializeOwned> Future for StepRun<'_, T> {
                         Progress::Never(None)
                     }
                 },
-                Begun::Run => {
-                    let running = Running::new(round, key);
-                    let idempotency_key = idempotency_key(round, key, this.options.inputs);
-                    let deadline = this.options.deadline.map(tokio::time::sleep).map(Box::pin);
-                    Progress::Running(run(Step { idempotency_key }), deadline, running)
-                }
+                Begun::Run => start(round, key, &this.options, run),
             },
+            Progress::Left(run, moving_on) if round.begin_after_all() => {
+                drop(moving_on);
+                start(round, key, &this.options, run)
+            }
             other => other,
         };
         let Progress::Running(doing, deadline, running) = &mut this.progress else {
@@ -181,6 +184,18 @@ impl<T: Serialize + DeserializeOwned> Future for StepRun<'_, T> {
         this.progress = Progress::Done;
         Poll::Ready(result)
     }
+}
+
+fn start<'a, T>(
+    round: &Arc<Round>,
+    key: &str,
+    options: &Options,
+    run: Start<'a, T>,
+) -> Progress<'a, T> {
+    let running = Running::new(round, key);
+    let idempotency_key = idempotency_key(round, key, options.inputs);
+    let deadline = options.deadline.map(tokio::time::sleep).map(Box::pin);
+    Progress::Running(run(Step { idempotency_key }), deadline, running)
 }
 
 /// What there is to keep of a result.
@@ -210,23 +225,22 @@ fn recalled<T: DeserializeOwned>(
 
 /// Ends the round with a state, once: see [`crate::Context::checkpoint`].
 pub(crate) async fn checkpoint(round: Arc<Round>, key: String) -> Result<(), Error> {
-    match round.begin_step(&key) {
+    let moves_on = match round.begin_step(&key, false) {
         Begun::Recorded(_) => return Ok(()),
+        Begun::Never | Begun::MoveOn => false,
         Begun::Run => {
             round.end_step(&key, Some((StepKind::default(), "null".to_owned())));
-            let mut moving_on = None;
-            std::future::poll_fn(|cx| {
-                moving_on.get_or_insert_with(|| MovingOn::new(&round, cx));
-                if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
+            true
         }
-        Begun::Never => {
-            let ended = |cx: &mut Context<'_>| round.is_closed(cx.waker());
-            std::future::poll_fn(|cx| if ended(cx) { Poll::Ready(()) } else { Poll::Pending })
-                .await;
+    };
+    let mut moving_on = None;
+    std::future::poll_fn(|cx| {
+        if moves_on {
+            moving_on.get_or_insert_with(|| MovingOn::new(&round, cx));
         }
-    }
+        if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
     Err(Error::round_closed(&key))
 }
 

@@ -10,6 +10,7 @@ mod fleet;
 mod lists;
 mod manual;
 mod mistakes;
+mod moving_on;
 #[cfg(all(feature = "redis", unix))]
 mod redis;
 mod refusals;
