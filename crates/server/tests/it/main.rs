@@ -8,6 +8,7 @@ mod conform;
 mod corners;
 mod fleet;
 mod lists;
+mod long;
 mod manual;
 mod mistakes;
 mod moving_on;
