@@ -14,12 +14,12 @@ mod without {
     use super::{CallToolResult, WireTool};
 
     #[derive(Debug, Default)]
-    pub(crate) struct Schemas;
+    pub(crate) struct Schemas {}
 
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with the feature")]
     impl Schemas {
         pub(crate) fn of(_: &WireTool, _: bool) -> Result<Self, String> {
-            Ok(Self)
+            Ok(Self {})
         }
 
         pub(crate) fn check_arguments(&self, _: &str) -> Result<(), String> {
