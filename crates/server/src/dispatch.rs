@@ -61,9 +61,7 @@ impl Inner {
                 let rules = || self.tool(&call.name).map(|tool| &tool.rules);
                 if once(call.request_state.as_ref(), rules) {
                     let inner = Arc::clone(self);
-                    return finished(
-                        finish(self, async move { inner.call_tool(call, caller).await }).await,
-                    );
+                    return finish(self, async move { inner.call_tool(call, caller).await }).await;
                 }
                 self.call_tool(call, caller).await
             }
@@ -72,9 +70,7 @@ impl Inner {
                 let rules = || self.prompt(&call.name).map(|prompt| &prompt.rules);
                 if once(call.request_state.as_ref(), rules) {
                     let inner = Arc::clone(self);
-                    return finished(
-                        finish(self, async move { inner.get_prompt(call, caller).await }).await,
-                    );
+                    return finish(self, async move { inner.get_prompt(call, caller).await }).await;
                 }
                 self.get_prompt(call, caller).await
             }
@@ -82,9 +78,8 @@ impl Inner {
                 let call: ReadResourceParams = params(&request)?;
                 if once(call.request_state.as_ref(), || self.rules_of(&call.uri)) {
                     let inner = Arc::clone(self);
-                    return finished(
-                        finish(self, async move { inner.read_resource(call, caller).await }).await,
-                    );
+                    return finish(self, async move { inner.read_resource(call, caller).await })
+                        .await;
                 }
                 self.read_resource(call, caller).await
             }
@@ -145,25 +140,23 @@ fn once<'r>(state: Option<&String>, rules: impl FnOnce() -> Option<&'r Rules>) -
 
 /// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
 /// comes again.
-fn finish(
-    server: &Inner,
-    leg: impl Future<Output = Answer> + Send + 'static,
-) -> tokio::task::JoinHandle<Answer> {
+fn finish<L>(server: &Inner, leg: L) -> impl Future<Output = Answer> + use<L>
+where
+    L: Future<Output = Answer> + Send + 'static,
+{
     let running = server.running.one();
     let leg = async move {
         let answer = leg.await;
         drop(running);
         answer
     };
-    tokio::spawn(leg.instrument(tracing::Span::current()))
-}
-
-/// The answer of a leg in a task of its own.
-fn finished(answer: Result<Answer, tokio::task::JoinError>) -> Answer {
-    answer.unwrap_or_else(|error| {
-        tracing::error!(target: "mrtr::rounds", %error, "a leg ended without an answer");
-        Err(ErrorObject::internal("Internal error"))
-    })
+    let leg = tokio::spawn(leg.instrument(tracing::Span::current()));
+    async {
+        leg.await.unwrap_or_else(|error| {
+            tracing::error!(target: "mrtr::rounds", %error, "a leg ended without an answer");
+            Err(ErrorObject::internal("Internal error"))
+        })
+    }
 }
 
 fn complete(result: &impl Serialize) -> Answer {

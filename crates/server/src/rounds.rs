@@ -12,7 +12,9 @@ mod step;
 
 pub use ask::{Answer, Ask};
 pub(crate) use drive::{Ending, drive};
-pub(crate) use journal::{Entry, Flow, Journal, MAX_ENTRY, Pin, Saved, SavedContent, check_size};
+pub(crate) use journal::{
+    Entry, Flow, Journal, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered,
+};
 pub(crate) use round::{Fault, Round};
-pub(crate) use step::checkpoint;
 pub use step::{Step, StepRun};
+pub(crate) use step::{checkpoint, hex};

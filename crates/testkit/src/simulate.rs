@@ -24,7 +24,7 @@ use std::task::Poll;
 use mrtr_codec::RingError;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::jsonrpc::{Request, RequestId, Version, raw};
-use mrtr_server::{Context, KeyRing, Secret, Server, Tool};
+use mrtr_server::{Context, KeyRing, Secret, Server, SharedKeyRing, Tool};
 use mrtr_transport::{Exchange as _, InProcess, Outgoing};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -106,9 +106,6 @@ struct Fleet {
     overloaded: Arc<AtomicBool>,
 }
 
-/// Makes the ring of a phase.
-type Ring<'r> = dyn Fn() -> Result<KeyRing, RingError> + 'r;
-
 #[derive(Deserialize, JsonSchema)]
 struct Args {
     seed: String,
@@ -122,13 +119,13 @@ impl Fleet {
         let (old, new) = (secret(0), secret(1));
         let (Ok(old), Ok(new)) = (old, new) else { return Err("no secrets".to_owned()) };
         let start = || KeyRing::builder("https://simulation.example");
-        let rings: [Box<Ring<'_>>; 4] = [
-            Box::new(|| start().active(old.clone()).build()),
-            Box::new(|| start().active(old.clone()).staged(new.clone()).build()),
-            Box::new(|| start().active(new.clone()).retiring(old.clone()).build()),
-            Box::new(|| start().active(new.clone()).build()),
+        let rings = [
+            start().active(old.clone()).build(),
+            start().active(old.clone()).staged(new.clone()).build(),
+            start().active(new.clone()).retiring(old).build(),
+            start().active(new).build(),
         ];
-        let replica = |ring: KeyRing| {
+        let replica = |ring: &SharedKeyRing| {
             let in_world = world.clone();
             let tool =
                 Tool::new("program", "Runs a random program", move |cx: Context, args: Args| {
@@ -142,13 +139,13 @@ impl Fleet {
             let server = Server::builder("simulation", "1").anonymous().clock(clock.clone());
             let overloaded = Arc::clone(&overloaded);
             let server = server.overloaded(move || overloaded.load(Ordering::Relaxed));
-            server.key_ring(ring).tool(tool).build().map_err(|error| error.to_string())
+            server.sealer(ring.clone()).tool(tool).build().map_err(|error| error.to_string())
         };
-        let phase = |ring: &Ring<'_>| {
-            let two = [ring(), ring()].map(|ring| replica(ring.map_err(|e| e.to_string())?));
-            two.into_iter().collect::<Result<Vec<_>, String>>()
+        let phase = |ring: Result<KeyRing, RingError>| {
+            let ring = SharedKeyRing::new(ring.map_err(|error| error.to_string())?);
+            Ok(vec![replica(&ring)?, replica(&ring)?])
         };
-        let phases = rings.iter().map(|ring| phase(ring)).collect::<Result<Vec<_>, _>>()?;
+        let phases = rings.into_iter().map(phase).collect::<Result<_, String>>()?;
         Ok(Self { phases, world: world.clone(), overloaded: Arc::clone(&overloaded) })
     }
 }

@@ -325,8 +325,8 @@ fn resume(
                 unasked: Answers(InputResponses(unasked)),
             };
             let none = InputResponses::default();
-            let none = Round::new(flow, Journal::default(), &[], none, capabilities, pressure);
-            (none, manual)
+            let round = Round::new(flow, Journal::default(), &[], none, capabilities, pressure);
+            (round, manual)
         }
     }
 }

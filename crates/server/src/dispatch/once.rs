@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::Answer;
 use crate::refusal::used;
 use crate::replay::{ErasedGuard, GuardError};
+use crate::rounds::{hex, unordered};
 use crate::server::Inner;
 
 /// How long an entry is kept after its state has expired: the clocks of a fleet differ.
@@ -67,8 +68,7 @@ impl<'a> Once<'a> {
         let Validity { issued, expires } = state.validity();
         let times = [issued.0.to_be_bytes(), expires.0.to_be_bytes()];
         let id = Digest::of_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
-        let key = id.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        let key = key.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
+        let key = hex(&id.0);
         Ok(Self { server, guard, key, answers: digest(responses)?, expires, deadline })
     }
 
@@ -200,11 +200,9 @@ fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
             let key = ErrorObject::quote(key);
             ErrorObject::invalid_params(format!("Invalid params: the response to {key}: {error}"))
         })?;
-        parts.push((key.as_bytes(), digest.0));
+        parts.push((key.as_bytes(), digest));
     }
-    parts.sort_unstable();
-    let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, value.as_slice()]).collect();
-    Ok(Digest::of_parts(&flat))
+    Ok(unordered(parts))
 }
 
 /// The leg did not run. Unless the guard has recorded what it could not say, the state can be used.

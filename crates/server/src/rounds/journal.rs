@@ -38,6 +38,13 @@ impl Pin {
     }
 }
 
+/// The digest of what stands under keys, whatever its order: which of two joined things came first is chance.
+pub(crate) fn unordered(mut parts: Vec<(&[u8], Digest)>) -> Digest {
+    parts.sort_unstable_by_key(|(key, value)| (*key, value.0));
+    let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, &value.0[..]]).collect();
+    Digest::of_parts(&flat)
+}
+
 /// One thing that was learned, under the author's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {

@@ -8,7 +8,7 @@ use mrtr_codec::Digest;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::{InputRequest, InputResponses};
 
-use super::journal::{Entry, EntryKind, Flow, Journal, MAX_ENTRY, Pin, StepKind};
+use super::journal::{Entry, EntryKind, Flow, Journal, MAX_ENTRY, Pin, StepKind, unordered};
 use crate::asks;
 use crate::pressure::Pressure;
 
@@ -484,11 +484,8 @@ fn known(journal: &Journal, fresh: &[Entry]) -> Digest {
         if let EntryKind::Answer(_) = entry.kind {
             let value = Digest::of_json(Some(&entry.value));
             let value = value.unwrap_or_else(|_| Digest::of_parts(&[entry.value.as_bytes()]));
-            parts.push((entry.key.as_bytes(), value.0));
+            parts.push((entry.key.as_bytes(), value));
         }
     }
-    // An order of its own: which of two joined things came first is chance.
-    parts.sort_unstable();
-    let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, value.as_slice()]).collect();
-    Digest::of_parts(&flat)
+    unordered(parts)
 }

@@ -287,7 +287,13 @@ fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
             Digest::of_parts(&[b"idempotency key of inputs", &flow, key.as_bytes(), &inputs])
         }
     };
-    digest.iter().take(16).fold(String::with_capacity(32), |mut out, byte| {
+    let (half, _) = digest.split_at(16);
+    hex(half)
+}
+
+/// In hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
         // Writing to a string cannot fail.
         let _ = write!(out, "{byte:02x}");
         out

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_server::replay::{GuardError, ReplayGuard, SingleProcessGuard};
+use mrtr_server::replay::{ReplayGuard, SingleProcessGuard};
 use mrtr_server::{
     Context, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate, Server, Tool,
 };
@@ -14,6 +14,7 @@ use mrtr_testkit::{Fleet, TestClock};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use self::guards::Scripted;
 use crate::fleet::{Count, Text, alice, client, replica};
 use crate::refusals::{raw_send, send, with_meta};
 
@@ -304,35 +305,11 @@ async fn a_leg_ends_without_its_client() {
     assert_eq!((text(&again), ran.get()), ("a 1", 1));
 }
 
-/// Forgets to keep responses.
-struct Dying(SingleProcessGuard);
-
-impl Default for Dying {
-    fn default() -> Self {
-        Self(SingleProcessGuard::new(1 << 20))
-    }
-}
-
-impl ReplayGuard for Dying {
-    async fn claim(
-        &self,
-        key: &str,
-        value: &[u8],
-        time: Duration,
-    ) -> Result<Option<Vec<u8>>, GuardError> {
-        self.0.claim(key, value, time).await
-    }
-
-    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
-        Ok(())
-    }
-}
-
 /// A replica that died left a claim: nobody knows how far it came, so nobody goes on, and nobody waits forever.
 #[tokio::test(start_paused = true)]
 async fn a_claim_without_a_response_is_refused_in_the_end() {
     let ran = Count::default();
-    let fleet = fleet(&Arc::new(Dying::default()), || guess(&ran));
+    let fleet = fleet(&Scripted::new([]), || guess(&ran));
     let state = state(&fleet).await;
     send(&fleet, "t", json!({}), answered(&state, "a")).await;
     let began = tokio::time::Instant::now();
@@ -358,7 +335,7 @@ async fn any_deadline_will_do() {
 async fn nobody_waits_for_nobody() {
     let ran = Count::default();
     let clock = TestClock::default();
-    let server = replica(&clock).tool(guess(&ran)).replay_guard(Dying::default()).build().unwrap();
+    let server = replica(&clock).tool(guess(&ran)).replay_guard(Scripted::new([])).build().unwrap();
     let fleet = Fleet::new([server.clone()]).as_principal(alice());
     let state = state(&fleet).await;
     send(&fleet, "t", json!({}), answered(&state, "a")).await;

@@ -198,11 +198,12 @@ async fn the_handler_is_not_called_for_a_state_that_was_used() {
     assert_eq!(called.get(), 2, "once without a state, and once with it");
 }
 
-/// What a guard that is made up says, one after the other; then nothing is recorded.
-struct Scripted(Mutex<Vec<Said>>, Mutex<Option<Vec<u8>>>);
+/// What a guard that is made up says, one after the other; then it works. It keeps claims of one state, and no responses: as
+/// if each replica died before it had one.
+pub(super) struct Scripted(Mutex<Vec<Said>>, Mutex<Option<Vec<u8>>>);
 
 #[derive(Clone, Copy)]
-enum Said {
+pub(super) enum Said {
     /// As it should be.
     Works,
     /// It records, and cannot say so.
@@ -214,7 +215,7 @@ enum Said {
 }
 
 impl Scripted {
-    fn new(says: impl IntoIterator<Item = Said>) -> Arc<Self> {
+    pub(super) fn new(says: impl IntoIterator<Item = Said>) -> Arc<Self> {
         let mut says: Vec<_> = says.into_iter().collect();
         says.reverse();
         Arc::new(Self(Mutex::new(says), Mutex::default()))
