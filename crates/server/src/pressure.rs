@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Default)]
 pub(crate) struct Pressure {
     closing: AtomicBool,
+    /// There is nobody else to go on.
+    ignored: bool,
     overloaded: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -18,13 +20,17 @@ impl Pressure {
         self.overloaded = Some(Box::new(overloaded));
     }
 
+    pub(crate) fn ignored() -> Self {
+        Self { ignored: true, ..Self::default() }
+    }
+
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_high(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
-            || self.overloaded.as_ref().is_some_and(|overloaded| overloaded())
+        let overloaded = || self.overloaded.as_ref().is_some_and(|overloaded| overloaded());
+        !self.ignored && (self.closing.load(Ordering::Relaxed) || overloaded())
     }
 }
 

@@ -244,7 +244,8 @@ impl ServerBuilder {
 
     /// When this replica has too much to do. While it has, a call that has done a step and comes to another goes back to its
     /// client with a state and without a question, and so to some other replica; nothing is lost or done again. It happens
-    /// at most twice in a call, and not after its sixth round, since clients give up after nine or ten.
+    /// at most twice in a call, and not after its sixth round, since clients give up after nine or ten; and never where no
+    /// key was given, since no other replica could go on.
     ///
     /// `overloaded` is asked often, from many threads, and must not wait.
     pub fn overloaded(mut self, overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
@@ -367,6 +368,7 @@ impl ServerBuilder {
                     target: "mrtr::state",
                     "no key ring was given: flows can only be continued by this process, until it ends"
                 );
+                self.pressure = Pressure::ignored();
                 Box::new(KeyRing::ephemeral()?)
             }
         };

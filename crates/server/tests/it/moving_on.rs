@@ -121,3 +121,15 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
     assert!(closed.load(Ordering::SeqCst));
     assert_eq!(log.asked(), [Vec::<String>::new(), Vec::new()]);
 }
+
+/// A key that no other replica has leaves nobody to go on: the call is finished here.
+#[tokio::test(start_paused = true)]
+async fn a_call_stays_where_its_key_is() {
+    let runs = Count::default();
+    let server = Server::builder("test", "1").tool(steps(10, &runs)).overloaded(|| true);
+    let server = server.build().unwrap();
+    server.close();
+    let (client, log) = client(Fleet::new([server]).as_principal(alice()));
+    let result = client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.legs().len()), ("10", 1));
+}
