@@ -184,9 +184,11 @@ impl<'de> Deserialize<'de> for InputResponses {
 }
 
 /// A result that asks for input instead of finishing. At least one of the two fields is there.
+///
+/// The state is a text. Who sends a long one that is written as JSON already has it as `S`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InputRequiredResult {
+pub struct InputRequiredResult<S = String> {
     /// Always [`ResultType::InputRequired`].
     pub result_type: ResultType,
     /// What the client must answer before it tries again.
@@ -194,15 +196,15 @@ pub struct InputRequiredResult {
     pub input_requests: Option<InputRequests>,
     /// What the client must send back, byte for byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_state: Option<String>,
+    pub request_state: Option<S>,
     /// Metadata.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
 }
 
-impl InputRequiredResult {
+impl<S> InputRequiredResult<S> {
     /// A result with the given questions and state. An empty list of questions is left out.
-    pub fn new(requests: Vec<(String, InputRequest)>, state: Option<String>) -> Self {
+    pub fn new(requests: Vec<(String, InputRequest)>, state: Option<S>) -> Self {
         Self {
             result_type: ResultType::InputRequired,
             input_requests: (!requests.is_empty()).then_some(InputRequests(requests)),

@@ -252,6 +252,41 @@ impl Context {
         crate::rounds::checkpoint(Arc::clone(&self.inner.round), key.into())
     }
 
+    /// Goes on with what is first ready of two, and drops the other. Later rounds go on with the same one: which it was is
+    /// kept in the state. In a plain `select!` it is chance which of two answers comes first, and the rounds of a call
+    /// would not go the same way.
+    ///
+    /// Of two questions, both are asked; one that is left without an answer is withdrawn. If both are ready at once, `one`
+    /// is taken. Steps of the side that is dropped should be [`droppable`](StepRun::droppable), since later rounds do not
+    /// come to them. What is neither a question nor a step (a timer, say) only wins if it is ready before the round ends.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Code { code: String }
+    /// # async fn login(cx: Context) -> Result<String> {
+    /// let by_code = async { Ok(cx.elicit::<Code>("code", "The code from the mail?").await?.code) };
+    /// let by_page = async {
+    ///     cx.elicit_url("page", "Or sign in here.", "https://login.example/").await?;
+    ///     Ok("page".to_owned())
+    /// };
+    /// cx.race("login", by_code, by_page).await
+    /// # }
+    /// ```
+    pub fn race<T, K, A, B>(
+        &self,
+        key: K,
+        one: A,
+        other: B,
+    ) -> impl Future<Output = T> + use<T, K, A, B>
+    where
+        K: Into<String>,
+        A: Future<Output = T>,
+        B: Future<Output = T>,
+    {
+        crate::rounds::race(Arc::clone(&self.inner.round), key.into(), one, other)
+    }
+
     /// Tells the client how far the call has come, if it wants to know.
     ///
     /// Values that do not grow are passed over, and so is what was told on an earlier leg: as long as the

@@ -144,7 +144,7 @@ fn finish<L>(server: &Inner, leg: L) -> impl Future<Output = Answer> + use<L>
 where
     L: Future<Output = Answer> + Send + 'static,
 {
-    let running = server.running.one();
+    let running = server.replica.running.one();
     let leg = async move {
         let answer = leg.await;
         drop(running);

@@ -6,15 +6,20 @@
 
 mod ask;
 mod drive;
+mod inside;
 mod journal;
+mod pass;
+mod race;
 mod round;
 mod step;
+mod text;
 
 pub use ask::{Answer, Ask};
 pub(crate) use drive::{Ending, drive};
 pub(crate) use journal::{
     Entry, Flow, Journal, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered,
 };
+pub(crate) use race::race;
 pub(crate) use round::{Fault, Round};
 pub use step::{Step, StepRun};
 pub(crate) use step::{checkpoint, hex};

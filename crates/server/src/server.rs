@@ -20,9 +20,9 @@ use crate::completion::Completer;
 use crate::conform::Schemas;
 use crate::error::Error;
 use crate::extension::{ExtensionCall, Method, is_identifier};
-use crate::pressure::Pressure;
 use crate::prompt::Prompt;
 use crate::replay::{ErasedGuard, ReplayGuard};
+use crate::replica::{Pressure, Replica};
 use crate::resource::{Cache, Resource, ResourceTemplate};
 use crate::running::Running;
 use crate::template::Template;
@@ -54,8 +54,7 @@ pub(crate) struct Inner {
     pub(crate) meta: Object,
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) guard: Option<Box<dyn ErasedGuard>>,
-    pub(crate) running: Running,
-    pub(crate) pressure: Arc<Pressure>,
+    pub(crate) replica: Arc<Replica>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
     pub(crate) provided: http::Extensions,
@@ -87,7 +86,7 @@ impl Server {
     /// Begins a shutdown: ends what would otherwise stay open, the subscriptions of clients, and lets flows move on to
     /// other replicas, as one that is [overloaded](ServerBuilder::overloaded) does. `mrtr::serve` calls it on SIGTERM.
     pub fn close(&self) {
-        self.inner.pressure.close();
+        self.inner.replica.pressure.close();
         self.inner.changes.close();
     }
 
@@ -96,7 +95,7 @@ impl Server {
     /// a time of your choice: what is cut off leaves a state that was used, and nobody who knows what came of it. `mrtr::serve`
     /// and `mrtr::serve_stdio` wait for it up to 10 s.
     pub fn finished(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.inner.running.none()
+        self.inner.replica.running.none()
     }
 
     /// Starts a server with a name and a version for clients to show.
@@ -387,8 +386,7 @@ impl ServerBuilder {
             meta,
             sealer,
             guard: self.guard,
-            running: Running::new(),
-            pressure: Arc::new(self.pressure),
+            replica: Arc::new(Replica { pressure: self.pressure, running: Running::new() }),
             clock: self.clock,
             anonymous: self.anonymous,
             provided: self.provided,

@@ -8,8 +8,9 @@ use std::time::Duration;
 use mrtr_codec::{Binding, Digest, Principal, Refusal, UnixSeconds, Validity, open, seal};
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::input::{InputRequest, InputRequiredResult, InputResponses};
-use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::jsonrpc::{ErrorObject, code, raw};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::once::{Claim, Once};
 use super::{Answer, complete};
@@ -250,6 +251,8 @@ impl<'a> Leg<'a> {
             state_bytes = token.len(),
             "round ended with questions"
         );
+        let token =
+            written(&token).map_err(|error| self.failed(&Fault::Handler(error.to_string())))?;
         let mut result = InputRequiredResult::new(requests, Some(token));
         result.meta = Some(self.server.meta.clone());
         complete(&result)
@@ -296,8 +299,8 @@ fn begin(
     getrandom::fill(&mut id).map_err(|_| internal("no random numbers"))?;
     let flow = Flow { id, started: now, rounds: 0, sheds: 0 };
     let none = InputResponses::default();
-    let pressure = Arc::clone(&server.pressure);
-    let round = Round::new(flow, Journal::default(), &[], none, capabilities, pressure);
+    let replica = Arc::clone(&server.replica);
+    let round = Round::new(flow, Journal::default(), &[], none, capabilities, replica);
     Ok((round, Manual { unasked: Answers(responses), ..Manual::default() }))
 }
 
@@ -309,10 +312,10 @@ fn resume(
     capabilities: ClientCapabilities,
 ) -> (Round, Manual) {
     let Saved { flow, asked, content } = saved;
-    let pressure = Arc::clone(&server.pressure);
+    let replica = Arc::clone(&server.replica);
     match content {
         SavedContent::Journal(journal) => {
-            let round = Round::new(flow, journal, &asked, responses, capabilities, pressure);
+            let round = Round::new(flow, journal, &asked, responses, capabilities, replica);
             (round, Manual::default())
         }
         SavedContent::Manual(state) => {
@@ -325,9 +328,21 @@ fn resume(
                 unasked: Answers(InputResponses(unasked)),
             };
             let none = InputResponses::default();
-            let round = Round::new(flow, Journal::default(), &[], none, capabilities, pressure);
+            let round = Round::new(flow, Journal::default(), &[], none, capabilities, replica);
             (round, manual)
         }
+    }
+}
+
+/// A token as JSON. It is long, and most often it is plain.
+fn written(token: &str) -> Result<Box<RawValue>, serde_json::Error> {
+    // Without an early end, so that many bytes are looked at together.
+    let escaped =
+        |byte: u8| u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\');
+    if token.bytes().fold(0, |any, byte| any | escaped(byte)) == 0 {
+        RawValue::from_string(["\"", token, "\""].concat())
+    } else {
+        raw(&token)
     }
 }
 

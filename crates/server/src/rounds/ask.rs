@@ -41,14 +41,32 @@ pub struct Ask<T> {
     key: String,
     request: Result<InputRequest, String>,
     decode: Decode<T>,
+    /// What it comes to if the client cannot be asked, if it may be passed over.
+    passed_over: Option<fn() -> T>,
     progress: Progress,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Progress {
     New,
-    Waiting,
+    /// With what withdraws it, once it is open.
+    Waiting(#[expect(dead_code, reason = "it is held for its drop")] Option<Withdraw>),
     Done,
+}
+
+/// Takes an open question back when it is dropped.
+struct Withdraw(Arc<Round>, String);
+
+impl Drop for Withdraw {
+    fn drop(&mut self) {
+        self.0.withdraw(&self.1);
+    }
+}
+
+impl fmt::Debug for Withdraw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Withdraw").field(&self.1).finish()
+    }
 }
 
 impl<T> Ask<T> {
@@ -60,7 +78,35 @@ impl<T> Ask<T> {
         decode: impl Fn(&str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
         let request = request.and_then(|request| request.check().map(|()| request));
-        Self { round, key, request, decode: Box::new(decode), progress: Progress::New }
+        let decode = Box::new(decode);
+        Self { round, key, request, decode, passed_over: None, progress: Progress::New }
+    }
+}
+
+impl<T: 'static> Ask<T> {
+    /// Does without an answer: `None` if the person declines or dismisses the question, and if the client cannot ask it.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Diet { avoid: String }
+    /// # async fn book(cx: Context) -> Result<String> {
+    /// let diet: Option<Diet> = cx.elicit("diet", "Anything you do not eat?").optional().await?;
+    /// let avoid = diet.map_or("nothing".to_owned(), |diet| diet.avoid);
+    /// # Ok(avoid)
+    /// # }
+    /// ```
+    ///
+    /// That the client could not ask it is kept in the state: later rounds do not ask it either.
+    pub fn optional(self) -> Ask<Option<T>> {
+        let Self { round, key, request, decode, progress, .. } = self;
+        let decode: Decode<Option<T>> = Box::new(move |text| {
+            Ok(match decode(text)? {
+                Err(error) if error.is_declined() || error.is_cancelled() => Ok(None),
+                answer => answer.map(Some),
+            })
+        });
+        Ask { round, key, request, decode, passed_over: Some(|| None), progress }
     }
 }
 
@@ -69,43 +115,38 @@ impl<T> Future for Ask<T> {
 
     fn poll(mut self: StdPin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        match (this.progress, &this.request) {
-            (Progress::Done, _) => {
-                let why = format!("the question {:?} is awaited again after its answer", this.key);
-                this.round.fail(Fault::Handler(why));
-                this.wait(cx)
-            }
-            (Progress::Waiting, _) => this.wait(cx),
+        let (round, key) = (&this.round, this.key.as_str());
+        let mistake = |why: &str| {
+            round.fail(Fault::Handler(format!("the question {key:?} {why}")));
+            Progress::Waiting(None)
+        };
+        match (&this.progress, &this.request) {
+            (Progress::Waiting(_), _) => {}
+            (Progress::Done, _) => this.progress = mistake("is awaited again after its answer"),
             (Progress::New, Err(why)) => {
-                let why = format!("the question {:?} cannot be asked: {why}", this.key);
-                this.round.fail(Fault::Handler(why));
-                this.wait(cx)
+                this.progress = mistake(&format!("cannot be asked: {why}"));
             }
             (Progress::New, Ok(request)) => {
-                let pin = Pin::of(&[&asks::pinned(request)]);
-                match this.round.ask(&this.key, request, pin, cx.waker(), &this.decode) {
-                    Asked::Answered(answer) => {
-                        this.progress = Progress::Done;
-                        Poll::Ready(answer)
-                    }
-                    Asked::Waiting => {
-                        this.progress = Progress::Waiting;
-                        Poll::Pending
-                    }
-                    Asked::Closed => this.wait(cx),
+                let question = (request, Pin::of(&[&asks::pinned(request)]));
+                let optional = this.passed_over.is_some();
+                let answer = match round.ask(key, question, optional, cx.waker(), &this.decode) {
+                    Asked::Answered(answer) => Some(answer),
+                    Asked::PassedOver => this.passed_over.map(|answer| Ok(answer())),
+                    Asked::Waiting | Asked::Closed => None,
+                };
+                if let Some(answer) = answer {
+                    this.progress = Progress::Done;
+                    return Poll::Ready(answer);
                 }
+                let withdraw = Withdraw(Arc::clone(round), key.to_owned());
+                this.progress = Progress::Waiting(Some(withdraw));
             }
         }
-    }
-}
-
-impl<T> Ask<T> {
-    /// Waits for the end of the round: in the handler's own task it is dropped by then.
-    fn wait(&mut self, cx: &Context<'_>) -> Poll<Result<T, Error>> {
-        self.progress = Progress::Waiting;
-        if self.round.is_closed(cx.waker()) {
-            self.progress = Progress::Done;
-            return Poll::Ready(Err(Error::round_closed(&self.key)));
+        // In the handler's own task it is dropped by the end of the round.
+        if round.is_closed(cx.waker()) {
+            let closed = Error::round_closed(key);
+            this.progress = Progress::Done;
+            return Poll::Ready(Err(closed));
         }
         Poll::Pending
     }
@@ -113,14 +154,6 @@ impl<T> Ask<T> {
 
 // Nothing in it is pinned: it may move between polls.
 impl<T> Unpin for Ask<T> {}
-
-impl<T> Drop for Ask<T> {
-    fn drop(&mut self) {
-        if self.progress == Progress::Waiting {
-            self.round.withdraw(&self.key);
-        }
-    }
-}
 
 impl<T> fmt::Debug for Ask<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

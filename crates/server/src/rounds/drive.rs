@@ -69,9 +69,20 @@ pub(crate) async fn drive<T>(
             Err(Some(fault)) => return Ending::Failed(fault),
             Err(None) => {
                 tokio::task::yield_now().await;
+                // Besides those who wait for the end of the round, and `own` and `waker` themselves.
+                let others =
+                    round.waits_only_here(&waker).map(|here| Arc::strong_count(&own) - 2 - here);
                 if !own.is_woken()
                     && let Some((journal, open)) = round.close_if_suspended(activity)
                 {
+                    if others.is_some_and(|others| others > 0) {
+                        let keys: Vec<_> = open.iter().map(|open| open.key.as_str()).collect();
+                        tracing::warn!(
+                            target: "mrtr::rounds",
+                            beside = ?keys,
+                            "the handler also waits for what is neither a question nor a step: that is dropped, as the round ends"
+                        );
+                    }
                     return Ending::Suspended(journal, open);
                 }
             }

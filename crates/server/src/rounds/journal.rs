@@ -1,9 +1,12 @@
 //! What travels in the sealed state: the flow, what was asked, and what was learned.
 
+use std::sync::Arc;
+
 use mrtr_codec::pack::{Packer, UnpackError, Unpacker};
 use mrtr_codec::{Digest, UnixSeconds};
 
 use super::round::Fault;
+use super::text::Text;
 
 /// The version of the journal's format. A replica refuses what it does not know.
 const FORMAT: u8 = 1;
@@ -48,10 +51,10 @@ pub(crate) fn unordered(mut parts: Vec<(&[u8], Digest)>) -> Digest {
 /// One thing that was learned, under the author's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) key: String,
+    pub(crate) key: Text,
     pub(crate) kind: EntryKind,
     /// JSON.
-    pub(crate) value: String,
+    pub(crate) value: Text,
     /// Whether this pass has come to it.
     pub(crate) used: bool,
 }
@@ -59,9 +62,15 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     /// An answer to the question with this pin.
-    Answer(Pin),
+    Answer {
+        pin: Pin,
+        /// Whether a pass has come to its question.
+        read: bool,
+    },
     /// A step's result.
     Step(StepKind),
+    /// What was decided for the handler: which of two came first, or that a question was passed over.
+    Choice,
 }
 
 /// What is special about a step.
@@ -74,8 +83,37 @@ pub(crate) struct StepKind {
 }
 
 impl EntryKind {
-    fn is_step(self) -> bool {
-        matches!(self, Self::Step(_))
+    /// Whether an earlier pass has come to it.
+    pub(super) fn is_behind(self) -> bool {
+        !matches!(self, Self::Answer { read: false, .. })
+    }
+
+    fn to_byte(self) -> u8 {
+        match self {
+            Self::Answer { read: true, .. } => 0,
+            Self::Answer { read: false, .. } => 4,
+            Self::Choice => 2,
+            Self::Step(kind) => 1 | u8::from(kind.droppable) << 1 | u8::from(kind.failed) << 2,
+        }
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Result<Self, UnpackError> {
+        Ok(match input.byte()? {
+            kind @ (0 | 4) => Self::Answer { pin: Pin(input.array()?), read: kind == 0 },
+            2 => Self::Choice,
+            kind @ (1 | 3 | 5 | 7) => {
+                Self::Step(StepKind { droppable: kind & 2 != 0, failed: kind & 4 != 0 })
+            }
+            _ => return Err(UnpackError),
+        })
+    }
+}
+
+impl Entry {
+    /// How long it is when it is packed, or a little more.
+    pub(super) fn size(&self) -> usize {
+        let pin = if let EntryKind::Answer { .. } = self.kind { size_of::<Pin>() } else { 0 };
+        7 + pin + self.key.len() + self.value.len()
     }
 }
 
@@ -86,20 +124,19 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn position(&self, key: &str) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.key == key)
-    }
-
     /// The first step that was recorded after the entry at `position`.
     pub(crate) fn step_after(&self, position: usize) -> Option<&Entry> {
-        self.entries.iter().skip(position + 1).find(|entry| entry.kind.is_step())
+        self.entries
+            .iter()
+            .skip(position + 1)
+            .find(|entry| matches!(entry.kind, EntryKind::Step(_)))
     }
 
     /// A recorded step that this pass has not come to.
     pub(crate) fn lost_step(&self) -> Option<&Entry> {
         let lost = |entry: &&Entry| match entry.kind {
             EntryKind::Step(kind) => !entry.used && !kind.droppable,
-            EntryKind::Answer(_) => false,
+            EntryKind::Answer { .. } | EntryKind::Choice => false,
         };
         self.entries.iter().find(lost)
     }
@@ -129,7 +166,12 @@ pub(crate) enum SavedContent {
 
 impl Saved {
     pub(crate) fn pack(&self) -> Vec<u8> {
-        let mut out = Packer::new();
+        let entries: usize = match &self.content {
+            SavedContent::Journal(journal) => journal.entries.iter().map(Entry::size).sum(),
+            SavedContent::Manual(state) => state.len(),
+        };
+        let asked: usize = self.asked.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
+        let mut out = Packer::with_capacity(64 + asked + entries);
         out.byte(FORMAT).raw(&self.flow.id).number(self.flow.started.0).number(self.flow.rounds);
         out.byte(self.flow.sheds);
         out.number(self.asked.len() as u64);
@@ -141,12 +183,10 @@ impl Saved {
             SavedContent::Journal(journal) => {
                 out.byte(1).number(journal.entries.len() as u64);
                 for entry in &journal.entries {
-                    match entry.kind {
-                        EntryKind::Answer(pin) => out.byte(0).raw(&pin.0),
-                        EntryKind::Step(kind) => {
-                            out.byte(1 | u8::from(kind.droppable) << 1 | u8::from(kind.failed) << 2)
-                        }
-                    };
+                    out.byte(entry.kind.to_byte());
+                    if let EntryKind::Answer { pin, .. } = entry.kind {
+                        out.raw(&pin.0);
+                    }
                     out.bytes(entry.key.as_bytes()).bytes(entry.value.as_bytes());
                 }
             }
@@ -173,19 +213,23 @@ impl Saved {
         let content = match input.byte()? {
             0 => SavedContent::Manual(input.text()?.to_owned()),
             1 => {
-                let mut journal = Journal::default();
+                let (mut texts, mut pieces) = (String::with_capacity(body.len()), Vec::new());
+                let mut piece = |text: &str| {
+                    texts.push_str(text);
+                    texts.len() - text.len()..texts.len()
+                };
                 for _ in 0..input.number()? {
-                    let kind = match input.byte()? {
-                        0 => EntryKind::Answer(Pin(input.array()?)),
-                        kind @ (1 | 3 | 5 | 7) => EntryKind::Step(StepKind {
-                            droppable: kind & 2 != 0,
-                            failed: kind & 4 != 0,
-                        }),
-                        _ => return Err(UnpackError),
-                    };
-                    let (key, value) = (input.text()?.to_owned(), input.text()?.to_owned());
-                    journal.entries.push(Entry { key, kind, value, used: false });
+                    let kind = EntryKind::unpack(&mut input)?;
+                    pieces.push((kind, piece(input.text()?), piece(input.text()?)));
                 }
+                let texts = Arc::from(texts);
+                let entry = |(kind, key, value)| Entry {
+                    key: Text::piece(&texts, key),
+                    kind,
+                    value: Text::piece(&texts, value),
+                    used: false,
+                };
+                let journal = Journal { entries: pieces.into_iter().map(entry).collect() };
                 SavedContent::Journal(journal)
             }
             _ => return Err(UnpackError),
@@ -195,18 +239,25 @@ impl Saved {
     }
 }
 
-/// Whether a packed state is too long to seal; the fault names its longest entry.
+/// Whether a packed state is too long to seal; the fault names its longest entry, and so does the warning on the way.
 pub(crate) fn check_size(packed: usize, saved: &Saved) -> Result<(), Fault> {
-    if packed <= MAX_JOURNAL {
+    if packed <= MAX_JOURNAL / 2 {
         return Ok(());
     }
     let largest = match &saved.content {
-        SavedContent::Journal(journal) => journal.largest().map(|entry| entry.key.as_str()),
+        SavedContent::Journal(journal) => journal.largest().map(|entry| &*entry.key),
         SavedContent::Manual(_) => Some("the handler's own state"),
     };
+    let largest = largest.unwrap_or("the questions");
+    if packed <= MAX_JOURNAL {
+        tracing::warn!(
+            target: "mrtr::rounds",
+            bytes = packed, at_most = MAX_JOURNAL, largest, "the state is more than half full"
+        );
+        return Ok(());
+    }
     Err(Fault::Handler(format!(
-        "the state has {packed} bytes; at most {MAX_JOURNAL} are kept (the longest part is {:?})",
-        largest.unwrap_or("the questions")
+        "the state has {packed} bytes; at most {MAX_JOURNAL} are kept (the longest part is {largest:?})"
     )))
 }
 
@@ -229,7 +280,9 @@ mod tests {
                 entry("quote", EntryKind::Step(StepKind { droppable: true, failed: false })),
                 entry("pay", EntryKind::Step(StepKind { droppable: false, failed: true })),
                 entry("try", EntryKind::Step(StepKind { droppable: true, failed: true })),
-                entry("seat", EntryKind::Answer(Pin([9; 16]))),
+                entry("seat", EntryKind::Answer { pin: Pin([9; 16]), read: true }),
+                entry("diet", EntryKind::Answer { pin: Pin([8; 16]), read: false }),
+                entry("first", EntryKind::Choice),
             ],
         };
         for content in [SavedContent::Journal(journal), SavedContent::Manual("[1]".into())] {

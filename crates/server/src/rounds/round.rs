@@ -8,9 +8,11 @@ use mrtr_codec::Digest;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::{InputRequest, InputResponses};
 
-use super::journal::{Entry, EntryKind, Flow, Journal, MAX_ENTRY, Pin, StepKind, unordered};
+use super::inside;
+use super::journal::{EntryKind, Flow, Journal, MAX_ENTRY, Pin, StepKind};
+use super::pass::{Found, Pass, Place};
 use crate::asks;
-use crate::pressure::Pressure;
+use crate::replica::Replica;
 
 /// At most how often the replicas of a flow move it on, and after how many rounds no more: clients give up after nine or ten
 /// rounds of any kind.
@@ -23,19 +25,15 @@ pub(crate) struct Round {
     /// The digest of the answers that were known when the leg began.
     known: Digest,
     capabilities: ClientCapabilities,
-    pressure: Arc<Pressure>,
+    replica: Arc<Replica>,
     state: Mutex<State>,
 }
 
 struct State {
-    journal: Journal,
-    /// Answers that arrived with this request. They enter the journal when their question accepts them,
-    /// so that it stays in the order in which things were learned.
-    fresh: Vec<Entry>,
+    /// What is recorded; taken away when the round ends.
+    pass: Pass,
     /// Questions that wait for the next leg.
     open: Vec<Open>,
-    /// Keys that this pass has used.
-    used: Vec<String>,
     steps_in_flight: usize,
     /// How many wait for the round to end without asking anything.
     moving_on: usize,
@@ -95,15 +93,17 @@ impl fmt::Display for Fault {
 /// What became of a look at a question.
 pub(crate) enum Asked<T> {
     Answered(T),
+    /// The client cannot be asked, and the question is one that may be passed over.
+    PassedOver,
     /// It is open, or the flow has a fault: in both cases the round will end.
     Waiting,
     Closed,
 }
 
 /// What became of the start of a step.
-pub(crate) enum Begun {
+pub(crate) enum Begun<T> {
     /// Its result, or its error.
-    Recorded(Result<String, String>),
+    Recorded(T),
     Run,
     /// Another replica does it: the round is to end before.
     MoveOn,
@@ -120,22 +120,13 @@ impl Round {
         asked: &[(String, Pin)],
         responses: InputResponses,
         capabilities: ClientCapabilities,
-        pressure: Arc<Pressure>,
+        replica: Arc<Replica>,
     ) -> Self {
-        let mut fresh = Vec::new();
-        for (key, answer) in responses.0 {
-            let pin = asked.iter().find_map(|(asked, pin)| (*asked == key).then_some(*pin));
-            if let (Some(pin), None) = (pin, journal.position(&key)) {
-                let (kind, value) = (EntryKind::Answer(pin), Box::<str>::from(answer).into());
-                fresh.push(Entry { key, kind, value, used: false });
-            }
-        }
-        let known = known(&journal, &fresh);
+        let pass = Pass::new(journal, asked, responses);
+        let known = pass.known();
         let state = State {
-            journal,
-            fresh,
+            pass,
             open: Vec::new(),
-            used: Vec::new(),
             steps_in_flight: 0,
             moving_on: 0,
             has_news: false,
@@ -146,7 +137,7 @@ impl Round {
             activity: 0,
             waiters: Vec::new(),
         };
-        Self { flow, known, capabilities, pressure, state: Mutex::new(state) }
+        Self { flow, known, capabilities, replica, state: Mutex::new(state) }
     }
 
     pub(crate) fn flow(&self) -> Flow {
@@ -162,6 +153,10 @@ impl Round {
         &self.capabilities
     }
 
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in somebody's `Deserialize` leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -169,12 +164,13 @@ impl Round {
 
     /// First look at a question: its answer if it has one that fits, else it opens.
     ///
-    /// `decode` says why an answer does not fit; then the question is asked again with the reason.
+    /// `decode` says why an answer does not fit; then the question is asked again with the reason. One that is `optional`
+    /// is passed over if the client cannot be asked.
     pub(crate) fn ask<T>(
         &self,
         key: &str,
-        request: &InputRequest,
-        pin: Pin,
+        (request, pin): (&InputRequest, Pin),
+        optional: bool,
         waker: &Waker,
         decode: impl FnOnce(&str) -> Result<T, String>,
     ) -> Asked<T> {
@@ -182,20 +178,26 @@ impl Round {
         if state.closed {
             return Asked::Closed;
         }
-        if !state.take_key(key) {
-            return state.wait(waker);
-        }
+        let Some(place) = state.enter(self, key) else { return state.wait(waker) };
         let mut request = request.clone();
-        match state.look_up(key, pin, decode) {
-            Recorded::Fits(answer) => return Asked::Answered(answer),
-            Recorded::Fault(fault) => {
+        match state.pass.answer(place, pin, decode) {
+            Found::Fits(answer) => return Asked::Answered(answer),
+            Found::PassedOver if optional => return Asked::PassedOver,
+            Found::Fault(fault) => {
                 state.fail(fault);
                 return state.wait(waker);
             }
-            Recorded::Ask(None) => {}
-            Recorded::Ask(Some(reason)) => asks::add_reason(&mut request, &reason),
+            Found::Ask(Some(reason)) => asks::add_reason(&mut request, &reason),
+            Found::Ask(None) => {}
+            // It was one that may be passed over.
+            Found::PassedOver => state.pass.forget(place),
         }
         if let Some(missing) = asks::missing(&request, &self.capabilities) {
+            if optional {
+                // What the next leg's client can do makes no difference: the handler has gone on.
+                state.pass.record(key, EntryKind::Choice, "null".to_owned());
+                return Asked::PassedOver;
+            }
             state.fail(Fault::Capability(Box::new(missing)));
             return state.wait(waker);
         }
@@ -219,47 +221,71 @@ impl Round {
         self.lock().open.retain(|open| open.key != key);
     }
 
-    /// Whether the pass has not yet come to where the last leg ended: to all that was recorded, and to
-    /// the questions that were answered since.
+    /// Whether the pass has not yet come to where the last leg ended.
     pub(crate) fn is_replaying(&self) -> bool {
-        let state = self.lock();
-        !state.fresh.is_empty() || state.journal.entries.iter().any(|entry| !entry.used)
+        self.lock().pass.is_replaying()
     }
 
-    /// First look at a step. If `may_shed`, it may be left to another replica.
-    pub(crate) fn begin_step(&self, key: &str, may_shed: bool) -> Begun {
+    /// First look at a step. If `may_shed`, it may be left to another replica. `recall` reads what was recorded; its
+    /// error is that it cannot be read.
+    pub(crate) fn begin_step<T>(
+        &self,
+        key: &str,
+        may_shed: bool,
+        recall: impl FnOnce(StepKind, &str) -> Result<T, String>,
+    ) -> Begun<T> {
         let mut state = self.lock();
-        if state.closed || state.fault.is_some() || !state.take_key(key) {
+        if state.closed || state.fault.is_some() {
             return Begun::Never;
         }
-        let kind_was = |kind| match kind {
-            EntryKind::Step(_) => None,
-            EntryKind::Answer(_) => Some("a question"),
+        let Some(place) = state.enter(self, key) else { return Begun::Never };
+        let recorded = state.pass.step(place).and_then(|step| {
+            let recalled = step.map(|(kind, value)| recall(kind, value)).transpose();
+            let of_another_type = |why| {
+                Fault::Changed(format!(
+                    "the recorded result of step {key:?} is of another type: {why}"
+                ))
+            };
+            recalled.map_err(of_another_type)
+        });
+        let begins = match recorded {
+            Ok(Some(recorded)) => return Begun::Recorded(recorded),
+            Ok(None) => state.pass.check_room(key),
+            Err(fault) => Err(fault),
         };
-        let recorded = match state.journal.position(key) {
-            Some(at) => state.journal.entries.get_mut(at),
-            None => state.fresh.iter_mut().find(|entry| entry.key == key),
-        };
-        let Some(entry) = recorded else {
-            let Flow { rounds, sheds, .. } = self.flow;
-            let may_shed = may_shed && sheds < MOST_SHEDS && rounds < LAST_SHED;
-            if may_shed && state.may_shed() && self.pressure.is_high() {
-                state.shed = true;
-                return Begun::MoveOn;
+        if let Err(fault) = begins {
+            state.fail(fault);
+            return Begun::Never;
+        }
+        let Flow { rounds, sheds, .. } = self.flow;
+        let may_shed = may_shed && sheds < MOST_SHEDS && rounds < LAST_SHED;
+        if may_shed && state.may_shed() && self.replica.pressure.is_high() {
+            state.shed = true;
+            return Begun::MoveOn;
+        }
+        state.steps_in_flight += 1;
+        Begun::Run
+    }
+
+    /// First look at a race: which of its two sides won it, if it was decided.
+    pub(crate) fn winner(&self, key: &str) -> Option<bool> {
+        let mut state = self.lock();
+        let place = state.enter(self, key)?;
+        match state.pass.choice(place) {
+            Ok(choice) => choice.map(|value| value == "0"),
+            Err(fault) => {
+                state.fail(fault);
+                None
             }
-            state.steps_in_flight += 1;
-            return Begun::Run;
-        };
-        if let Some(was) = kind_was(entry.kind) {
-            let why = format!("{key:?} is a step now, but was {was} when it was recorded");
-            state.fail(Fault::Changed(why));
-            return Begun::Never;
         }
-        entry.used = true;
-        let value = entry.value.clone();
-        match entry.kind {
-            EntryKind::Step(StepKind { failed: true, .. }) => Begun::Recorded(Err(value)),
-            _ => Begun::Recorded(Ok(value)),
+    }
+
+    /// Decides a race.
+    pub(crate) fn decide(&self, key: &str, first: bool) {
+        let mut state = self.lock();
+        if !state.closed {
+            let value = if first { "0" } else { "1" };
+            state.pass.record(key, EntryKind::Choice, value.to_owned());
         }
     }
 
@@ -295,9 +321,8 @@ impl Round {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
         if let Some((kind, value)) = result {
-            let (length, kind) = (value.len(), EntryKind::Step(kind));
-            let entry = Entry { key: key.to_owned(), kind, value, used: true };
-            state.journal.entries.push(entry);
+            let length = value.len();
+            state.pass.record(key, EntryKind::Step(kind), value);
             state.has_news = true;
             if length > MAX_ENTRY {
                 let why = format!(
@@ -333,6 +358,14 @@ impl Round {
         self.lock().is_suspended()
     }
 
+    /// How many wait for the end of the round by this waker, if nobody waits by another: what those wait for besides
+    /// cannot be known.
+    pub(crate) fn waits_only_here(&self, waker: &Waker) -> Option<usize> {
+        let state = self.lock();
+        let here = state.waiters.iter().all(|waiter| waiter.will_wake(waker));
+        here.then_some(state.waiters.len())
+    }
+
     /// Ends the round, if there is still nothing to wait for but answers and nothing has happened since
     /// `activity`. What is decided and what is done are one: no step can begin in between.
     pub(crate) fn close_if_suspended(&self, activity: u64) -> Option<(Journal, Vec<Open>)> {
@@ -344,13 +377,6 @@ impl Round {
     pub(crate) fn close(&self) -> (Journal, Vec<Open>) {
         self.lock().close()
     }
-}
-
-enum Recorded<T> {
-    Fits(T),
-    /// It is asked, with the reason why the last answer did not do, if there was one.
-    Ask(Option<String>),
-    Fault(Fault),
 }
 
 impl State {
@@ -395,97 +421,18 @@ impl State {
         self.closed = true;
         self.driver = None;
         self.waiters.drain(..).for_each(Waker::wake);
-        let mut journal = std::mem::take(&mut self.journal);
-        // Answers whose question this pass has not come to are kept for the next.
-        journal.entries.append(&mut self.fresh);
-        (journal, std::mem::take(&mut self.open))
+        let pass = std::mem::take(&mut self.pass);
+        (pass.into_journal(), std::mem::take(&mut self.open))
     }
 
-    /// Uses a key; a key is used once per pass.
-    fn take_key(&mut self, key: &str) -> bool {
-        let first = !self.used.iter().any(|used| used == key);
-        if first {
-            self.used.push(key.to_owned());
-        } else {
-            self.fail(Fault::Handler(format!("the key {key:?} is used twice in one pass")));
-        }
-        first
-    }
-
-    /// Holds an answer against its question as it reads now. An answer that does not do is forgotten.
-    fn look_up<T>(
-        &mut self,
-        key: &str,
-        pin: Pin,
-        decode: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Recorded<T> {
-        if let Some(at) = self.fresh.iter().position(|entry| entry.key == key) {
-            let entry = self.fresh.remove(at);
-            return match entry.read(pin, decode) {
-                Ok(answer) => {
-                    self.journal.entries.push(Entry { used: true, ..entry });
-                    Recorded::Fits(answer)
-                }
-                Err(reason) => Recorded::Ask(reason),
-            };
-        }
-        let Some(at) = self.journal.position(key) else { return Recorded::Ask(None) };
-        let step_after = self.journal.step_after(at).map(|step| step.key.clone());
-        let Some(entry) = self.journal.entries.get_mut(at) else { return Recorded::Ask(None) };
-        if let EntryKind::Step(_) = entry.kind {
-            let why = format!("{key:?} is a question now, but was a step when it was recorded");
-            return Recorded::Fault(Fault::Changed(why));
-        }
-        match (entry.read(pin, decode), step_after) {
-            (Ok(answer), _) => {
-                entry.used = true;
-                Recorded::Fits(answer)
-            }
-            // Something was done on the strength of this answer: it cannot be taken back silently.
-            (Err(_), Some(step)) => Recorded::Fault(Fault::Changed(format!(
-                "the question {key:?} reads differently than when it was answered, and the step \
-                 {step:?} was done since"
+    /// Uses a key; a key is used once in a pass, and none inside a step.
+    fn enter(&mut self, round: &Round, key: &str) -> Option<Place> {
+        let taken = match inside::step_of(round) {
+            None => self.pass.take(key),
+            Some(step) => Err(Fault::Handler(format!(
+                "{key:?} is asked or done inside the step {step:?}: what a step does is recorded as one"
             ))),
-            (Err(reason), None) => {
-                self.journal.entries.remove(at);
-                Recorded::Ask(reason)
-            }
-        }
+        };
+        taken.map_err(|fault| self.fail(fault)).ok()
     }
-}
-
-impl Entry {
-    /// Reads an answer to the question with this pin; the error is the reason to ask again, if it is one
-    /// that a person can mend.
-    fn read<T>(
-        &self,
-        pin: Pin,
-        decode: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<T, Option<String>> {
-        if self.kind != EntryKind::Answer(pin) {
-            // After an upgrade once; on every round, if the message is made of what changes.
-            tracing::warn!(
-                target: "mrtr::rounds",
-                key = self.key,
-                "the question reads differently than when it was answered"
-            );
-            return Err(None);
-        }
-        decode(&self.value).map_err(Some)
-    }
-}
-
-/// The answers that are known. They count by their meaning, not by how a client writes them. Results of steps do not: how
-/// many of them are known when a leg begins depends on where the leg before ended, which is chance where a replica lets
-/// others go on, and a step has to have the same key wherever it runs.
-fn known(journal: &Journal, fresh: &[Entry]) -> Digest {
-    let mut parts = Vec::new();
-    for entry in journal.entries.iter().chain(fresh) {
-        if let EntryKind::Answer(_) = entry.kind {
-            let value = Digest::of_json(Some(&entry.value));
-            let value = value.unwrap_or_else(|_| Digest::of_parts(&[entry.value.as_bytes()]));
-            parts.push((entry.key.as_bytes(), value));
-        }
-    }
-    unordered(parts)
 }

@@ -12,7 +12,9 @@ use mrtr_codec::Digest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
+use tracing::Instrument as _;
 
+use super::inside::Inside;
 use super::journal::StepKind;
 use super::round::{Begun, Fault, Round};
 use crate::error::Error;
@@ -36,7 +38,41 @@ impl Step {
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
+
+    /// Tries `what` up to `times`, until it does not fail. Between two tries it waits: 100 ms after the first, then twice
+    /// as long each time, 10 s at most, and up to half of that less by chance, so that many who failed together do not
+    /// come again together. All tries have the same [idempotency key](Self::idempotency_key), and the
+    /// [deadline](StepRun::deadline) holds for all of them. `times` of 0 is 1.
+    ///
+    /// # Errors
+    ///
+    /// That of the last try.
+    pub async fn retry<T, E, Fut>(&self, times: u32, mut what: impl FnMut() -> Fut) -> Result<T, E>
+    where
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..times {
+            if let Ok(done) = what().await {
+                return Ok(done);
+            }
+            tokio::time::sleep(pause.mul_f64(1.0 - chance() / 2.0)).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+        what().await
+    }
 }
+
+/// A number from 0 to 1. Without random numbers, nothing is left to chance.
+fn chance() -> f64 {
+    getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX))
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a step may go on without its client, if it has no deadline.
+const ALONE: Duration = Duration::from_mins(1);
 
 /// A step on its way: await it for its result. Until then it can be told more about itself.
 ///
@@ -46,8 +82,12 @@ pub struct StepRun<'a, T> {
     round: Arc<Round>,
     key: String,
     options: Options,
+    /// Has it done in a task of its own.
+    detach: Option<Detach<'a, T>>,
     progress: Progress<'a, T>,
 }
+
+type Detach<'a, T> = fn(Doing<'a, T>, Duration, &Round) -> Doing<'a, T>;
 
 type Start<'a, T> = Box<dyn FnOnce(Step) -> Doing<'a, T> + Send + 'a>;
 type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -82,7 +122,8 @@ impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
     {
         let run = Box::new(move |step| Box::pin(run(step)) as Doing<'a, T>);
-        Self { round, key, options: Options::default(), progress: Progress::New(run) }
+        let options = Options::default();
+        Self { round, key, options, detach: None, progress: Progress::New(run) }
     }
 
     /// If nothing of the flow was sealed yet, lets the client come once more, with a state and without an answer,
@@ -130,7 +171,46 @@ impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
     }
 }
 
-impl<T: Serialize + DeserializeOwned> Future for StepRun<'_, T> {
+impl<T: Send + 'static> StepRun<'static, T> {
+    /// Once it has begun, does it to its end, whatever becomes of the request: for what must not be left half done.
+    /// Without this, a client that goes away cuts the step off, and so does the end of the leg.
+    ///
+    /// It runs in a task of its own, until its [`deadline`](Self::deadline) (default: 1 min). A server that shuts down
+    /// waits for it ([`Server::finished`](crate::Server::finished)). Nobody is there to keep its result: if the client
+    /// comes again, the step runs again, with the same [idempotency key](Step::idempotency_key).
+    pub fn finish_on_disconnect(mut self) -> Self {
+        self.detach = Some(detached);
+        self
+    }
+}
+
+/// Does it in a task of its own.
+fn detached<T: Send + 'static>(
+    doing: Doing<'static, T>,
+    time: Duration,
+    round: &Round,
+) -> Doing<'static, T> {
+    let running = round.replica().running.one();
+    let task = tokio::spawn(
+        async move {
+            let done = tokio::time::timeout(time, doing).await;
+            drop(running);
+            done
+        }
+        .in_current_span(),
+    );
+    Box::pin(async {
+        match task.await {
+            Ok(done) => done.unwrap_or_else(|elapsed| Err(Error::internal(elapsed))),
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(cancelled) => Err(Error::internal(cancelled)),
+            },
+        }
+    })
+}
+
+impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -140,24 +220,15 @@ impl<T: Serialize + DeserializeOwned> Future for StepRun<'_, T> {
             Progress::New(_) if this.options.sealed_first && round.flow().rounds == 0 => {
                 Progress::Never(Some(MovingOn::new(round, cx)))
             }
-            Progress::New(run) => match round.begin_step(key, true) {
+            Progress::New(run) => match round.begin_step(key, true, recall) {
                 Begun::Never => Progress::Never(None),
                 Begun::MoveOn => Progress::Left(run, MovingOn::new(round, cx)),
-                Begun::Recorded(recorded) => match recalled(recorded) {
-                    Ok(result) => return Poll::Ready(result),
-                    Err(why) => {
-                        let why = format!(
-                            "the recorded result of step {key:?} is of another type: {why}"
-                        );
-                        round.fail(Fault::Changed(why));
-                        Progress::Never(None)
-                    }
-                },
-                Begun::Run => start(round, key, &this.options, run),
+                Begun::Recorded(result) => return Poll::Ready(result),
+                Begun::Run => start(round, key, &this.options, this.detach, run),
             },
             Progress::Left(run, moving_on) if round.begin_after_all() => {
                 drop(moving_on);
-                start(round, key, &this.options, run)
+                start(round, key, &this.options, this.detach, run)
             }
             other => other,
         };
@@ -186,16 +257,22 @@ impl<T: Serialize + DeserializeOwned> Future for StepRun<'_, T> {
     }
 }
 
-fn start<'a, T>(
+fn start<'a, T: 'a>(
     round: &Arc<Round>,
     key: &str,
     options: &Options,
+    detach: Option<Detach<'a, T>>,
     run: Start<'a, T>,
 ) -> Progress<'a, T> {
     let running = Running::new(round, key);
     let idempotency_key = idempotency_key(round, key, options.inputs);
     let deadline = options.deadline.map(tokio::time::sleep).map(Box::pin);
-    Progress::Running(run(Step { idempotency_key }), deadline, running)
+    let doing: Doing<'a, T> = Box::pin(Inside::new(round, key, run(Step { idempotency_key })));
+    let doing = match detach {
+        None => doing,
+        Some(detach) => detach(doing, options.deadline.unwrap_or(ALONE), round),
+    };
+    Progress::Running(doing, deadline, running)
 }
 
 /// What there is to keep of a result.
@@ -213,20 +290,20 @@ fn keep<T: Serialize>(
     }
 }
 
-/// What was kept, or why it cannot be read.
-fn recalled<T: DeserializeOwned>(
-    recorded: Result<String, String>,
-) -> Result<Result<T, Error>, serde_json::Error> {
-    match recorded {
-        Ok(value) => serde_json::from_str(&value).map(Ok),
-        Err(error) => serde_json::from_str(&error).map(|kept| Err(Error::of_kept(kept))),
-    }
+/// Reads what was kept; the error is that it cannot be read.
+fn recall<T: DeserializeOwned>(kind: StepKind, kept: &str) -> Result<Result<T, Error>, String> {
+    let read = if kind.failed {
+        serde_json::from_str(kept).map(|kept| Err(Error::of_kept(kept)))
+    } else {
+        serde_json::from_str(kept).map(Ok)
+    };
+    read.map_err(|error| error.to_string())
 }
 
 /// Ends the round with a state, once: see [`crate::Context::checkpoint`].
 pub(crate) async fn checkpoint(round: Arc<Round>, key: String) -> Result<(), Error> {
-    let moves_on = match round.begin_step(&key, false) {
-        Begun::Recorded(_) => return Ok(()),
+    let moves_on = match round.begin_step(&key, false, |_, _| Ok(())) {
+        Begun::Recorded(()) => return Ok(()),
         Begun::Never | Begun::MoveOn => false,
         Begun::Run => {
             round.end_step(&key, Some((StepKind::default(), "null".to_owned())));

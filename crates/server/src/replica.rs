@@ -1,9 +1,17 @@
-//! When a replica had better let others go on with its flows.
+//! What a replica's rounds have in common.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether flows should move on.
+use crate::running::Running;
+
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub(crate) pressure: Pressure,
+    pub(crate) running: Running,
+}
+
+/// Whether others had better go on with its flows.
 #[derive(Default)]
 pub(crate) struct Pressure {
     closing: AtomicBool,

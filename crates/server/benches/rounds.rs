@@ -1,0 +1,118 @@
+//! What a round costs beside what its journal holds: the same leg, with more and more steps recorded before it.
+//!
+//! `cargo bench --manifest-path crates/server/benches/Cargo.toml`
+
+#![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+use divan::Bencher;
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_schema::jsonrpc::{Request, RequestId, Version, raw};
+use mrtr_server::{Context, KeyRing, Result, Secret, Server, Tool};
+use mrtr_transport::{Exchange as _, InProcess, Outgoing};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// How many steps are recorded, each with a result of 100 bytes. 400 are nearly all that a state can hold.
+const STEPS: [u32; 5] = [0, 50, 100, 200, 400];
+
+fn main() {
+    divan::main();
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Steps {
+    steps: u32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Consent {
+    yes: bool,
+}
+
+/// Records its steps, and asks twice.
+async fn work(cx: Context, Steps { steps }: Steps) -> Result<String> {
+    for n in 0..steps {
+        let _: String = cx.step(format!("step-{n}"), async |_| Ok("x".repeat(98))).await?;
+    }
+    let mut consents = 0;
+    for question in ["first", "second"] {
+        let Consent { yes } = cx.elicit(question, "Go on?").await?;
+        consents += u8::from(yes);
+    }
+    Ok(format!("{consents} consents"))
+}
+
+struct Caller {
+    server: InProcess<Server>,
+    runtime: Runtime,
+}
+
+impl Caller {
+    fn new() -> Self {
+        let secret = Secret::from_bytes(b"0123456789abcdef0123456789abcdef").unwrap();
+        let ring = KeyRing::builder("https://bench.example/mcp").active(secret).build().unwrap();
+        let server = Server::builder("bench", "1").key_ring(ring).anonymous();
+        let server = server.tool(Tool::new("work", "Works", work)).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Self { server: InProcess::new(server), runtime }
+    }
+
+    fn leg(&self, params: &Value) -> Box<str> {
+        self.leg_of(raw(params).unwrap())
+    }
+
+    fn leg_of(&self, params: Box<RawValue>) -> Box<str> {
+        let request = Request {
+            jsonrpc: Version,
+            id: RequestId::Number(1),
+            method: "tools/call".to_owned(),
+            params: Some(params),
+        };
+        let response = self.runtime.block_on(self.server.exchange(Outgoing::new(request))).unwrap();
+        Box::<str>::from(response.outcome.unwrap())
+    }
+
+    /// The request that answers the question under `key`.
+    fn answer(&self, steps: u32, before: Option<&Value>, key: &str) -> Value {
+        let asked: Value =
+            serde_json::from_str(&self.leg(before.unwrap_or(&start(steps)))).unwrap();
+        let answer = ElicitResult::accept(json!({ "yes": true })).unwrap();
+        let mut params = start(steps);
+        let sent = params.as_object_mut().unwrap();
+        sent.insert("requestState".to_owned(), asked["requestState"].clone());
+        sent.insert("inputResponses".to_owned(), json!({ key: answer }));
+        params
+    }
+}
+
+fn start(steps: u32) -> Value {
+    json!({
+        "name": "work",
+        "arguments": { "steps": steps },
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+        },
+    })
+}
+
+/// The state is opened, the journal gone through, and a question asked in a new state.
+#[divan::bench(args = STEPS)]
+fn goes_on(bencher: Bencher, steps: u32) {
+    let caller = Caller::new();
+    let second = raw(&caller.answer(steps, None, "first")).unwrap();
+    bencher.with_inputs(|| second.clone()).bench_local_values(|second| caller.leg_of(second));
+}
+
+/// The state is opened, the journal gone through, and the call comes to its end.
+#[divan::bench(args = STEPS)]
+fn ends(bencher: Bencher, steps: u32) {
+    let caller = Caller::new();
+    let third = caller.answer(steps, Some(&caller.answer(steps, None, "first")), "second");
+    assert!(caller.leg(&third).contains("2 consents"));
+    let third = raw(&third).unwrap();
+    bencher.with_inputs(|| third.clone()).bench_local_values(|third| caller.leg_of(third));
+}

@@ -1,0 +1,53 @@
+//! Pieces of one long text.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// A piece of a text that others have pieces of: a journal is read at once, and not piece by piece.
+#[derive(Clone)]
+pub(crate) struct Text {
+    of: Arc<str>,
+    at: Range<usize>,
+}
+
+impl Text {
+    /// `at` is where it begins and ends in `of`.
+    pub(super) fn piece(of: &Arc<str>, at: Range<usize>) -> Self {
+        Self { of: Arc::clone(of), at }
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.of.get(self.at.clone()).unwrap_or_default()
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self { of: text.into(), at: 0..text.len() }
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self { at: 0..text.len(), of: text.into() }
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Text {}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
