@@ -1,6 +1,7 @@
 //! The mistakes that `docs/rounds.md` names, and what the log says of each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mrtr_server::{Context, InputRequired, Tool, ToolOutput};
 use serde_json::json;
@@ -58,6 +59,16 @@ async fn each_mistake_is_named_as_the_book_says() {
             Ok(ToolOutput::from(InputRequired::new().elicit::<Text>("a", "?")))
         })
     };
+    let inside = || {
+        Tool::new("t", "", async |cx: Context| {
+            let own = cx.clone();
+            let step = cx.step("hold", async move |_| {
+                let answer: Text = own.elicit("seat", "?").await?;
+                Ok(answer.text)
+            });
+            step.await
+        })
+    };
     let book = include_str!("../../../../docs/rounds.md");
     for (log, message) in [
         (logged(twice).await, r#"the key "guest" is used twice in one pass"#),
@@ -74,11 +85,54 @@ async fn each_mistake_is_named_as_the_book_says() {
             logged(mixes).await,
             "questions or steps in line and `InputRequired` do not go together in one handler",
         ),
+        (
+            logged(inside).await,
+            r#""seat" is asked or done inside the step "hold": what a step does is recorded as one"#,
+        ),
     ] {
         assert!(log.contains(message), "{message}\nin the log: {log}");
         assert!(
             book.contains(&format!("`{message}`")) || book.contains(&format!("`` {message} ``")),
             "{message}"
         );
+    }
+}
+
+/// What is neither a question nor a step, and still waits when the round ends, is dropped, and the log says so; what
+/// a round is made to wait for is not.
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_beside_a_question_is_logged() {
+    let dropped = "the handler also waits for what is neither a question nor a step";
+    let hour = Duration::from_secs(60 * 60);
+    let timer = || {
+        Tool::new("t", "", move |cx: Context| async move {
+            let ask = tokio::time::timeout(hour, cx.elicit::<Text>("a", "?"));
+            Ok(ask.await.map_err(mrtr_server::Error::internal)??.text)
+        })
+    };
+    let log = logged(timer).await;
+    assert!(log.contains(dropped) && log.contains(r#"beside=["a"]"#), "{log}");
+
+    let alone = || {
+        Tool::new("t", "", async |cx: Context| {
+            let (a, b, ()) = tokio::try_join!(
+                cx.elicit::<Text>("a", "?"),
+                cx.elicit::<Text>("b", "?"),
+                cx.step("slow", async |_| {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    Ok(())
+                }),
+            )?;
+            Ok(a.text + &b.text)
+        })
+    };
+    // Nobody knows what a task of its own waits for.
+    let spawned = || {
+        Tool::new("t", "", async |cx: Context| {
+            Ok(tokio::spawn(cx.elicit::<Text>("a", "?")).await??.text)
+        })
+    };
+    for log in [logged(alone).await, logged(spawned).await] {
+        assert!(!log.contains(dropped), "{log}");
     }
 }

@@ -8,7 +8,9 @@ use mrtr_schema::elicitation::ElicitResult;
 use mrtr_server::{Context, Error, Result, Tool};
 use serde_json::json;
 
-use crate::fleet::{Count, Text, client, fleet, run};
+use mrtr_testkit::{Fleet, TestClock};
+
+use crate::fleet::{Count, Text, alice, client, fleet, replica, run};
 
 fn keys(asked: &[&[&str]]) -> Vec<Vec<String>> {
     asked.iter().map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()).collect()
@@ -268,4 +270,133 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
     let error = client.call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(error.as_server_error().unwrap().code, -32603);
     assert_eq!(runs.get(), 0);
+}
+
+/// All tries are one run of the step, with one key; between them is a pause that grows.
+#[tokio::test(start_paused = true)]
+async fn a_step_tries_again() {
+    for (fails, times, text) in [(2, 3, "3"), (3, 3, "! "), (0, 0, "1")] {
+        let (tries, keys) = (Count::default(), Arc::new(Mutex::new(Vec::new())));
+        let start = tokio::time::Instant::now();
+        let (came_to, _) = run(|| {
+            let (tries, keys) = (tries.clone(), Arc::clone(&keys));
+            Tool::new("t", "", move |cx: Context| {
+                let (tries, keys) = (tries.clone(), Arc::clone(&keys));
+                async move {
+                    let done = cx.step("flaky", async |s| {
+                        s.retry(times, || async {
+                            keys.lock().unwrap().push(s.idempotency_key().to_owned());
+                            let n = tries.up();
+                            if n <= fails { Err(Error::new("not yet")) } else { Ok(n) }
+                        })
+                        .await
+                    });
+                    Ok(done.await.map_or_else(|error| format!("! {error}"), |n| n.to_string()))
+                }
+            })
+        })
+        .await;
+        assert!(came_to.starts_with(text), "{came_to}");
+        let mut keys = keys.lock().unwrap().clone();
+        keys.dedup();
+        assert_eq!(keys.len(), 1);
+        let paused = start.elapsed().as_millis();
+        // 100 ms and 200 ms, each up to half of it less.
+        let expected = if fails == 0 { 0..=0 } else { 150..=300 };
+        assert!(expected.contains(&paused), "{paused} ms");
+    }
+}
+
+/// What must not be left half done is done, though its client has gone; what need not is cut off.
+#[tokio::test(start_paused = true)]
+async fn a_step_can_outlive_its_request() {
+    for (outlives, done) in [(true, 1), (false, 0)] {
+        let (started, finished) = (Count::default(), Count::default());
+        let clock = TestClock::default();
+        let tool = || {
+            let (started, finished) = (started.clone(), finished.clone());
+            Tool::new("t", "", move |cx: Context| {
+                let (started, finished) = (started.clone(), finished.clone());
+                async move {
+                    let step = cx.step("transfer", async move |_| {
+                        started.up();
+                        tokio::time::sleep(Duration::from_secs(10)).await;
+                        Ok(finished.up())
+                    });
+                    let n = if outlives { step.finish_on_disconnect().await? } else { step.await? };
+                    Ok(n.to_string())
+                }
+            })
+        };
+        let server = replica(&clock).tool(tool()).build().unwrap();
+        let fleet = Fleet::new([server.clone()]).as_principal(alice());
+        let call = crate::refusals::send(&fleet, "t", json!({}), json!({}));
+        tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
+        server.finished().await;
+        assert_eq!((started.get(), finished.get()), (1, done));
+        // With its client it is a step like another.
+        let (text, _) = run(tool).await;
+        assert_eq!(text, (done + 1).to_string());
+    }
+}
+
+/// It does not go on for ever, and its panics are the handler's.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_outlives_its_request_has_an_end() {
+    let clock = TestClock::default();
+    let tool = |panics: bool| {
+        Tool::new("t", "", move |cx: Context| async move {
+            let step = cx.step("never", async move |_| {
+                assert!(!panics, "on purpose");
+                std::future::pending::<Result<()>>().await
+            });
+            step.finish_on_disconnect().deadline(Duration::from_secs(5)).await?;
+            Ok("done")
+        })
+    };
+    let server = replica(&clock).tool(tool(false)).build().unwrap();
+    let fleet = Fleet::new([server.clone()]).as_principal(alice());
+    let call = crate::refusals::send(&fleet, "t", json!({}), json!({}));
+    tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
+    tokio::time::timeout(Duration::from_secs(5), server.finished()).await.unwrap();
+    let (text, _) = run(|| tool(false)).await;
+    assert_eq!(text, "\"never\" took too long and was given up.");
+
+    let (lines, _guard) = crate::refusals::Lines::collect();
+    let (text, _) = run(|| tool(true)).await;
+    assert!(text.starts_with("! "), "{text}");
+    assert!(lines.text().contains("the handler panicked: on purpose"), "{}", lines.text());
+}
+
+/// A step is begun only if there is room for what it comes to; and the log says when it gets tight.
+#[tokio::test]
+async fn a_step_without_room_is_not_begun() {
+    let (lines, _guard) = crate::refusals::Lines::collect();
+    let runs = Count::default();
+    let (client, _) = client(fleet(|| {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                for n in 0..20 {
+                    cx.step(format!("big-{n}"), async |_| {
+                        runs.up();
+                        Ok("x".repeat(7 * 1024))
+                    })
+                    .await?;
+                    if n == 5 {
+                        cx.checkpoint("sealed").await?;
+                    }
+                }
+                Ok("done")
+            }
+        })
+    }));
+    let error = client.build().call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(error.as_server_error().unwrap().code, -32603);
+    // Eight of them are 56 KiB and a little, which leaves less than 8 KiB.
+    assert_eq!(runs.get(), 8);
+    let log = lines.text();
+    assert!(log.contains("the state is more than half full"), "{log}");
+    assert!(log.contains("the step \"big-8\" was not begun"), "{log}");
 }
