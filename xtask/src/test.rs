@@ -24,12 +24,12 @@ pub fn run(args: &[String]) -> Result {
     step(&mut cargo(&["test", "--workspace", "--all-features"]))?;
     // Without `aws-lc` another library does the sealing.
     step(&mut cargo(&["test", "--package", "mrtr-codec"]))?;
-    let benches = "--manifest-path=crates/codec/benches/Cargo.toml";
-    let aside = scratch("codec-benches")?;
-    step(
-        cargo(&["check", "--quiet", "--locked", "--benches", benches])
-            .env("CARGO_TARGET_DIR", aside),
-    )?;
+    let aside = scratch("benches")?;
+    for benches in ["codec", "server"] {
+        let manifest = format!("--manifest-path=crates/{benches}/benches/Cargo.toml");
+        let check = ["check", "--quiet", "--locked", "--benches", &manifest];
+        step(cargo(&check).env("CARGO_TARGET_DIR", &aside))?;
+    }
     // What people take one by one must build one by one.
     for alone in [
         &["--package", "mrtr-schema"][..],

@@ -5,6 +5,8 @@ use mrtr_schema::capabilities::Icon;
 use mrtr_schema::{Object, uri};
 use serde_json::Value;
 
+use crate::tool::Rules;
+
 /// Why there is no server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -71,6 +73,17 @@ pub enum BuildError {
          `.replay_guard(…)`, which on more than one replica has to be one that all of them reach"
     )]
     NoReplayGuard(String),
+    /// A form that cannot be shown.
+    #[error("{of} asks for a form that cannot be: {why}")]
+    Form {
+        /// What asks for it.
+        of: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// States of the handler's own version would start over, in every round.
+    #[error("{0} starts over what its own version began: its version is before the one it names")]
+    Version(String),
     /// A resource template that URIs cannot be matched against.
     #[error("the resource template {template:?} cannot be used: {why}")]
     Template {
@@ -103,6 +116,23 @@ pub(crate) fn check_names<'a>(
         }
     }
     check_unique(kind, names)
+}
+
+pub(crate) fn check_rules(
+    rules: &Rules,
+    is_guarded: bool,
+    of: impl Fn() -> String,
+) -> Result<(), BuildError> {
+    if let Some(why) = &rules.wrong_form {
+        return Err(BuildError::Form { of: of(), why: why.clone() });
+    }
+    if rules.version.number < rules.version.since {
+        return Err(BuildError::Version(of()));
+    }
+    if rules.single_use && !is_guarded {
+        return Err(BuildError::NoReplayGuard(of()));
+    }
+    Ok(())
 }
 
 pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {

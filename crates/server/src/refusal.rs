@@ -24,6 +24,12 @@ pub(crate) fn used(reason: &'static str) -> ErrorObject {
     ErrorObject::invalid_params(message).with_data(json!({ "reason": reason }))
 }
 
+/// Of a handler that is newer than this replica's, and whose calls this one cannot go on with.
+pub(crate) fn refuse_newer(version: u32, method: &str, target: &str) -> ErrorObject {
+    tracing::warn!(target: "mrtr::state", reason = "newer_version", version, method, target, "requestState refused");
+    frozen()
+}
+
 /// Logs the cause, and answers with [`frozen`].
 pub(crate) fn refuse(refusal: Refusal, method: &str, target: &str) -> ErrorObject {
     tracing::warn!(

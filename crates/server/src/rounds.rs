@@ -13,6 +13,7 @@ mod race;
 mod round;
 mod step;
 mod text;
+mod version;
 
 pub use ask::{Answer, Ask};
 pub(crate) use drive::{Ending, drive};
@@ -23,3 +24,4 @@ pub(crate) use race::race;
 pub(crate) use round::{Fault, Round};
 pub use step::{Step, StepRun};
 pub(crate) use step::{checkpoint, hex};
+pub(crate) use version::{Onward, Version};

@@ -14,7 +14,9 @@ use mrtr_transport::headers::ParamHeader;
 use serde_json::{Value, json};
 
 use crate::changes::Changes;
-use crate::checks::{BuildError, check_dialect, check_icons, check_names, check_unique};
+use crate::checks::{
+    BuildError, check_dialect, check_icons, check_names, check_rules, check_unique,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
 use crate::conform::Schemas;
@@ -349,10 +351,8 @@ impl ServerBuilder {
                 return Err(BuildError::Completion { of: what, argument: name.clone() });
             }
         }
-        if self.guard.is_none()
-            && let Some(of) = single_use(&self, &templates)
-        {
-            return Err(BuildError::NoReplayGuard(of));
+        for (kind, name, rules) in rules(&self, &templates) {
+            check_rules(rules, self.guard.is_some(), || format!("the {kind} {name:?}"))?;
         }
         if let Some(wrong) = self.extensions.keys().find(|name| !is_identifier(name)) {
             return Err(BuildError::Extension(wrong.clone()));
@@ -395,11 +395,11 @@ impl ServerBuilder {
     }
 }
 
-/// The first thing that is for single use.
-fn single_use(
-    builder: &ServerBuilder,
-    templates: &[(Template, ResourceTemplate)],
-) -> Option<String> {
+/// What holds for each thing that runs a handler.
+fn rules<'a>(
+    builder: &'a ServerBuilder,
+    templates: &'a [(Template, ResourceTemplate)],
+) -> impl Iterator<Item = (&'static str, &'a String, &'a Rules)> {
     let tools = builder.tools.iter().map(|tool| ("tool", &tool.wire.name, &tool.rules));
     let prompts = builder.prompts.iter().map(|prompt| ("prompt", &prompt.wire.name, &prompt.rules));
     let resources =
@@ -407,8 +407,7 @@ fn single_use(
     let templates = templates
         .iter()
         .map(|(_, found)| ("resource template", &found.wire.uri_template, &found.rules));
-    let mut all = tools.chain(prompts).chain(resources).chain(templates);
-    all.find_map(|(kind, name, rules)| rules.single_use.then(|| format!("the {kind} {name:?}")))
+    tools.chain(prompts).chain(resources).chain(templates)
 }
 
 /// Everything that can have suggestions: what it is, the arguments it has, and its suggestions.

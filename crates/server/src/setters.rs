@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use mrtr_schema::capabilities::Icon;
+use schemars::JsonSchema;
 
 use crate::asks::Asks;
 use crate::completion::{Completer, Completing};
 use crate::error::Error;
+use crate::form::form_of;
 use crate::prompt::Prompt;
 use crate::resource::{Cache, Resource, ResourceTemplate};
 use crate::tool::Tool;
@@ -31,6 +33,16 @@ macro_rules! all_can_ask {
             pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
                 self.rules.asks.extend(kinds);
                 self
+            }
+
+            /// The handler will ask for the form of `T` in any case: as with [`asks`](Self::asks), a client that shows
+            /// none is told so first. A `T` that no form can be made of is found when the server is built, and not
+            /// when somebody is asked.
+            pub fn asks_form<T: JsonSchema + 'static>(mut self) -> Self {
+                if let Err(why) = form_of::<T>() {
+                    self.rules.wrong_form.get_or_insert(why);
+                }
+                self.asks([Asks::Form])
             }
 
             /// How long a person may take for the questions of one round. Default: 10 min. Counted in
@@ -59,6 +71,29 @@ macro_rules! all_can_ask {
             /// task-local values of layers in front), to its end, even if its client goes away.
             pub fn single_use(mut self) -> Self {
                 self.rules.single_use = true;
+                self
+            }
+
+            /// Which version of the handler this is. Default: 0. Raise it when what the handler does changes, together
+            /// with [`starts_over_before`](Self::starts_over_before) if calls that an earlier version began cannot
+            /// be gone on with.
+            ///
+            /// Without more, they are gone on with by key, also by replicas of an earlier version: answers and results
+            /// of steps stand under keys that both have, and a question that reads differently is asked again.
+            pub fn version(mut self, version: u32) -> Self {
+                self.rules.version.number = version;
+                self
+            }
+
+            /// Calls that a version before this one began start over: nothing that was answered or done counts. Steps
+            /// run again, and get the [idempotency keys](crate::Step::idempotency_key) that they had for the same
+            /// answers. Default: 0, none does.
+            ///
+            /// A replica whose version is before this one refuses what this one began, as a state that is not valid
+            /// (-32602), so that no call goes to and fro between the two. While both run, send a call to one of them, or let
+            /// clients begin again.
+            pub fn starts_over_before(mut self, version: u32) -> Self {
+                self.rules.version.since = version;
                 self
             }
 

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::form::output_schema_of;
 use crate::handler::{Erased, Handler, IntoOutput, Parts};
 use crate::manual::InputRequired;
+use crate::rounds::Version;
 
 /// A tool: its description for clients, and its handler.
 pub struct Tool {
@@ -36,6 +37,8 @@ pub struct Tool {
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) asks: Vec<Asks>,
+    /// Why a form that it asks for cannot be.
+    pub(crate) wrong_form: Option<String>,
     /// How long a sealed state is good.
     pub(crate) round_ttl: Duration,
     /// How long a flow may take from its first round.
@@ -46,17 +49,21 @@ pub(crate) struct Rules {
     pub(crate) deadline: Duration,
     /// Whether each state can be used once.
     pub(crate) single_use: bool,
+    /// Which handler this is.
+    pub(crate) version: Version,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         Self {
             asks: Vec::new(),
+            wrong_form: None,
             round_ttl: Duration::from_mins(10),
             lifetime: Duration::from_hours(1),
             max_rounds: 100,
             deadline: Duration::from_mins(1),
             single_use: false,
+            version: Version::default(),
         }
     }
 }

@@ -19,10 +19,10 @@ use crate::context::{Context, Inner as ContextInner, Manual, Notify};
 use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::manual::{Answers, InputRequired};
-use crate::refusal::refuse;
+use crate::refusal::{refuse, refuse_newer};
 use crate::rounds::{
-    Ending, Entry, Fault, Flow, Journal, MAX_ENTRY, Pin, Round, Saved, SavedContent, check_size,
-    drive,
+    Ending, Entry, Fault, Flow, Journal, MAX_ENTRY, Onward, Pin, Round, Saved, SavedContent,
+    check_size, drive,
 };
 use crate::server::Inner;
 use crate::tool::{Output, Rules};
@@ -84,8 +84,15 @@ impl<'a> Leg<'a> {
                     let saved = Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)?;
                     Ok((saved, opened))
                 });
-                let (saved, opened) =
+                let (mut saved, opened) =
                     opened.map_err(|refusal| refuse(refusal, target.method, target.name))?;
+                match target.rules.version.goes_on_from(saved.version) {
+                    Onward::CarryOn => {}
+                    Onward::StartOver => saved.forget(target.method, target.name),
+                    Onward::Refuse => {
+                        return Err(refuse_newer(saved.version.number, target.method, target.name));
+                    }
+                }
                 if let Some(guard) = server.guard.as_deref().filter(|_| target.rules.single_use) {
                     let deadline = target.rules.deadline;
                     once = Some(Once::new(server, guard, &opened, &responses, deadline)?);
@@ -230,7 +237,7 @@ impl<'a> Leg<'a> {
         }
         let sheds = sheds.saturating_add(self.context.round.was_shed().into());
         let flow = Flow { id, started, rounds: rounds + 1, sheds };
-        let saved = Saved { flow, asked, content };
+        let saved = Saved { version: self.target.rules.version, flow, asked, content };
         let body = saved.pack();
         check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
         let digest = match self.digest {
@@ -311,7 +318,7 @@ fn resume(
     responses: InputResponses,
     capabilities: ClientCapabilities,
 ) -> (Round, Manual) {
-    let Saved { flow, asked, content } = saved;
+    let Saved { flow, asked, content, .. } = saved;
     let replica = Arc::clone(&server.replica);
     match content {
         SavedContent::Journal(journal) => {

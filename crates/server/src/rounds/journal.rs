@@ -7,6 +7,7 @@ use mrtr_codec::{Digest, UnixSeconds};
 
 use super::round::Fault;
 use super::text::Text;
+use super::version::Version;
 
 /// The version of the journal's format. A replica refuses what it does not know.
 const FORMAT: u8 = 1;
@@ -150,6 +151,7 @@ impl Journal {
 /// The body of a sealed state.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
+    pub(crate) version: Version,
     pub(crate) flow: Flow,
     /// The questions that went out with this state.
     pub(crate) asked: Vec<(String, Pin)>,
@@ -165,6 +167,13 @@ pub(crate) enum SavedContent {
 }
 
 impl Saved {
+    /// Starts the flow over: it stays the same flow, and nothing was learned.
+    pub(crate) fn forget(&mut self, method: &str, target: &str) {
+        tracing::info!(target: "mrtr::rounds", method, target, version = self.version.number, "a call of an earlier version starts over");
+        self.asked.clear();
+        self.content = SavedContent::Journal(Journal::default());
+    }
+
     pub(crate) fn pack(&self) -> Vec<u8> {
         let entries: usize = match &self.content {
             SavedContent::Journal(journal) => journal.entries.iter().map(Entry::size).sum(),
@@ -172,7 +181,8 @@ impl Saved {
         };
         let asked: usize = self.asked.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
         let mut out = Packer::with_capacity(64 + asked + entries);
-        out.byte(FORMAT).raw(&self.flow.id).number(self.flow.started.0).number(self.flow.rounds);
+        out.byte(FORMAT).number(self.version.number.into()).number(self.version.since.into());
+        out.raw(&self.flow.id).number(self.flow.started.0).number(self.flow.rounds);
         out.byte(self.flow.sheds);
         out.number(self.asked.len() as u64);
         for (key, pin) in &self.asked {
@@ -199,6 +209,8 @@ impl Saved {
         if input.byte()? != FORMAT {
             return Err(UnpackError);
         }
+        let number = |number| u32::try_from(number).map_err(|_| UnpackError);
+        let version = Version { number: number(input.number()?)?, since: number(input.number()?)? };
         let flow = Flow {
             id: input.array()?,
             started: UnixSeconds(input.number()?),
@@ -235,7 +247,7 @@ impl Saved {
             _ => return Err(UnpackError),
         };
         input.end()?;
-        Ok(Self { flow, asked, content })
+        Ok(Self { version, flow, asked, content })
     }
 }
 
@@ -286,7 +298,9 @@ mod tests {
             ],
         };
         for content in [SavedContent::Journal(journal), SavedContent::Manual("[1]".into())] {
-            let saved = Saved { flow, asked: vec![("diet".into(), Pin([1; 16]))], content };
+            let version = Version { number: 300, since: 2 };
+            let asked = vec![("diet".into(), Pin([1; 16]))];
+            let saved = Saved { version, flow, asked, content };
             let bytes = saved.pack();
             assert_eq!(Saved::unpack(&bytes).as_ref(), Ok(&saved));
             for end in 0..bytes.len() {

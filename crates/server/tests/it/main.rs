@@ -21,3 +21,4 @@ mod single_use;
 mod steps;
 mod structured;
 mod suspension;
+mod upgrades;

@@ -103,7 +103,7 @@ async fn each_mistake_is_named_as_the_book_says() {
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_beside_a_question_is_logged() {
     let dropped = "the handler also waits for what is neither a question nor a step";
-    let hour = Duration::from_secs(60 * 60);
+    let hour = Duration::from_hours(1);
     let timer = || {
         Tool::new("t", "", move |cx: Context| async move {
             let ask = tokio::time::timeout(hour, cx.elicit::<Text>("a", "?"));

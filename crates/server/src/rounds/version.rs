@@ -1,0 +1,34 @@
+//! Versions of a handler, of which several may run side by side.
+
+/// Which version wrote a state, and which versions can go on from what it writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) number: u32,
+    /// The first version that goes on from the journals of this one, and from whose journals this one goes on.
+    pub(crate) since: u32,
+}
+
+/// What becomes of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Onward {
+    /// By key.
+    CarryOn,
+    /// As if nothing had been learned.
+    StartOver,
+    /// It was written by a version that is too new.
+    Refuse,
+}
+
+impl Version {
+    /// What this version does with a journal that `other` wrote. Of two versions that cannot go on from each other, it is
+    /// the newer that starts over: if both did, a flow that goes to and fro between them would never end.
+    pub(crate) fn goes_on_from(self, other: Self) -> Onward {
+        if other.number < self.since {
+            Onward::StartOver
+        } else if self.number < other.since {
+            Onward::Refuse
+        } else {
+            Onward::CarryOn
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Versions of a tool side by side.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_server::{BuildError, Context, Prompt, PromptOutput, Tool};
+use mrtr_testkit::{Fleet, TestClock};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::fleet::{Count, Text, alice, client, replica};
+use crate::refusals::{Lines, frozen, send};
+
+/// Asks what it is told to, one after the other, and says what it learned.
+fn asking(keys: &'static [&'static str]) -> Tool {
+    Tool::new("t", "", move |cx: Context| async move {
+        let mut all = String::new();
+        for key in keys {
+            all += &cx.elicit::<Text>(*key, format!("{key}?")).await?.text;
+        }
+        Ok(all)
+    })
+}
+
+/// Old and new by turns: what both ask is asked once, whoever asked it.
+#[tokio::test]
+async fn answers_count_for_the_version_that_comes_next() {
+    let clock = TestClock::default();
+    let old = || replica(&clock).tool(asking(&["a", "b", "c"])).build().unwrap();
+    let new = || replica(&clock).tool(asking(&["b", "new", "a", "c"]).version(2)).build().unwrap();
+    for (fleet, asked, text) in [
+        (Fleet::new([old(), new()]), vec!["a", "b", "c", "new"], "abc"),
+        (Fleet::new([new(), old()]), vec!["b", "a", "new", "c"], "bnewac"),
+    ] {
+        let (client, log) = client(fleet.as_principal(alice()));
+        let result = client.build().call_tool("t", json!({})).await.unwrap();
+        assert_eq!(result.text(), text);
+        assert_eq!(log.asked().concat(), asked);
+    }
+}
+
+/// A version that has nothing in common with those before starts over: the same flow, without what it learned.
+#[tokio::test]
+async fn a_version_can_start_over() {
+    let (clock, keys) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
+    let tool = |version: u32| {
+        let keys = Arc::clone(&keys);
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let keys = Arc::clone(&keys);
+            async move {
+                let hold = cx.step("hold", async |s| {
+                    keys.lock().unwrap().push(s.idempotency_key().to_owned());
+                    Ok(version)
+                });
+                let hold = hold.sealed_first().await?;
+                let text = cx.elicit::<Text>("a", "?").await?.text;
+                Ok(format!("{hold} {text}"))
+            }
+        });
+        tool.version(version)
+    };
+    let old = replica(&clock).tool(tool(1)).build().unwrap();
+    let new = replica(&clock).tool(tool(2).starts_over_before(2)).build().unwrap();
+    let fleet = |server: &mrtr_server::Server| Fleet::new([server.clone()]).as_principal(alice());
+    let (old, new) = (fleet(&old), fleet(&new));
+    let answer = json!({ "a": ElicitResult::accept(json!({ "text": "x" })).unwrap() });
+    let retry = |before: &Value| json!({ "requestState": before["requestState"], "inputResponses": answer });
+
+    let first = send(&old, "t", json!({}), json!({})).await;
+    let asked = send(&old, "t", json!({}), retry(&first)).await;
+    assert!(asked["inputRequests"]["a"].is_object());
+    let again = send(&new, "t", json!({}), retry(&asked)).await;
+    assert!(
+        again["inputRequests"]["a"].is_object(),
+        "the answer was one to the old version: {again}"
+    );
+    assert_eq!(send(&new, "t", json!({}), retry(&again)).await["content"][0]["text"], "2 x");
+    let ran = keys.lock().unwrap().clone();
+    assert_eq!(ran.len(), 2);
+    assert_eq!(ran[0], ran[1], "it is the same flow: the outside world knows the step");
+
+    // The other way round there is nothing to go on with.
+    let (lines, _guard) = Lines::collect();
+    assert_eq!(send(&old, "t", json!({}), retry(&again)).await, frozen());
+    let log = lines.text();
+    assert!(log.contains("newer_version") && log.contains("version=2"), "{log}");
+}
+
+/// What goes to and fro between two such versions comes to an end, and so does what only starts over.
+#[tokio::test]
+async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
+    let clock = TestClock::default();
+    let old = replica(&clock).tool(asking(&["a", "b"]).version(1)).build().unwrap();
+    let new = asking(&["c", "d"]).version(2).starts_over_before(2);
+    let new = replica(&clock).tool(new).build().unwrap();
+    let (client, log) = client(Fleet::new([old, new]).as_principal(alice()));
+    let error = client.build().call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(error.as_server_error().unwrap().code, -32602);
+    assert_eq!(log.asked().concat(), ["a", "c"]);
+}
+
+/// The manual form keeps its state itself, and starts over as on the first leg.
+#[tokio::test]
+async fn the_manual_form_starts_over_too() {
+    use mrtr_server::InputRequired;
+    let clock = TestClock::default();
+    let tool = || {
+        Tool::new("t", "", async |cx: Context| {
+            let Some(pass) = cx.state::<u32>()? else {
+                assert!(cx.answers().is_empty());
+                return Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1).into());
+            };
+            Ok(mrtr_server::ToolOutput::text(pass.to_string()))
+        })
+    };
+    let old = replica(&clock).tool(tool()).build().unwrap();
+    let new = replica(&clock).tool(tool().version(1).starts_over_before(1)).build().unwrap();
+    let (client, log) = client(Fleet::new([old, new.clone(), new]).as_principal(alice()));
+    let result = client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.asked().concat().len()), ("1", 2));
+}
+
+#[test]
+fn what_would_never_end_or_cannot_be_asked_is_no_server() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Nested {
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        inner: HashMap<String, String>,
+    }
+    let clock = TestClock::default();
+    let tool = Tool::new("t", "", async |_: Context| Ok("x")).version(1).starts_over_before(2);
+    let error = replica(&clock).tool(tool).build().unwrap_err();
+    assert_eq!(error, BuildError::Version(r#"the tool "t""#.to_owned()));
+    let prompt = Prompt::new("p", "", async |_: Context| Ok(PromptOutput::messages([])));
+    let error = replica(&clock).prompt(prompt.asks_form::<Nested>()).build().unwrap_err();
+    assert!(
+        matches!(&error, BuildError::Form { of, why }
+        if of == r#"the prompt "p""# && why.contains(r#"field "inner""#)),
+        "{error}"
+    );
+}
+
+/// A form that a tool will ask for in any case is refused to who shows none, before anything is done.
+#[tokio::test]
+async fn a_form_that_is_announced_is_asked_of_the_capabilities_first() {
+    let ran = Count::default();
+    let clock = TestClock::default();
+    let tool = {
+        let ran = ran.clone();
+        Tool::new("t", "", move |_: Context| {
+            ran.up();
+            std::future::ready(Ok("x"))
+        })
+    };
+    let server = replica(&clock).tool(tool.asks_form::<Text>()).build().unwrap();
+    let client = mrtr_client::Client::builder(Fleet::new([server]).as_principal(alice())).build();
+    let error = client.call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!((error.as_server_error().unwrap().code, ran.get()), (-32021, 0));
+}
