@@ -53,6 +53,12 @@ pub mod replay {
     pub use mrtr_server::replay::*;
 }
 
+/// Tests of tools: replicas in memory, and a network that fails as a test says.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use mrtr_server::testing::*;
+}
+
 /// The wire types of the protocol.
 pub mod schema {
     pub use mrtr_schema::*;

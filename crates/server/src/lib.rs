@@ -54,7 +54,8 @@
 //!
 //! # Modules
 //!
-//! [`form`] forms from Rust types · [`manual`] the form in which the handler keeps its state itself
+//! [`form`] forms from Rust types · [`manual`] the form in which the handler keeps its state itself ·
+//! [`replay`] states that work once · `testing` (a feature) tests of handlers
 
 mod asks;
 mod changes;
@@ -79,6 +80,8 @@ mod running;
 mod server;
 mod setters;
 mod template;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tool;
 
 pub use asks::Asks;

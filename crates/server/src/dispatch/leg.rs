@@ -100,10 +100,15 @@ impl<'a> Leg<'a> {
                 Some(saved)
             }
         };
-        let (round, manual) = match saved {
+        #[cfg_attr(not(feature = "testing"), expect(unused_mut, reason = "tests listen to it"))]
+        let (mut round, manual) = match saved {
             Some(saved) => resume(server, saved, responses, caller.capabilities),
             None => begin(server, now, responses, caller.capabilities)?,
         };
+        #[cfg(feature = "testing")]
+        {
+            round.steps = caller.extensions.get().cloned();
+        }
         let context = Arc::new(ContextInner {
             round: Arc::new(round),
             principal: caller.principal,

@@ -26,6 +26,9 @@ pub(crate) struct Round {
     known: Digest,
     capabilities: ClientCapabilities,
     replica: Arc<Replica>,
+    /// Who wants to hear of steps.
+    #[cfg(feature = "testing")]
+    pub(crate) steps: Option<crate::testing::StepLog>,
     state: Mutex<State>,
 }
 
@@ -137,7 +140,15 @@ impl Round {
             activity: 0,
             waiters: Vec::new(),
         };
-        Self { flow, known, capabilities, replica, state: Mutex::new(state) }
+        Self {
+            flow,
+            known,
+            capabilities,
+            replica,
+            #[cfg(feature = "testing")]
+            steps: None,
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn flow(&self) -> Flow {

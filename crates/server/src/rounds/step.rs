@@ -266,6 +266,10 @@ fn start<'a, T: 'a>(
 ) -> Progress<'a, T> {
     let running = Running::new(round, key);
     let idempotency_key = idempotency_key(round, key, options.inputs);
+    #[cfg(feature = "testing")]
+    if let Some(steps) = &round.steps {
+        steps.begun(key, &idempotency_key);
+    }
     let deadline = options.deadline.map(tokio::time::sleep).map(Box::pin);
     let doing: Doing<'a, T> = Box::pin(Inside::new(round, key, run(Step { idempotency_key })));
     let doing = match detach {

@@ -21,4 +21,5 @@ mod single_use;
 mod steps;
 mod structured;
 mod suspension;
+mod testing;
 mod upgrades;

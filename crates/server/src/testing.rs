@@ -1,0 +1,53 @@
+//! Tests of tools, prompts and resources that ask: replicas in memory, a clock that is set by hand, and a call with a person
+//! who answers as the test says, on a network that fails as the test says. (Feature `testing`.)
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+//! use mrtr_server::testing::{Call, Fault, Fleet};
+//! use mrtr_server::{Context, KeyRing, Result, Secret, Server, Tool};
+//! use serde_json::json;
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Seat {
+//!     place: String,
+//! }
+//!
+//! async fn book(cx: Context) -> Result<String> {
+//!     let table: u8 = cx.step("hold", async |_| Ok(4)).await?;
+//!     let seat: Seat = cx.elicit("seat", "Where would you like to sit?").await?;
+//!     Ok(format!("Table {table}, {}.", seat.place))
+//! }
+//!
+//! // Each request goes to the other replica.
+//! let secret = Secret::from_bytes(&[7; 32])?;
+//! let replica = || {
+//!     let ring = KeyRing::builder("https://booking.example").active(secret.clone()).build()?;
+//!     let tool = Tool::new("book", "Books a table", book);
+//!     Ok::<_, Box<dyn std::error::Error>>(Server::builder("booking", "1").key_ring(ring).anonymous().tool(tool).build()?)
+//! };
+//! let fleet = Fleet::new([replica()?, replica()?]);
+//!
+//! let story = Call::tool("book", json!({}))
+//!     .answer("seat", json!({ "place": "outside" }))
+//!     .fault(2, Fault::Lost)
+//!     .run(&fleet)
+//!     .await?;
+//! assert_eq!(story.text(), "Table 4, outside.");
+//! assert_eq!(story.rounds(), [["seat"]]);
+//! // What was lost was the second response, and the step was done by the first.
+//! assert_eq!(story.runs("hold"), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! A fleet is an [`Exchange`](mrtr_transport::Exchange), so a client talks to it as to any server. For a test of an upgrade, or
+//! of a rotation of keys, put replicas of both kinds into one fleet.
+
+mod call;
+mod fleet;
+mod steps;
+
+pub use call::{Call, Failure, Fault, Story};
+pub use fleet::{Fleet, Leg, Log, TestClock};
+pub use steps::StepBegun;
+pub(crate) use steps::StepLog;

@@ -1,0 +1,139 @@
+//! The module that people test their own tools with.
+
+use mrtr_server::testing::{Call, Failure, Fault, Fleet, TestClock};
+use mrtr_server::{Context, Prompt, ResourceOutput, ResourceTemplate, Tool};
+use serde_json::json;
+
+use crate::fleet::{Text, alice, replica};
+
+/// A step, two questions in one round, a step, one more question.
+fn tool() -> Tool {
+    Tool::new("t", "", async |cx: Context| {
+        let hold: String = cx.step("hold", async |s| Ok(s.idempotency_key().to_owned())).await?;
+        let (a, b) = tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
+        cx.step("pay", async |_| {
+            tokio::task::yield_now().await;
+            Ok(())
+        })
+        .await?;
+        let c = cx.elicit::<Text>("c", format!("{} and {}?", a.text, b.text)).await?;
+        Ok(format!("{} {}{}{}", hold.len(), a.text, b.text, c.text))
+    })
+}
+
+fn fleet() -> Fleet {
+    let clock = TestClock::default();
+    Fleet::new((0..3).map(|_| replica(&clock).tool(tool()).build().unwrap())).as_principal(alice())
+}
+
+fn call() -> Call {
+    let text = |text: &str| json!({ "text": text });
+    Call::tool("t", json!({})).answer("a", text("x")).answer("b", text("y")).answer("c", text("z"))
+}
+
+#[tokio::test]
+async fn a_story_says_what_happened() {
+    let story = call().run(&fleet()).await.unwrap();
+    assert_eq!((story.text(), story.is_error()), ("32 xyz", false));
+    assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]]);
+    assert_eq!(story.question("c").unwrap()["params"]["message"], "x and y?");
+    assert_eq!((story.runs("hold"), story.runs("pay"), story.runs("other")), (1, 1, 0));
+    assert_eq!(story.steps()[0].idempotency_key.len(), 32);
+    assert!((200..2000).contains(&story.largest_state()), "{}", story.largest_state());
+
+    let story = call().respond("a", json!({ "action": "decline" })).run(&fleet()).await.unwrap();
+    assert_eq!(story.text(), "32 xyz", "the first answer is for the first time");
+    let declined = Call::tool("t", json!({})).decline("a").answer("b", json!({ "text": "y" }));
+    let story = declined.run(&fleet()).await.unwrap();
+    assert!(story.is_error() && story.text().contains("\"a\""), "{story:?}");
+}
+
+/// Whatever goes wrong, the person is asked the same, the call comes to the same, and what ran again did so under one key.
+#[tokio::test]
+async fn faults_make_no_difference_but_to_steps() {
+    for (fault, round, hold, pay) in [
+        (Fault::Lost, 1, 2, 1),
+        (Fault::Lost, 2, 1, 2),
+        (Fault::Twice, 2, 1, 2),
+        (Fault::Cut, 2, 1, 2),
+        (Fault::Late, 2, 2, 1),
+        (Fault::Late, 3, 1, 2),
+        (Fault::Reordered, 2, 1, 1),
+        (Fault::Stranger, 2, 1, 1),
+        (Fault::Stranger, 3, 1, 1),
+    ] {
+        let story = call().fault(round, fault).run(&fleet()).await.unwrap();
+        assert_eq!(story.text(), "32 xyz", "{fault:?}");
+        assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]], "{fault:?}");
+        assert_eq!((story.runs("hold"), story.runs("pay")), (hold, pay), "{fault:?} in {round}");
+        let mut keys: Vec<_> = story.steps().iter().filter(|step| step.key == "pay").collect();
+        keys.dedup();
+        assert_eq!(keys.len(), 1, "{fault:?}");
+    }
+}
+
+/// What a test has not foreseen, it hears of.
+#[tokio::test]
+async fn what_was_not_foreseen_is_a_failure() {
+    let none = Call::tool("t", json!({})).answer("a", json!({ "text": "x" })).run(&fleet()).await;
+    assert!(matches!(&none, Err(Failure::NoAnswer { key, .. }) if key == "b"), "{none:?}");
+
+    let rounds = call().at_most(1).run(&fleet()).await.unwrap_err();
+    assert_eq!(
+        rounds.to_string(),
+        r#"the call takes more than 1 rounds; asked were [["a", "b"], ["c"]]"#
+    );
+
+    let clock = TestClock::default();
+    let open = Tool::new("t", "", async |_: Context| Ok("anybody"));
+    let open = Fleet::new([replica(&clock).tool(open).build().unwrap()]).as_principal(alice());
+    let stranger = call().fault(1, Fault::Stranger).run(&open).await.unwrap_err();
+    assert!(matches!(&stranger, Failure::Stranger { round: 1, .. }), "{stranger}");
+
+    let unwritten = Call::tool("t", std::collections::HashMap::from([((1, 2), 3)]));
+    assert!(matches!(unwritten.run(&fleet()).await, Err(Failure::Call(_))));
+    let nobody = call().run(&Fleet::new([])).await;
+    assert!(matches!(nobody, Err(Failure::Call(_))), "{nobody:?}");
+}
+
+/// The server's refusals are part of the story.
+#[tokio::test]
+async fn errors_are_outcomes() {
+    let story = Call::tool("unknown", json!({})).run(&fleet()).await.unwrap();
+    assert_eq!((story.outcome.as_ref().unwrap_err().code, story.is_error()), (-32602, true));
+    let story = call().capabilities(json!({})).run(&fleet()).await.unwrap();
+    assert_eq!(story.outcome.as_ref().unwrap_err().code, -32021);
+    assert_eq!(story.steps().len(), 1);
+}
+
+/// Prompts and resource templates ask in the same way.
+#[tokio::test]
+async fn prompts_and_resources_are_called_too() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Name {
+        name: String,
+    }
+    let clock = TestClock::default();
+    let server = || {
+        let prompt = Prompt::new("p", "", async |cx: Context, Name { name }| {
+            let a = cx.elicit::<Text>("a", format!("{name}?")).await?;
+            Ok(a.text)
+        });
+        let template =
+            ResourceTemplate::new("file:///{name}", "t", async |cx: Context, n: Name| {
+                let a = cx.elicit::<Text>("a", format!("{}?", n.name)).await?;
+                Ok(ResourceOutput::text(a.text))
+            });
+        replica(&clock).prompt(prompt).resource_template(template).build().unwrap()
+    };
+    let fleet = Fleet::new([server(), server()]).as_principal(alice());
+    for (call, pointer) in [
+        (Call::prompt("p", json!({ "name": "n" })), "/messages/0/content/text"),
+        (Call::resource("file:///n"), "/contents/0/text"),
+    ] {
+        let call = call.answer("a", json!({ "text": "x" })).fault(2, Fault::Lost);
+        let story = call.run(&fleet).await.unwrap();
+        assert_eq!(story.outcome.as_ref().unwrap().pointer(pointer), Some(&json!("x")));
+        assert_eq!(story.question("a").unwrap()["params"]["message"], "n?");
+    }
+}
