@@ -46,6 +46,7 @@ pub fn run(args: &[String]) -> Result {
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
+    step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
     simulate::run(&[])?;
     conformance::run(&[])?;
     vectors::run(&[])?;

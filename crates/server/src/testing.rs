@@ -4,7 +4,7 @@
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 //! use mrtr_server::testing::{Call, Fault, Fleet};
-//! use mrtr_server::{Context, KeyRing, Result, Secret, Server, Tool};
+//! use mrtr_server::{Context, KeyRing, Result, Server, SharedKeyRing, Tool};
 //! use serde_json::json;
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -18,13 +18,12 @@
 //!     Ok(format!("Table {table}, {}.", seat.place))
 //! }
 //!
-//! // Each request goes to the other replica.
-//! let secret = Secret::from_bytes(&[7; 32])?;
+//! let ring = SharedKeyRing::new(KeyRing::ephemeral()?);
 //! let replica = || {
-//!     let ring = KeyRing::builder("https://booking.example").active(secret.clone()).build()?;
-//!     let tool = Tool::new("book", "Books a table", book);
-//!     Ok::<_, Box<dyn std::error::Error>>(Server::builder("booking", "1").key_ring(ring).anonymous().tool(tool).build()?)
+//!     let server = Server::builder("booking", "1").sealer(ring.clone()).anonymous();
+//!     server.tool(Tool::new("book", "Books a table", book)).build()
 //! };
+//! // Each request goes to the other one.
 //! let fleet = Fleet::new([replica()?, replica()?]);
 //!
 //! let story = Call::tool("book", json!({}))
