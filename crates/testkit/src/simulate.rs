@@ -8,31 +8,31 @@
 //!   nothing is done that the handler does not do.
 //! - All runs of a step after the first state have one idempotency key.
 //! - Answers to what was not asked change nothing; answers of another type are asked for again.
+//! - If the handler is replaced in between by one that asks otherwise, for some requests by turns, then the call comes to what
+//!   the version that ends it comes to without rounds, and so to nothing that was answered to another wording; or it ends
+//!   because of the change, if a step was done before.
 
+mod network;
 mod program;
 mod random;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
 
 use mrtr_codec::RingError;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::{Request, RequestId, Version, raw};
 use mrtr_server::{Context, KeyRing, Secret, Server, SharedKeyRing, Tool};
-use mrtr_transport::{Exchange as _, InProcess, Outgoing};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use program::{Expected, Program, mix};
+use network::Upgrade;
+use program::{Expected, Program, Version, mix};
 use random::Random;
-use world::{Leg, World};
+use world::World;
 
 use crate::TestClock;
 
@@ -53,6 +53,10 @@ pub struct Report {
     pub faults: u64,
     /// The most rounds of a flow.
     pub most_rounds: u64,
+    /// Flows whose handler was replaced in between by one that asks or does something else.
+    pub upgraded: u64,
+    /// How many of them ended because of that.
+    pub ended_by_upgrade: u64,
 }
 
 /// A flow that did not come to what it should.
@@ -81,7 +85,7 @@ impl std::error::Error for Failure {}
 /// The first flow that breaks a promise.
 pub fn simulate(seed: u64, flows: u64, done: &AtomicU64) -> Result<Report, Box<Failure>> {
     let failed = |seed, why: String| {
-        let program = format!("{:?}", Program::of(seed));
+        let program = format!("{:?}", Program::of(seed, Version::Old));
         Box::new(Failure { seed, program, why })
     };
     // Its clock goes on when all wait for it.
@@ -100,7 +104,8 @@ pub fn simulate(seed: u64, flows: u64, done: &AtomicU64) -> Result<Report, Box<F
 
 /// Replicas in each phase of a rotation of keys.
 struct Fleet {
-    phases: Vec<Vec<Server>>,
+    /// The old version's, and the new one's.
+    phases: Vec<[Vec<Server>; 2]>,
     world: World,
     /// Whether the replicas have too much to do.
     overloaded: Arc<AtomicBool>,
@@ -125,13 +130,13 @@ impl Fleet {
             start().active(new.clone()).retiring(old).build(),
             start().active(new).build(),
         ];
-        let replica = |ring: &SharedKeyRing| {
+        let replica = |ring: &SharedKeyRing, version: Version| {
             let in_world = world.clone();
             let tool =
                 Tool::new("program", "Runs a random program", move |cx: Context, args: Args| {
                     let world = in_world.clone();
                     async move {
-                        let program = Program::of(args.seed.parse().unwrap_or_default());
+                        let program = Program::of(args.seed.parse().unwrap_or_default(), version);
                         let learned = program.run(&cx, &world).await?;
                         Ok(learned.to_string())
                     }
@@ -143,7 +148,9 @@ impl Fleet {
         };
         let phase = |ring: Result<KeyRing, RingError>| {
             let ring = SharedKeyRing::new(ring.map_err(|error| error.to_string())?);
-            Ok(vec![replica(&ring)?, replica(&ring)?])
+            let two =
+                |version| Ok::<_, String>(vec![replica(&ring, version)?, replica(&ring, version)?]);
+            Ok([two(Version::Old)?, two(Version::New)?])
         };
         let phases = rings.into_iter().map(phase).collect::<Result<_, String>>()?;
         Ok(Self { phases, world: world.clone(), overloaded: Arc::clone(&overloaded) })
@@ -153,7 +160,9 @@ impl Fleet {
 /// One call, its client, and what goes wrong on the way.
 struct Flow<'f> {
     fleet: &'f Fleet,
-    program: Program,
+    old: Program,
+    new: Program,
+    upgrade: Option<Upgrade>,
     random: Random,
     /// How many in a hundred requests meet a fault.
     faults: u64,
@@ -166,20 +175,6 @@ struct Flow<'f> {
     faulty: u64,
 }
 
-/// What goes wrong with a request.
-#[derive(Debug, Clone, Copy)]
-enum Fault {
-    None,
-    /// The response is lost, and the request sent again.
-    Lost,
-    /// It is sent twice at once.
-    Twice,
-    /// The client goes away in the middle, and comes again.
-    Cut(u64),
-    /// The request of the round before comes once more.
-    Late,
-}
-
 impl<'f> Flow<'f> {
     fn new(fleet: &'f Fleet, seed: u64) -> Self {
         let mut random = Random::new(mix(seed, 1));
@@ -187,22 +182,46 @@ impl<'f> Flow<'f> {
         let garbled = if random.below(4) == 0 { 20 } else { 0 };
         let overloaded = if random.below(4) == 0 { 50 } else { 0 };
         let phase = random.below(fleet.phases.len() as u64);
-        let program = Program::of(seed);
-        Self { fleet, program, random, faults, garbled, overloaded, phase, requests: 0, faulty: 0 }
+        let (old, new) = (Program::of(seed, Version::Old), Program::of(seed, Version::New));
+        let (from, mixed) = (2 + random.below(4), random.below(4));
+        let upgrade = (random.below(4) == 0).then_some(Upgrade { from, mixed });
+        Self {
+            fleet,
+            old,
+            new,
+            upgrade,
+            random,
+            faults,
+            garbled,
+            overloaded,
+            phase,
+            requests: 0,
+            faulty: 0,
+        }
     }
 
     async fn run(mut self, report: &mut Report) -> Result<(), String> {
-        let expected = self.program.expected();
+        let (old, new) = (self.old.expected(), self.new.expected());
         let mut state: Option<String> = None;
         let mut answers = Map::new();
         let mut before: Option<(Option<String>, Map<String, Value>)> = None;
         let mut asked: BTreeMap<String, u64> = BTreeMap::new();
         let (mut rounds, mut garbled) = (0_usize, BTreeSet::new());
-        let result = loop {
-            let result = self.request(state.as_deref(), &answers, before.as_ref()).await?;
+        let (version, result) = loop {
+            let reply = self.request(state.as_deref(), &answers, before.as_ref()).await?;
+            let Some(result) = reply.result else {
+                if self.upgrade.is_none() || !self.old.differs() {
+                    return Err("it ended because of a change, and there was none".to_owned());
+                }
+                self.fleet.world.take(self.old.seed);
+                report.ended_by_upgrade += 1;
+                self.count(report, rounds, asked.len());
+                return Ok(());
+            };
             if result.get("resultType") != Some(&json!("input_required")) {
-                break result;
+                break (reply.version, result);
             }
+            let expected = if reply.version == Version::Old { &old } else { &new };
             let questions = result.get("inputRequests").and_then(Value::as_object);
             let keys: BTreeSet<String> =
                 questions.into_iter().flat_map(|all| all.keys().cloned()).collect();
@@ -219,12 +238,18 @@ impl<'f> Flow<'f> {
             before = Some((state, std::mem::take(&mut answers)));
             state = Some(token.ok_or("a round without a state")?.to_owned());
             for key in keys {
-                let again = asked.entry(key.clone()).or_default();
+                let message = result.pointer(&format!("/inputRequests/{key}/params/message"));
+                let message =
+                    message.and_then(Value::as_str).ok_or("a question without a message")?;
+                // Without the reason why it is asked again.
+                let message = message.lines().next().unwrap_or_default();
+                let again = asked.entry(message.to_owned()).or_default();
                 *again += 1;
-                if *again > 1 && !garbled.remove(&key) {
-                    return Err(format!("{key} is asked again"));
+                let by_turns = self.upgrade.is_some_and(|upgrade| upgrade.mixed > 0);
+                if *again > 1 && !garbled.remove(&key) && !by_turns {
+                    return Err(format!("{message} is asked again"));
                 }
-                let honest = json!({ "n": self.program.answer(&key) });
+                let honest = json!({ "n": self.old.answer(message) });
                 let garble = self.random.below(100) < self.garbled;
                 if garble {
                     garbled.insert(key.clone());
@@ -238,20 +263,27 @@ impl<'f> Flow<'f> {
                 answers.entry(key).or_insert_with(|| accept(json!({ "n": 1_000_000 })));
             }
         };
-        self.check(&expected, &result, rounds, &asked)?;
-        self.check_steps(&expected, report)?;
+        let expected = if version == Version::Old { &old } else { &new };
+        self.check(expected, &result, rounds, &asked)?;
+        self.check_steps([&old, &new], expected, report)?;
+        self.count(report, rounds, asked.len());
+        Ok(())
+    }
+
+    fn count(&self, report: &mut Report, rounds: usize, questions: usize) {
         report.flows += 1;
         report.requests += self.requests;
         report.rounds += rounds as u64;
-        report.questions += asked.len() as u64;
+        report.questions += questions as u64;
         report.faults += self.faulty;
         report.most_rounds = report.most_rounds.max(rounds as u64);
-        Ok(())
+        report.upgraded +=
+            u64::from(self.upgrade.is_some_and(|upgrade| upgrade.from <= self.requests));
     }
 
     /// Whether its rounds can be foreseen.
     fn is_regular(&self) -> bool {
-        self.garbled == 0 && self.overloaded == 0
+        self.garbled == 0 && self.overloaded == 0 && self.upgrade.is_none()
     }
 
     fn check(
@@ -271,15 +303,25 @@ impl<'f> Flow<'f> {
         if self.is_regular() && rounds != expected.rounds.len() {
             return Err(format!("it took {rounds} rounds and not {}", expected.rounds.len()));
         }
-        let all: BTreeSet<&String> = expected.rounds.iter().flatten().collect();
-        if !asked.keys().eq(all.iter().copied()) {
+        let all: BTreeSet<String> =
+            expected.rounds.iter().flatten().map(|key| format!("{key}?")).collect();
+        if self.upgrade.is_none() && !asked.keys().eq(&all) {
             return Err(format!("it asked {:?} and not {all:?}", asked.keys()));
         }
         Ok(())
     }
 
-    fn check_steps(&self, expected: &Expected, report: &mut Report) -> Result<(), String> {
-        let runs = self.fleet.world.take(self.program.seed);
+    /// `either` of the versions may have done something.
+    fn check_steps(
+        &self,
+        either: [&Expected; 2],
+        expected: &Expected,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let runs = self.fleet.world.take(self.old.seed);
+        let either = |steps: fn(&Expected) -> &Vec<String>, key: &str| {
+            either.iter().any(|expected| steps(expected).iter().any(|step| step == key))
+        };
         report.runs += runs.len() as u64;
         let mut of: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for run in &runs {
@@ -292,119 +334,25 @@ impl<'f> Flow<'f> {
             }
             let keys: BTreeSet<_> =
                 runs.iter().filter_map(|run| run.idempotency_key.as_ref()).collect();
-            let fails = expected.failing.iter().any(|failing| failing == key);
-            // What fails is not recorded: more may be known when it runs again.
-            if keys.len() > 1 && !fails {
+            let fails = either(|expected| &expected.failing, key);
+            // What fails is not recorded: more may be known when it runs again. And to another version, other answers are.
+            if keys.len() > 1 && !fails && self.upgrade.is_none() {
                 return Err(format!("{key} has {} idempotency keys", keys.len()));
             }
             if self.faulty == 0 && runs.len() > 1 && !fails {
                 return Err(format!("{key} ran {} times though nothing was lost", runs.len()));
             }
-            if !fails && !expected.steps.iter().any(|step| step == key) {
+            if !fails && !either(|expected| &expected.steps, key) {
                 return Err(format!("{key} ran, which the handler does not do"));
             }
         }
         let missing = expected.steps.iter().find(|step| !of.contains_key(step.as_str()));
         missing.map_or(Ok(()), |step| Err(format!("{step} did not run")))
     }
-
-    /// Sends a request, whatever goes wrong, until there is a response.
-    async fn request(
-        &mut self,
-        state: Option<&str>,
-        answers: &Map<String, Value>,
-        before: Option<&(Option<String>, Map<String, Value>)>,
-    ) -> Result<Value, String> {
-        let fault = match self.random.below(100) {
-            n if n >= self.faults => Fault::None,
-            _ => match self.random.below(4) {
-                0 => Fault::Lost,
-                1 => Fault::Twice,
-                2 => Fault::Cut(self.random.below(12)),
-                _ => Fault::Late,
-            },
-        };
-        self.faulty += u64::from(!matches!(fault, Fault::None));
-        match fault {
-            Fault::None => {}
-            Fault::Lost => drop(self.leg(state, answers).await?),
-            Fault::Twice => {
-                let both = (self.leg(state, answers), self.leg(state, answers));
-                let (one, other) = futures_util::future::join(both.0, both.1).await;
-                return if self.random.below(2) == 0 { one } else { other };
-            }
-            Fault::Cut(polls) => cut(self.leg(state, answers), polls).await,
-            Fault::Late => {
-                if let Some((state, answers)) = before {
-                    drop(self.leg(state.as_deref(), answers).await?);
-                }
-            }
-        }
-        self.leg(state, answers).await
-    }
-
-    /// One request to some replica of the phase, or of the next.
-    fn leg(
-        &mut self,
-        state: Option<&str>,
-        answers: &Map<String, Value>,
-    ) -> impl Future<Output = Result<Value, String>> + use<> {
-        self.requests += 1;
-        let overloaded = self.random.below(100) < self.overloaded;
-        self.fleet.overloaded.store(overloaded, Ordering::Relaxed);
-        let leg = Leg { number: self.requests, with_state: state.is_some() };
-        let phase = self.phase + self.random.below(2);
-        let phase = self.fleet.phases.get(usize::try_from(phase).unwrap_or_default());
-        let phase = phase.or(self.fleet.phases.last());
-        let replica = usize::try_from(self.random.below(2)).unwrap_or_default();
-        let server = phase.and_then(|replicas| replicas.get(replica)).cloned();
-        let mut params = json!({
-            "name": "program",
-            "arguments": { "seed": self.program.seed.to_string() },
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
-            },
-        });
-        if let (Some(params), Some(state)) = (params.as_object_mut(), state) {
-            params.insert("requestState".to_owned(), state.into());
-            params.insert("inputResponses".to_owned(), answers.clone().into());
-        }
-        async move {
-            let server = InProcess::new(server.ok_or("no replica")?).with(leg);
-            let request = Request {
-                jsonrpc: Version,
-                id: RequestId::Number(1),
-                method: "tools/call".to_owned(),
-                params: Some(raw(&params).map_err(|error| error.to_string())?),
-            };
-            let response = server.exchange(Outgoing::new(request)).await;
-            let outcome = response.map_err(|error| error.to_string())?.outcome;
-            let result = outcome.map_err(|error| format!("{error:?}"))?;
-            serde_json::from_str(result.get()).map_err(|error| error.to_string())
-        }
-    }
 }
 
 fn accept(content: Value) -> Value {
     serde_json::to_value(ElicitResult::accept(content).ok()).unwrap_or_default()
-}
-
-/// Polls a future some times, and drops it.
-async fn cut<T>(future: impl Future<Output = T>, polls: u64) {
-    let mut future = pin!(future);
-    for _ in 0..polls {
-        let mut ready = false;
-        std::future::poll_fn(|cx| {
-            ready = future.as_mut().poll(cx).is_ready();
-            Poll::Ready(())
-        })
-        .await;
-        if ready {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 #[cfg(test)]

@@ -52,12 +52,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sum.questions += report.questions;
         sum.runs += report.runs;
         sum.faults += report.faults;
+        sum.upgraded += report.upgraded;
+        sum.ended_by_upgrade += report.ended_by_upgrade;
         sum.most_rounds = sum.most_rounds.max(report.most_rounds);
     }
     println!(
-        "\r{} flows kept what is promised: {} requests, {} of them meeting a fault; {} questions in {} rounds (at most \
-         {} in a flow); {} runs of steps; {:.1} s",
+        "\r{} flows kept what is promised ({} met an upgrade, which ended {}): {} requests, {} of them meeting a fault; {} \
+         questions in {} rounds (at most {} in a flow); {} runs of steps; {:.1} s",
         sum.flows,
+        sum.upgraded,
+        sum.ended_by_upgrade,
         sum.requests,
         sum.faults,
         sum.questions,

@@ -17,7 +17,7 @@ use super::world::World;
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     /// Asks, after letting others go first some times.
-    Ask { key: u32, yields: u8, spawned: bool },
+    Ask { key: u32, yields: u8, spawned: bool, differs: Differs },
     /// Does something in the outside world, and takes its time.
     Step(Step),
     /// Ends the round, without a question.
@@ -30,6 +30,21 @@ pub(super) enum Node {
     Loop(Vec<Node>),
 }
 
+impl Node {
+    fn differs(&self) -> bool {
+        let any = |nodes: &[Self]| nodes.iter().any(Self::differs);
+        match self {
+            Self::Ask { differs, .. } | Self::Step(Step { differs, .. }) => {
+                *differs != Differs::Not
+            }
+            Self::Checkpoint { .. } => false,
+            Self::Join(parts) => parts.iter().any(|part| any(part)),
+            Self::Branch(one, other) => any(one) || any(other),
+            Self::Loop(body) => any(body),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     key: u32,
@@ -37,6 +52,30 @@ pub(super) struct Step {
     fails: bool,
     keeps_errors: bool,
     sealed_first: bool,
+    differs: Differs,
+}
+
+/// How a part of one version differs from that of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Differs {
+    Not,
+    /// The question reads otherwise.
+    Worded,
+    /// Only this version has it.
+    Only(Version),
+}
+
+/// Of a handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Old,
+    New,
+}
+
+impl Differs {
+    fn is_in(self, version: Version) -> bool {
+        !matches!(self, Self::Only(only) if only != version)
+    }
 }
 
 /// How long a step takes.
@@ -52,6 +91,7 @@ pub(super) enum Takes {
 #[derive(Clone)]
 pub(super) struct Program {
     pub(super) seed: u64,
+    pub(super) version: Version,
     nodes: Vec<Node>,
 }
 
@@ -62,17 +102,28 @@ pub(super) struct Number {
 }
 
 impl Program {
-    pub(super) fn of(seed: u64) -> Self {
+    pub(super) fn of(seed: u64, version: Version) -> Self {
         let mut random = Random::new(seed);
         let mut keys = 0;
         let length = random.below(4) + 1;
         let nodes = nodes(&mut random, &mut keys, length, 3);
-        Self { seed, nodes }
+        Self { seed, version, nodes }
     }
 
-    /// The honest answer to a question.
-    pub(super) fn answer(&self, key: &str) -> u32 {
-        u32::try_from(mix(self.seed, text_hash(key)) % 1000).unwrap_or_default()
+    /// Whether the two versions of it differ.
+    pub(super) fn differs(&self) -> bool {
+        self.nodes.iter().any(Node::differs)
+    }
+
+    /// What a question reads.
+    fn message(&self, key: &str, differs: Differs) -> String {
+        let other = self.version == Version::New && differs == Differs::Worded;
+        format!("{key}{}", if other { ", please?" } else { "?" })
+    }
+
+    /// The honest answer to a question: to another wording it is another one.
+    pub(super) fn answer(&self, message: &str) -> u32 {
+        u32::try_from(mix(self.seed, text_hash(message)) % 1000).unwrap_or_default()
     }
 
     /// What a step comes to.
@@ -99,9 +150,14 @@ impl Program {
         for node in nodes {
             let ended = before + out.rounds.len();
             learned = match node {
-                Node::Ask { key, .. } => {
+                Node::Ask { differs, .. } | Node::Step(Step { differs, .. })
+                    if !differs.is_in(self.version) =>
+                {
+                    learned
+                }
+                Node::Ask { key, differs, .. } => {
                     let key = format!("q{key}{suffix}");
-                    let n = self.answer(&key);
+                    let n = self.answer(&self.message(&key, *differs));
                     out.rounds.push(vec![key]);
                     mix(learned, n.into())
                 }
@@ -175,10 +231,16 @@ impl Program {
             let mut learned = start;
             for node in nodes {
                 learned = match node {
-                    Node::Ask { key, yields, spawned } => {
+                    Node::Ask { differs, .. } | Node::Step(Step { differs, .. })
+                        if !differs.is_in(self.version) =>
+                    {
+                        learned
+                    }
+                    Node::Ask { key, yields, spawned, differs } => {
                         let key = format!("q{key}{suffix}");
                         let_others(*yields).await;
-                        let asked = cx.elicit::<Number>(key.clone(), format!("{key}?"));
+                        let message = self.message(&key, *differs);
+                        let asked = cx.elicit::<Number>(key, message);
                         let answer = if *spawned {
                             // In a task of its own, which the round releases.
                             let task = tokio::spawn(asked);
@@ -188,7 +250,7 @@ impl Program {
                         };
                         mix(learned, answer.n.into())
                     }
-                    Node::Step(Step { key, takes, fails, keeps_errors, sealed_first }) => {
+                    Node::Step(Step { key, takes, fails, keeps_errors, sealed_first, .. }) => {
                         let key = format!("s{key}{suffix}");
                         let mut step = cx.step(key.clone(), async |step| {
                             world.ran(self.seed, &key, step.idempotency_key(), cx);
@@ -299,7 +361,10 @@ fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
         nodes(random, keys, length, depth - 1)
     };
     match kind {
-        0..=2 => Node::Ask { key, yields, spawned: random.below(4) == 0 },
+        0..=2 => {
+            let (spawned, differs) = (random.below(4) == 0, differs(random));
+            Node::Ask { key, yields, spawned, differs }
+        }
         3..=5 => {
             let takes = match random.below(3) {
                 0 => Takes::Milliseconds(Duration::from_millis(yields.into())),
@@ -311,12 +376,22 @@ fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
                 fails: random.below(40) == 0,
                 keeps_errors: random.below(2) == 0,
                 sealed_first: random.below(8) == 0,
+                differs: differs(random),
             })
         }
         6 => Node::Checkpoint { key },
         7 | 8 => Node::Join((0..2 + u64::from(yields) % 2).map(|_| inside(2)).collect()),
         9 => Node::Branch(inside(2), inside(2)),
         _ => Node::Loop(inside(2)),
+    }
+}
+
+fn differs(random: &mut Random) -> Differs {
+    match random.below(24) {
+        0..=2 => Differs::Worded,
+        3 => Differs::Only(Version::Old),
+        4 => Differs::Only(Version::New),
+        _ => Differs::Not,
     }
 }
 
