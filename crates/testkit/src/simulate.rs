@@ -206,6 +206,8 @@ impl<'f> Flow<'f> {
         let mut answers = Map::new();
         let mut before: Option<(Option<String>, Map<String, Value>)> = None;
         let mut asked: BTreeMap<String, u64> = BTreeMap::new();
+        // What was answered, and how many requests had been sent before.
+        let mut answered: BTreeMap<String, (String, u64)> = BTreeMap::new();
         let (mut rounds, mut garbled) = (0_usize, BTreeSet::new());
         let (version, result) = loop {
             let reply = self.request(state.as_deref(), &answers, before.as_ref()).await?;
@@ -249,6 +251,15 @@ impl<'f> Flow<'f> {
                 if *again > 1 && !garbled.remove(&key) && !by_turns {
                     return Err(format!("{message} is asked again"));
                 }
+                if let Some((other, since)) =
+                    answered.insert(key.clone(), (message.to_owned(), self.requests))
+                    && other != message
+                    && let Some(step) = self.done_between(since, [&old, &new])
+                {
+                    return Err(format!(
+                        "{message} is asked after {step} was done on the answer to {other}"
+                    ));
+                }
                 let honest = json!({ "n": self.old.answer(message) });
                 let garble = self.random.below(100) < self.garbled;
                 if garble {
@@ -279,6 +290,14 @@ impl<'f> Flow<'f> {
         report.most_rounds = report.most_rounds.max(rounds as u64);
         report.upgraded +=
             u64::from(self.upgrade.is_some_and(|upgrade| upgrade.from <= self.requests));
+    }
+
+    /// A step whose result must be in the journal, of a leg between the one that followed on `since` requests and this one.
+    fn done_between(&self, since: u64, either: [&Expected; 2]) -> Option<String> {
+        let fails = |key: &String| either.iter().any(|expected| expected.failing.contains(key));
+        let runs = self.fleet.world.peek(self.old.seed).into_iter();
+        let mut between = runs.filter(|run| run.leg > since + 1 && run.leg < self.requests);
+        between.find(|run| self.faulty == 0 && !fails(&run.key)).map(|run| run.key)
     }
 
     /// Whether its rounds can be foreseen.
@@ -323,7 +342,7 @@ impl<'f> Flow<'f> {
             either.iter().any(|expected| steps(expected).iter().any(|step| step == key))
         };
         report.runs += runs.len() as u64;
-        let mut of: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        let mut of: BTreeMap<&String, Vec<_>> = BTreeMap::new();
         for run in &runs {
             of.entry(&run.key).or_default().push(run);
         }
@@ -345,8 +364,15 @@ impl<'f> Flow<'f> {
             if !fails && !either(|expected| &expected.steps, key) {
                 return Err(format!("{key} ran, which the handler does not do"));
             }
+            // What was done for the other version, and is known to this one, it must not pass over.
+            let passed_over = !expected.steps.contains(key) && expected.outcome.is_ok();
+            if self.faulty == 0 && !fails && passed_over {
+                return Err(format!(
+                    "{key} was done, and the version that ended the call does not do it"
+                ));
+            }
         }
-        let missing = expected.steps.iter().find(|step| !of.contains_key(step.as_str()));
+        let missing = expected.steps.iter().find(|step| !of.contains_key(step));
         missing.map_or(Ok(()), |step| Err(format!("{step} did not run")))
     }
 }

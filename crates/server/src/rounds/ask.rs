@@ -100,12 +100,8 @@ impl<T: 'static> Ask<T> {
     /// That the client could not ask it is kept in the state: later rounds do not ask it either.
     pub fn optional(self) -> Ask<Option<T>> {
         let Self { round, key, request, decode, progress, .. } = self;
-        let decode: Decode<Option<T>> = Box::new(move |text| {
-            Ok(match decode(text)? {
-                Err(error) if error.is_declined() || error.is_cancelled() => Ok(None),
-                answer => answer.map(Some),
-            })
-        });
+        // The only errors are that it was declined or dismissed.
+        let decode: Decode<Option<T>> = Box::new(move |text| Ok(Ok(decode(text)?.ok())));
         Ask { round, key, request, decode, passed_over: Some(|| None), progress }
     }
 }

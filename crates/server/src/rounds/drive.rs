@@ -69,13 +69,13 @@ pub(crate) async fn drive<T>(
             Err(Some(fault)) => return Ending::Failed(fault),
             Err(None) => {
                 tokio::task::yield_now().await;
-                // Besides those who wait for the end of the round, and `own` and `waker` themselves.
-                let others =
-                    round.waits_only_here(&waker).map(|here| Arc::strong_count(&own) - 2 - here);
+                // Besides `own` and `waker` themselves, and those who wait for the end of the round.
+                let known = round.waits_only_here(&waker).map(|here| 2 + here);
+                let others = known.is_some_and(|known| Arc::strong_count(&own) > known);
                 if !own.is_woken()
                     && let Some((journal, open)) = round.close_if_suspended(activity)
                 {
-                    if others.is_some_and(|others| others > 0) {
+                    if others {
                         let keys: Vec<_> = open.iter().map(|open| open.key.as_str()).collect();
                         tracing::warn!(
                             target: "mrtr::rounds",

@@ -38,6 +38,16 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(flow).or_default().push(run);
     }
 
+    /// What was done for a flow so far.
+    pub(super) fn peek(&self, flow: u64) -> Vec<Run> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&flow)
+            .cloned()
+            .unwrap_or_default()
+    }
+
     /// What was done for a flow; it is forgotten by this.
     pub(super) fn take(&self, flow: u64) -> Vec<Run> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&flow).unwrap_or_default()
