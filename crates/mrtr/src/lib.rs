@@ -1,7 +1,7 @@
 #![doc = include_str!("../../../README.md")]
 
 /// The examples of the chapter on rounds.
-#[cfg(all(doctest, feature = "server"))]
+#[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/rounds.md")]
 mod rounds {}
 

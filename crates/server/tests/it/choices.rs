@@ -127,6 +127,26 @@ async fn the_losers_answer_mutes_nothing() {
     assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
 }
 
+/// What was told before the round ended is not told again, whether an answer came or not.
+#[tokio::test]
+async fn what_was_told_is_told_once() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (client, log) = client(fleet(|| {
+        Tool::new("t", "", async |cx: Context| {
+            cx.progress(1.0, None, None);
+            cx.step("step", async |_| Ok(())).await?;
+            cx.progress(2.0, None, None);
+            cx.checkpoint("sealed").await?;
+            cx.progress(3.0, None, None);
+            Ok("done")
+        })
+    }));
+    let heard = Arc::clone(&told);
+    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
+    client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((log.legs().len(), told.lock().unwrap().clone()), (2, vec![1.0, 2.0, 3.0]));
+}
+
 #[tokio::test]
 async fn a_race_is_no_step_and_a_step_no_race() {
     for raced_first in [true, false] {

@@ -136,3 +136,26 @@ async fn what_is_dropped_beside_a_question_is_logged() {
         assert!(!log.contains(dropped), "{log}");
     }
 }
+
+/// A step may call another server, in this process too, whose tool asks: that is no mistake.
+#[tokio::test]
+async fn what_a_step_calls_may_ask() {
+    let inner = Arc::new(fleet(|| {
+        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("seat", "?").await?.text))
+    }));
+    let outer = || {
+        let inner = Arc::clone(&inner);
+        Tool::new("t", "", move |cx: Context| {
+            let inner = Arc::clone(&inner);
+            async move {
+                let asked = cx.step("call", async move |_| {
+                    let asked = crate::refusals::send(&inner, "t", json!({}), json!({})).await;
+                    Ok(asked["inputRequests"]["seat"].is_object())
+                });
+                Ok(asked.await?.to_string())
+            }
+        })
+    };
+    let (client, _) = client(fleet(outer));
+    assert_eq!(client.build().call_tool("t", json!({})).await.unwrap().text(), "true");
+}
