@@ -94,7 +94,10 @@ impl EntryKind {
             Self::Answer { read: true, .. } => 0,
             Self::Answer { read: false, .. } => 4,
             Self::Choice => 2,
-            Self::Step(kind) => 1 | u8::from(kind.droppable) << 1 | u8::from(kind.failed) << 2,
+            Self::Step(StepKind { droppable: false, failed: false }) => 1,
+            Self::Step(StepKind { droppable: true, failed: false }) => 3,
+            Self::Step(StepKind { droppable: false, failed: true }) => 5,
+            Self::Step(StepKind { droppable: true, failed: true }) => 7,
         }
     }
 
@@ -276,6 +279,25 @@ pub(crate) fn check_size(packed: usize, saved: &Saved) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What there is room for is worked out without packing it.
+    #[test]
+    fn a_size_is_that_of_what_is_packed_or_a_little_more() {
+        let packed = |entries: Vec<Entry>| {
+            let flow = Flow { id: [7; 16], started: UnixSeconds(0), rounds: 3, sheds: 1 };
+            let content = SavedContent::Journal(Journal { entries });
+            Saved { version: Version::default(), flow, asked: Vec::new(), content }.pack().len()
+        };
+        let none = packed(Vec::new());
+        for kind in [EntryKind::Choice, EntryKind::Answer { pin: Pin([9; 16]), read: true }] {
+            for length in [0, 1, 127, 128, MAX_ENTRY] {
+                let key = "k".repeat(length.min(200)).into();
+                let entry = Entry { key, kind, value: "v".repeat(length).into(), used: true };
+                let (size, packed) = (entry.size(), packed(vec![entry]) - none);
+                assert!((packed..packed + 5).contains(&size), "{size} for {packed}");
+            }
+        }
+    }
 
     #[test]
     fn what_is_saved_comes_back() {
