@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
+use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::RequestId;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
@@ -20,6 +21,7 @@ use crate::client::{Client, Inner};
 use crate::handlers::{BoxError, Handlers, Question, boxed};
 use crate::heard::Heard;
 use crate::machine::{Ids, RoundLimits};
+use crate::watch::{Seen, Verdict, Watch};
 
 /// Builds a [`Client`].
 #[must_use = "call `build`"]
@@ -29,6 +31,8 @@ pub struct ClientBuilder<X> {
     info: Implementation,
     limits: RoundLimits,
     deadline: Option<Duration>,
+    people_take_their_time: bool,
+    watch: Watch,
     heard: Heard,
     cache: usize,
     extensions: Object,
@@ -43,6 +47,8 @@ impl<X: Exchange> ClientBuilder<X> {
             info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
             limits: RoundLimits::default(),
             deadline: None,
+            people_take_their_time: false,
+            watch: Watch::default(),
             heard: Heard::default(),
             cache: 4 << 20,
             extensions: Object::new(),
@@ -123,10 +129,50 @@ impl<X: Exchange> ClientBuilder<X> {
         self
     }
 
-    /// How long a whole call may take, people's time included. Default: no limit; each request has the
+    /// How long a whole call may take, with all its rounds. Default: no limit; each request has the
     /// transport's. [`Client::with_deadline`] sets another for some calls.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = Some(time);
+        self
+    }
+
+    /// Lets the deadline stand still while handlers answer: it is for the server, and not for people.
+    pub fn people_take_their_time(mut self) -> Self {
+        self.people_take_their_time = true;
+        self
+    }
+
+    /// Looks on: sees every leg and every question of every call, before and after. It is called in line, so it should be quick.
+    pub fn watch(mut self, watcher: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Self {
+        self.watch.watcher = Some(Box::new(watcher));
+        self
+    }
+
+    /// Decides what becomes of each question before its handler sees it: by its kind, the tool, the round, or by asking
+    /// somebody. An error of it ends the call.
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Exchange, Verdict};
+    /// # use mrtr_schema::input::InputRequest;
+    /// # fn example<X: Exchange>(connection: X) -> Client<X> {
+    /// Client::builder(connection)
+    ///     .policy(async |question, request| {
+    ///         Ok(match request {
+    ///             InputRequest::Roots if question.target != "search" => {
+    ///                 Verdict::Refuse("only `search` may know our folders".to_owned())
+    ///             }
+    ///             _ => Verdict::Ask,
+    ///         })
+    ///     })
+    ///     .build()
+    /// # }
+    /// ```
+    pub fn policy<F, Fut>(mut self, policy: F) -> Self
+    where
+        F: Fn(Question, InputRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Verdict, BoxError>> + Send + 'static,
+    {
+        self.watch.judge_by(policy);
         self
     }
 
@@ -166,11 +212,12 @@ impl<X: Exchange> ClientBuilder<X> {
             progress_token: self.heard.progress.as_ref().map(|_| RequestId::Number(0)),
             ..RequestMeta::default()
         };
-        let Self { exchange, handlers, limits, deadline, heard, cache, result_types, .. } = self;
+        let Self { exchange, handlers, limits, watch, heard, cache, result_types, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 exchange,
                 handlers,
+                watch,
                 meta,
                 ids: Ids::default(),
                 limits,
@@ -179,7 +226,9 @@ impl<X: Exchange> ClientBuilder<X> {
                 result_types,
                 known: Mutex::default(),
             }),
-            deadline,
+            deadline: self.deadline,
+            people_take_their_time: self.people_take_their_time,
+            resend: 0,
         }
     }
 }

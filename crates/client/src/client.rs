@@ -32,6 +32,7 @@ use crate::heard::Heard;
 use crate::listen::Subscription;
 use crate::machine::{Action, Ids, Machine, RoundLimits};
 use crate::output::OutputSchema;
+use crate::watch::Watch;
 
 /// A client of one server. Every call goes through the loop: questions are answered by the handlers,
 /// all of one round at the same time, and the call is sent again until it is done.
@@ -44,11 +45,16 @@ use crate::output::OutputSchema;
 pub struct Client<X> {
     pub(crate) inner: Arc<Inner<X>>,
     pub(crate) deadline: Option<Duration>,
+    /// Whether the deadline stands still while people answer.
+    pub(crate) people_take_their_time: bool,
+    /// How often a call's legs may be sent again if the connection broke.
+    pub(crate) resend: u32,
 }
 
 pub(crate) struct Inner<X> {
     pub(crate) exchange: X,
     pub(crate) handlers: Handlers,
+    pub(crate) watch: Watch,
     pub(crate) meta: RequestMeta,
     pub(crate) ids: Ids,
     pub(crate) limits: RoundLimits,
@@ -65,7 +71,7 @@ pub(crate) struct Inner<X> {
 pub(crate) struct Known {
     /// What it wants mirrored in headers.
     pub(crate) param_headers: Vec<ParamHeader>,
-    output: OutputSchema,
+    pub(crate) output: OutputSchema,
 }
 
 impl Known {
@@ -84,7 +90,7 @@ impl<X> Inner<X> {
 
 impl<X> Clone for Client<X> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), deadline: self.deadline }
+        Self { inner: Arc::clone(&self.inner), ..*self }
     }
 }
 
@@ -94,7 +100,7 @@ impl<X: Exchange> Client<X> {
         ClientBuilder::new(exchange)
     }
 
-    /// The same client, for calls that may take this long as a whole, people's time included.
+    /// The same client, for calls that may take this long as a whole; see [`ClientBuilder::deadline`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -104,7 +110,16 @@ impl<X: Exchange> Client<X> {
     /// ```
     #[must_use]
     pub fn with_deadline(&self, time: Duration) -> Self {
-        Self { inner: Arc::clone(&self.inner), deadline: Some(time) }
+        Self { inner: Arc::clone(&self.inner), deadline: Some(time), ..*self }
+    }
+
+    /// The same client, for calls whose legs may be sent again, up to so often in one call, if there is no connection or it breaks
+    /// before there is a response. The server may have acted on what it got, so use this only for what may be done twice: reading,
+    /// or a tool whose annotations say `idempotentHint`. A leg goes out again with the same state, the same answers and another
+    /// id, after 50 to 100 ms, and twice as long each time. Default: 0.
+    #[must_use]
+    pub fn resending(&self, times: u32) -> Self {
+        Self { inner: Arc::clone(&self.inner), resend: times, ..*self }
     }
 
     /// The connection that this client calls through.
@@ -118,7 +133,7 @@ impl<X: Exchange> Client<X> {
     ///
     /// See [`CallError`].
     pub async fn discover(&self) -> Result<DiscoverResult, CallError> {
-        self.call(method::DISCOVER, "", &[]).await
+        self.call(method::DISCOVER, &[]).await
     }
 
     /// Lists the server's tools, all pages of them (`tools/list`).
@@ -175,13 +190,7 @@ impl<X: Exchange> Client<X> {
         arguments: impl Serialize,
     ) -> Result<CallToolResult, CallError> {
         let params = [("name", raw(&name)?), ("arguments", raw(&arguments)?)];
-        let mut result: CallToolResult = self.call(method::TOOLS_CALL, name, &params).await?;
-        result.content.iter_mut().for_each(drop_unsafe_icons);
-        if let Some(known) = self.inner.known(name) {
-            let wrong = |why| CallError::protocol(format!("the result of {name}: {why}"));
-            known.output.check(&result).map_err(wrong)?;
-        }
-        Ok(result)
+        self.whole(name, &params).await
     }
 
     /// Gets a prompt (`prompts/get`). `arguments` is written as JSON, and must be an object of strings.
@@ -195,11 +204,7 @@ impl<X: Exchange> Client<X> {
         arguments: impl Serialize,
     ) -> Result<GetPromptResult, CallError> {
         let params = [("name", raw(&name)?), ("arguments", raw(&arguments)?)];
-        let mut result: GetPromptResult = self.call(method::PROMPTS_GET, name, &params).await?;
-        for message in &mut result.messages {
-            drop_unsafe_icons(&mut message.content);
-        }
-        Ok(result)
+        self.whole(name, &params).await
     }
 
     /// Lists the server's resources, all pages of them (`resources/list`).
@@ -238,7 +243,7 @@ impl<X: Exchange> Client<X> {
     ///
     /// See [`CallError`].
     pub async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, CallError> {
-        self.call(method::RESOURCES_READ, uri, &[("uri", raw(&uri)?)]).await
+        self.whole(uri, &[("uri", raw(&uri)?)]).await
     }
 
     /// Asks for values of an argument (`completion/complete`), given what was typed and the arguments
@@ -254,7 +259,7 @@ impl<X: Exchange> Client<X> {
         context: &CompleteContext,
     ) -> Result<Completion, CallError> {
         let params = [("ref", raw(of)?), ("argument", raw(argument)?), ("context", raw(context)?)];
-        let result: CompleteResult = self.call(method::COMPLETE, "", &params).await?;
+        let result: CompleteResult = self.call(method::COMPLETE, &params).await?;
         Ok(result.completion)
     }
 
@@ -273,7 +278,7 @@ impl<X: Exchange> Client<X> {
             .map_err(|e| CallError::request(format!("the parameters are no object: {e}")))?;
         let params: Vec<_> =
             params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
-        self.call(method, "", &params).await
+        self.call(method, &params).await
     }
 
     /// Listens to what the server announces (`subscriptions/listen`).
@@ -326,7 +331,7 @@ impl<X: Exchange> Client<X> {
                 Some(cursor) => vec![("cursor", raw(cursor)?)],
                 None => Vec::new(),
             };
-            let page = match self.call(method, "", &params).await {
+            let page = match self.call(method, &params).await {
                 // The cursor may have gone stale since the pages before this one were kept.
                 Err(error) if is_params(&error) && cursor.is_some() && !restarted => {
                     restarted = true;
@@ -349,17 +354,16 @@ impl<X: Exchange> Client<X> {
         Err(CallError::protocol(format!("{method} has more than {PAGES} pages")))
     }
 
-    async fn call<T: DeserializeOwned>(
+    pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
-        target: &str,
         params: &[(&str, Box<RawValue>)],
     ) -> Result<T, CallError> {
         let result = match self.inner.cache.find(method, params) {
             Found::Fresh(result) => result,
-            Found::NotKept => self.in_time(method, target, params).await?.result,
+            Found::NotKept => self.run(method, params).await?.result,
             Found::Nothing(place) => {
-                let done = self.in_time(method, target, params).await?;
+                let done = self.run(method, params).await?;
                 if done.legs == 1 {
                     self.inner.cache.keep(place, &done.result);
                 }
@@ -371,7 +375,7 @@ impl<X: Exchange> Client<X> {
     }
 }
 
-fn drop_unsafe_icons(block: &mut ContentBlock) {
+pub(crate) fn drop_unsafe_icons(block: &mut ContentBlock) {
     if let ContentBlock::ResourceLink(link) = block {
         link.icons.retain(Icon::is_safe);
     }
@@ -391,7 +395,7 @@ fn is_params(error: &CallError) -> bool {
     error.as_server_error().is_some_and(|error| error.code == jsonrpc::code::INVALID_PARAMS)
 }
 
-fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
+pub(crate) fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
     jsonrpc::raw(value)
         .map_err(|e| CallError::request(format!("the arguments cannot be written as JSON: {e}")))
 }

@@ -1,16 +1,21 @@
 //! The loop, driven over a connection.
 
+use std::future::Future;
 use std::time::Duration;
 
+use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{ErrorObject, Request, code};
 use mrtr_schema::method;
 use mrtr_transport::{Exchange, Outgoing};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::client::Client;
+use crate::continuation::Continuation;
 use crate::error::CallError;
 use crate::machine::{Action, Event, Machine};
+use crate::watch::{LegSeen, Seen};
 
 /// A call that went well.
 pub(crate) struct Completed {
@@ -19,57 +24,137 @@ pub(crate) struct Completed {
     pub(crate) legs: u32,
 }
 
+/// How driving a call ended.
+pub(crate) enum End {
+    Completed(Completed),
+    Paused(Continuation),
+}
+
+/// Who answers.
+pub(crate) enum Answering {
+    Handlers,
+    /// Nobody yet: the call is put down.
+    Pause,
+    /// These, once; then it is put down.
+    These(InputResponses),
+}
+
 impl<X: Exchange> Client<X> {
-    /// Makes a call, within the client's deadline.
-    pub(crate) async fn in_time(
+    /// Makes a call to its end.
+    pub(crate) async fn run(
         &self,
         method: &str,
-        target: &str,
         params: &[(&str, Box<RawValue>)],
     ) -> Result<Completed, CallError> {
-        let run = self.run(method, target, params);
-        let Some(time) = self.deadline else { return run.await };
-        let late = |_| CallError::deadline(format!("{method} {target} took longer than {time:?}"));
-        tokio::time::timeout(time, run).await.map_err(late)?
+        let (machine, action) = self.machine(method, params)?;
+        match Box::pin(self.drive(machine, action, Answering::Handlers)).await? {
+            End::Completed(completed) => Ok(completed),
+            End::Paused(_) => Err(CallError::request("a question was left to nobody")),
+        }
     }
 
-    async fn run(
+    pub(crate) fn machine(
         &self,
         method: &str,
-        target: &str,
         params: &[(&str, Box<RawValue>)],
-    ) -> Result<Completed, CallError> {
+    ) -> Result<(Machine, Action), CallError> {
         let inner = &*self.inner;
-        let arguments = params.iter().find(|(name, _)| *name == "arguments");
-        let arguments = arguments.and_then(|(_, raw)| serde_json::from_str(raw.get()).ok());
-        let arguments: Value = arguments.unwrap_or_default();
         let params =
             params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let (mut machine, mut action) =
-            Machine::start(inner.ids.clone(), method, params, inner.meta.clone(), inner.limits)?;
+        Machine::start(inner.ids.clone(), method, params, inner.meta.clone(), inner.limits)
+    }
+
+    /// Drives a call, within the client's deadline, until it ends or is put down.
+    pub(crate) async fn drive(
+        &self,
+        mut machine: Machine,
+        mut action: Action,
+        mut answering: Answering,
+    ) -> Result<End, CallError> {
+        let inner = &*self.inner;
         machine.accept(&inner.result_types);
-        let mut legs = 0;
+        let mut time = TimeLeft::new(self.deadline);
+        let (mut legs, mut broken) = (0, 0);
         loop {
             let event = match action {
-                Action::Done(result) => return Ok(Completed { result, legs }),
+                Action::Done(result) => return Ok(End::Completed(Completed { result, legs })),
                 Action::Send(request) => {
                     legs += 1;
-                    tracing::debug!(target: "mrtr::client", method, target, id = %request.id, "leg");
-                    Event::Response(self.send(request, target, &arguments).await?)
+                    match time.spend(self.leg(&machine, request, legs), &machine).await? {
+                        Ok(outcome) => Event::Response(outcome),
+                        // Whoever allows it knows that the server may have acted on what it got.
+                        Err(error) if error.is_unconnected() && broken < self.resend => {
+                            tracing::debug!(target: "mrtr::client", %error, "a leg is sent again");
+                            let pause = FIRST_PAUSE * (1 << broken.min(6));
+                            time.spend(tokio::time::sleep(jittered(pause)), &machine).await?;
+                            broken += 1;
+                            Event::Broken
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
                 Action::Ask(requests) => {
-                    let round = machine.question_rounds();
-                    Event::Answers(
-                        inner.handlers.answer_all(requests, method, target, round).await?,
-                    )
+                    match std::mem::replace(&mut answering, Answering::Pause) {
+                        Answering::These(answers) => Event::Answers(answers),
+                        Answering::Pause => {
+                            let paused = machine.pause().map(End::Paused);
+                            return paused
+                                .ok_or_else(|| CallError::request("there is nothing to put down"));
+                        }
+                        Answering::Handlers => {
+                            answering = Answering::Handlers;
+                            let call = machine.call();
+                            let (method, target, round) =
+                                (call.method(), call.target(), call.round());
+                            let asked = inner.handlers.answer_all(
+                                &inner.watch,
+                                requests,
+                                method,
+                                &target,
+                                round,
+                            );
+                            if self.people_take_their_time {
+                                Event::Answers(asked.await?)
+                            } else {
+                                Event::Answers(time.spend(asked, &machine).await??)
+                            }
+                        }
+                    }
                 }
-                Action::Wait(time) => {
-                    tokio::time::sleep(jittered(time)).await;
+                Action::Wait(pause) => {
+                    time.spend(tokio::time::sleep(jittered(pause)), &machine).await?;
                     Event::Waited
                 }
             };
             action = machine.next(event)?;
         }
+    }
+
+    async fn leg(
+        &self,
+        machine: &Machine,
+        request: Request,
+        leg: u32,
+    ) -> Result<Result<Box<RawValue>, ErrorObject>, CallError> {
+        let inner = &*self.inner;
+        let (method, target) = (machine.call().method(), machine.call().target());
+        let id = request.id.clone();
+        tracing::debug!(target: "mrtr::client", method, target, %id, "leg");
+        let seen = LegSeen { method, target: &target, id: &id, leg };
+        inner.watch.sees(Seen::Sent(&seen));
+        let begun = Instant::now();
+        let response = self.send(request, &target, machine.call()).await;
+        let error;
+        let outcome = match &response {
+            Ok(Ok(result)) => Ok(&**result),
+            Ok(Err(refusal)) => {
+                error = CallError::server(refusal.clone());
+                Err(&error)
+            }
+            Err(error) => Err(error),
+        };
+        inner.watch.sees(Seen::Answered { leg: &seen, took: begun.elapsed(), outcome });
+        response
     }
 
     /// Sends one leg. If the server wants other headers than we knew of, its tools are listed again, and
@@ -78,14 +163,13 @@ impl<X: Exchange> Client<X> {
         &self,
         mut request: Request,
         target: &str,
-        arguments: &Value,
+        call: &Continuation,
     ) -> Result<Result<Box<RawValue>, ErrorObject>, CallError> {
         let inner = &*self.inner;
         let first_id = request.id.clone();
         let heard = |notification| inner.heard.hear(&notification, &first_id);
         let is_call = request.method == method::TOOLS_CALL;
-        let param_headers =
-            if is_call { self.param_headers(target, arguments)? } else { Vec::new() };
+        let param_headers = if is_call { self.param_headers(target, call)? } else { Vec::new() };
         let first = Outgoing {
             param_headers: param_headers.clone(),
             heard: &heard,
@@ -98,7 +182,7 @@ impl<X: Exchange> Client<X> {
         // Listing is a call of its own, so this future would contain itself.
         inner.cache.forget(&[method::TOOLS_LIST]);
         Box::pin(self.list_tools()).await?;
-        let refreshed = self.param_headers(target, arguments)?;
+        let refreshed = self.param_headers(target, call)?;
         if refreshed == param_headers {
             return Ok(outcome);
         }
@@ -113,16 +197,57 @@ impl<X: Exchange> Client<X> {
     fn param_headers(
         &self,
         tool: &str,
-        arguments: &Value,
+        call: &Continuation,
     ) -> Result<Vec<(String, String)>, CallError> {
         let Some(known) = self.inner.known(tool) else { return Ok(Vec::new()) };
+        if known.param_headers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let arguments: Value = call.param("arguments").unwrap_or_default();
         let mut headers = Vec::new();
         for param in &known.param_headers {
-            if let Some(value) = param.value(arguments).map_err(CallError::request)? {
+            if let Some(value) = param.value(&arguments).map_err(CallError::request)? {
                 headers.push((param.name.clone(), value));
             }
         }
         Ok(headers)
+    }
+}
+
+/// How long a leg that broke waits before it is sent again, at most; each time twice as long, up to 6.4 s.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a deadline has left.
+struct TimeLeft {
+    whole: Option<Duration>,
+    left: Option<Duration>,
+}
+
+impl TimeLeft {
+    fn new(whole: Option<Duration>) -> Self {
+        Self { whole, left: whole }
+    }
+
+    /// Runs something, and takes from the time what it took.
+    async fn spend<T>(
+        &mut self,
+        what: impl Future<Output = T>,
+        machine: &Machine,
+    ) -> Result<T, CallError> {
+        let Some(left) = self.left else { return Ok(what.await) };
+        let begun = Instant::now();
+        let done = tokio::time::timeout(left, what).await.map_err(|_| {
+            let (method, target) = (machine.call().method(), machine.call().target());
+            let last = machine
+                .last_asked()
+                .map_or_else(String::new, |last| format!("; it last asked {last}"));
+            CallError::deadline(format!(
+                "{method} {target} took longer than {:?}{last}",
+                self.whole.unwrap_or_default()
+            ))
+        });
+        self.left = Some(left.saturating_sub(begun.elapsed()));
+        done
     }
 }
 

@@ -80,6 +80,11 @@ impl CallError {
         }
     }
 
+    /// Whether the call did not get through, so that another try may: there was no connection, or it broke.
+    pub(crate) fn is_unconnected(&self) -> bool {
+        self.as_transport_error().is_some_and(|error| error.is_broken() || error.is_unsent())
+    }
+
     /// Whether the server asked more often than the limits allow.
     #[must_use]
     pub fn is_too_many_rounds(&self) -> bool {

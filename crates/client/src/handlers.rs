@@ -9,14 +9,17 @@ use mrtr_schema::Object;
 use mrtr_schema::capabilities::{
     ClientCapabilities, ElicitationCapability, RootsCapability, SamplingCapability,
 };
-use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
+use mrtr_schema::elicitation::{ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::input::{InputRequest, InputRequests, InputResponses};
-use mrtr_schema::jsonrpc::{self, ErrorObject};
+use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use serde_json::value::RawValue;
 
+use crate::continuation::write;
 use crate::error::CallError;
+use crate::questions;
+use crate::watch::{Seen, Verdict, Watch};
 
 /// Any error.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -73,6 +76,7 @@ impl Handlers {
     /// Answers all questions of a round, at the same time. The first failure drops the rest.
     pub(crate) async fn answer_all(
         &self,
+        watch: &Watch,
         requests: InputRequests,
         method: &str,
         target: &str,
@@ -81,8 +85,16 @@ impl Handlers {
         let answers = requests.0.into_iter().map(|(key, request)| async move {
             let (method, target) = (method.to_owned(), target.to_owned());
             let question = Question { method, target, key: key.clone(), round };
-            let answer = self.answer(question, request).await?;
-            Ok::<_, CallError>((key, answer))
+            watch.sees(Seen::Asked { question: &question, request: &request });
+            let answer = match watch.judge(&question, &request).await {
+                Ok(Verdict::Ask) => self.answer(question.clone(), request).await,
+                Ok(Verdict::Decline) => decline(&key, &request),
+                Ok(Verdict::Refuse(why)) => Err(refused(&key, &why, None)),
+                Err(source) => Err(refused(&key, &source.to_string(), Some(source))),
+            };
+            let seen = answer.as_ref().map(|answer| &**answer);
+            watch.sees(Seen::Replied { question: &question, answer: seen });
+            Ok::<_, CallError>((key, answer?))
         });
         futures_util::future::try_join_all(answers).await.map(InputResponses)
     }
@@ -99,24 +111,8 @@ impl Handlers {
         match request {
             InputRequest::Elicit(ElicitParams::Form(params)) => {
                 let schema = params.requested_schema.clone();
-                let mut result = call(self.form.as_ref(), question, params, "forms").await?;
-                match result.action {
-                    ElicitAction::Accept => {
-                        let content = schema.check(result.content.unwrap_or_default()).map_err(
-                            |problems| {
-                                let why = format!(
-                                    "the answer to {} does not fit its form: {problems}",
-                                    ErrorObject::quote(&key)
-                                );
-                                CallError::handler(why, None)
-                            },
-                        )?;
-                        result.content = Some(content);
-                    }
-                    // Nothing of a form that was not submitted goes out.
-                    ElicitAction::Decline | ElicitAction::Cancel => result.content = None,
-                }
-                write(&result)
+                let result = call(self.form.as_ref(), question, params, "forms").await?;
+                write(&questions::fit(&key, &schema, result)?)
             }
             InputRequest::Elicit(ElicitParams::Url(params)) => {
                 let result = call(self.url.as_ref(), question, params, "URLs").await?;
@@ -133,11 +129,7 @@ impl Handlers {
             }
             InputRequest::Roots => {
                 let roots = call(self.roots.as_ref(), question, (), "roots").await?;
-                for root in &roots {
-                    let wrong =
-                        |why| CallError::handler(format!("root {:?}: {why}", root.uri), None);
-                    root.check().map_err(wrong)?;
-                }
+                questions::check_roots(&roots)?;
                 write(&ListRootsResult { roots })
             }
             other => {
@@ -161,17 +153,25 @@ async fn call<P, R>(
     })
 }
 
+fn decline(key: &str, request: &InputRequest) -> Result<Box<RawValue>, CallError> {
+    match request {
+        InputRequest::Elicit(_) => write(&ElicitResult::decline()),
+        _ => Err(refused(key, "it cannot be declined", None)),
+    }
+}
+
+/// Ours not to answer it.
+fn refused(key: &str, why: &str, source: Option<BoxError>) -> CallError {
+    let why = format!("the question {} was refused: {why}", ErrorObject::quote(key));
+    CallError::handler(why, source)
+}
+
 /// A server must not ask what a client has not declared, so this is its fault.
 fn undeclared(key: &str, what: &str) -> CallError {
     CallError::protocol(format!(
         "the question {} needs {what}, which this client did not declare",
         ErrorObject::quote(key)
     ))
-}
-
-fn write(answer: &impl serde::Serialize) -> Result<Box<RawValue>, CallError> {
-    jsonrpc::raw(answer)
-        .map_err(|e| CallError::handler(format!("the answer is no JSON: {e}"), None))
 }
 
 impl fmt::Debug for Handlers {

@@ -42,14 +42,12 @@
 //! - What is reused is what the server allows, for as long as it allows; never a result that took rounds.
 //! - A call ends: rounds are counted, and a server that asks on and on gets an error that says what it
 //!   asked last.
-//!
-//! # What it does not do yet
-//!
-//! Pausing a call and resuming it elsewhere.
+//! - A call can be put down at any question, as data ([`Continuation`]), and be gone on with by another process.
 
 mod builder;
 mod cache;
 mod client;
+mod continuation;
 mod driver;
 mod error;
 mod handlers;
@@ -57,11 +55,17 @@ mod heard;
 mod listen;
 mod machine;
 mod output;
+mod questions;
+mod turn;
+mod watch;
 
 pub use builder::ClientBuilder;
 pub use client::Client;
+pub use continuation::Continuation;
 pub use error::CallError;
 pub use handlers::{BoxError, Question};
 pub use listen::{Announcement, Subscription};
 pub use machine::{Action, Event, Ids, Machine, RoundLimits};
 pub use mrtr_transport::{Exchange, Outgoing, TransportError};
+pub use turn::{CallResult, Turn};
+pub use watch::{LegSeen, Seen, Verdict};

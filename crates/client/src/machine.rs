@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::continuation::{Continuation, may_ask};
 use crate::error::CallError;
 
 /// Gives every request an id of its own. Clones count on together.
@@ -51,6 +52,9 @@ pub enum Event {
     Answers(InputResponses),
     /// The time of the last [`Action::Wait`] is over.
     Waited,
+    /// The connection broke before the last [`Action::Send`] was answered, and the caller knows that it is safe to send it
+    /// again: the server may have acted on it. It goes out under another id.
+    Broken,
 }
 
 /// What to do.
@@ -80,23 +84,21 @@ pub enum Action {
 ///              └── Response: error, or one limit reached ──► Err
 /// ```
 ///
+/// At `Ask` and `Wait` the call can be [paused](Self::pause), and [resumed](Self::resume) by another machine.
+///
 /// Each leg is a new request with a new id. It carries the state of the result before it, byte for
 /// byte, or none if that had none; and the answers to its questions, if it had any.
 #[derive(Debug)]
 pub struct Machine {
     ids: Ids,
-    method: String,
-    params: Vec<(String, Box<RawValue>)>,
     meta: RequestMeta,
     limits: RoundLimits,
-    state: Option<String>,
-    asked: Option<InputRequests>,
+    /// The call, as it could be written down.
+    call: Continuation,
     /// The answers of the last leg, until it was answered.
     answers: Option<InputResponses>,
-    question_rounds: u32,
-    state_rounds: u32,
-    /// State-only rounds since the last questions; they set the pace.
-    pace: u32,
+    /// The last questions, for whoever reads an error.
+    last_asked: Option<String>,
     renegotiated: bool,
     accepted: Vec<String>,
     phase: Phase,
@@ -124,24 +126,43 @@ impl Machine {
         meta: RequestMeta,
         limits: RoundLimits,
     ) -> Result<(Self, Action), CallError> {
-        let machine = Self {
-            ids,
-            method: method.into(),
-            params,
-            meta,
-            limits,
-            state: None,
-            asked: None,
-            answers: None,
-            question_rounds: 0,
-            state_rounds: 0,
-            pace: 0,
-            renegotiated: false,
-            accepted: Vec::new(),
-            phase: Phase::Sent,
-        };
+        let call = Continuation::new(method.into(), params);
+        let machine = Self::of(call, ids, meta, limits, Phase::Sent);
         let first = machine.leg()?;
         Ok((machine, first))
+    }
+
+    /// Goes on with a call, where it was: with [`Action::Ask`], or with [`Action::Wait`] if nothing is asked. What the limits have
+    /// left of it counts on. `ids` need not be those of the process that began.
+    pub fn resume(
+        call: Continuation,
+        ids: Ids,
+        meta: RequestMeta,
+        limits: RoundLimits,
+    ) -> (Self, Action) {
+        let action = match call.questions().0.as_slice() {
+            [] => Action::Wait(call.pause()),
+            _ => Action::Ask(call.questions().clone()),
+        };
+        let phase = if let Action::Ask(_) = action { Phase::Asked } else { Phase::Waiting };
+        (Self::of(call, ids, meta, limits, phase), action)
+    }
+
+    fn of(
+        call: Continuation,
+        ids: Ids,
+        meta: RequestMeta,
+        limits: RoundLimits,
+        phase: Phase,
+    ) -> Self {
+        let last_asked = call.asked.as_ref().map(last_asked);
+        let (answers, renegotiated, accepted) = (None, false, Vec::new());
+        Self { ids, meta, limits, call, answers, last_asked, renegotiated, accepted, phase }
+    }
+
+    /// The call as it can be written down, if the last action was [`Action::Ask`] or [`Action::Wait`].
+    pub fn pause(self) -> Option<Continuation> {
+        matches!(self.phase, Phase::Asked | Phase::Waiting).then_some(self.call)
     }
 
     /// Takes results of these types for done as well: types that an extension defines. Others beside those of
@@ -150,9 +171,19 @@ impl Machine {
         self.accepted = result_types.to_vec();
     }
 
+    /// The call, as it is.
+    pub(crate) fn call(&self) -> &Continuation {
+        &self.call
+    }
+
+    /// The last questions.
+    pub(crate) fn last_asked(&self) -> Option<&str> {
+        self.last_asked.as_deref()
+    }
+
     /// How many rounds with questions there were.
     pub fn question_rounds(&self) -> u32 {
-        self.question_rounds
+        self.call.question_rounds
     }
 
     /// Says what to do next.
@@ -167,7 +198,7 @@ impl Machine {
             (Phase::Sent, Event::Response(Ok(result))) => self.result(result),
             (Phase::Sent, Event::Response(Err(error))) => self.refused(error),
             (Phase::Asked, Event::Answers(answers)) => {
-                let asked = self.asked.take().unwrap_or_default();
+                let asked = self.call.asked.take().unwrap_or_default();
                 let all = asked.0.iter().all(|(key, _)| answers.get(key).is_some());
                 if !all || answers.0.len() != asked.0.len() {
                     return Err(CallError::request("there must be one answer for each question"));
@@ -176,7 +207,7 @@ impl Machine {
                 self.answers = Some(answers);
                 self.leg()
             }
-            (Phase::Waiting, Event::Waited) => {
+            (Phase::Waiting, Event::Waited) | (Phase::Sent, Event::Broken) => {
                 self.phase = Phase::Sent;
                 self.leg()
             }
@@ -194,7 +225,7 @@ impl Machine {
         let params = jsonrpc::raw(&leg).map_err(|e| {
             CallError::request(format!("the parameters cannot be written as JSON: {e}"))
         })?;
-        let (jsonrpc, method) = (jsonrpc::Version, self.method.clone());
+        let (jsonrpc, method) = (jsonrpc::Version, self.call.method.clone());
         Ok(Action::Send(Request { jsonrpc, id, method, params: Some(params) }))
     }
 
@@ -217,8 +248,8 @@ impl Machine {
     }
 
     fn input_required(&mut self, asks: InputRequiredResult) -> Result<Action, CallError> {
-        if !matches!(self.method.as_str(), "tools/call" | "prompts/get" | "resources/read") {
-            return Err(CallError::protocol(format!("{} may not ask for input", self.method)));
+        if !may_ask(&self.call.method) {
+            return Err(CallError::protocol(format!("{} may not ask for input", self.call.method)));
         }
         let InputRequiredResult { input_requests, request_state, .. } = asks;
         if input_requests.is_none() && request_state.is_none() {
@@ -226,13 +257,13 @@ impl Machine {
                 "a result asks for input, but holds neither questions nor state",
             ));
         }
-        self.state = request_state;
+        self.call.state = request_state;
         self.answers = None;
         match input_requests.filter(|requests| !requests.0.is_empty()) {
             Some(requests) => {
-                self.question_rounds += 1;
-                self.pace = 0;
-                if self.question_rounds > self.limits.questions {
+                self.call.question_rounds += 1;
+                self.call.pace = 0;
+                if self.call.question_rounds > self.limits.questions {
                     let limit = self.limits.questions;
                     let last = last_asked(&requests);
                     return Err(CallError::rounds(format!(
@@ -246,21 +277,25 @@ impl Machine {
                         self.limits.per_round
                     )));
                 }
-                self.asked = Some(requests.clone());
+                self.last_asked = Some(last_asked(&requests));
+                self.call.asked = Some(requests.clone());
                 self.phase = Phase::Asked;
                 Ok(Action::Ask(requests))
             }
             None => {
-                self.state_rounds += 1;
-                if self.state_rounds > self.limits.state_only {
+                self.call.state_rounds += 1;
+                if self.call.state_rounds > self.limits.state_only {
                     let limit = self.limits.state_only;
                     return Err(CallError::rounds(format!(
-                        "the server has put the call off more than {limit} times without asking anything"
+                        "the server has put the call off more than {limit} times without asking anything{}",
+                        self.last_asked
+                            .as_ref()
+                            .map_or_else(String::new, |last| format!("; it last asked {last}"))
                     )));
                 }
-                self.pace += 1;
+                self.call.pace += 1;
                 self.phase = Phase::Waiting;
-                Ok(Action::Wait(Duration::from_millis(250.min(50 << (self.pace - 1).min(3)))))
+                Ok(Action::Wait(self.call.pause()))
             }
         }
     }
@@ -305,13 +340,13 @@ impl Serialize for Leg<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("_meta", &self.meta)?;
-        for (name, value) in &self.machine.params {
+        for (name, value) in &self.machine.call.params {
             map.serialize_entry(name, value)?;
         }
         if let Some(answers) = &self.machine.answers {
             map.serialize_entry("inputResponses", answers)?;
         }
-        if let Some(state) = &self.machine.state {
+        if let Some(state) = &self.machine.call.state {
             map.serialize_entry("requestState", state)?;
         }
         map.end()

@@ -73,6 +73,12 @@ impl TransportError {
         matches!(self.kind, Kind::Request | Kind::Connect)
     }
 
+    /// Whether the connection broke, or time was up, so that the server may have acted on the request.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.kind == Kind::Broken
+    }
+
     /// Whether the peer answered with something that is not the protocol.
     #[must_use]
     pub fn is_protocol(&self) -> bool {

@@ -128,7 +128,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The first step that was recorded after the entry at `position`.
+    /// The first step that was recorded after the answer at `position`.
     pub(crate) fn step_after(&self, position: usize) -> Option<&Entry> {
         self.entries
             .iter()

@@ -23,7 +23,7 @@ pub(super) struct Pass {
     ahead: usize,
     /// Whether it has come to something that no earlier pass had come to.
     at_the_end: bool,
-    /// How long the entries are, packed.
+    /// How long the entries are, packed, with those that this pass has forgotten.
     size: usize,
 }
 
@@ -170,7 +170,6 @@ impl Pass {
     pub(super) fn forget(&mut self, place: Place) {
         let Place::Recorded(at) = place else { return };
         let entry = self.journal.entries.remove(at);
-        self.size -= entry.size();
         self.next = at;
         self.at_the_end = true;
         self.new.push(entry.key.to_string());

@@ -6,6 +6,7 @@ mod asking;
 mod choices;
 #[cfg(feature = "validate")]
 mod conform;
+mod continuations;
 mod corners;
 mod fleet;
 mod lists;

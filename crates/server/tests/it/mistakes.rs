@@ -133,7 +133,7 @@ async fn what_is_dropped_beside_a_question_is_logged() {
         })
     };
     for log in [logged(alone).await, logged(spawned).await] {
-        assert!(!log.contains(dropped), "{log}");
+        assert!(!log.contains(dropped) && !log.contains("half full"), "{log}");
     }
 }
 

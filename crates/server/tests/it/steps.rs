@@ -397,6 +397,10 @@ async fn a_step_without_room_is_not_begun() {
     // Eight of them are 56 KiB and a little, which leaves less than 8 KiB.
     assert_eq!(runs.get(), 8);
     let log = lines.text();
-    assert!(log.contains("the state is more than half full"), "{log}");
+    assert!(
+        log.contains("the state is more than half full") && log.contains("largest=\"big-"),
+        "{log}"
+    );
     assert!(log.contains("the step \"big-8\" was not begun"), "{log}");
+    assert!(log.contains("most of them by \"big-7\""), "{log}");
 }
