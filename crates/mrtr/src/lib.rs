@@ -14,8 +14,9 @@ mod serve;
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
-        Action, Announcement, BoxError, Event, Exchange, Ids, Machine, Outgoing, Question,
-        RoundLimits, Subscription, TransportError,
+        Action, Announcement, BoxError, CallResult, Continuation, Event, Exchange, Ids, LegSeen,
+        Machine, Outgoing, Question, RoundLimits, Seen, Subscription, TransportError, Turn,
+        Verdict,
     };
 }
 

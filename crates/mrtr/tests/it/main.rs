@@ -7,6 +7,7 @@ mod bad_input;
 #[cfg(unix)]
 mod child;
 mod hand;
+mod hostile;
 mod listen;
 mod notifications;
 mod stdio;
