@@ -192,17 +192,23 @@ async fn what_is_not_the_protocol_is_named() {
             }),
             "duplicate key \"q\"",
         ),
-        (body(|_| r#"{"jsonrpc":"2.0","id":"another","result":{"content":[]}}"#.into()), "id"),
-        (body(|_| r#"{"jsonrpc":"2.0","id":null,"result":{"content":[]}}"#.into()), "id"),
+        (
+            body(|_| r#"{"jsonrpc":"2.0","id":"another","result":{"content":[]}}"#.into()),
+            "another request",
+        ),
+        (
+            body(|_| r#"{"jsonrpc":"2.0","id":null,"result":{"content":[]}}"#.into()),
+            "needs the `id`",
+        ),
         (body(|id| format!(r#"[{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}]"#)), ""),
-        (body(|_| "}".into()), "JSON"),
+        (body(|_| "}".into()), "Parse error"),
         (Box::new(move |_| Deed::Body(deep.clone())), ""),
     ];
     for (deed, why) in cases {
         let error = Hostile::serve(deed).await.call().await;
         let (mut text, mut source) = (error.to_string(), error.source());
         while let Some(cause) = source {
-            text += &format!(": {cause}");
+            text = format!("{text}: {cause}");
             source = cause.source();
         }
         assert!(error.is_protocol() && text.contains(why), "{why}: {text}");
