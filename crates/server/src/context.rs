@@ -252,13 +252,16 @@ impl Context {
         crate::rounds::checkpoint(Arc::clone(&self.inner.round), key.into())
     }
 
-    /// Goes on with what is first ready of two, and drops the other. Later rounds go on with the same one: which it was is
-    /// kept in the state. In a plain `select!` it is chance which of two answers comes first, and the rounds of a call
+    /// Goes on with the one of two that first comes to something, and drops the other. Later rounds go on with the same one: which
+    /// it was is kept in the state. In a plain `select!` it is chance which of two answers comes first, and the rounds of a call
     /// would not go the same way.
     ///
-    /// Of two questions, both are asked; one that is left without an answer is withdrawn. If both are ready at once, `one`
-    /// is taken. Steps of the side that is dropped should be [`droppable`](StepRun::droppable), since later rounds do not
-    /// come to them. What is neither a question nor a step (a timer, say) only wins if it is ready before the round ends.
+    /// A side that ends in an error has lost: of two questions one may be declined, and the other answered. If both do, the
+    /// error is that of the later one. Of two questions, both are asked; one that is left without an answer is
+    /// withdrawn. If both come to something at once, `one` is taken. Steps of the side that is dropped should be
+    /// [`droppable`](StepRun::droppable), since later rounds do not come to them. What is neither a question nor a step (a timer,
+    /// say) only wins if it is ready before the round ends. A side that asks what the client cannot be asked ends the call, as it
+    /// would alone: see [`Context::can`].
     ///
     /// ```
     /// # use mrtr_server::{Context, Result};
@@ -278,11 +281,11 @@ impl Context {
         key: K,
         one: A,
         other: B,
-    ) -> impl Future<Output = T> + use<T, K, A, B>
+    ) -> impl Future<Output = Result<T, Error>> + use<T, K, A, B>
     where
         K: Into<String>,
-        A: Future<Output = T>,
-        B: Future<Output = T>,
+        A: Future<Output = Result<T, Error>>,
+        B: Future<Output = Result<T, Error>>,
     {
         crate::rounds::race(Arc::clone(&self.inner.round), key.into(), one, other)
     }

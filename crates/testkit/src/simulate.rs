@@ -8,7 +8,8 @@
 //!   nothing is done that the handler does not do.
 //! - All runs of a step after the first state have one idempotency key.
 //! - Answers to what was not asked change nothing; answers of another type are asked for again.
-//! - If the handler is replaced in between by one that asks otherwise, for some requests by turns, then the call comes to what
+//! - If the handler is replaced in between by one that asks otherwise, for some requests or for ever by turns, then every question is
+//!   asked once in each wording, and the call comes to what
 //!   the version that ends it comes to without rounds, and so to nothing that was answered to another wording; or it ends
 //!   because of the change, if a step was done before.
 
@@ -183,7 +184,8 @@ impl<'f> Flow<'f> {
         let overloaded = if random.below(4) == 0 { 50 } else { 0 };
         let phase = random.below(fleet.phases.len() as u64);
         let (old, new) = (Program::of(seed, Version::Old), Program::of(seed, Version::New));
-        let (from, mixed) = (2 + random.below(4), random.below(4));
+        let from = 2 + random.below(4);
+        let mixed = if random.below(3) == 0 { u64::MAX / 2 } else { random.below(4) };
         let upgrade = (random.below(4) == 0).then_some(Upgrade { from, mixed });
         Self {
             fleet,
@@ -206,8 +208,8 @@ impl<'f> Flow<'f> {
         let mut answers = Map::new();
         let mut before: Option<(Option<String>, Map<String, Value>)> = None;
         let mut asked: BTreeMap<String, u64> = BTreeMap::new();
-        // What was answered, and how many requests had been sent before.
-        let mut answered: BTreeMap<String, (String, u64)> = BTreeMap::new();
+        // What was last answered under a key.
+        let mut answered: BTreeMap<String, String> = BTreeMap::new();
         let (mut rounds, mut garbled) = (0_usize, BTreeSet::new());
         let (version, result) = loop {
             let reply = self.request(state.as_deref(), &answers, before.as_ref()).await?;
@@ -247,14 +249,12 @@ impl<'f> Flow<'f> {
                 let message = message.lines().next().unwrap_or_default();
                 let again = asked.entry(message.to_owned()).or_default();
                 *again += 1;
-                let by_turns = self.upgrade.is_some_and(|upgrade| upgrade.mixed > 0);
-                if *again > 1 && !garbled.remove(&key) && !by_turns {
+                if *again > 1 && !garbled.remove(message) {
                     return Err(format!("{message} is asked again"));
                 }
-                if let Some((other, since)) =
-                    answered.insert(key.clone(), (message.to_owned(), self.requests))
+                if let Some(other) = answered.insert(key.clone(), message.to_owned())
                     && other != message
-                    && let Some(step) = self.done_between(since, [&old, &new])
+                    && let Some(step) = self.done_on(&other, [&old, &new])
                 {
                     return Err(format!(
                         "{message} is asked after {step} was done on the answer to {other}"
@@ -263,7 +263,7 @@ impl<'f> Flow<'f> {
                 let honest = json!({ "n": self.old.answer(message) });
                 let garble = self.random.below(100) < self.garbled;
                 if garble {
-                    garbled.insert(key.clone());
+                    garbled.insert(message.to_owned());
                 }
                 let content = if garble { json!({ "n": "many" }) } else { honest };
                 answers.insert(key, accept(content));
@@ -292,12 +292,14 @@ impl<'f> Flow<'f> {
             u64::from(self.upgrade.is_some_and(|upgrade| upgrade.from <= self.requests));
     }
 
-    /// A step whose result must be in the journal, of a leg between the one that followed on `since` requests and this one.
-    fn done_between(&self, since: u64, either: [&Expected; 2]) -> Option<String> {
+    /// A step that was done on a later leg than the one that went on with the answer to `message`, and before this one.
+    fn done_on(&self, message: &str, either: [&Expected; 2]) -> Option<String> {
         let fails = |key: &String| either.iter().any(|expected| expected.failing.contains(key));
-        let runs = self.fleet.world.peek(self.old.seed).into_iter();
-        let mut between = runs.filter(|run| run.leg > since + 1 && run.leg < self.requests);
-        between.find(|run| self.faulty == 0 && !fails(&run.key)).map(|run| run.key)
+        let past = self.fleet.world.peek(self.old.seed);
+        let read = *past.read.get(message)?;
+        let mut since =
+            past.runs.into_iter().filter(|run| run.leg > read && run.leg < self.requests);
+        since.find(|run| self.faulty == 0 && !fails(&run.key)).map(|run| run.key)
     }
 
     /// Whether its rounds can be foreseen.
@@ -337,7 +339,7 @@ impl<'f> Flow<'f> {
         expected: &Expected,
         report: &mut Report,
     ) -> Result<(), String> {
-        let runs = self.fleet.world.take(self.old.seed);
+        let runs = self.fleet.world.take(self.old.seed).runs;
         let either = |steps: fn(&Expected) -> &Vec<String>, key: &str| {
             either.iter().any(|expected| steps(expected).iter().any(|step| step == key))
         };

@@ -22,7 +22,7 @@ use crate::manual::{Answers, InputRequired};
 use crate::refusal::{refuse, refuse_newer};
 use crate::rounds::{
     Ending, Entry, Fault, Flow, Journal, MAX_ENTRY, Onward, Pin, Round, Saved, SavedContent,
-    check_size, drive,
+    Version, check_size, drive,
 };
 use crate::server::Inner;
 use crate::tool::{Output, Rules};
@@ -51,6 +51,8 @@ pub(super) struct Leg<'a> {
     target: &'a Target<'a>,
     /// The arguments' digest, once it was taken.
     digest: Option<Digest>,
+    /// What the next state says of the handlers that wrote it.
+    version: Version,
     /// If the state that came is for single use.
     once: Option<Once<'a>>,
     context: Arc<ContextInner>,
@@ -72,7 +74,7 @@ impl<'a> Leg<'a> {
         }
         let now = server.clock.now();
         let responses = responses.unwrap_or_default();
-        let (mut digest, mut once) = (None, None);
+        let (mut digest, mut once, mut version) = (None, None, target.rules.version);
         let saved = match state {
             None => None,
             Some(token) => {
@@ -87,7 +89,7 @@ impl<'a> Leg<'a> {
                 let (mut saved, opened) =
                     opened.map_err(|refusal| refuse(refusal, target.method, target.name))?;
                 match target.rules.version.goes_on_from(saved.version) {
-                    Onward::CarryOn => {}
+                    Onward::CarryOn => version = version.and(saved.version),
                     Onward::StartOver => saved.forget(target.method, target.name),
                     Onward::Refuse => {
                         return Err(refuse_newer(saved.version.number, target.method, target.name));
@@ -117,7 +119,7 @@ impl<'a> Leg<'a> {
             notify: caller.notify,
             manual,
         });
-        Ok(Self { server, target, digest, once, context })
+        Ok(Self { server, target, digest, version, once, context })
     }
 
     /// What the handler gets.
@@ -242,7 +244,7 @@ impl<'a> Leg<'a> {
         }
         let sheds = sheds.saturating_add(self.context.round.was_shed().into());
         let flow = Flow { id, started, rounds: rounds + 1, sheds };
-        let saved = Saved { version: self.target.rules.version, flow, asked, content };
+        let saved = Saved { version: self.version, flow, asked, content };
         let body = saved.pack();
         check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
         let digest = match self.digest {

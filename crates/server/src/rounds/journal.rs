@@ -70,9 +70,18 @@ pub(crate) enum EntryKind {
     },
     /// A step's result.
     Step(StepKind),
-    /// What was decided for the handler: which of two came first, or that a question was passed over.
+    /// An answer to another wording of a question: for the version of the handler that asks so.
+    Aside(Pin),
+    /// What was decided for the handler: [`PASSED_OVER`], which of the [`SIDES`] won a race, or [`CHECKPOINT`].
     Choice,
 }
+
+/// The client could not be asked.
+pub(super) const PASSED_OVER: &str = "null";
+/// The round was ended here.
+pub(super) const CHECKPOINT: &str = "true";
+/// The first or the second side of a race won it.
+pub(super) const SIDES: [&str; 2] = ["0", "1"];
 
 /// What is special about a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,15 +93,24 @@ pub(crate) struct StepKind {
 }
 
 impl EntryKind {
-    /// Whether an earlier pass has come to it.
+    /// Whether an earlier pass has come to it, and this one should too.
     pub(super) fn is_behind(self) -> bool {
-        !matches!(self, Self::Answer { read: false, .. })
+        !matches!(self, Self::Answer { read: false, .. } | Self::Aside(_))
+    }
+
+    /// Of the question that it answers.
+    pub(super) fn pin(self) -> Option<Pin> {
+        match self {
+            Self::Answer { pin, .. } | Self::Aside(pin) => Some(pin),
+            Self::Step(_) | Self::Choice => None,
+        }
     }
 
     fn to_byte(self) -> u8 {
         match self {
             Self::Answer { read: true, .. } => 0,
             Self::Answer { read: false, .. } => 4,
+            Self::Aside(_) => 6,
             Self::Choice => 2,
             Self::Step(StepKind { droppable: false, failed: false }) => 1,
             Self::Step(StepKind { droppable: true, failed: false }) => 3,
@@ -104,6 +122,7 @@ impl EntryKind {
     fn unpack(input: &mut Unpacker<'_>) -> Result<Self, UnpackError> {
         Ok(match input.byte()? {
             kind @ (0 | 4) => Self::Answer { pin: Pin(input.array()?), read: kind == 0 },
+            6 => Self::Aside(Pin(input.array()?)),
             2 => Self::Choice,
             kind @ (1 | 3 | 5 | 7) => {
                 Self::Step(StepKind { droppable: kind & 2 != 0, failed: kind & 4 != 0 })
@@ -116,7 +135,7 @@ impl EntryKind {
 impl Entry {
     /// How long it is when it is packed, or a little more.
     pub(super) fn size(&self) -> usize {
-        let pin = if let EntryKind::Answer { .. } = self.kind { size_of::<Pin>() } else { 0 };
+        let pin = self.kind.pin().map_or(0, |pin| size_of_val(&pin));
         7 + pin + self.key.len() + self.value.len()
     }
 }
@@ -140,7 +159,7 @@ impl Journal {
     pub(crate) fn lost_step(&self) -> Option<&Entry> {
         let lost = |entry: &&Entry| match entry.kind {
             EntryKind::Step(kind) => !entry.used && !kind.droppable,
-            EntryKind::Answer { .. } | EntryKind::Choice => false,
+            EntryKind::Answer { .. } | EntryKind::Aside(_) | EntryKind::Choice => false,
         };
         self.entries.iter().find(lost)
     }
@@ -197,7 +216,7 @@ impl Saved {
                 out.byte(1).number(journal.entries.len() as u64);
                 for entry in &journal.entries {
                     out.byte(entry.kind.to_byte());
-                    if let EntryKind::Answer { pin, .. } = entry.kind {
+                    if let Some(pin) = entry.kind.pin() {
                         out.raw(&pin.0);
                     }
                     out.bytes(entry.key.as_bytes()).bytes(entry.value.as_bytes());
@@ -289,7 +308,10 @@ mod tests {
             Saved { version: Version::default(), flow, asked: Vec::new(), content }.pack().len()
         };
         let none = packed(Vec::new());
-        for kind in [EntryKind::Choice, EntryKind::Answer { pin: Pin([9; 16]), read: true }] {
+        let pin = Pin([9; 16]);
+        for kind in
+            [EntryKind::Choice, EntryKind::Answer { pin, read: true }, EntryKind::Aside(pin)]
+        {
             for length in [0, 1, 127, 128, MAX_ENTRY] {
                 let key = "k".repeat(length.min(200)).into();
                 let entry = Entry { key, kind, value: "v".repeat(length).into(), used: true };
@@ -317,6 +339,7 @@ mod tests {
                 entry("seat", EntryKind::Answer { pin: Pin([9; 16]), read: true }),
                 entry("diet", EntryKind::Answer { pin: Pin([8; 16]), read: false }),
                 entry("first", EntryKind::Choice),
+                entry("diet", EntryKind::Aside(Pin([7; 16]))),
             ],
         };
         for content in [SavedContent::Journal(journal), SavedContent::Manual("[1]".into())] {

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use mrtr_codec::Digest;
 use mrtr_schema::input::InputResponses;
 
-use super::journal::{Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, Pin, StepKind, unordered};
+use super::journal::{
+    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PASSED_OVER, Pin, StepKind, unordered,
+};
 use super::round::Fault;
 
 /// The journal as this pass finds it, and what the pass adds.
@@ -86,7 +88,8 @@ impl Pass {
     }
 
     fn find(&self, key: &str) -> Option<usize> {
-        let is_it = |entry: &Entry| *entry.key == *key;
+        let is_it =
+            |entry: &Entry| *entry.key == *key && !matches!(entry.kind, EntryKind::Aside(_));
         if self.journal.entries.get(self.next).is_some_and(is_it) {
             return Some(self.next);
         }
@@ -116,63 +119,101 @@ impl Pass {
         Ok(fresh.map_or(Place::Nothing, Place::Fresh))
     }
 
-    /// Holds the answer at `place` against its question as it reads now. One that does not do is forgotten.
+    /// Holds the answer at `place` against its question as it reads now. One that does not fit is forgotten, and one to another
+    /// wording is set aside.
     ///
     /// `decode` says why an answer does not fit, or what it is.
     pub(super) fn answer<T>(
         &mut self,
-        place: Place,
+        (key, place): (&str, Place),
         pin: Pin,
-        decode: impl FnOnce(&str) -> Result<T, String>,
+        optional: bool,
+        decode: impl Fn(&str) -> Result<T, String>,
     ) -> Found<T> {
-        let at = match place {
-            Place::Nothing => return Found::Ask(None),
-            Place::Fresh(at) => {
-                let mut entry = self.fresh.remove(at);
-                let read = entry.read(pin, decode);
-                if read.is_ok() {
-                    entry.kind = EntryKind::Answer { pin, read: true };
-                    self.push(entry);
+        let last = match place {
+            Place::Nothing => None,
+            Place::Fresh(at) => Some(self.fresh.remove(at)),
+            Place::Recorded(at) => {
+                let Some(entry) = self.journal.entries.get(at) else { return Found::Ask(None) };
+                let is_read = match entry.kind {
+                    EntryKind::Answer { pin: answered, read: true } => {
+                        if answered == pin
+                            && let Ok(answer) = decode(&entry.value)
+                        {
+                            return Found::Fits(answer);
+                        }
+                        true
+                    }
+                    EntryKind::Answer { read: false, .. } => false,
+                    EntryKind::Choice if *entry.value == *PASSED_OVER && optional => {
+                        return Found::PassedOver;
+                    }
+                    EntryKind::Choice if *entry.value == *PASSED_OVER => true,
+                    EntryKind::Step(_) => return Found::Fault(entry.was("a step", "a question")),
+                    _ => return Found::Fault(entry.was("another choice", "a question")),
+                };
+                // Something was done on the strength of this: it cannot be taken back silently. What nobody has read, nothing
+                // was done on.
+                if let Some(step) = self.journal.step_after(at).filter(|_| is_read) {
+                    let step = &step.key;
+                    return Found::Fault(Fault::Changed(format!(
+                        "the question {key:?} reads differently than when it was answered, and the step {step:?} was \
+                         done since"
+                    )));
                 }
-                return read.map_or_else(Found::Ask, Found::Fits);
+                self.at_the_end |= is_read;
+                self.new.push(key.to_owned());
+                Some(self.remove(at))
             }
-            Place::Recorded(at) => at,
         };
-        let Some(entry) = self.journal.entries.get_mut(at) else { return Found::Ask(None) };
-        let reason = match entry.kind {
-            EntryKind::Choice => return Found::PassedOver,
-            EntryKind::Step(_) => {
-                let key = &entry.key;
-                let why = format!("{key:?} is a question now, but was a step when it was recorded");
-                return Found::Fault(Fault::Changed(why));
-            }
-            EntryKind::Answer { .. } => match entry.read(pin, decode) {
-                Err(reason) => reason,
+        match last {
+            Some(entry) if entry.kind.pin() == Some(pin) => match decode(&entry.value) {
+                Err(reason) => Found::Ask(Some(reason)),
                 Ok(answer) => {
-                    entry.kind = EntryKind::Answer { pin, read: true };
-                    return Found::Fits(answer);
+                    self.push(Entry { kind: EntryKind::Answer { pin, read: true }, ..entry });
+                    Found::Fits(answer)
                 }
             },
-        };
-        // Something was done on the strength of this answer: it cannot be taken back silently.
-        if let Some(step) = self.journal.step_after(at) {
-            let (key, step) = (self.journal.entries.get(at).map(|entry| &entry.key), &step.key);
-            return Found::Fault(Fault::Changed(format!(
-                "the question {:?} reads differently than when it was answered, and the step {step:?} was done since",
-                key.map_or("", |key| key),
-            )));
+            other => self.answer_aside(key, other, pin, decode),
         }
-        self.forget(place);
-        Found::Ask(reason)
     }
 
-    /// Takes an entry out of the journal; its key stays used.
-    pub(super) fn forget(&mut self, place: Place) {
-        let Place::Recorded(at) = place else { return };
-        let entry = self.journal.entries.remove(at);
-        self.next = at;
-        self.at_the_end = true;
-        self.new.push(entry.key.to_string());
+    /// Looks for an answer that was set aside, and sets `other` aside instead, if it is one. After an upgrade that happens once.
+    /// While two versions take turns, each finds the answer to its own wording. If the message is made of what changes, it
+    /// happens on every round.
+    fn answer_aside<T>(
+        &mut self,
+        key: &str,
+        other: Option<Entry>,
+        pin: Pin,
+        decode: impl Fn(&str) -> Result<T, String>,
+    ) -> Found<T> {
+        let is_aside =
+            |entry: &Entry| matches!(entry.kind, EntryKind::Aside(_)) && *entry.key == *key;
+        let mut aside = self.journal.entries.iter().position(is_aside);
+        let mut found = Found::Ask(None);
+        if let Some((at, entry)) = aside.and_then(|at| Some((at, self.journal.entries.get(at)?)))
+            && entry.kind == EntryKind::Aside(pin)
+            && let Ok(answer) = decode(&entry.value)
+        {
+            let entry = self.remove(at);
+            self.push(Entry { kind: EntryKind::Answer { pin, read: true }, ..entry });
+            (aside, found) = (None, Found::Fits(answer));
+        }
+        if let Some((other, answered)) =
+            other.and_then(|other| Some((other.clone(), other.kind.pin()?)))
+        {
+            tracing::warn!(target: "mrtr::rounds", key, "the question reads differently than when it was answered");
+            aside.map(|at| self.remove(at));
+            self.push(Entry { kind: EntryKind::Aside(answered), ..other });
+        }
+        found
+    }
+
+    /// Takes an entry out of the journal.
+    fn remove(&mut self, at: usize) -> Entry {
+        self.next = self.next.min(at);
+        self.journal.entries.remove(at)
     }
 
     /// The step that is recorded at `place`.
@@ -182,29 +223,32 @@ impl Pass {
             Place::Recorded(at) => self.journal.entries.get(at),
             Place::Fresh(at) => self.fresh.get(at),
         };
-        let was = |entry: &Entry, what: &str| {
-            let key = &entry.key;
-            Fault::Changed(format!("{key:?} is a step now, but was {what} when it was recorded"))
-        };
         match entry.map(|entry| (entry, entry.kind)) {
             None => Ok(None),
             Some((entry, EntryKind::Step(kind))) => Ok(Some((kind, &entry.value))),
-            Some((entry, EntryKind::Answer { .. })) => Err(was(entry, "a question")),
-            Some((entry, EntryKind::Choice)) => Err(was(entry, "a choice")),
+            Some((entry, EntryKind::Choice)) => Err(entry.was("a choice", "a step")),
+            Some((entry, _)) => Err(entry.was("a question", "a step")),
         }
     }
 
-    /// The choice that is recorded at `place`.
-    pub(super) fn choice(&self, place: Place) -> Result<Option<&str>, Fault> {
-        let Place::Recorded(at) = place else { return Ok(None) };
-        match self.journal.entries.get(at) {
-            Some(Entry { kind: EntryKind::Choice, value, .. }) => Ok(Some(value)),
-            Some(entry) => {
-                let key = &entry.key;
-                let why = format!("{key:?} is a race now, but was none when it was recorded");
-                Err(Fault::Changed(why))
-            }
-            None => Ok(None),
+    /// Which of these was chosen under the key at `place`, of `what` it is now.
+    pub(super) fn choice<const N: usize>(
+        &self,
+        place: Place,
+        what: &str,
+        of: [&'static str; N],
+    ) -> Result<Option<&'static str>, Fault> {
+        let entry = match place {
+            Place::Nothing => None,
+            Place::Recorded(at) => self.journal.entries.get(at),
+            Place::Fresh(at) => self.fresh.get(at),
+        };
+        let Some(entry) = entry else { return Ok(None) };
+        match (entry.kind, of.into_iter().find(|value| *entry.value == **value)) {
+            (EntryKind::Choice, Some(chosen)) => Ok(Some(chosen)),
+            (EntryKind::Choice, None) => Err(entry.was("another choice", what)),
+            (EntryKind::Step(_), _) => Err(entry.was("a step", what)),
+            _ => Err(entry.was("a question", what)),
         }
     }
 
@@ -235,8 +279,8 @@ impl Pass {
     /// Whether the pass has not yet come to where the last leg ended: to all that was recorded, and to the questions
     /// that were answered since.
     pub(super) fn is_replaying(&self) -> bool {
-        // An answer that nobody reads, such as the second one of a race, is waited for until something new comes up.
-        self.ahead > 0 || (!self.fresh.is_empty() && !self.at_the_end)
+        // What nobody comes to any more, such as the other side of a race, is waited for until something new comes up.
+        !self.at_the_end && (self.ahead > 0 || !self.fresh.is_empty())
     }
 
     /// What the next leg is to know.
@@ -248,22 +292,9 @@ impl Pass {
 }
 
 impl Entry {
-    /// Reads an answer to the question with this pin; the error is the reason to ask again, if it is one
-    /// that a person can mend.
-    fn read<T>(
-        &self,
-        pin: Pin,
-        decode: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<T, Option<String>> {
-        if !matches!(self.kind, EntryKind::Answer { pin: answered, .. } if answered == pin) {
-            // After an upgrade once; on every round, if the message is made of what changes.
-            tracing::warn!(
-                target: "mrtr::rounds",
-                key = &*self.key,
-                "the question reads differently than when it was answered"
-            );
-            return Err(None);
-        }
-        decode(&self.value).map_err(Some)
+    /// It was one thing when it was recorded, and is another now.
+    fn was(&self, before: &str, now: &str) -> Fault {
+        let key = &self.key;
+        Fault::Changed(format!("{key:?} is {now} now, but was {before} when it was recorded"))
     }
 }

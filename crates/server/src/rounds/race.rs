@@ -6,30 +6,38 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::round::Round;
+use crate::error::Error;
 
 /// See [`crate::Context::race`].
 pub(crate) async fn race<T>(
     round: Arc<Round>,
     key: String,
-    one: impl Future<Output = T>,
-    other: impl Future<Output = T>,
-) -> T {
+    one: impl Future<Output = Result<T, Error>>,
+    other: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     match round.winner(&key) {
         Some(true) => return one.await,
         Some(false) => return other.await,
         None => {}
     }
     let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut one_failed, mut other_failed) = (false, false);
     poll_fn(|cx| {
-        let (first, output) = match one.as_mut().poll(cx) {
-            Poll::Ready(output) => (true, output),
-            Poll::Pending => match other.as_mut().poll(cx) {
-                Poll::Ready(output) => (false, output),
-                Poll::Pending => return Poll::Pending,
-            },
-        };
-        round.decide(&key, first);
-        Poll::Ready(output)
+        if !one_failed && let Poll::Ready(output) = one.as_mut().poll(cx) {
+            one_failed = output.is_err();
+            if output.is_ok() || other_failed {
+                round.decide(&key, true);
+                return Poll::Ready(output);
+            }
+        }
+        if !other_failed && let Poll::Ready(output) = other.as_mut().poll(cx) {
+            other_failed = output.is_err();
+            if output.is_ok() || one_failed {
+                round.decide(&key, false);
+                return Poll::Ready(output);
+            }
+        }
+        Poll::Pending
     })
     .await
 }

@@ -9,7 +9,9 @@ use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::{InputRequest, InputResponses};
 
 use super::inside;
-use super::journal::{EntryKind, Flow, Journal, MAX_ENTRY, Pin, StepKind};
+use super::journal::{
+    CHECKPOINT, EntryKind, Flow, Journal, MAX_ENTRY, PASSED_OVER, Pin, SIDES, StepKind,
+};
 use super::pass::{Found, Pass, Place};
 use crate::asks;
 use crate::replica::Replica;
@@ -183,7 +185,7 @@ impl Round {
         (request, pin): (&InputRequest, Pin),
         optional: bool,
         waker: &Waker,
-        decode: impl FnOnce(&str) -> Result<T, String>,
+        decode: impl Fn(&str) -> Result<T, String>,
     ) -> Asked<T> {
         let mut state = self.lock();
         if state.closed {
@@ -191,22 +193,20 @@ impl Round {
         }
         let Some(place) = state.enter(self, key) else { return state.wait(waker) };
         let mut request = request.clone();
-        match state.pass.answer(place, pin, decode) {
+        match state.pass.answer((key, place), pin, optional, decode) {
             Found::Fits(answer) => return Asked::Answered(answer),
-            Found::PassedOver if optional => return Asked::PassedOver,
+            Found::PassedOver => return Asked::PassedOver,
             Found::Fault(fault) => {
                 state.fail(fault);
                 return state.wait(waker);
             }
             Found::Ask(Some(reason)) => asks::add_reason(&mut request, &reason),
             Found::Ask(None) => {}
-            // It was one that may be passed over.
-            Found::PassedOver => state.pass.forget(place),
         }
         if let Some(missing) = asks::missing(&request, &self.capabilities) {
             if optional {
                 // What the next leg's client can do makes no difference: the handler has gone on.
-                state.pass.record(key, EntryKind::Choice, "null".to_owned());
+                state.pass.record(key, EntryKind::Choice, PASSED_OVER.to_owned());
                 return Asked::PassedOver;
             }
             state.fail(Fault::Capability(Box::new(missing)));
@@ -237,12 +237,11 @@ impl Round {
         self.lock().pass.is_replaying()
     }
 
-    /// First look at a step. If `may_shed`, it may be left to another replica. `recall` reads what was recorded; its
-    /// error is that it cannot be read.
+    /// First look at a step, which may be left to another replica. `recall` reads what was recorded; its error is that it
+    /// cannot be read.
     pub(crate) fn begin_step<T>(
         &self,
         key: &str,
-        may_shed: bool,
         recall: impl FnOnce(StepKind, &str) -> Result<T, String>,
     ) -> Begun<T> {
         let mut state = self.lock();
@@ -269,7 +268,7 @@ impl Round {
             return Begun::Never;
         }
         let Flow { rounds, sheds, .. } = self.flow;
-        let may_shed = may_shed && sheds < MOST_SHEDS && rounds < LAST_SHED;
+        let may_shed = sheds < MOST_SHEDS && rounds < LAST_SHED;
         if may_shed && state.may_shed() && self.replica.pressure.is_high() {
             state.shed = true;
             return Begun::MoveOn;
@@ -278,26 +277,38 @@ impl Round {
         Begun::Run
     }
 
-    /// First look at a race: which of its two sides won it, if it was decided.
+    /// First look at a race: whether its first side won it, if it was decided.
     pub(crate) fn winner(&self, key: &str) -> Option<bool> {
         let mut state = self.lock();
         let place = state.enter(self, key)?;
-        match state.pass.choice(place) {
-            Ok(choice) => choice.map(|value| value == "0"),
-            Err(fault) => {
-                state.fail(fault);
-                None
-            }
-        }
+        let chosen = state.pass.choice(place, "a race", SIDES);
+        let chosen = chosen.map_err(|fault| state.fail(fault)).ok()??;
+        Some(SIDES.first() == Some(&chosen))
     }
 
     /// Decides a race.
     pub(crate) fn decide(&self, key: &str, first: bool) {
         let mut state = self.lock();
         if !state.closed {
-            let value = if first { "0" } else { "1" };
+            let [one, other] = SIDES;
+            let value = if first { one } else { other };
             state.pass.record(key, EntryKind::Choice, value.to_owned());
         }
+    }
+
+    /// Whether the round was ended here before; if not, now is when. `None` if the handler goes no further.
+    pub(crate) fn checkpoint(&self, key: &str) -> Option<bool> {
+        let mut state = self.lock();
+        if state.closed || state.fault.is_some() {
+            return None;
+        }
+        let place = state.enter(self, key)?;
+        let chosen = state.pass.choice(place, "a checkpoint", [CHECKPOINT]);
+        let chosen = chosen.map_err(|fault| state.fail(fault)).ok()?;
+        if chosen.is_none() {
+            state.pass.record(key, EntryKind::Choice, CHECKPOINT.to_owned());
+        }
+        Some(chosen.is_some())
     }
 
     /// Another look at a step that was left to another replica: whether it is to be done here after all.

@@ -35,6 +35,10 @@ impl Step {
     /// key does not cover. A *first* request that is sent twice starts two flows with two keys, unless the step is
     /// [`sealed_first`](StepRun::sealed_first). And a client that goes back and answers differently gets another key,
     /// because it asks for another thing.
+    ///
+    /// So does an honest one, if a step failed (or was given up) and runs again after a question that was answered in between:
+    /// a card that was refused wants another payment than the next card. Where it is the same thing that is tried again, say what
+    /// it is done with, by [`inputs`](StepRun::inputs).
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
@@ -76,7 +80,7 @@ const ALONE: Duration = Duration::from_mins(1);
 
 /// A step on its way: await it for its result. Until then it can be told more about itself.
 ///
-/// Dropping it before it is done cuts it off, and nothing is kept.
+/// Dropping it before it is done cuts it off, unless it is to [finish](Self::finish_on_disconnect), and nothing is kept.
 #[must_use = "a step is done when it is awaited"]
 pub struct StepRun<'a, T> {
     round: Arc<Round>,
@@ -87,7 +91,7 @@ pub struct StepRun<'a, T> {
     progress: Progress<'a, T>,
 }
 
-type Detach<'a, T> = fn(Doing<'a, T>, Duration, &Round) -> Doing<'a, T>;
+type Detach<'a, T> = fn(Doing<'a, T>, &str, Duration, &Round) -> Doing<'a, T>;
 
 type Start<'a, T> = Box<dyn FnOnce(Step) -> Doing<'a, T> + Send + 'a>;
 type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -175,9 +179,10 @@ impl<T: Send + 'static> StepRun<'static, T> {
     /// Once it has begun, does it to its end, whatever becomes of the request: for what must not be left half done.
     /// Without this, a client that goes away cuts the step off, and so does the end of the leg.
     ///
-    /// It runs in a task of its own, until its [`deadline`](Self::deadline) (default: 1 min). A server that shuts down
-    /// waits for it ([`Server::finished`](crate::Server::finished)). Nobody is there to keep its result: if the client
-    /// comes again, the step runs again, with the same [idempotency key](Step::idempotency_key).
+    /// It runs in a task of its own, until its [`deadline`](Self::deadline) (default: 1 min).
+    /// [`Server::finished`](crate::Server::finished) waits for it; `mrtr::serve` gives that 10 s when it shuts down. Nobody is
+    /// there to keep its result: if the client sends its request again, the step runs again, with the same
+    /// [idempotency key](Step::idempotency_key).
     pub fn finish_on_disconnect(mut self) -> Self {
         self.detach = Some(detached);
         self
@@ -187,27 +192,33 @@ impl<T: Send + 'static> StepRun<'static, T> {
 /// Does it in a task of its own.
 fn detached<T: Send + 'static>(
     doing: Doing<'static, T>,
+    key: &str,
     time: Duration,
     round: &Round,
 ) -> Doing<'static, T> {
     let running = round.replica().running.one();
+    let late = too_late(key);
     let task = tokio::spawn(
         async move {
             let done = tokio::time::timeout(time, doing).await;
             drop(running);
-            done
+            done.unwrap_or(Err(late))
         }
         .in_current_span(),
     );
     Box::pin(async {
         match task.await {
-            Ok(done) => done.unwrap_or_else(|elapsed| Err(Error::internal(elapsed))),
+            Ok(done) => done,
             Err(failed) => match failed.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(cancelled) => Err(Error::internal(cancelled)),
             },
         }
     })
+}
+
+fn too_late(key: &str) -> Error {
+    Error::new(format!("{key:?} took too long and was given up."))
 }
 
 impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
@@ -220,7 +231,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
             Progress::New(_) if this.options.sealed_first && round.flow().rounds == 0 => {
                 Progress::Never(Some(MovingOn::new(round, cx)))
             }
-            Progress::New(run) => match round.begin_step(key, true, recall) {
+            Progress::New(run) => match round.begin_step(key, recall) {
                 Begun::Never => Progress::Never(None),
                 Begun::MoveOn => Progress::Left(run, MovingOn::new(round, cx)),
                 Begun::Recorded(result) => return Poll::Ready(result),
@@ -229,6 +240,12 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
             Progress::Left(run, moving_on) if round.begin_after_all() => {
                 drop(moving_on);
                 start(round, key, &this.options, this.detach, run)
+            }
+            Progress::Done => {
+                round.fail(Fault::Handler(format!(
+                    "the step {key:?} is awaited again after its result"
+                )));
+                Progress::Never(None)
             }
             other => other,
         };
@@ -242,7 +259,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
             (Poll::Pending, None) => return Poll::Pending,
             (Poll::Pending, Some(deadline)) => {
                 ready!(deadline.as_mut().poll(cx));
-                Err(Error::new(format!("{key:?} took too long and was given up.")))
+                Err(too_late(key))
             }
         };
         match keep(&result, &this.options) {
@@ -270,11 +287,11 @@ fn start<'a, T: 'a>(
     if let Some(steps) = &round.steps {
         steps.begun(key, &idempotency_key);
     }
-    let deadline = options.deadline.map(tokio::time::sleep).map(Box::pin);
     let doing: Doing<'a, T> = Box::pin(Inside::new(round, key, run(Step { idempotency_key })));
-    let doing = match detach {
-        None => doing,
-        Some(detach) => detach(doing, options.deadline.unwrap_or(ALONE), round),
+    let (doing, deadline) = match detach {
+        None => (doing, options.deadline.map(tokio::time::sleep).map(Box::pin)),
+        // The deadline goes with it.
+        Some(detach) => (detach(doing, key, options.deadline.unwrap_or(ALONE), round), None),
     };
     Progress::Running(doing, deadline, running)
 }
@@ -306,17 +323,13 @@ fn recall<T: DeserializeOwned>(kind: StepKind, kept: &str) -> Result<Result<T, E
 
 /// Ends the round with a state, once: see [`crate::Context::checkpoint`].
 pub(crate) async fn checkpoint(round: Arc<Round>, key: String) -> Result<(), Error> {
-    let moves_on = match round.begin_step(&key, false, |_, _| Ok(())) {
-        Begun::Recorded(()) => return Ok(()),
-        Begun::Never | Begun::MoveOn => false,
-        Begun::Run => {
-            round.end_step(&key, Some((StepKind::default(), "null".to_owned())));
-            true
-        }
-    };
+    let passed = round.checkpoint(&key);
+    if passed == Some(true) {
+        return Ok(());
+    }
     let mut moving_on = None;
     std::future::poll_fn(|cx| {
-        if moves_on {
+        if passed.is_some() {
             moving_on.get_or_insert_with(|| MovingOn::new(&round, cx));
         }
         if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }

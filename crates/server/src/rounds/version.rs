@@ -1,6 +1,6 @@
 //! Versions of a handler, of which several may run side by side.
 
-/// Which version wrote a state, and which versions can go on from what it writes.
+/// Which version wrote a state (or the first of several that did), and which versions can go on from it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) number: u32,
@@ -30,5 +30,10 @@ impl Version {
         } else {
             Onward::CarryOn
         }
+    }
+
+    /// What a state says in which the work of both is. Who cannot go on from one of them cannot from this.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { number: self.number.min(other.number), since: self.since.max(other.since) }
     }
 }

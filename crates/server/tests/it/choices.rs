@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use mrtr_client::Client;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::notification::Progress;
+use mrtr_server::testing::Call;
 use mrtr_server::{Answer, Context, Tool};
 use serde_json::{Value, json};
 
@@ -17,8 +18,7 @@ fn racing() -> Tool {
     Tool::new("t", "", async |cx: Context| {
         let one = async { Ok(format!("one {}", cx.elicit::<Text>("one", "?").await?.text)) };
         let other = async { Ok(format!("other {}", cx.elicit::<Text>("other", "?").await?.text)) };
-        let first: mrtr_server::Result<String> = cx.race("first", one, other).await;
-        let first = first?;
+        let first = cx.race("first", one, other).await?;
         let more: Text = cx.elicit("more", "?").await?;
         Ok(format!("{first} {}", more.text))
     })
@@ -59,6 +59,40 @@ async fn a_race_is_won_once() {
         let last = send(&fleet, "t", json!({}), more).await;
         assert_eq!(last["content"][0]["text"], format!("{winner} {winner} more"));
     }
+}
+
+/// A client has to answer all that it is asked: what is declined has lost, and what was begun beside it goes on.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_wins_no_race() {
+    let paid = Count::default();
+    let tool = || {
+        let paid = paid.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let paid = paid.clone();
+            async move {
+                let card = async {
+                    let text = cx.elicit::<Text>("card", "?").await?.text;
+                    let pay = cx.step("pay", async |_| {
+                        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                        Ok(paid.up())
+                    });
+                    Ok(format!("{text} {}", pay.await?))
+                };
+                let invoice = async { Ok(cx.elicit::<Text>("invoice", "?").await?.text) };
+                cx.race("first", invoice, card).await
+            }
+        })
+    };
+    let call = |no: fn(Call, &str) -> Call| {
+        no(Call::tool("t", json!({})).answer("card", json!({ "text": "x" })), "invoice")
+    };
+    for no in [Call::decline as fn(Call, &str) -> Call, Call::cancel] {
+        let story = call(no).run(&fleet(tool)).await.unwrap();
+        assert_eq!((story.text(), story.runs("pay")), (format!("x {}", paid.get()).as_str(), 1));
+    }
+    let none = Call::tool("t", json!({})).cancel("card").decline("invoice");
+    let story = none.run(&fleet(tool)).await.unwrap();
+    assert!(story.is_error() && story.text().contains("\"card\""), "{story:?}");
 }
 
 /// Both are answered, and the first side is late on the leg that decides: it does not win on the next, where it is not.
@@ -127,6 +161,67 @@ async fn the_losers_answer_mutes_nothing() {
     assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
 }
 
+/// The side that lost is not waited for, whatever it had done.
+#[tokio::test]
+async fn a_lost_side_mutes_nothing() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (client, _) = client(fleet(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
+            let one = async {
+                cx.step("look", async |_| Ok(())).droppable().await?;
+                ask("a1").await?;
+                ask("a2").await
+            };
+            let other = async {
+                ask("b1").await?;
+                tokio::task::yield_now().await;
+                Ok("b".to_owned())
+            };
+            let first = cx.race("first", one, other).await?;
+            cx.progress(1.0, None, None);
+            let more = ask("more").await?;
+            cx.step("work", async |_| Ok(())).await?;
+            cx.progress(2.0, None, None);
+            Ok(first + &more)
+        })
+    }));
+    let heard = Arc::clone(&told);
+    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
+    let result = client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!(result.text(), "bmore");
+    assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
+}
+
+/// One key for a race and for a question that was passed over, or for one that was answered, is a change that is noticed.
+#[tokio::test]
+async fn a_race_is_no_question_and_a_question_no_race() {
+    let tool = |races: bool| {
+        Tool::new("t", "", move |cx: Context| async move {
+            let asks = cx.elicit::<Text>("key", "?").optional();
+            let text = if races {
+                let ready = || std::future::ready(Ok("won".to_owned()));
+                cx.race("key", ready(), ready()).await?
+            } else {
+                asks.await?.map_or("none".to_owned(), |text| text.text)
+            };
+            cx.checkpoint("sealed").await?;
+            Ok(text)
+        })
+    };
+    let clock = TestClock::default();
+    let server = |races| replica(&clock).tool(tool(races)).build().unwrap();
+    for (first, second) in [(true, false), (false, true)] {
+        for capabilities in [json!({}), json!({ "elicitation": {} })] {
+            let fleet = Fleet::new([server(first), server(second)]).as_principal(alice());
+            let call = Call::tool("t", json!({})).answer("key", json!({ "text": "x" }));
+            let story = call.capabilities(&capabilities).run(&fleet).await.unwrap();
+            let data = story.outcome.unwrap_err().data;
+            assert_eq!(data, Some(json!({ "reason": "flow_changed" })), "{first} {capabilities}");
+        }
+    }
+}
+
 /// What was told before the round ended is not told again, whether an answer came or not.
 #[tokio::test]
 async fn what_was_told_is_told_once() {
@@ -157,7 +252,8 @@ async fn a_race_is_no_step_and_a_step_no_race() {
                 let pass = pass.clone();
                 async move {
                     if raced_first == (pass.up() == 1) {
-                        cx.race("key", std::future::ready(()), std::future::ready(())).await;
+                        cx.race("key", std::future::ready(Ok(())), std::future::ready(Ok(())))
+                            .await?;
                     } else {
                         cx.step("key", async |_| Ok(())).await?;
                     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use mrtr_schema::elicitation::ElicitResult;
+use mrtr_server::testing::{Call, Fleet, TestClock};
 use mrtr_server::{BuildError, Context, Prompt, PromptOutput, Tool};
-use mrtr_testkit::{Fleet, TestClock};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,6 +39,102 @@ async fn answers_count_for_the_version_that_comes_next() {
         assert_eq!(result.text(), text);
         assert_eq!(log.asked().concat(), asked);
     }
+}
+
+/// Each version finds the answer to its own wording, however often they take turns.
+#[tokio::test]
+async fn two_wordings_are_asked_once_each() {
+    let clock = TestClock::default();
+    let server = |wording: &'static str| {
+        let tool = Tool::new("t", "", move |cx: Context| async move {
+            let a = cx.elicit::<Text>("a", wording).await?.text;
+            let b = cx.elicit::<Text>("b", format!("{wording} more")).await?.text;
+            Ok(format!("{wording}: {a} {b}"))
+        });
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let fleet = Fleet::new([server("one"), server("two")]).as_principal(alice());
+    let text = |text: &str| json!({ "text": text });
+    let call = Call::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
+    let story = call.answer("b", text("third")).run(&fleet).await.unwrap();
+    assert_eq!(story.text(), "one: first third");
+    assert_eq!(story.rounds(), [["a"], ["a"], ["b"], ["b"]]);
+}
+
+/// Nothing was done on the strength of an answer that nobody has read: it can be asked again.
+#[tokio::test]
+async fn an_answer_that_nobody_read_is_no_reason_to_end() {
+    let clock = TestClock::default();
+    let old = || {
+        Tool::new("t", "", async |cx: Context| {
+            let (a, b) =
+                tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
+            Ok(a.text + &b.text)
+        })
+    };
+    let new = |wording: &'static str| {
+        Tool::new("t", "", move |cx: Context| async move {
+            let a = cx.elicit::<Text>("a", "?").await?.text;
+            cx.step("s", async |_| Ok(())).await?;
+            let c = cx.elicit::<Text>("c", "?").await?.text;
+            cx.step("t", async |_| Ok(())).await?;
+            let b = cx.elicit::<Text>("b", wording).await?.text;
+            cx.checkpoint("end").await?;
+            Ok(a + &c + &b)
+        })
+    };
+    for (wording, rounds) in [("?", 3), ("reworded", 4)] {
+        let server = |tool| replica(&clock).tool(tool).build().unwrap();
+        let (old, new) = (server(old()), server(new(wording)));
+        let fleet = Fleet::new([old, new.clone(), new.clone(), new.clone(), new]);
+        let text = |text: &str| json!({ "text": text });
+        let call = Call::tool("t", json!({})).answer("a", text("a")).answer("b", text("b"));
+        let story = call.answer("c", text("c")).run(&fleet.as_principal(alice())).await.unwrap();
+        assert_eq!((story.text(), story.rounds().len()), ("acb", rounds), "{story:?}");
+    }
+}
+
+/// A checkpoint does nothing that could be lost: a version that has none goes on.
+#[tokio::test]
+async fn a_checkpoint_of_another_version_is_nothing_to_miss() {
+    let clock = TestClock::default();
+    let server = |checkpoint: bool| {
+        let tool = Tool::new("t", "", move |cx: Context| async move {
+            if checkpoint {
+                cx.checkpoint("c").await?;
+            }
+            Ok("done")
+        });
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let fleet = Fleet::new([server(true), server(false)]).as_principal(alice());
+    let story = Call::tool("t", json!({})).run(&fleet).await.unwrap();
+    assert_eq!((story.text(), story.rounds().len()), ("done", 1));
+}
+
+/// What a version in between has gone on with is as old as where it began, and as new as what was in it.
+#[tokio::test]
+async fn a_version_in_between_hides_nothing() {
+    let clock = TestClock::default();
+    let server = |version: u32, since: u32| {
+        let tool = Tool::new("t", "", move |cx: Context| async move {
+            let begun = cx.step("hold", async |_| Ok(version)).await?;
+            let text =
+                cx.elicit::<Text>("a", "?").await?.text + &cx.elicit::<Text>("b", "?").await?.text;
+            Ok(format!("begun by {begun}, ended by {version}: {text}"))
+        });
+        let tool = tool.version(version).starts_over_before(since);
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let (one, two, three) = (server(1, 0), server(2, 0), server(3, 2));
+    let call = Call::tool("t", json!({})).answer("a", json!({ "text": "x" }));
+    let call = call.answer("b", json!({ "text": "y" }));
+    let fleet = [&one, &two, &three, &three, &three].map(Clone::clone);
+    let story = call.run(&Fleet::new(fleet).as_principal(alice())).await.unwrap();
+    assert_eq!(story.text(), "begun by 3, ended by 3: xy");
+    let fleet = [three, two, one];
+    let story = call.run(&Fleet::new(fleet).as_principal(alice())).await.unwrap();
+    assert_eq!(story.outcome.unwrap_err().code, -32602);
 }
 
 /// A version that has nothing in common with those before starts over: the same flow, without what it learned.

@@ -240,7 +240,7 @@ impl Program {
                         let key = format!("q{key}{suffix}");
                         let_others(*yields).await;
                         let message = self.message(&key, *differs);
-                        let asked = cx.elicit::<Number>(key, message);
+                        let asked = cx.elicit::<Number>(key, message.clone());
                         let answer = if *spawned {
                             // In a task of its own, which the round releases.
                             let task = tokio::spawn(asked);
@@ -248,6 +248,7 @@ impl Program {
                         } else {
                             asked.await?
                         };
+                        world.read(self.seed, &message, cx);
                         mix(learned, answer.n.into())
                     }
                     Node::Step(Step { key, takes, fails, keeps_errors, sealed_first, .. }) => {
