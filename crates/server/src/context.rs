@@ -78,8 +78,6 @@ impl Notify {
 /// What the manual form reads.
 #[derive(Default)]
 pub(crate) struct Manual {
-    /// Whether the leg goes on from a state of the manual form.
-    pub(crate) resumed: bool,
     pub(crate) state: Option<String>,
     pub(crate) answers: Answers,
     pub(crate) unasked: Answers,

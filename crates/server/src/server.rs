@@ -92,8 +92,8 @@ impl Server {
         self.inner.changes.close();
     }
 
-    /// Waits until the legs have ended that go on without their clients: those of what is for
-    /// [single use](crate::Tool::single_use). Call it after a transport has stopped and before the process ends, within
+    /// Waits until what goes on without its client has ended: legs of what is for [single use](crate::Tool::single_use), and steps that
+    /// are to [finish](crate::StepRun::finish_on_disconnect). Call it after a transport has stopped and before the process ends, within
     /// a time of your choice: what is cut off leaves a state that was used, and nobody who knows what came of it. `mrtr::serve`
     /// and `mrtr::serve_stdio` wait for it up to 10 s.
     pub fn finished(&self) -> impl Future<Output = ()> + Send + use<> {

@@ -165,7 +165,6 @@ impl<'a> Leg<'a> {
         };
         match ending {
             Ending::Failed(fault) => Err(self.failed(&fault)),
-            Ending::Suspended(..) if self.context.manual.resumed => Err(self.failed(&mixed())),
             Ending::Suspended(journal, open) => {
                 let long = |entry: &&Entry| entry.value.len() > MAX_ENTRY;
                 if let Some(answer) = journal.entries.iter().find(long) {
@@ -194,7 +193,7 @@ impl<'a> Leg<'a> {
                 match outcome.map(unwrap) {
                     Ok(Output::Complete(result)) => complete(Ok(result)),
                     Ok(Output::InputRequired(_)) if !journal.entries.is_empty() => {
-                        Err(self.failed(&mixed()))
+                        Err(self.failed(&Fault::mixed()))
                     }
                     Ok(Output::InputRequired(manual)) => self.suspend_manual(manual),
                     Err(error) => {
@@ -336,13 +335,13 @@ fn resume(
             let was_asked = |key: &String| asked.iter().any(|(asked, _)| asked == key);
             let (answers, unasked) = responses.0.into_iter().partition(|(key, _)| was_asked(key));
             let manual = Manual {
-                resumed: true,
                 state: (!state.is_empty()).then_some(state),
                 answers: Answers(InputResponses(answers)),
                 unasked: Answers(InputResponses(unasked)),
             };
             let none = InputResponses::default();
-            let round = Round::new(flow, Journal::default(), &[], none, capabilities, replica);
+            let mut round = Round::new(flow, Journal::default(), &[], none, capabilities, replica);
+            round.manual = true;
             (round, manual)
         }
     }
@@ -384,14 +383,6 @@ pub(super) async fn guarded<T>(mut future: BoxFuture<T>) -> Result<T, ErrorObjec
         Err(error) => Poll::Ready(Err(error)),
     })
     .await
-}
-
-/// The manual form replaces the state that the journal travels in.
-fn mixed() -> Fault {
-    Fault::Handler(
-        "questions or steps in line and `InputRequired` do not go together in one handler"
-            .to_owned(),
-    )
 }
 
 fn internal(message: &str) -> ErrorObject {

@@ -28,6 +28,8 @@ pub(crate) struct Round {
     known: Digest,
     capabilities: ClientCapabilities,
     replica: Arc<Replica>,
+    /// Whether the leg goes on from a state of the manual form, which has no journal.
+    pub(crate) manual: bool,
     /// Who wants to hear of steps.
     #[cfg(feature = "testing")]
     pub(crate) steps: Option<crate::testing::StepLog>,
@@ -76,6 +78,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// The manual form replaces the state that the journal travels in.
+    pub(crate) fn mixed() -> Self {
+        Self::Handler(
+            "questions or steps in line and `InputRequired` do not go together in one handler"
+                .to_owned(),
+        )
+    }
+
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -147,6 +157,7 @@ impl Round {
             known,
             capabilities,
             replica,
+            manual: false,
             #[cfg(feature = "testing")]
             steps: None,
             state: Mutex::new(state),
@@ -450,6 +461,7 @@ impl State {
     /// Uses a key; a key is used once in a pass, and none inside a step.
     fn enter(&mut self, round: &Round, key: &str) -> Option<Place> {
         let taken = match inside::step_of(round) {
+            None if round.manual => Err(Fault::mixed()),
             None => self.pass.take(key),
             Some(step) => Err(Fault::Handler(format!(
                 "{key:?} is asked or done inside the step {step:?}: what a step does is recorded as one"

@@ -43,11 +43,12 @@ pub enum Fault {
     Twice,
     /// The client goes away while the handler first waits for something, and sends it again.
     Cut,
-    /// The request of the round before comes once more, before it.
+    /// The request of the round before comes once more, before it. From round 2 on.
     Late,
-    /// Its answers come in another order.
+    /// Its answers come in another order. There have to be two.
     Reordered,
-    /// Somebody else sends it first. The call fails if they get anything but an error.
+    /// Somebody else sends it first. The call fails if they get anything but an error. From round 2 on, and where the fleet has a
+    /// principal: without one, everybody is the same caller.
     Stranger,
 }
 
@@ -78,6 +79,14 @@ pub enum Failure {
         round: usize,
         /// What they got, in JSON.
         outcome: String,
+    },
+    /// A fault that did not happen, so that the test shows nothing about it: the round was not reached, or the fault makes no sense in it.
+    #[error("{fault:?} did not happen in round {round}")]
+    Unhappened {
+        /// The round that it was to happen in.
+        round: usize,
+        /// The fault.
+        fault: Fault,
     },
     /// Something in the test cannot be written as JSON, or the fleet has no replicas.
     #[error("the call cannot be made: {0}")]
@@ -168,7 +177,7 @@ impl Call {
     }
 
     /// Lets something go wrong in a round; the first request is in round 1. Several faults of one round come one after the
-    /// other.
+    /// other. One that does not happen is a [`Failure`].
     pub fn fault(mut self, round: usize, fault: Fault) -> Self {
         self.faults.push((round, fault));
         self
@@ -224,6 +233,12 @@ impl Call {
             }
             last = Some(std::mem::replace(&mut params, next));
         };
+        // There was a request for each round, and one more.
+        if let Some((round, fault)) =
+            self.faults.iter().find(|(of, _)| !(1..=rounds.len() + 1).contains(of))
+        {
+            return Err(Failure::Unhappened { round: *round, fault: *fault });
+        }
         let steps = fleet.log().steps().split_off(before);
         Ok(Story { outcome, rounds, questions, steps, largest_state })
     }
@@ -243,29 +258,37 @@ impl Call {
         params: &mut Map<String, Value>,
         last: Option<&Map<String, Value>>,
     ) -> Result<Outcome, Failure> {
+        let mut first = None;
         for (_, fault) in self.faults.iter().filter(|(of, _)| *of == round) {
+            let unhappened = Failure::Unhappened { round, fault: *fault };
+            let principal = fleet.principal();
+            // What came before was lost.
+            first = None;
             match fault {
-                Fault::Lost => drop(self.leg(fleet, params, fleet.principal()).await?),
+                Fault::Lost => drop(self.leg(fleet, params, principal).await?),
                 Fault::Twice => {
                     let (one, other) = tokio::join!(
-                        self.leg(fleet, params, fleet.principal()),
-                        self.leg(fleet, params, fleet.principal())
+                        self.leg(fleet, params, principal),
+                        self.leg(fleet, params, principal)
                     );
                     drop(other?);
-                    return one;
+                    first = Some(one?);
                 }
-                Fault::Cut => cut(self.leg(fleet, params, fleet.principal())).await,
+                Fault::Cut => cut(self.leg(fleet, params, principal)).await,
                 Fault::Late => {
-                    if let Some(last) = last {
-                        drop(self.leg(fleet, last, fleet.principal()).await?);
-                    }
+                    let last = last.ok_or(unhappened)?;
+                    drop(self.leg(fleet, last, principal).await?);
                 }
-                Fault::Reordered => {
-                    if let Some(Value::Object(answers)) = params.get_mut("inputResponses") {
+                Fault::Reordered => match params.get_mut("inputResponses") {
+                    Some(Value::Object(answers)) if answers.len() > 1 => {
                         *answers = std::mem::take(answers).into_iter().rev().collect();
                     }
-                }
+                    _ => return Err(unhappened),
+                },
                 Fault::Stranger => {
+                    if principal.is_none() || last.is_none() {
+                        return Err(unhappened);
+                    }
                     let stranger = Principal::new("https://elsewhere.example", "stranger");
                     if let Ok(outcome) = self.leg(fleet, params, Some(&stranger)).await? {
                         return Err(Failure::Stranger { round, outcome: outcome.to_string() });
@@ -273,7 +296,10 @@ impl Call {
                 }
             }
         }
-        self.leg(fleet, params, fleet.principal()).await
+        match first {
+            Some(outcome) => Ok(outcome),
+            None => self.leg(fleet, params, fleet.principal()).await,
+        }
     }
 
     async fn leg(

@@ -59,6 +59,20 @@ async fn each_mistake_is_named_as_the_book_says() {
             Ok(ToolOutput::from(InputRequired::new().elicit::<Text>("a", "?")))
         })
     };
+    let ran = Count::default();
+    let mixes_later = || {
+        let ran = ran.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let ran = ran.clone();
+            async move {
+                if cx.state::<u32>()?.is_none() {
+                    return Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1).into());
+                }
+                let n = cx.step("pay", async |_| Ok(ran.up())).await?;
+                Ok(ToolOutput::text(n.to_string()))
+            }
+        })
+    };
     let inside = || {
         Tool::new("t", "", async |cx: Context| {
             let own = cx.clone();
@@ -86,6 +100,10 @@ async fn each_mistake_is_named_as_the_book_says() {
             "questions or steps in line and `InputRequired` do not go together in one handler",
         ),
         (
+            logged(mixes_later).await,
+            "questions or steps in line and `InputRequired` do not go together in one handler",
+        ),
+        (
             logged(inside).await,
             r#""seat" is asked or done inside the step "hold": what a step does is recorded as one"#,
         ),
@@ -96,6 +114,7 @@ async fn each_mistake_is_named_as_the_book_says() {
             "{message}"
         );
     }
+    assert_eq!(ran.get(), 0, "before it is done, and not after");
 }
 
 /// What is neither a question nor a step, and still waits when the round ends, is dropped, and the log says so; what

@@ -61,6 +61,7 @@ async fn faults_make_no_difference_but_to_steps() {
         (Fault::Reordered, 2, 1, 1),
         (Fault::Stranger, 2, 1, 1),
         (Fault::Stranger, 3, 1, 1),
+        (Fault::Twice, 1, 2, 1),
     ] {
         let story = call().fault(round, fault).run(&fleet()).await.unwrap();
         assert_eq!(story.text(), "32 xyz", "{fault:?}");
@@ -70,6 +71,14 @@ async fn faults_make_no_difference_but_to_steps() {
         keys.dedup();
         assert_eq!(keys.len(), 1, "{fault:?}");
     }
+}
+
+#[tokio::test]
+async fn faults_of_a_round_come_one_after_the_other() {
+    let twice_and_lost = call().fault(1, Fault::Twice).fault(1, Fault::Lost);
+    assert_eq!(twice_and_lost.run(&fleet()).await.unwrap().runs("hold"), 4);
+    let lost_and_twice = call().fault(1, Fault::Lost).fault(1, Fault::Twice);
+    assert_eq!(lost_and_twice.run(&fleet()).await.unwrap().runs("hold"), 3);
 }
 
 /// What a test has not foreseen, it hears of.
@@ -84,11 +93,22 @@ async fn what_was_not_foreseen_is_a_failure() {
         r#"the call takes more than 1 rounds; asked were [["a", "b"], ["c"]]"#
     );
 
+    // A handler that does not mind whose state it is: one for each caller alike.
     let clock = TestClock::default();
-    let open = Tool::new("t", "", async |_: Context| Ok("anybody"));
-    let open = Fleet::new([replica(&clock).tool(open).build().unwrap()]).as_principal(alice());
-    let stranger = call().fault(1, Fault::Stranger).run(&open).await.unwrap_err();
-    assert!(matches!(&stranger, Failure::Stranger { round: 1, .. }), "{stranger}");
+    let tool = Tool::new("t", "", async |cx: Context| {
+        Ok(if cx.unasked_answers().is_empty() { "anybody" } else { "?" })
+    });
+    let open = Fleet::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
+    for (round, fault) in [
+        (0, Fault::Lost),
+        (2, Fault::Lost),
+        (1, Fault::Late),
+        (1, Fault::Reordered),
+        (1, Fault::Stranger),
+    ] {
+        let unhappened = call().fault(round, fault).run(&open).await.unwrap_err();
+        assert_eq!(unhappened, Failure::Unhappened { round, fault });
+    }
 
     let unwritten = Call::tool("t", std::collections::HashMap::from([((1, 2), 3)]));
     assert!(matches!(unwritten.run(&fleet()).await, Err(Failure::Call(_))));

@@ -56,9 +56,17 @@ async fn two_wordings_are_asked_once_each() {
     let fleet = Fleet::new([server("one"), server("two")]).as_principal(alice());
     let text = |text: &str| json!({ "text": text });
     let call = Call::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
-    let story = call.answer("b", text("third")).run(&fleet).await.unwrap();
+    let call = call.answer("b", text("third"));
+    let story = call.run(&fleet).await.unwrap();
     assert_eq!(story.text(), "one: first third");
     assert_eq!(story.rounds(), [["a"], ["a"], ["b"], ["b"]]);
+
+    // What was set aside is for its own wording only.
+    let fleet = ["one", "two", "three", "three", "three"].map(server);
+    let call = call.answer("a", text("fourth"));
+    let story = call.run(&Fleet::new(fleet).as_principal(alice())).await.unwrap();
+    assert_eq!(story.text(), "three: fourth third");
+    assert_eq!(story.rounds(), [["a"], ["a"], ["a"], ["b"]]);
 }
 
 /// Nothing was done on the strength of an answer that nobody has read: it can be asked again.
