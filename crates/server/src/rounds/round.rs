@@ -232,10 +232,11 @@ impl Round {
     /// Whether the round has ended; until it has, `waker` waits for that.
     pub(crate) fn is_closed(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
-        if !state.closed {
+        let closed = state.closed;
+        if !closed {
             let _: Asked<()> = state.wait(waker);
         }
-        state.closed
+        closed
     }
 
     /// A question whose future was dropped before the round ended is not asked.

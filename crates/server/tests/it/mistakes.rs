@@ -151,7 +151,14 @@ async fn what_is_dropped_beside_a_question_is_logged() {
             Ok(tokio::spawn(cx.elicit::<Text>("a", "?")).await??.text)
         })
     };
-    for log in [logged(alone).await, logged(spawned).await] {
+    let both = || {
+        Tool::new("t", "", move |cx: Context| async move {
+            let task = tokio::spawn(cx.elicit::<Text>("a", "?"));
+            let task = tokio::time::timeout(hour, task).await;
+            Ok(task.map_err(mrtr_server::Error::internal)???.text)
+        })
+    };
+    for log in [logged(alone).await, logged(spawned).await, logged(both).await] {
         assert!(!log.contains(dropped) && !log.contains("half full"), "{log}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mrtr_client::Client;
 use mrtr_schema::elicitation::ElicitResult;
@@ -132,4 +133,75 @@ async fn a_call_stays_where_its_key_is() {
     let (client, log) = client(Fleet::new([server]).as_principal(alice()));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.legs().len()), ("10", 1));
+}
+
+/// A question that comes up after a step was left to another replica keeps the step here: its answer would give it another
+/// key. What was begun so is finished before the round ends.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_comes_up_late_keeps_the_step_here() {
+    let (begun, done) = (Count::default(), Count::default());
+    let tool = || {
+        let (begun, done) = (begun.clone(), done.clone());
+        Tool::new("t", "", move |cx: Context| {
+            let (begun, done) = (begun.clone(), done.clone());
+            async move {
+                let steps = async {
+                    cx.step("one", async |_| Ok(())).await?;
+                    cx.step("two", async |_| {
+                        begun.up();
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        Ok(done.up())
+                    })
+                    .await
+                };
+                let late = async {
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                    cx.elicit::<Text>("a", "?").await
+                };
+                let (n, text) = tokio::try_join!(steps, late)?;
+                Ok(format!("{n} {}", text.text))
+            }
+        })
+    };
+    let fleet = fleet(tool, || true);
+    let first = crate::refusals::send(&fleet, "t", json!({}), json!({})).await;
+    assert!(first["inputRequests"]["a"].is_object());
+    assert_eq!((begun.get(), done.get()), (1, 1), "it was done on this leg");
+    let (client, log) = client(fleet);
+    let result = client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.asked().len()), ("2 a", 3));
+    assert_eq!((begun.get(), done.get()), (2, 2), "once in each call");
+}
+
+/// Without a question, what yields beside it changes nothing: the step is another replica's.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_was_left_stays_left() {
+    let runs = Count::default();
+    let tool = || {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let steps = async {
+                    cx.step("one", async |_| Ok(())).await?;
+                    cx.step("two", async |_| Ok(runs.up())).await
+                };
+                let beside = async {
+                    for _ in 0..3 {
+                        tokio::task::yield_now().await;
+                    }
+                    Ok(())
+                };
+                let (n, ()) = tokio::try_join!(steps, beside)?;
+                Ok(n.to_string())
+            }
+        })
+    };
+    let fleet = fleet(tool, || true);
+    let first = crate::refusals::send(&fleet, "t", json!({}), json!({})).await;
+    assert_eq!((first["resultType"].as_str(), runs.get()), (Some("input_required"), 0));
+    let more = json!({ "requestState": first["requestState"] });
+    let last = crate::refusals::send(&fleet, "t", json!({}), more).await;
+    assert_eq!(last["content"][0]["text"], "1");
 }
