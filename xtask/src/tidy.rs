@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
     ("mrtr", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client"]),
+    ("mrtr-cli", &["mrtr", "mrtr-codec"]),
 ];
 
 /// Unpublished members, which may depend on any other.

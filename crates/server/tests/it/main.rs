@@ -8,6 +8,7 @@ mod choices;
 mod conform;
 mod continuations;
 mod corners;
+mod ends;
 mod fleet;
 mod lists;
 mod long;

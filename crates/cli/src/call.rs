@@ -1,0 +1,208 @@
+//! Calling a tool.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mrtr::client::{Continuation, Question, Seen, Turn};
+use mrtr::http::HttpClient;
+use mrtr::schema::elicitation::ElicitParams;
+use mrtr::schema::input::{InputRequest, InputResponses};
+use mrtr::schema::tool::CallToolResult;
+use mrtr::{Client, ElicitResult};
+use serde_json::{Map, Value};
+
+use crate::answers::Answers;
+use crate::show::{self, dim, flat};
+use crate::{Call, Failure, Result, terminal};
+
+pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
+    let answers = call.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
+    let paused = call.resume.as_deref().map(read).transpose()?;
+    let client = client(call, answers.clone())?;
+    if let Some(file) = &call.pause {
+        let turn = match paused {
+            Some(paused) => {
+                let answered = answered(&paused, &answers)?;
+                client.resume(paused, &answered).await?
+            }
+            None => client.begin_tool(call.tool(), call.arguments()?).await?,
+        };
+        return match turn {
+            Turn::Done(result) => Ok(finish(&result, json)),
+            Turn::Asked(paused) => put_down(&paused, file, json),
+        };
+    }
+    let result = match paused {
+        Some(paused) => client.finish(paused).await?,
+        None => client.call_tool(call.tool(), call.arguments()?).await?,
+    };
+    Ok(finish(&result, json))
+}
+
+impl Call {
+    fn tool(&self) -> &str {
+        self.tool.as_deref().unwrap_or_default()
+    }
+
+    fn arguments(&self) -> Result<Value> {
+        if let Some(text) = &self.arguments {
+            let wrong = |why: &str| Failure::usage(format!("--arguments: {why}"));
+            let arguments =
+                serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?;
+            return match arguments {
+                Value::Object(_) => Ok(arguments),
+                _ => Err(wrong("the arguments are an object")),
+            };
+        }
+        let mut arguments = Map::new();
+        for argument in &self.args {
+            let (name, value) = argument
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("--arg {argument:?}: it is NAME=VALUE")))?;
+            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            if arguments.insert(name.to_owned(), value).is_some() {
+                return Err(Failure::usage(format!("--arg {name} is given twice")));
+            }
+        }
+        Ok(Value::Object(arguments))
+    }
+}
+
+/// A client that answers from the file, then at the terminal.
+fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
+    let host = call.server.url.split('/').nth(2).unwrap_or_default().to_owned();
+    // The questions of a round come together, and there is one terminal.
+    let terminal = Arc::new(Mutex::new(()));
+    let ask = move |question: Question, params: ElicitParams| {
+        let (answers, host, terminal) = (answers.clone(), host.clone(), Arc::clone(&terminal));
+        async move {
+            let request = InputRequest::Elicit(params.clone());
+            if let Some(answer) = answers.to(&question.key, &request) {
+                return Ok(serde_json::from_value::<ElicitResult>(answer)?);
+            }
+            if !terminal::is_there() {
+                return Err("there is no terminal to ask at, and --answers has no answer".into());
+            }
+            let who = format!("{host} (tool {})", question.target);
+            let asked = tokio::task::spawn_blocking(move || {
+                let _alone = terminal.lock().unwrap_or_else(PoisonError::into_inner);
+                terminal::ask(&who, &params)
+            });
+            Ok(asked.await??)
+        }
+    };
+    let ask = Arc::new(ask);
+    let forms = Arc::clone(&ask);
+    let mut client = call
+        .server
+        .client()?
+        .on_form(move |question, form| forms(question, ElicitParams::Form(form)))
+        .on_url(move |question, url| ask(question, ElicitParams::Url(url)))
+        .on_progress(|progress| {
+            let share = progress.total.filter(|total| *total > 0.0).map_or_else(
+                || format!("{}", progress.progress),
+                |total| format!("{:3.0} %", 100.0 * progress.progress / total),
+            );
+            show::note(&dim(&format!(
+                "{share} {}",
+                flat(progress.message.as_deref().unwrap_or_default())
+            )));
+        });
+    if call.trace {
+        client = client.watch(|seen| trace(&seen));
+    }
+    Ok(client.build())
+}
+
+fn trace(seen: &Seen<'_>) {
+    match seen {
+        Seen::Sent(leg) => show::note(&dim(&format!(
+            "→ {} {} {} (request {})",
+            leg.leg,
+            leg.method,
+            flat(leg.target),
+            leg.id
+        ))),
+        Seen::Answered { leg, took, outcome } => {
+            let outcome = match outcome {
+                Ok(result) => summary(result.get()),
+                Err(error) => flat(&error.to_string()),
+            };
+            show::note(&dim(&format!("← {} after {took:.0?}: {outcome}", leg.leg)));
+        }
+        _ => {}
+    }
+}
+
+/// What a result is, in a few words.
+fn summary(result: &str) -> String {
+    let result: Value = serde_json::from_str(result).unwrap_or_default();
+    if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+        return "the result".to_owned();
+    }
+    let asked = result.get("inputRequests").and_then(Value::as_object);
+    let keys: Vec<String> = asked.into_iter().flatten().map(|(key, _)| flat(key)).collect();
+    let state = result.get("requestState").and_then(Value::as_str).map_or(0, str::len);
+    let asks = if keys.is_empty() {
+        "nothing asked".to_owned()
+    } else {
+        format!("asks {}", keys.join(", "))
+    };
+    format!("{asks}, with a state of {state} bytes")
+}
+
+fn read(file: &Path) -> Result<Continuation> {
+    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    serde_json::from_str(&text).map_err(|error| wrong(&error))
+}
+
+/// The answers of a file to the questions of a call.
+fn answered(call: &Continuation, answers: &Answers) -> Result<InputResponses> {
+    let mut all = InputResponses::default();
+    for (key, request) in &call.questions().0 {
+        if let Some(answer) = answers.to(key, request) {
+            all.push(key, &answer).map_err(Failure::usage)?;
+        }
+    }
+    Ok(all)
+}
+
+/// Writes a call down, readable by its owner alone: whoever has it can go on with it.
+fn put_down(call: &Continuation, file: &Path, json: bool) -> Result<ExitCode> {
+    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", file.display()));
+    let text = serde_json::to_string_pretty(call).map_err(|error| wrong(&error))?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options
+        .open(file)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|error| wrong(&error))?;
+    if json {
+        show::json(call.questions());
+    } else {
+        for (key, request) in &call.questions().0 {
+            let message = match request {
+                InputRequest::Elicit(params) => params.message(),
+                other => other.method(),
+            };
+            show::line(&format!("{}: {}", flat(key), flat(message)));
+        }
+        show::note(&format!("The call waits in {}.", file.display()));
+    }
+    Ok(ExitCode::from(5))
+}
+
+fn finish(result: &CallToolResult, json: bool) -> ExitCode {
+    if json {
+        show::json(result);
+    } else if result.content.iter().any(|block| block.as_text().is_some()) {
+        show::line(&show::plain(&result.text()));
+    } else {
+        show::json(&result.content);
+    }
+    if result.is_error { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}

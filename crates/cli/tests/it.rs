@@ -1,0 +1,272 @@
+//! The program, run as people run it: by hand, by scripts, and at a terminal.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use mrtr::http::{Endpoint, ServeOptions};
+use mrtr::{Context, Error, KeyRing, Result, Server, SharedKeyRing, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+#[derive(Deserialize, JsonSchema)]
+struct Booking {
+    /// How many
+    people: u8,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Seat {
+    /// Inside or outside?
+    place: Place,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Place {
+    Inside,
+    Outside,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Guest {
+    /// Who comes?
+    #[schemars(length(min = 2))]
+    name: String,
+}
+
+async fn book(cx: Context, Booking { people }: Booking) -> Result<String> {
+    if people > 8 {
+        return Err(Error::new("There is no table for so many."));
+    }
+    cx.progress(1.0, Some(2.0), Some("half"));
+    let Seat { place } = cx.elicit("seat", "Where, \u{1b}[31mplease\u{1b}[0m?").await?;
+    let Guest { name } = cx.elicit("guest", "Who?").await?;
+    cx.elicit_url("page", "Confirm it there.", "https://booking.example/confirm?x=1").await?;
+    Ok(format!("A table {place:?} for {people}: {name}."))
+}
+
+/// Serves until the process ends, and returns the URL.
+fn serve() -> String {
+    let (send, url) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ring = SharedKeyRing::new(KeyRing::ephemeral().unwrap());
+            let tool = Tool::new("book", "Books a table", book);
+            let server = Server::builder("booking", "1.0.0").sealer(ring).anonymous().tool(tool);
+            let endpoint = Endpoint::new(server.build().unwrap());
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            send.send(format!("http://{}/mcp", listener.local_addr().unwrap())).unwrap();
+            let forever = std::future::pending();
+            mrtr::http::serve(listener, endpoint, ServeOptions::default(), forever).await.unwrap();
+        });
+    });
+    url.recv().unwrap()
+}
+
+/// A directory of the test's own.
+fn scratch(name: &str) -> PathBuf {
+    let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&scratch).unwrap();
+    scratch
+}
+
+fn mrtr(args: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_mrtr");
+    Command::new(program).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)))
+}
+
+const ANSWERS: &str = r#"{ "seat": { "place": "outside" }, "guest": { "name": "Ada" }, "page": { "action": "accept" } }"#;
+
+#[test]
+fn a_server_is_looked_at() {
+    let url = serve();
+    let tools = json_of(&mrtr(&["tools", &url, "--json"]));
+    assert_eq!(tools.as_array().unwrap().len(), 1);
+    assert_eq!(tools[0]["name"], "book");
+    let tools = text(&mrtr(&["tools", &url]).stdout);
+    assert_eq!(tools, "book\n  Books a table\n  people integer How many\n");
+    let found = json_of(&mrtr(&["discover", &url, "--json"]));
+    assert_eq!(found["supportedVersions"], json!(["2026-07-28"]));
+    assert!(text(&mrtr(&["discover", &url]).stdout).starts_with("booking 1.0.0\n"));
+}
+
+#[test]
+fn a_call_is_answered_from_a_file_or_put_down_and_taken_up() {
+    let (url, scratch) = (serve(), scratch("answers"));
+    let file = |name: &str| scratch.join(name).to_str().unwrap().to_owned();
+    let (answers, first, second) = (file("answers.json"), file("first.json"), file("second.json"));
+    std::fs::write(&answers, ANSWERS).unwrap();
+    let call = ["call", &url, "book", "--arg", "people=2", "--answers", &answers];
+    let done = mrtr(&call);
+    assert_eq!(text(&done.stdout), "A table Outside for 2: Ada.\n", "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains(" 50 % half"), "{}", text(&done.stderr));
+    let traced = text(&mrtr(&[&call[..], &["--trace"]].concat()).stderr);
+    assert!(traced.contains("→ 1 tools/call book") && traced.contains("asks seat"), "{traced}");
+    assert_eq!(json_of(&mrtr(&[&call[..], &["--json"]].concat()))["content"][0]["type"], "text");
+
+    let paused = mrtr(&["call", &url, "book", "--arg", "people=3", "--pause", &first]);
+    assert_eq!(paused.status.code(), Some(5));
+    assert!(text(&paused.stdout).starts_with("seat: Where, \u{fffd}[31mplease"), "{paused:?}");
+    let resume = ["call", &url, "--answers", &answers, "--resume"];
+    let again = mrtr(&[&resume[..], &[&first, "--pause", &second]].concat());
+    assert_eq!((again.status.code(), text(&again.stdout).as_str()), (Some(5), "guest: Who?\n"));
+    let done = mrtr(&[&resume[..], &[&second]].concat());
+    assert_eq!(text(&done.stdout), "A table Outside for 3: Ada.\n");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&first).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "whoever reads it can go on with the call");
+    }
+}
+
+/// The exit codes that the help promises, and who is at fault.
+#[test]
+fn what_goes_wrong_has_a_code_and_a_reason() {
+    let (url, scratch) = (serve(), scratch("wrong"));
+    let file = |name: &str, text: &str| {
+        let file = scratch.join(name);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let (list, wrong) =
+        (file("list.json", "[]"), file("wrong.json", r#"{ "seat": { "place": "up" } }"#));
+    let missing = scratch.join("missing.json").to_str().unwrap().to_owned();
+    let two = ["call", &url, "book", "--arg", "people=2"];
+    let with = |more: &[&'static str], file: &str| -> Vec<String> {
+        let all = two.iter().chain(more).map(|arg| (*arg).to_owned());
+        all.chain((!file.is_empty()).then(|| file.to_owned())).collect()
+    };
+    let of = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+    for (args, code, why) in [
+        (of(&["call", &url, "book", "--arg", "people=9"]), 1, ""),
+        (of(&["call", &url, "book", "--arg", "people=many"]), 1, ""),
+        (of(&["call", &url]), 2, "<TOOL>"),
+        (of(&["call", "ftp://x", "book"]), 2, "scheme"),
+        (of(&["call", &url, "book", "--arg", "people"]), 2, "NAME=VALUE"),
+        (of(&["call", &url, "book", "--arguments", "[]"]), 2, "an object"),
+        (of(&["call", &url, "--resume", &missing]), 2, "missing.json"),
+        (of(&["call", &url, "--resume", &list]), 2, "list.json"),
+        (of(&["tools", &url, "--token-env", "MRTR_NOBODY_SET_THIS"]), 2, "is not set"),
+        (with(&["--answers"], &list), 2, "with the questions' keys"),
+        (of(&["call", &url, "nosuch"]), 3, "Unknown tool"),
+        (of(&["tools", "http://127.0.0.1:1/mcp"]), 4, "cannot be reached"),
+        (with(&[], ""), 5, "no terminal to ask at"),
+        (with(&["--answers"], &wrong), 5, "does not fit its form"),
+    ] {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = mrtr(&args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(why), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_key_is_made_for_a_ring() {
+    let line = text(&mrtr(&["keygen", "staged"]).stdout);
+    let made = json_of(&mrtr(&["keygen", "--json"]));
+    assert!(line.starts_with("staged ") && line.trim().len() == "staged ".len() + 43, "{line}");
+    assert_eq!(made["state"], "active");
+    let ring = format!("active {}\n{line}", made["secret"].as_str().unwrap());
+    KeyRing::from_text("https://booking.example", &ring).unwrap();
+}
+
+/// At a terminal, which `script` (of util-linux) makes.
+#[cfg(target_os = "linux")]
+mod at_a_terminal {
+    use super::*;
+
+    struct Terminal {
+        child: std::process::Child,
+        seen: String,
+    }
+
+    impl Terminal {
+        fn run(args: &[&str]) -> Self {
+            // What waits for a key that nobody presses ends too.
+            let program = ["timeout", "--foreground", "60", env!("CARGO_BIN_EXE_mrtr")];
+            let command = [&program, args].concat().join(" ");
+            let child = Command::new("script")
+                .args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
+                .env("TERM", "xterm")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            Self { child, seen: String::new() }
+        }
+
+        /// Reads until the screen has shown this, then types.
+        fn at(&mut self, shown: &str, typed: &str) -> &mut Self {
+            let mut byte = [0];
+            while !self.seen.contains(shown) {
+                let read = self.child.stdout.as_mut().unwrap().read(&mut byte).unwrap();
+                assert_eq!(read, 1, "it ended without {shown:?}: {}", self.seen);
+                self.seen.push(char::from(byte[0]));
+            }
+            // What comes next is to be shown after this.
+            self.seen.clear();
+            let stdin = self.child.stdin.as_mut().unwrap();
+            stdin.write_all(typed.as_bytes()).unwrap();
+            stdin.flush().unwrap();
+            self
+        }
+
+        fn end(&mut self) -> (String, Option<i32>) {
+            let mut rest = String::new();
+            drop(self.child.stdin.take());
+            self.child.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
+            (rest, self.child.wait().unwrap().code())
+        }
+    }
+
+    const DOWN: &str = "\u{1b}[B";
+
+    #[test]
+    fn a_person_fills_in_forms_and_consents() {
+        let url = serve();
+        let mut terminal = Terminal::run(&["call", &url, "book", "--arg", "people=2"]);
+        let host = url.split('/').nth(2).unwrap();
+        terminal
+            .at(&format!("{host} (tool book)"), "")
+            .at("Dismiss", "\r")
+            .at("outside", &format!("{DOWN}\r"))
+            .at("Dismiss", "\r")
+            .at("Who comes?", "A\r")
+            // It is asked again, with the reason.
+            .at("at least 2", "")
+            .at("Who comes?", "Ada\r")
+            .at("host  ", "")
+            .at("booking.example", "")
+            .at("https://booking.example/confirm?x=1", "")
+            .at("Dismiss", &format!("{DOWN}\r"));
+        let (rest, code) = terminal.end();
+        assert!(rest.contains("A table Outside for 2: Ada."), "{rest}");
+        assert_eq!(code, Some(0));
+    }
+
+    #[test]
+    fn a_person_declines() {
+        let mut terminal = Terminal::run(&["call", &serve(), "book", "--arg", "people=2"]);
+        terminal.at("Dismiss", &format!("{DOWN}\r"));
+        let (rest, code) = terminal.end();
+        assert!(rest.contains("declined"), "{rest}");
+        assert_eq!(code, Some(1), "the tool says that it cannot go on");
+    }
+}
