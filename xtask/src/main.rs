@@ -71,7 +71,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "mutants",
         usage: "[option of cargo-mutants…]",
-        help: "changes of the codec's code that some test has to notice; takes half an hour",
+        help: "changes of the code of codec and rounds that some test has to notice; takes two hours",
         run: mutants::run,
     },
     Command {

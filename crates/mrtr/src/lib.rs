@@ -1,9 +1,15 @@
 #![doc = include_str!("../../../README.md")]
 
-/// The examples of the chapter on rounds.
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../../../docs/rounds.md")]
-mod rounds {}
+/// The examples of the chapters.
+#[cfg(all(doctest, feature = "testing", feature = "client"))]
+mod chapters {
+    #[doc = include_str!("../../../docs/rounds.md")]
+    mod rounds {}
+    #[doc = include_str!("../../../docs/client.md")]
+    mod client {}
+    #[doc = include_str!("../../../docs/sdk-integration.md")]
+    mod sdk_integration {}
+}
 
 #[cfg(feature = "client")]
 mod connect;
