@@ -21,7 +21,7 @@ use crate::client::{Client, Inner};
 use crate::handlers::{BoxError, Handlers, Question, boxed};
 use crate::heard::Heard;
 use crate::machine::{Ids, RoundLimits};
-use crate::watch::{Seen, Verdict, Watch};
+use crate::watch::{Seen, TraceContext, Verdict, Watch};
 
 /// Builds a [`Client`].
 #[must_use = "call `build`"]
@@ -145,6 +145,21 @@ impl<X: Exchange> ClientBuilder<X> {
     /// Looks on: sees every leg and every question of every call, before and after. It is called in line, so it should be quick.
     pub fn watch(mut self, watcher: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Self {
         self.watch.watcher = Some(Box::new(watcher));
+        self
+    }
+
+    /// Says which trace each request belongs to, so that all rounds of a call are one trace across client and replicas. It is called in
+    /// the request's own span, once for each request, and what it gives goes into `_meta`. With `tracing-opentelemetry`, inject
+    /// the context of `tracing::Span::current()`.
+    ///
+    /// Spans have the target `mrtr::client`: one for the call, and in it one for each request, whose fields are those of the
+    /// semantic conventions of OpenTelemetry for this protocol (`mcp.method.name`, `gen_ai.tool.name`, `jsonrpc.request.id`,
+    /// `error.type`), with `otel.name` and `otel.kind`.
+    pub fn trace_context(
+        mut self,
+        tracer: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
+    ) -> Self {
+        self.watch.tracer = Some(Box::new(tracer));
         self
     }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{ErrorObject, Request, code};
-use mrtr_schema::method;
+use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::{Exchange, Outgoing};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use crate::client::Client;
 use crate::continuation::Continuation;
@@ -47,7 +48,7 @@ impl<X: Exchange> Client<X> {
         params: &[(&str, Box<RawValue>)],
     ) -> Result<Completed, CallError> {
         let (machine, action) = self.machine(method, params)?;
-        match Box::pin(self.drive(machine, action, Answering::Handlers)).await? {
+        match self.drive(machine, action, Answering::Handlers).await? {
             End::Completed(completed) => Ok(completed),
             End::Paused(_) => Err(CallError::request("a question was left to nobody")),
         }
@@ -65,7 +66,25 @@ impl<X: Exchange> Client<X> {
     }
 
     /// Drives a call, within the client's deadline, until it ends or is put down.
-    pub(crate) async fn drive(
+    pub(crate) fn drive(
+        &self,
+        machine: Machine,
+        action: Action,
+        answering: Answering,
+    ) -> impl Future<Output = Result<End, CallError>> + Send + '_ {
+        let (method, target) = (machine.call().method(), machine.call().target());
+        let span = tracing::info_span!(
+            target: "mrtr::client",
+            "call",
+            otel.name = format!("{method} {target} (all rounds)").trim(),
+            otel.kind = "internal",
+            mcp.method.name = method,
+        );
+        // It is long, and goes into the futures of its callers.
+        Box::pin(self.drive_inside(machine, action, answering).instrument(span))
+    }
+
+    async fn drive_inside(
         &self,
         mut machine: Machine,
         mut action: Action,
@@ -80,7 +99,9 @@ impl<X: Exchange> Client<X> {
                 Action::Done(result) => return Ok(End::Completed(Completed { result, legs })),
                 Action::Send(request) => {
                     legs += 1;
-                    match time.spend(self.leg(&machine, request, legs), &machine).await? {
+                    let span = leg_span(&machine, &request);
+                    let leg = self.leg(&machine, request, legs).instrument(span);
+                    match time.spend(leg, &machine).await? {
                         Ok(outcome) => Event::Response(outcome),
                         // Whoever allows it knows that the server may have acted on what it got.
                         Err(error) if error.is_unconnected() && broken < self.resend => {
@@ -133,12 +154,15 @@ impl<X: Exchange> Client<X> {
     async fn leg(
         &self,
         machine: &Machine,
-        request: Request,
+        mut request: Request,
         leg: u32,
     ) -> Result<Result<Box<RawValue>, ErrorObject>, CallError> {
         let inner = &*self.inner;
         let (method, target) = (machine.call().method(), machine.call().target());
         let id = request.id.clone();
+        if let Some(context) = inner.watch.tracer.as_ref().and_then(|tracer| tracer()) {
+            request.params = Some(machine.leg_params(&id, context.into_meta())?);
+        }
         tracing::debug!(target: "mrtr::client", method, target, %id, "leg");
         let seen = LegSeen { method, target: &target, id: &id, leg };
         inner.watch.sees(Seen::Sent(&seen));
@@ -148,10 +172,14 @@ impl<X: Exchange> Client<X> {
         let outcome = match &response {
             Ok(Ok(result)) => Ok(&**result),
             Ok(Err(refusal)) => {
+                Span::current().record("error.type", refusal.code);
                 error = CallError::server(refusal.clone());
                 Err(&error)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                Span::current().record("error.type", "transport");
+                Err(error)
+            }
         };
         inner.watch.sees(Seen::Answered { leg: &seen, took: begun.elapsed(), outcome });
         response
@@ -212,6 +240,29 @@ impl<X: Exchange> Client<X> {
         }
         Ok(headers)
     }
+}
+
+/// The span of one request.
+fn leg_span(machine: &Machine, request: &Request) -> Span {
+    let (method, target) = (machine.call().method(), machine.call().target());
+    let tool = (method == method::TOOLS_CALL).then_some(target.as_str());
+    let prompt = (method == method::PROMPTS_GET).then_some(target.as_str());
+    let resource = (method == method::RESOURCES_READ).then_some(target.as_str());
+    // A URI is not a name: there are too many.
+    let name = tool.or(prompt).map_or_else(|| method.to_owned(), |name| format!("{method} {name}"));
+    tracing::info_span!(
+        target: "mrtr::client",
+        "request",
+        otel.name = name,
+        otel.kind = "client",
+        mcp.method.name = method,
+        gen_ai.tool.name = tool,
+        gen_ai.prompt.name = prompt,
+        mcp.resource.uri = resource,
+        mcp.protocol.version = PROTOCOL_VERSION,
+        jsonrpc.request.id = %request.id,
+        error.type = tracing::field::Empty,
+    )
 }
 
 /// How long a leg that broke waits before it is sent again, at most; each time twice as long, up to 6.4 s.

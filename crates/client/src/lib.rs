@@ -68,4 +68,4 @@ pub use listen::{Announcement, Subscription};
 pub use machine::{Action, Event, Ids, Machine, RoundLimits};
 pub use mrtr_transport::{Exchange, Outgoing, TransportError};
 pub use turn::{CallResult, Turn};
-pub use watch::{LegSeen, Seen, Verdict};
+pub use watch::{LegSeen, Seen, TraceContext, Verdict};

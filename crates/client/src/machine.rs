@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use mrtr_schema::Object;
 use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, InputResponses};
 use mrtr_schema::jsonrpc::{self, ErrorObject, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
@@ -219,14 +220,23 @@ impl Machine {
 
     fn leg(&self) -> Result<Action, CallError> {
         let id = self.ids.next();
+        let params = Some(self.leg_params(&id, Object::new())?);
+        let (jsonrpc, method) = (jsonrpc::Version, self.call.method.clone());
+        Ok(Action::Send(Request { jsonrpc, id, method, params }))
+    }
+
+    /// The parameters of the leg with this id, with more in its `_meta`.
+    pub(crate) fn leg_params(
+        &self,
+        id: &RequestId,
+        more: Object,
+    ) -> Result<Box<RawValue>, CallError> {
         let mut meta = self.meta.clone();
         meta.progress_token = meta.progress_token.map(|_| id.clone());
-        let leg = Leg { machine: self, meta };
-        let params = jsonrpc::raw(&leg).map_err(|e| {
+        meta.other.extend(more);
+        jsonrpc::raw(&Leg { machine: self, meta }).map_err(|e| {
             CallError::request(format!("the parameters cannot be written as JSON: {e}"))
-        })?;
-        let (jsonrpc, method) = (jsonrpc::Version, self.call.method.clone());
-        Ok(Action::Send(Request { jsonrpc, id, method, params: Some(params) }))
+        })
     }
 
     fn result(&mut self, result: Box<RawValue>) -> Result<Action, CallError> {

@@ -176,7 +176,7 @@ impl<X: Exchange> Client<X> {
         answering: Answering,
     ) -> Result<Turn<T>, CallError> {
         let target = machine.call().target();
-        match Box::pin(self.drive(machine, action, answering)).await? {
+        match self.drive(machine, action, answering).await? {
             End::Paused(call) => Ok(Turn::Asked(call)),
             End::Completed(Completed { result, .. }) => {
                 let result = read::<T>(&result)?;

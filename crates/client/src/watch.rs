@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use mrtr_schema::Object;
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::RequestId;
 use serde_json::value::RawValue;
@@ -57,6 +58,31 @@ pub struct LegSeen<'a> {
     pub leg: u32,
 }
 
+/// The trace that a request belongs to, as W3C Trace Context has it (specification: base protocol, "OpenTelemetry trace context").
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraceContext {
+    /// `traceparent`
+    pub traceparent: String,
+    /// `tracestate`
+    pub tracestate: Option<String>,
+    /// `baggage`
+    pub baggage: Option<String>,
+}
+
+impl TraceContext {
+    /// As `_meta` has it.
+    pub(crate) fn into_meta(self) -> Object {
+        let all = [
+            ("traceparent", Some(self.traceparent)),
+            ("tracestate", self.tracestate),
+            ("baggage", self.baggage),
+        ];
+        let given =
+            all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+        given.collect()
+    }
+}
+
 /// What is to become of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,11 +98,13 @@ pub enum Verdict {
 type Judging = Pin<Box<dyn Future<Output = Result<Verdict, BoxError>> + Send>>;
 type Policy = Box<dyn Fn(Question, InputRequest) -> Judging + Send + Sync>;
 type Watcher = Box<dyn Fn(Seen<'_>) + Send + Sync>;
+type Tracer = Box<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 /// Those who look on.
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) watcher: Option<Watcher>,
+    pub(crate) tracer: Option<Tracer>,
     policy: Option<Policy>,
 }
 
