@@ -2,19 +2,20 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mrtr::client::{Continuation, Question, Seen, Turn};
 use mrtr::http::HttpClient;
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
 use mrtr::schema::tool::CallToolResult;
+use mrtr::terminal::{self, flat, plain};
 use mrtr::{Client, ElicitResult};
 use serde_json::{Map, Value};
 
 use crate::answers::Answers;
-use crate::show::{self, dim, flat};
-use crate::{Call, Failure, Result, terminal};
+use crate::show::{self, dim};
+use crate::{Call, Failure, Result};
 
 pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     let answers = call.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
@@ -72,10 +73,8 @@ impl Call {
 /// A client that answers from the file, then at the terminal.
 fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
     let host = call.server.url.split('/').nth(2).unwrap_or_default().to_owned();
-    // The questions of a round come together, and there is one terminal.
-    let terminal = Arc::new(Mutex::new(()));
     let ask = move |question: Question, params: ElicitParams| {
-        let (answers, host, terminal) = (answers.clone(), host.clone(), Arc::clone(&terminal));
+        let (answers, host) = (answers.clone(), host.clone());
         async move {
             let request = InputRequest::Elicit(params.clone());
             if let Some(answer) = answers.to(&question.key, &request) {
@@ -84,12 +83,7 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
             if !terminal::is_there() {
                 return Err("there is no terminal to ask at, and --answers has no answer".into());
             }
-            let who = format!("{host} (tool {})", question.target);
-            let asked = tokio::task::spawn_blocking(move || {
-                let _alone = terminal.lock().unwrap_or_else(PoisonError::into_inner);
-                terminal::ask(&who, &params)
-            });
-            Ok(asked.await??)
+            terminal::ask(&host, &question, params).await
         }
     };
     let ask = Arc::new(ask);
@@ -200,7 +194,7 @@ fn finish(result: &CallToolResult, json: bool) -> ExitCode {
     if json {
         show::json(result);
     } else if result.content.iter().any(|block| block.as_text().is_some()) {
-        show::line(&show::plain(&result.text()));
+        show::line(&plain(&result.text()));
     } else {
         show::json(&result.content);
     }

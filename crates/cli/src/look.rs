@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
+use mrtr::terminal::{flat, plain};
 use serde_json::Value;
 
-use crate::show::{bold, dim, flat};
+use crate::show::{bold, dim};
 use crate::{Result, Server, show};
 
 pub(crate) async fn discover(server: &Server, json: bool) -> Result<ExitCode> {
@@ -20,7 +21,7 @@ pub(crate) async fn discover(server: &Server, json: bool) -> Result<ExitCode> {
         show::line(&format!("{} {}", bold(&flat(name)), flat(info("version").unwrap_or_default())));
     }
     if let Some(instructions) = found.get("instructions").and_then(Value::as_str) {
-        show::line(&show::plain(instructions));
+        show::line(&plain(instructions));
     }
     let list = |name: &str| match found.get(name) {
         Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(flat).collect(),

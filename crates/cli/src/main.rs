@@ -4,7 +4,6 @@ mod answers;
 mod call;
 mod look;
 mod show;
-mod terminal;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -152,7 +151,7 @@ async fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(Failure { code, why }) => {
-            show::note(&format!("mrtr: {}", show::plain(&why)));
+            show::note(&format!("mrtr: {}", mrtr::terminal::plain(&why)));
             ExitCode::from(code)
         }
     }

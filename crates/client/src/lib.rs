@@ -56,6 +56,8 @@ mod listen;
 mod machine;
 mod output;
 mod questions;
+#[cfg(feature = "terminal")]
+pub mod terminal;
 mod turn;
 mod watch;
 

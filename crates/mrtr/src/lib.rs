@@ -26,6 +26,12 @@ pub mod client {
     };
 }
 
+/// Questions at the terminal.
+#[cfg(feature = "terminal")]
+pub mod terminal {
+    pub use mrtr_client::terminal::*;
+}
+
 #[cfg(all(feature = "server", feature = "client"))]
 pub use mrtr_transport::InProcess;
 
