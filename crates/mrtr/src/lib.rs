@@ -15,6 +15,8 @@ mod chapters {
 mod connect;
 #[cfg(feature = "server")]
 mod serve;
+#[cfg(feature = "client")]
+mod set;
 
 /// The client's loop and its parts.
 #[cfg(feature = "client")]
@@ -91,3 +93,5 @@ pub use mrtr_server::{
 };
 #[cfg(feature = "server")]
 pub use serve::{serve, serve_stdio};
+#[cfg(feature = "client")]
+pub use set::{ClientSet, ConfigError, Connection, Listed};

@@ -10,6 +10,7 @@ mod hand;
 mod hostile;
 mod listen;
 mod notifications;
+mod set;
 mod stdio;
 mod stdio_client;
 mod stdio_wire;

@@ -149,10 +149,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// The first step that was recorded after the answer at `position`.
     pub(crate) fn step_after(&self, position: usize) -> Option<&Entry> {
-        self.entries
-            .iter()
-            .skip(position + 1)
-            .find(|entry| matches!(entry.kind, EntryKind::Step(_)))
+        self.entries.iter().skip(position).find(|entry| matches!(entry.kind, EntryKind::Step(_)))
     }
 
     /// A recorded step that this pass has not come to.
