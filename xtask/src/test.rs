@@ -47,6 +47,8 @@ pub fn run(args: &[String]) -> Result {
     )?;
     step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
     step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
+    let worker = ["run", "--quiet", "--locked", "--manifest-path=examples/worker/Cargo.toml"];
+    step(cargo(&worker).env("CARGO_TARGET_DIR", scratch("worker")?))?;
     simulate::run(&[])?;
     conformance::run(&[])?;
     vectors::run(&[])?;
