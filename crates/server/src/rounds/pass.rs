@@ -161,7 +161,6 @@ impl Pass {
                          done since"
                     )));
                 }
-                self.at_the_end |= is_read;
                 self.new.push(key.to_owned());
                 Some(self.remove(at))
             }

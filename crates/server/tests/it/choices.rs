@@ -193,6 +193,34 @@ async fn a_lost_side_mutes_nothing() {
     assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
 }
 
+/// What was a step, and is a question now, is said so in the log.
+#[tokio::test]
+async fn a_question_is_no_step() {
+    let (lines, _guard) = crate::refusals::Lines::collect();
+    let clock = TestClock::default();
+    let server = |asks: bool| {
+        let tool = Tool::new("t", "", move |cx: Context| async move {
+            if asks {
+                cx.elicit::<Text>("key", "?").await?;
+            } else {
+                cx.step("key", async |_| Ok(())).await?;
+            }
+            cx.checkpoint("sealed").await?;
+            Ok("done")
+        });
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let call = || Call::tool("t", json!({})).answer("key", json!({ "text": "x" }));
+    for (first, why) in [
+        (false, r#""key" is a question now, but was a step when it was recorded"#),
+        (true, r#""key" is a step now, but was a question when it was recorded"#),
+    ] {
+        let fleet = Fleet::new([server(first), server(!first)]).as_principal(alice());
+        assert!(call().run(&fleet).await.unwrap().is_error());
+        assert!(lines.text().contains(why), "{why}: {}", lines.text());
+    }
+}
+
 /// One key for a race and for a question that was passed over, or for one that was answered, is a change that is noticed.
 #[tokio::test]
 async fn a_race_is_no_question_and_a_question_no_race() {
