@@ -70,8 +70,28 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// As `_meta` has it.
+    /// Whether it has the form that W3C Trace Context gives it. `tracestate` is looked at for its characters only.
+    fn is_valid(&self) -> bool {
+        let mut parts = self.traceparent.split('-');
+        let lengths = [("version", 2), ("trace-id", 32), ("parent-id", 16), ("flags", 2)];
+        let is_hex = |part: &str| part.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+        let fits = lengths.iter().all(|(name, length)| {
+            let is_id = name.ends_with("id");
+            parts.next().is_some_and(|part| {
+                part.len() == *length && is_hex(part) && !(is_id && part.bytes().all(|c| c == b'0'))
+            })
+        });
+        let printable = |text: &String| text.bytes().all(|c| matches!(c, b' '..=b'~'));
+        let rest = self.tracestate.iter().chain(&self.baggage).all(printable);
+        fits && rest && parts.next().is_none() && !self.traceparent.starts_with("ff")
+    }
+
+    /// As `_meta` has it. What has another form than it should is not sent.
     pub(crate) fn into_meta(self) -> Object {
+        if !self.is_valid() {
+            tracing::warn!(target: "mrtr::client", context = ?self, "a trace context that is none is not sent");
+            return Object::new();
+        }
         let all = [
             ("traceparent", Some(self.traceparent)),
             ("tracestate", self.tracestate),
@@ -138,5 +158,34 @@ impl Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_a_trace_context_is_sent() {
+        let of = |traceparent: &str| TraceContext {
+            traceparent: traceparent.to_owned(),
+            ..TraceContext::default()
+        };
+        let good = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+        assert_eq!(of(good).into_meta().len(), 1);
+        for wrong in [
+            "",
+            "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7",
+            "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01-",
+            "00-0AF7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01",
+            "00-0af7651916cd43dd8448eb211c80319-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01",
+        ] {
+            assert!(of(wrong).into_meta().is_empty(), "{wrong}");
+        }
+        let state = TraceContext { tracestate: Some("a=\u{e9}".to_owned()), ..of(good) };
+        assert!(state.into_meta().is_empty());
     }
 }

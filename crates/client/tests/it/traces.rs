@@ -59,7 +59,7 @@ async fn all_rounds_of_a_call_are_one_trace() {
         .trace_context(move || {
             let span = tracing::Span::current();
             assert_eq!(span.metadata().map(tracing::Metadata::name), Some("request"));
-            let leg = legs.fetch_add(1, Ordering::SeqCst);
+            let leg = legs.fetch_add(1, Ordering::SeqCst) + 1;
             let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-{leg:016x}-01");
             Some(TraceContext { traceparent, baggage: Some("a=b".to_owned()), tracestate: None })
         })
@@ -69,7 +69,7 @@ async fn all_rounds_of_a_call_are_one_trace() {
         server.asked().iter().map(|asked| asked.meta["traceparent"].clone()).collect();
     assert_eq!(
         traces,
-        [0, 1].map(|leg| format!("00-0af7651916cd43dd8448eb211c80319c-{leg:016x}-01"))
+        [1, 2].map(|leg| format!("00-0af7651916cd43dd8448eb211c80319c-{leg:016x}-01"))
     );
     let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     let closed: Vec<&str> = log.lines().filter(|line| line.contains("close")).collect();

@@ -237,6 +237,7 @@ async fn a_race_is_no_question_and_a_question_no_race() {
             Ok(text)
         })
     };
+    let (lines, _guard) = crate::refusals::Lines::collect();
     let clock = TestClock::default();
     let server = |races| replica(&clock).tool(tool(races)).build().unwrap();
     for (first, second) in [(true, false), (false, true)] {
@@ -247,6 +248,13 @@ async fn a_race_is_no_question_and_a_question_no_race() {
             let data = story.outcome.unwrap_err().data;
             assert_eq!(data, Some(json!({ "reason": "flow_changed" })), "{first} {capabilities}");
         }
+    }
+    for why in [
+        r#""key" is a race now, but was another choice when it was recorded"#,
+        r#""key" is a race now, but was a question when it was recorded"#,
+        r#""key" is a question now, but was another choice when it was recorded"#,
+    ] {
+        assert!(lines.text().contains(why), "{why}: {}", lines.text());
     }
 }
 
@@ -272,7 +280,11 @@ async fn what_was_told_is_told_once() {
 
 #[tokio::test]
 async fn a_race_is_no_step_and_a_step_no_race() {
-    for raced_first in [true, false] {
+    let (lines, _guard) = crate::refusals::Lines::collect();
+    for (raced_first, why) in [
+        (true, r#""key" is a step now, but was a choice when it was recorded"#),
+        (false, r#""key" is a race now, but was a step when it was recorded"#),
+    ] {
         let pass = Count::default();
         let (client, _) = client(fleet(|| {
             let pass = pass.clone();
@@ -292,6 +304,7 @@ async fn a_race_is_no_step_and_a_step_no_race() {
         let error = client.build().call_tool("t", json!({})).await.unwrap_err();
         let data = error.as_server_error().unwrap().data.clone();
         assert_eq!(data, Some(json!({ "reason": "flow_changed" })));
+        assert!(lines.text().contains(why), "{}", lines.text());
     }
 }
 
