@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::InputRequest;
 use serde_json::{Map, Value, json};
 
@@ -25,10 +26,13 @@ impl Answers {
     /// The answer to a question, as it is sent.
     pub(crate) fn to(&self, key: &str, request: &InputRequest) -> Option<Value> {
         let answer = self.0.get(key)?;
-        Some(match request {
+        Some(match (request, answer) {
             // The contents of a form alone are one that was submitted.
-            InputRequest::Elicit(_) if answer.get("action").is_none() => {
-                json!({ "action": "accept", "content": answer })
+            (InputRequest::Elicit(ElicitParams::Form(form)), Value::Object(content))
+                if !content.contains_key("action") =>
+            {
+                let content = form.requested_schema.coerce(content.clone());
+                json!({ "action": "accept", "content": content })
             }
             _ => answer.clone(),
         })

@@ -107,9 +107,9 @@ fn ask_form(form: &FormParams) -> Asked<ElicitResult> {
             let Some(value) = ask_field(field)? else { break };
             // The whole form's rules, for this field.
             let alone = FormSchema::new([field.clone()]);
-            match alone.check(Map::from_iter([(field.name.clone(), value.clone())])) {
-                Ok(_) => {
-                    content.insert(field.name.clone(), value);
+            match alone.check(alone.coerce(Map::from_iter([(field.name.clone(), value)]))) {
+                Ok(filled) => {
+                    content.extend(filled);
                     break;
                 }
                 Err(problems) => note(&format!("  {}", flat(&problems.to_string()))),
@@ -169,9 +169,7 @@ fn ask_field(field: &Field) -> Asked<Option<Value>> {
         }
         FieldKind::Number { default, .. } => {
             let default = default.as_ref().map(ToString::to_string);
-            let text = ask_text(prompt, default, field.required)?;
-            // What is no number is told so by the form.
-            Ok(text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))))
+            Ok(ask_text(prompt, default, field.required)?.map(Value::String))
         }
         FieldKind::Text { default, .. } => {
             Ok(ask_text(prompt, default.clone(), field.required)?.map(Value::String))

@@ -2,6 +2,7 @@
 //! (specification: client, "Requested Schema").
 
 mod check;
+mod fill;
 mod wire;
 
 use serde_json::Number;
