@@ -1,6 +1,8 @@
 //! Calling a tool.
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use mrtr::http::HttpClient;
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
 use mrtr::schema::tool::CallToolResult;
+use mrtr::schema::uri;
 use mrtr::terminal::{self, flat, plain};
 use mrtr::{Client, ElicitResult};
 use serde_json::{Map, Value};
@@ -22,6 +25,8 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     let paused = call.resume.as_deref().map(read).transpose()?;
     let client = client(call, answers.clone())?;
     if let Some(file) = &call.pause {
+        // Where it goes is known to be good before anything is done.
+        let place = Place::at(file)?;
         let turn = match paused {
             Some(paused) => {
                 let answered = answered(&paused, &answers)?;
@@ -31,7 +36,7 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
         };
         return match turn {
             Turn::Done(result) => Ok(finish(&result, json)),
-            Turn::Asked(paused) => put_down(&paused, file, json),
+            Turn::Asked(paused) => put_down(&paused, place, json),
         };
     }
     let result = match paused {
@@ -72,7 +77,7 @@ impl Call {
 
 /// A client that answers from the file, then at the terminal.
 fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
-    let host = call.server.url.split('/').nth(2).unwrap_or_default().to_owned();
+    let host = uri::host(&call.server.url).to_owned();
     let ask = move |question: Question, params: ElicitParams| {
         let (answers, host) = (answers.clone(), host.clone());
         async move {
@@ -163,18 +168,45 @@ fn answered(call: &Continuation, answers: &Answers) -> Result<InputResponses> {
     Ok(all)
 }
 
-/// Writes a call down, readable by its owner alone: whoever has it can go on with it.
-fn put_down(call: &Continuation, file: &Path, json: bool) -> Result<ExitCode> {
-    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", file.display()));
-    let text = serde_json::to_string_pretty(call).map_err(|error| wrong(&error))?;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options
-        .open(file)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.map_err(|error| wrong(&error))?;
+/// A file to be, readable by its owner alone: whoever has a call can go on with it. What was there before stays until the call
+/// is written.
+struct Place {
+    file: PathBuf,
+    aside: PathBuf,
+    open: File,
+}
+
+impl Place {
+    fn at(file: &Path) -> Result<Self> {
+        let mut aside = file.as_os_str().to_owned();
+        aside.push(format!(".{}", std::process::id()));
+        let (file, aside) = (file.to_owned(), PathBuf::from(aside));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let open = options.open(&aside);
+        let open = open.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+        Ok(Self { file, aside, open })
+    }
+
+    fn write(mut self, text: &str) -> Result<PathBuf> {
+        let written = self.open.write_all(text.as_bytes()).and_then(|()| self.open.sync_all());
+        let written = written.and_then(|()| std::fs::rename(&self.aside, &self.file));
+        written.map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
+        Ok(self.file.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // If it was written, it has another name by now.
+        let _ = std::fs::remove_file(&self.aside);
+    }
+}
+
+fn put_down(call: &Continuation, place: Place, json: bool) -> Result<ExitCode> {
+    let file = place.write(&serde_json::to_string_pretty(call).map_err(Failure::usage)?)?;
     if json {
         show::json(call.questions());
     } else {

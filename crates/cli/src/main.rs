@@ -131,23 +131,34 @@ impl Server {
             })?;
             http = http.bearer(&token).map_err(Failure::usage)?;
         }
-        let http = http.build().map_err(Failure::usage)?;
+        let time = std::time::Duration::from_secs(self.timeout);
+        let http = http.timeout(time).build().map_err(Failure::usage)?;
         let info =
             mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
         let client = Client::builder(http).info(info).people_take_their_time();
-        Ok(client.deadline(std::time::Duration::from_secs(self.timeout)))
+        Ok(client.deadline(time))
     }
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let options = Options::parse();
-    let done = match &options.command {
-        Command::Discover(server) => look::discover(server, options.json).await,
-        Command::Tools(server) => look::tools(server, options.json).await,
-        Command::Call(call) => call::run(call, options.json).await,
-        Command::Keygen { state } => keygen(state, options.json),
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            show::note(&format!("mrtr: {error}"));
+            return ExitCode::from(4);
+        }
     };
+    let done = runtime.block_on(async {
+        match &options.command {
+            Command::Discover(server) => look::discover(server, options.json).await,
+            Command::Tools(server) => look::tools(server, options.json).await,
+            Command::Call(call) => call::run(call, options.json).await,
+            Command::Keygen { state } => keygen(state, options.json),
+        }
+    });
+    // A question that nobody waits for any more may still stand at the terminal.
+    runtime.shutdown_background();
     match done {
         Ok(code) => code,
         Err(Failure { code, why }) => {

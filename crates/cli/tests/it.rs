@@ -35,7 +35,7 @@ enum Place {
 #[derive(Deserialize, JsonSchema)]
 struct Guest {
     /// Who comes?
-    #[schemars(length(min = 2))]
+    #[schemars(length(min = 2), extend("default" = "\u{1b}]52;c;aGk=\u{7}"))]
     name: String,
 }
 
@@ -220,6 +220,12 @@ mod at_a_terminal {
                 assert_eq!(read, 1, "it ended without {shown:?}: {}", self.seen);
                 self.seen.push(char::from(byte[0]));
             }
+            // What the server has in its texts would write to the clipboard, and colour the screen.
+            assert!(
+                !self.seen.contains("\u{1b}]52") && !self.seen.contains("\u{1b}[31m"),
+                "{}",
+                self.seen
+            );
             // What comes next is to be shown after this.
             self.seen.clear();
             let stdin = self.child.stdin.as_mut().unwrap();
@@ -251,6 +257,7 @@ mod at_a_terminal {
             .at("Who comes?", "A\r")
             // It is asked again, with the reason.
             .at("at least 2", "")
+            .at("Dismiss", "\r")
             .at("Who comes?", "Ada\r")
             .at("host  ", "")
             .at("booking.example", "")

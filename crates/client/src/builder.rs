@@ -142,7 +142,8 @@ impl<X: Exchange> ClientBuilder<X> {
         self
     }
 
-    /// Looks on: sees every leg and every question of every call, before and after. It is called in line, so it should be quick.
+    /// Looks on: sees every leg of every call, and every question that goes to a handler, before and after. A call that is dropped, or
+    /// whose deadline passes, shows no end. It is called in line, so it should be quick.
     pub fn watch(mut self, watcher: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Self {
         self.watch.watcher = Some(Box::new(watcher));
         self
@@ -164,7 +165,7 @@ impl<X: Exchange> ClientBuilder<X> {
     }
 
     /// Decides what becomes of each question before its handler sees it: by its kind, the tool, the round, or by asking
-    /// somebody. An error of it ends the call.
+    /// somebody. An error of it ends the call. Whoever answers by [`Client::resume`] decides for themselves.
     ///
     /// ```
     /// # use mrtr_client::{Client, Exchange, Verdict};

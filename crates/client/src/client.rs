@@ -321,9 +321,22 @@ impl<X: Exchange> Client<X> {
         method: &str,
         open: impl Fn(P) -> (Vec<T>, Option<String>),
     ) -> Result<Vec<T>, CallError> {
+        let all = self.each_page(method, open);
+        let Some(time) = self.deadline else { return all.await };
+        let late = |_| CallError::deadline(format!("all of {method} took longer than {time:?}"));
+        tokio::time::timeout(time, all).await.map_err(late)?
+    }
+
+    async fn each_page<P: DeserializeOwned, T>(
+        &self,
+        method: &str,
+        open: impl Fn(P) -> (Vec<T>, Option<String>),
+    ) -> Result<Vec<T>, CallError> {
         // A server that never stops giving out cursors is cut off.
         const PAGES: usize = 1_000;
         const ITEMS: usize = 100_000;
+        const BYTES: usize = 64 << 20;
+        let mut bytes = 0;
         let (mut all, mut cursor): (Vec<T>, Option<String>) = (Vec::new(), None);
         let mut restarted = false;
         for _ in 0..PAGES {
@@ -331,7 +344,7 @@ impl<X: Exchange> Client<X> {
                 Some(cursor) => vec![("cursor", raw(cursor)?)],
                 None => Vec::new(),
             };
-            let page = match self.call(method, &params).await {
+            let page = match self.raw_call(method, &params).await {
                 // The cursor may have gone stale since the pages before this one were kept.
                 Err(error) if is_params(&error) && cursor.is_some() && !restarted => {
                     restarted = true;
@@ -341,7 +354,11 @@ impl<X: Exchange> Client<X> {
                 }
                 page => page?,
             };
-            let (items, next) = open(page);
+            bytes += page.get().len();
+            if bytes > BYTES {
+                return Err(CallError::protocol(format!("{method} has more than {BYTES} bytes")));
+            }
+            let (items, next) = open(read(method, &page)?);
             all.extend(items);
             if all.len() > ITEMS {
                 return Err(CallError::protocol(format!("{method} has more than {ITEMS} items")));
@@ -359,7 +376,15 @@ impl<X: Exchange> Client<X> {
         method: &str,
         params: &[(&str, Box<RawValue>)],
     ) -> Result<T, CallError> {
-        let result = match self.inner.cache.find(method, params) {
+        read(method, &self.raw_call(method, params).await?)
+    }
+
+    async fn raw_call(
+        &self,
+        method: &str,
+        params: &[(&str, Box<RawValue>)],
+    ) -> Result<Box<RawValue>, CallError> {
+        Ok(match self.inner.cache.find(method, params) {
             Found::Fresh(result) => result,
             Found::NotKept => self.run(method, params).await?.result,
             Found::Nothing(place) => {
@@ -369,10 +394,13 @@ impl<X: Exchange> Client<X> {
                 }
                 done.result
             }
-        };
-        serde_json::from_str(result.get())
-            .map_err(|e| CallError::protocol(format!("malformed result of {method}: {e}")))
+        })
     }
+}
+
+fn read<T: DeserializeOwned>(method: &str, result: &RawValue) -> Result<T, CallError> {
+    serde_json::from_str(result.get())
+        .map_err(|e| CallError::protocol(format!("malformed result of {method}: {e}")))
 }
 
 pub(crate) fn drop_unsafe_icons(block: &mut ContentBlock) {

@@ -111,7 +111,7 @@ impl Continuation {
 
 /// As it is written.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct Written {
     /// The version of this form.
     mrtr_continuation: u32,

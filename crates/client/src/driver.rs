@@ -160,14 +160,14 @@ impl<X: Exchange> Client<X> {
         let inner = &*self.inner;
         let (method, target) = (machine.call().method(), machine.call().target());
         let id = request.id.clone();
-        if let Some(context) = inner.watch.tracer.as_ref().and_then(|tracer| tracer()) {
-            request.params = Some(machine.leg_params(&id, context.into_meta())?);
+        if inner.watch.tracer.is_some() {
+            request.params = Some(machine.leg_params(&id, inner.watch.trace())?);
         }
         tracing::debug!(target: "mrtr::client", method, target, %id, "leg");
         let seen = LegSeen { method, target: &target, id: &id, leg };
         inner.watch.sees(Seen::Sent(&seen));
         let begun = Instant::now();
-        let response = self.send(request, &target, machine.call()).await;
+        let response = self.send(request, &target, machine).await;
         let error;
         let outcome = match &response {
             Ok(Ok(result)) => Ok(&**result),
@@ -191,9 +191,9 @@ impl<X: Exchange> Client<X> {
         &self,
         mut request: Request,
         target: &str,
-        call: &Continuation,
+        machine: &Machine,
     ) -> Result<Result<Box<RawValue>, ErrorObject>, CallError> {
-        let inner = &*self.inner;
+        let (inner, call) = (&*self.inner, machine.call());
         let first_id = request.id.clone();
         let heard = |notification| inner.heard.hear(&notification, &first_id);
         let is_call = request.method == method::TOOLS_CALL;
@@ -214,8 +214,9 @@ impl<X: Exchange> Client<X> {
         if refreshed == param_headers {
             return Ok(outcome);
         }
-        request.id = inner.ids.next();
-        let second_id = request.id.clone();
+        let second_id = inner.ids.next();
+        request.id = second_id.clone();
+        request.params = Some(machine.leg_params(&second_id, inner.watch.trace())?);
         let heard = |notification| inner.heard.hear(&notification, &second_id);
         let again = Outgoing { param_headers: refreshed, heard: &heard, ..Outgoing::new(request) };
         Ok(inner.exchange.exchange(again).await?.outcome)

@@ -105,9 +105,6 @@ impl Handlers {
         request: InputRequest,
     ) -> Result<Box<RawValue>, CallError> {
         let key = question.key.clone();
-        request.check().map_err(|why| {
-            CallError::protocol(format!("the question {}: {why}", ErrorObject::quote(&key)))
-        })?;
         match request {
             InputRequest::Elicit(ElicitParams::Form(params)) => {
                 let schema = params.requested_schema.clone();

@@ -212,8 +212,8 @@ impl Machine {
                 self.phase = Phase::Sent;
                 self.leg()
             }
-            (phase, event) => Err(CallError::request(format!(
-                "{event:?} does not belong to a call in the phase {phase:?}"
+            (phase, _) => Err(CallError::request(format!(
+                "what was reported does not belong to a call in the phase {phase:?}"
             ))),
         }
     }
@@ -271,7 +271,7 @@ impl Machine {
         self.answers = None;
         match input_requests.filter(|requests| !requests.0.is_empty()) {
             Some(requests) => {
-                self.call.question_rounds += 1;
+                self.call.question_rounds = self.call.question_rounds.saturating_add(1);
                 self.call.pace = 0;
                 if self.call.question_rounds > self.limits.questions {
                     let limit = self.limits.questions;
@@ -287,13 +287,14 @@ impl Machine {
                         self.limits.per_round
                     )));
                 }
+                check(&requests)?;
                 self.last_asked = Some(last_asked(&requests));
                 self.call.asked = Some(requests.clone());
                 self.phase = Phase::Asked;
                 Ok(Action::Ask(requests))
             }
             None => {
-                self.call.state_rounds += 1;
+                self.call.state_rounds = self.call.state_rounds.saturating_add(1);
                 if self.call.state_rounds > self.limits.state_only {
                     let limit = self.limits.state_only;
                     return Err(CallError::rounds(format!(
@@ -303,7 +304,7 @@ impl Machine {
                             .map_or_else(String::new, |last| format!("; it last asked {last}"))
                     )));
                 }
-                self.call.pace += 1;
+                self.call.pace = self.call.pace.saturating_add(1);
                 self.phase = Phase::Waiting;
                 Ok(Action::Wait(self.call.pause()))
             }
@@ -328,6 +329,15 @@ impl Machine {
         }
         Err(CallError::server(error))
     }
+}
+
+/// What may not be asked is not handed to anybody.
+fn check(requests: &InputRequests) -> Result<(), CallError> {
+    requests.0.iter().try_for_each(|(key, request)| {
+        let wrong =
+            |why| CallError::protocol(format!("the question {}: {why}", ErrorObject::quote(key)));
+        request.check().map_err(wrong)
+    })
 }
 
 fn last_asked(requests: &InputRequests) -> String {

@@ -11,12 +11,14 @@
 //! ```
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dialoguer::console::Style;
-use dialoguer::{Confirm, Input, MultiSelect, Select};
+use dialoguer::{Input, MultiSelect, Select};
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::{ChoiceOption, Field, FieldKind, FormSchema};
+use mrtr_schema::uri;
 use mrtr_transport::Exchange;
 use serde_json::{Map, Value};
 
@@ -35,7 +37,8 @@ pub fn is_there() -> bool {
 ///
 /// # Errors
 ///
-/// If there is no terminal, or it went away. Dropping the future does not take the question off the screen.
+/// If there is no terminal, or it went away. Dropping the future leaves the line that is being typed on the screen; with it, the
+/// question ends.
 pub async fn ask(
     server: &str,
     question: &Question,
@@ -45,15 +48,30 @@ pub async fn ask(
         return Err("there is no terminal to ask at".into());
     }
     let who = format!("{} (tool {})", flat(server), flat(&question.target));
+    let given_up = Arc::new(AtomicBool::new(false));
+    let person = Person { given_up: Arc::clone(&given_up) };
+    let _give_up = GiveUp(given_up);
     let asking = tokio::task::spawn_blocking(move || {
         let _alone = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        if person.is_gone() {
+            return Ok(ElicitResult::cancel());
+        }
         note(&format!("\n{} asks:", Style::new().bold().for_stderr().apply_to(who)));
         match &params {
-            ElicitParams::Form(form) => ask_form(form),
+            ElicitParams::Form(form) => person.ask_form(form),
             ElicitParams::Url(url) => ask_url(url),
         }
     });
     Ok(asking.await??)
+}
+
+/// Tells the thread that asks that nobody waits for the answer any more.
+struct GiveUp(Arc<AtomicBool>);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl<X: Exchange> ClientBuilder<X> {
@@ -94,98 +112,160 @@ pub fn flat(text: &str) -> String {
 
 type Asked<T> = Result<T, dialoguer::Error>;
 
-fn ask_form(form: &FormParams) -> Asked<ElicitResult> {
-    note(&plain(&form.message));
-    match Select::new().items(["Answer", "Decline", "Dismiss"]).default(0).interact_opt()? {
-        Some(0) => {}
-        Some(1) => return Ok(ElicitResult::decline()),
-        _ => return Ok(ElicitResult::cancel()),
-    }
-    let mut content = Map::new();
-    for field in &form.requested_schema.fields {
-        loop {
-            let Some(value) = ask_field(field)? else { break };
-            // The whole form's rules, for this field.
-            let alone = FormSchema::new([field.clone()]);
-            match alone.check(alone.coerce(Map::from_iter([(field.name.clone(), value)]))) {
-                Ok(filled) => {
-                    content.extend(filled);
-                    break;
-                }
-                Err(problems) => note(&format!("  {}", flat(&problems.to_string()))),
-            }
-        }
-    }
-    Ok(ElicitResult::accept(content).unwrap_or_else(|_| ElicitResult::cancel()))
+/// What became of a field.
+enum Filled {
+    With(Value),
+    /// It is left out.
+    Not,
+    /// The person dismissed the form.
+    Left,
 }
 
-fn ask_url(params: &UrlParams) -> Asked<ElicitResult> {
-    note(&plain(&params.message));
-    let host = params.url.split('/').nth(2).unwrap_or_default();
-    let bold = Style::new().bold().for_stderr();
-    note(&format!("  host  {}\n  URL   {}", bold.apply_to(flat(host)), flat(&params.url)));
-    let choices = ["I will go there", "Decline", "Dismiss"];
-    Ok(match Select::new().items(choices).default(2).interact_opt()? {
-        Some(0) => ElicitResult { action: ElicitAction::Accept, content: None },
-        Some(1) => ElicitResult::decline(),
-        _ => ElicitResult::cancel(),
+struct Person {
+    given_up: Arc<AtomicBool>,
+}
+
+impl Person {
+    fn is_gone(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    fn ask_form(&self, form: &FormParams) -> Asked<ElicitResult> {
+        note(&quoted(&form.message));
+        if let Some(no) = leave("Answer", 0)? {
+            return Ok(no);
+        }
+        let mut content = Map::new();
+        for field in &form.requested_schema.fields {
+            loop {
+                if self.is_gone() {
+                    return Ok(ElicitResult::cancel());
+                }
+                let value = match ask_field(field)? {
+                    Filled::With(value) => value,
+                    Filled::Not => break,
+                    Filled::Left => return Ok(ElicitResult::cancel()),
+                };
+                // The whole form's rules, for this field.
+                let alone = FormSchema::new([field.clone()]);
+                match alone.check(alone.coerce(Map::from_iter([(field.name.clone(), value)]))) {
+                    Ok(filled) => {
+                        content.extend(filled);
+                        break;
+                    }
+                    Err(problems) => {
+                        note(&format!("  {}", flat(&problems.to_string())));
+                        // There are forms that nobody can fill in.
+                        if let Some(no) = leave("Again", 0)? {
+                            return Ok(no);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(ElicitResult::accept(content).unwrap_or_else(|_| ElicitResult::cancel()))
+    }
+}
+
+/// Whether to go on; if not, how.
+fn leave(go_on: &str, first: usize) -> Asked<Option<ElicitResult>> {
+    let choices = [go_on, "Decline", "Dismiss"];
+    Ok(match Select::new().items(choices).default(first).interact_opt()? {
+        Some(0) => None,
+        Some(1) => Some(ElicitResult::decline()),
+        _ => Some(ElicitResult::cancel()),
     })
 }
 
-/// A field's value; `None` leaves it empty.
-fn ask_field(field: &Field) -> Asked<Option<Value>> {
+/// A message, moved to the right, so that it is seen to be somebody else's, and no longer than a screen.
+fn quoted(message: &str) -> String {
+    const LINES: usize = 20;
+    const CHARACTERS: usize = 2000;
+    let short: String = message.chars().take(CHARACTERS).collect();
+    let plain = plain(&short);
+    let mut lines: Vec<String> =
+        plain.lines().take(LINES).map(|line| format!("  {line}")).collect();
+    if short.len() < message.len() || plain.lines().count() > LINES {
+        lines.push("  …".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn ask_url(params: &UrlParams) -> Asked<ElicitResult> {
+    note(&quoted(&params.message));
+    let bold = Style::new().bold().for_stderr();
+    let host = bold.apply_to(flat(uri::host(&params.url)));
+    note(&format!("  host  {host}\n  URL   {}", flat(&params.url)));
+    let consent = ElicitResult { action: ElicitAction::Accept, content: None };
+    Ok(leave("I will go there", 2)?.unwrap_or(consent))
+}
+
+fn ask_field(field: &Field) -> Asked<Filled> {
     let name = field.title.as_deref().or(field.description.as_deref()).unwrap_or(&field.name);
     let mut prompt = flat(name);
     if let (Some(_), Some(description)) = (&field.title, &field.description) {
         prompt = format!("{prompt} ({})", flat(description));
     }
+    let none = (!field.required).then_some("(no answer)");
     match &field.kind {
         FieldKind::Boolean { default } => {
-            let confirm = Confirm::new().with_prompt(prompt);
-            let confirm = match default {
-                Some(default) => confirm.default(*default),
-                None => confirm,
-            };
-            Ok(Some(confirm.interact()?.into()))
+            let first = usize::from(*default == Some(false));
+            let items = ["yes", "no"].into_iter().chain(none);
+            let chosen =
+                Select::new().with_prompt(prompt).items(items).default(first).interact_opt()?;
+            Ok(match chosen {
+                Some(yes @ (0 | 1)) => Filled::With((yes == 0).into()),
+                Some(_) => Filled::Not,
+                None => Filled::Left,
+            })
         }
         FieldKind::Choice { options, default } => {
-            let mut items: Vec<String> = options.iter().map(shown).collect();
-            if !field.required {
-                items.push("(none of these)".to_owned());
-            }
+            let items = options.iter().map(shown).chain(none.map(str::to_owned));
             let first = options.iter().position(|option| Some(&option.value) == default.as_ref());
             let select = Select::new().with_prompt(prompt).items(items).default(first.unwrap_or(0));
-            let chosen = select.interact()?;
-            Ok(options.get(chosen).map(|option| option.value.clone().into()))
+            Ok(match select.interact_opt()? {
+                Some(at) => options
+                    .get(at)
+                    .map_or(Filled::Not, |option| Filled::With(option.value.clone().into())),
+                None => Filled::Left,
+            })
         }
         FieldKind::Choices { options, default, .. } => {
             let chosen_before = |option: &ChoiceOption| {
                 default.as_ref().is_some_and(|all| all.contains(&option.value))
             };
             let items = options.iter().map(|option| (shown(option), chosen_before(option)));
-            let chosen = MultiSelect::new().with_prompt(prompt).items_checked(items).interact()?;
-            let values = chosen.into_iter().filter_map(|at| options.get(at));
-            Ok(Some(values.map(|option| option.value.clone()).collect()))
+            let select = MultiSelect::new().with_prompt(prompt).items_checked(items);
+            Ok(match select.interact_opt()? {
+                Some(none) if none.is_empty() && !field.required => Filled::Not,
+                Some(chosen) => {
+                    let values = chosen.into_iter().filter_map(|at| options.get(at));
+                    Filled::With(values.map(|option| option.value.clone()).collect())
+                }
+                None => Filled::Left,
+            })
         }
         FieldKind::Number { default, .. } => {
-            let default = default.as_ref().map(ToString::to_string);
-            Ok(ask_text(prompt, default, field.required)?.map(Value::String))
+            ask_text(prompt, default.as_ref().map(ToString::to_string), field.required)
         }
-        FieldKind::Text { default, .. } => {
-            Ok(ask_text(prompt, default.clone(), field.required)?.map(Value::String))
-        }
+        FieldKind::Text { default, .. } => ask_text(prompt, default.clone(), field.required),
         // A kind that is newer than this program.
-        _ => Ok(ask_text(prompt, None, field.required)?.map(Value::String)),
+        _ => ask_text(prompt, None, field.required),
     }
 }
 
-fn ask_text(prompt: String, default: Option<String>, required: bool) -> Asked<Option<String>> {
+/// An optional field with a default is left out by a single blank.
+fn ask_text(prompt: String, default: Option<String>, required: bool) -> Asked<Filled> {
+    // What stands there at first is somebody else's too: what would drive the terminal is not shown, and so not offered.
+    let default = default.filter(|default| flat(default) == *default);
     let input = Input::<String>::new().with_prompt(prompt).allow_empty(!required);
     let input = match default {
         Some(default) => input.default(default),
         None => input,
     };
-    Ok(Some(input.interact_text()?).filter(|text| !text.is_empty()))
+    let text = input.interact_text()?;
+    let is_left_out = text.is_empty() || (!required && text.trim().is_empty());
+    Ok(if is_left_out { Filled::Not } else { Filled::With(text.into()) })
 }
 
 fn shown(option: &ChoiceOption) -> String {
@@ -201,5 +281,8 @@ mod tests {
         let text = "a\u{1b}[2Jb\r\u{7}\u{202e}c\nd é 🦀";
         assert_eq!(plain(text), "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}c\nd é 🦀");
         assert_eq!(flat("a\nb"), "a b");
+        let long = quoted(&"x\n".repeat(100));
+        assert_eq!((long.lines().count(), long.lines().last()), (21, Some("  …")));
+        assert!(quoted(&"x".repeat(5000)).len() < 2020);
     }
 }

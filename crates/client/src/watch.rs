@@ -143,6 +143,12 @@ impl Watch {
         }
     }
 
+    /// What the trace adds to `_meta`.
+    pub(crate) fn trace(&self) -> Object {
+        let context = self.tracer.as_ref().and_then(|tracer| tracer());
+        context.map(TraceContext::into_meta).unwrap_or_default()
+    }
+
     pub(crate) async fn judge(
         &self,
         question: &Question,

@@ -15,7 +15,8 @@ use serde::Deserialize;
 /// either `command`, `args` and `env`, or `url` and `headers`.
 ///
 /// In these texts, `${NAME}` stands for an environment variable, so that no secret has to be in the file. `disabled` leaves a server
-/// out, and other members are passed over. Nothing is started and nothing is sent until a server is called.
+/// out, and other members are passed over. A process that is started has our whole environment, and `env` beside it: whatever secret is
+/// in the one is known to the other. Nothing is started and nothing is sent until a server is called.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,8 +43,7 @@ use serde::Deserialize;
 /// ```
 pub struct ClientSet(Vec<(String, Client<Connection>)>);
 
-/// A connection to a server of a [`ClientSet`].
-#[derive(Debug)]
+/// A connection to a server of a [`ClientSet`]. What is in its environment and headers is not printed.
 #[non_exhaustive]
 pub enum Connection {
     /// Over HTTP.
@@ -128,13 +128,23 @@ impl ClientSet {
         self.0.iter().map(|(name, client)| (name.as_str(), client))
     }
 
-    /// Lists the tools of all servers, at the same time. One that fails does not keep the others from it.
+    /// Lists the tools of all servers, at the same time. One that fails does not keep the others from it. A tool that would be
+    /// called at another server, because that one's name begins as the tool's does, is left out, with a warning in the log.
     pub async fn list_tools(&self) -> Vec<Listed> {
         let all = self.iter().map(|(server, client)| async move {
             let tools = client.list_tools().await.map(|mut tools| {
-                for tool in &mut tools {
-                    tool.name = format!("{server}{BETWEEN}{}", tool.name);
-                }
+                tools.retain_mut(|tool| {
+                    let own = std::mem::take(&mut tool.name);
+                    tool.name = format!("{server}{BETWEEN}{own}");
+                    // A server must not offer what would be called at another one.
+                    let is_own = self.position(&tool.name).is_some_and(|(at, name)| {
+                        name == own && self.0.get(at).is_some_and(|(other, _)| other == server)
+                    });
+                    if !is_own {
+                        tracing::warn!(target: "mrtr::client", server, tool = own, "a tool with the name of another server's is left out");
+                    }
+                    is_own
+                });
                 tools
             });
             Listed { server: server.to_owned(), tools }
@@ -144,9 +154,13 @@ impl ClientSet {
 
     /// Whose tool this is, and what it is called there. Whether the server has it, the server says.
     pub fn route<'n>(&self, tool: &'n str) -> Option<(&Client<Connection>, &'n str)> {
-        self.0.iter().find_map(|(server, client)| {
-            let rest = tool.strip_prefix(server.as_str())?;
-            Some((client, rest.strip_prefix(BETWEEN)?))
+        let (at, name) = self.position(tool)?;
+        self.0.get(at).map(|(_, client)| (client, name))
+    }
+
+    fn position<'n>(&self, tool: &'n str) -> Option<(usize, &'n str)> {
+        self.0.iter().enumerate().find_map(|(at, (server, _))| {
+            Some((at, tool.strip_prefix(server.as_str())?.strip_prefix(BETWEEN)?))
         })
     }
 }
@@ -204,6 +218,15 @@ impl Exchange for Connection {
             Self::Http(http) => http.exchange(outgoing).await,
             Self::Child(child) => child.exchange(outgoing).await,
         }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http(_) => "Http",
+            Self::Child(_) => "Child",
+        })
     }
 }
 

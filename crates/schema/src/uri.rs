@@ -42,13 +42,24 @@ pub fn check_web(text: &str) -> Result<(), String> {
     if !scheme.eq_ignore_ascii_case("https") && !scheme.eq_ignore_ascii_case("http") {
         return Err(format!("the scheme {scheme:.32?} is neither https nor http"));
     }
-    let authority = rest.strip_prefix("//").unwrap_or_default();
-    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = host_of(rest);
     if host.is_empty() || host.starts_with(':') {
         return Err("the URL has no host".to_owned());
     }
     Ok(())
+}
+
+/// The host of a page's URL, with its port, as a person should see it: without a user's name before it, which may look like a
+/// host. Empty if there is none.
+pub fn host(url: &str) -> &str {
+    url.split_once(':').map_or("", |(_, rest)| host_of(rest))
+}
+
+fn host_of(rest: &str) -> &str {
+    let authority = rest.strip_prefix("//").unwrap_or_default();
+    // Browsers take a backslash for a slash.
+    let authority = authority.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 /// Whether a path, its percent-encoding undone, leads out of where it begins: a segment of it is `.` or `..`,
@@ -76,6 +87,22 @@ pub fn percent_decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_what_is_called_and_not_what_looks_like_one() {
+        for (url, of) in [
+            ("https://booking.example/confirm", "booking.example"),
+            ("https://booking.example:443@evil.example/", "evil.example"),
+            ("https://evil.example?@booking.example/", "evil.example"),
+            ("https://evil.example#@booking.example/", "evil.example"),
+            ("https://evil.example\\@booking.example/", "evil.example"),
+            ("HTTP://a.example:8080", "a.example:8080"),
+            ("https://[::1]:3/x", "[::1]:3"),
+            ("nonsense", ""),
+        ] {
+            assert_eq!(host(url), of, "{url}");
+        }
+    }
 
     #[test]
     fn uris_are_told_from_other_texts() {

@@ -56,13 +56,18 @@ impl Hostile {
     }
 
     async fn call(&self) -> CallError {
-        let http = HttpClient::builder(&self.url).timeout(Duration::from_millis(500));
+        self.call_within(Duration::from_mins(1)).await
+    }
+
+    /// A call whose every request may take so long.
+    async fn call_within(&self, time: Duration) -> CallError {
+        let http = HttpClient::builder(&self.url).timeout(time);
         let limits = RoundLimits { questions: 3, state_only: 2, ..RoundLimits::default() };
         let client = Client::builder(http.max_response(1 << 20).build().unwrap())
             .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "a": "x" }))?))
             .on_progress(|_| {})
             .round_limits(limits)
-            .deadline(Duration::from_secs(20))
+            .deadline(Duration::from_mins(2))
             .build();
         let error = client.call_tool("t", json!({})).await.unwrap_err();
         assert!(!error.is_deadline(), "it was held up: {error}");
@@ -258,7 +263,8 @@ async fn a_server_that_drips_is_left_in_time() {
         ("HTTP/1.1 200 OK\r\n", "X: x\r\n"),
     ] {
         let deed = move |_: &Value| Deed::Endless(head.to_owned(), again.to_owned(), pause);
-        let error = Hostile::serve(deed).await.call().await;
+        let hostile = Hostile::serve(deed).await;
+        let error = hostile.call_within(Duration::from_millis(300)).await;
         assert!(error.to_string().contains("did not answer in time"), "{error}");
     }
 }

@@ -89,8 +89,10 @@ impl HttpClientBuilder {
     /// If the URL is none, or is `https` and the feature `tls` is off.
     pub fn build(self) -> Result<HttpClient, TransportError> {
         let wrong = |why: String| TransportError::new(Kind::Request, why);
-        let url: reqwest::Url =
-            self.url.parse().map_err(|e| wrong(format!("{:?} is no URL", self.url)).because(e))?;
+        let url: reqwest::Url = self
+            .url
+            .parse()
+            .map_err(|e| wrong("the server's URL is none".to_owned()).because(e))?;
         match url.scheme() {
             "http" => {}
             "https" if cfg!(feature = "tls") => {}
