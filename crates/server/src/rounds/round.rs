@@ -311,9 +311,6 @@ impl Round {
     /// Whether the round was ended here before; if not, now is when. `None` if the handler goes no further.
     pub(crate) fn checkpoint(&self, key: &str) -> Option<bool> {
         let mut state = self.lock();
-        if state.closed || state.fault.is_some() {
-            return None;
-        }
         let place = state.enter(self, key)?;
         let chosen = state.pass.choice(place, "a checkpoint", [CHECKPOINT]);
         let chosen = chosen.map_err(|fault| state.fail(fault)).ok()?;
