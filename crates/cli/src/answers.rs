@@ -1,12 +1,21 @@
 //! Answers from a file.
 
+use std::fmt;
 use std::path::Path;
 
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::InputRequest;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::{Failure, Result};
+
+/// Reads a file of JSON.
+pub(crate) fn read_json<T: DeserializeOwned>(file: &Path) -> Result<T> {
+    let wrong = |why: &dyn fmt::Display| Failure::usage(format!("{}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    serde_json::from_str(&text).map_err(|error| wrong(&error))
+}
 
 /// Answers that were written down beforehand, by the questions' keys.
 #[derive(Debug, Clone, Default)]
@@ -14,12 +23,13 @@ pub(crate) struct Answers(Map<String, Value>);
 
 impl Answers {
     pub(crate) fn read(file: &Path) -> Result<Self> {
-        let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
-        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-        let answers = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        match answers {
+        match read_json(file)? {
             Value::Object(answers) => Ok(Self(answers)),
-            _ => Err(wrong("answers are an object, with the questions' keys".to_owned())),
+            _ => {
+                let file = file.display();
+                let why = format!("{file}: answers are an object, with the questions' keys");
+                Err(Failure::usage(why))
+            }
         }
     }
 

@@ -16,13 +16,13 @@ use mrtr::terminal::{self, flat, plain};
 use mrtr::{Client, ElicitResult};
 use serde_json::{Map, Value};
 
-use crate::answers::Answers;
+use crate::answers::{Answers, read_json};
 use crate::show::{self, dim};
 use crate::{Call, Failure, Result};
 
 pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     let answers = call.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
-    let paused = call.resume.as_deref().map(read).transpose()?;
+    let paused = call.resume.as_deref().map(read_json::<Continuation>).transpose()?;
     let client = client(call, answers.clone())?;
     if let Some(file) = &call.pause {
         // Where it goes is known to be good before anything is done.
@@ -149,12 +149,6 @@ fn summary(result: &str) -> String {
         format!("asks {}", keys.join(", "))
     };
     format!("{asks}, with a state of {state} bytes")
-}
-
-fn read(file: &Path) -> Result<Continuation> {
-    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    serde_json::from_str(&text).map_err(|error| wrong(&error))
 }
 
 /// The answers of a file to the questions of a call.

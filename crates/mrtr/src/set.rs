@@ -131,15 +131,13 @@ impl ClientSet {
     /// Lists the tools of all servers, at the same time. One that fails does not keep the others from it. A tool that would be
     /// called at another server, because that one's name begins as the tool's does, is left out, with a warning in the log.
     pub async fn list_tools(&self) -> Vec<Listed> {
-        let all = self.iter().map(|(server, client)| async move {
+        let all = self.iter().enumerate().map(|(at, (server, client))| async move {
             let tools = client.list_tools().await.map(|mut tools| {
                 tools.retain_mut(|tool| {
                     let own = std::mem::take(&mut tool.name);
                     tool.name = format!("{server}{BETWEEN}{own}");
                     // A server must not offer what would be called at another one.
-                    let is_own = self.position(&tool.name).is_some_and(|(at, name)| {
-                        name == own && self.0.get(at).is_some_and(|(other, _)| other == server)
-                    });
+                    let is_own = self.position(&tool.name) == Some((at, own.as_str()));
                     if !is_own {
                         tracing::warn!(target: "mrtr::client", server, tool = own, "a tool with the name of another server's is left out");
                     }

@@ -11,7 +11,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Notification, RequestId, code};
 use mrtr_schema::subscription::SubscriptionFilter;
 use serde_json::{Value, json};
 
-use crate::{Answer, Scripted};
+use crate::{Answer, Lines, Scripted};
 
 fn result(result: Value) -> Scripted {
     Scripted::new(move |_| Answer::Result(result.clone()))
@@ -270,21 +270,6 @@ async fn log_messages_that_make_no_sense_are_passed_over() {
     let call = std::pin::pin!(client.call_tool("t", json!({})));
     assert!(futures_util::poll!(call).is_pending());
     assert_eq!(*heard.lock().unwrap(), [json!({ "a": 1 })]);
-}
-
-/// Collects what is logged on this thread.
-#[derive(Clone, Default)]
-struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[tokio::test]

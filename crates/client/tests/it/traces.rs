@@ -1,7 +1,6 @@
 //! What joins the rounds of a call for whoever looks on, and what keeps calls apart.
 
 use std::collections::HashSet;
-use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,27 +9,13 @@ use mrtr_schema::elicitation::ElicitResult;
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::{Answer, Scripted};
+use crate::{Answer, Lines, Scripted};
 
 fn asks(state: &str, key: &str) -> Value {
     let form = json!({ "type": "object", "properties": { "n": { "type": "string" } } });
     let params = json!({ "message": "?", "requestedSchema": form });
     json!({ "resultType": "input_required", "requestState": state,
         "inputRequests": { key: { "method": "elicitation/create", "params": params } } })
-}
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Each request has a span in the span of its call, and says in `_meta` which trace that is.

@@ -199,8 +199,8 @@ impl Pass {
             self.push(Entry { kind: EntryKind::Answer { pin, read: true }, ..entry });
             (aside, found) = (None, Found::Fits(answer));
         }
-        if let Some((other, answered)) =
-            other.and_then(|other| Some((other.clone(), other.kind.pin()?)))
+        if let Some(other) = other
+            && let Some(answered) = other.kind.pin()
         {
             tracing::warn!(target: "mrtr::rounds", key, "the question reads differently than when it was answered");
             aside.map(|at| self.remove(at));
@@ -215,14 +215,17 @@ impl Pass {
         self.journal.entries.remove(at)
     }
 
-    /// The step that is recorded at `place`.
-    pub(super) fn step(&self, place: Place) -> Result<Option<(StepKind, &str)>, Fault> {
-        let entry = match place {
+    fn entry(&self, place: Place) -> Option<&Entry> {
+        match place {
             Place::Nothing => None,
             Place::Recorded(at) => self.journal.entries.get(at),
             Place::Fresh(at) => self.fresh.get(at),
-        };
-        match entry.map(|entry| (entry, entry.kind)) {
+        }
+    }
+
+    /// The step that is recorded at `place`.
+    pub(super) fn step(&self, place: Place) -> Result<Option<(StepKind, &str)>, Fault> {
+        match self.entry(place).map(|entry| (entry, entry.kind)) {
             None => Ok(None),
             Some((entry, EntryKind::Step(kind))) => Ok(Some((kind, &entry.value))),
             Some((entry, EntryKind::Choice)) => Err(entry.was("a choice", "a step")),
@@ -237,12 +240,7 @@ impl Pass {
         what: &str,
         of: [&'static str; N],
     ) -> Result<Option<&'static str>, Fault> {
-        let entry = match place {
-            Place::Nothing => None,
-            Place::Recorded(at) => self.journal.entries.get(at),
-            Place::Fresh(at) => self.fresh.get(at),
-        };
-        let Some(entry) = entry else { return Ok(None) };
+        let Some(entry) = self.entry(place) else { return Ok(None) };
         match (entry.kind, of.into_iter().find(|value| *entry.value == **value)) {
             (EntryKind::Choice, Some(chosen)) => Ok(Some(chosen)),
             (EntryKind::Choice, None) => Err(entry.was("another choice", what)),
