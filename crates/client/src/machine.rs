@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mrtr_schema::Object;
 use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, InputResponses};
-use mrtr_schema::jsonrpc::{self, ErrorObject, Request, RequestId, code};
+use mrtr_schema::jsonrpc::{self, ErrorObject, Params, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::result::ResultType;
 use serde::ser::SerializeMap;
@@ -226,15 +226,11 @@ impl Machine {
     }
 
     /// The parameters of the leg with this id, with more in its `_meta`.
-    pub(crate) fn leg_params(
-        &self,
-        id: &RequestId,
-        more: Object,
-    ) -> Result<Box<RawValue>, CallError> {
+    pub(crate) fn leg_params(&self, id: &RequestId, more: Object) -> Result<Params, CallError> {
         let mut meta = self.meta.clone();
         meta.progress_token = meta.progress_token.map(|_| id.clone());
         meta.other.extend(more);
-        jsonrpc::raw(&Leg { machine: self, meta }).map_err(|e| {
+        Params::new(&Leg { machine: self, meta }).map_err(|e| {
             CallError::request(format!("the parameters cannot be written as JSON: {e}"))
         })
     }

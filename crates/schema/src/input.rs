@@ -113,9 +113,7 @@ impl InputResponses {
     }
 
     /// Reads a member that is there: unlike `Option`, `null` is refused.
-    pub(crate) fn present<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Self>, D::Error> {
+    pub fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
         Self::deserialize(deserializer).map(Some)
     }
 }
@@ -184,11 +182,9 @@ impl<'de> Deserialize<'de> for InputResponses {
 }
 
 /// A result that asks for input instead of finishing. At least one of the two fields is there.
-///
-/// The state is a text. Who sends a long one that is written as JSON already has it as `S`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InputRequiredResult<S = String> {
+pub struct InputRequiredResult {
     /// Always [`ResultType::InputRequired`].
     pub result_type: ResultType,
     /// What the client must answer before it tries again.
@@ -196,15 +192,15 @@ pub struct InputRequiredResult<S = String> {
     pub input_requests: Option<InputRequests>,
     /// What the client must send back, byte for byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_state: Option<S>,
+    pub request_state: Option<String>,
     /// Metadata.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
 }
 
-impl<S> InputRequiredResult<S> {
+impl InputRequiredResult {
     /// A result with the given questions and state. An empty list of questions is left out.
-    pub fn new(requests: Vec<(String, InputRequest)>, state: Option<S>) -> Self {
+    pub fn new(requests: Vec<(String, InputRequest)>, state: Option<String>) -> Self {
         Self {
             result_type: ResultType::InputRequired,
             input_requests: (!requests.is_empty()).then_some(InputRequests(requests)),

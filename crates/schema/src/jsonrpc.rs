@@ -8,6 +8,10 @@ use serde::de::{DeserializeOwned, Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::outline::{self, Outline};
+pub use crate::params::Params;
+pub use crate::text::Text;
+pub use crate::written::{JsonText, ObjectWriter};
 use crate::{Object, strict};
 
 /// Error codes of JSON-RPC and of MCP revision 2026-07-28.
@@ -97,9 +101,9 @@ impl Serialize for Version {
 
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Cow::<'de, str>::deserialize(deserializer)?.as_ref() {
-            "2.0" => Ok(Self),
-            other => {
+        match Text::deserialize(deserializer)? {
+            Text(version) if version == "2.0" => Ok(Self),
+            Text(other) => {
                 Err(D::Error::custom(format_args!("`jsonrpc` is {other:?}, expected \"2.0\"")))
             }
         }
@@ -117,7 +121,21 @@ pub struct Request {
     pub method: String,
     /// The parameters, unread.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub params: Option<Box<RawValue>>,
+    pub params: Option<Params>,
+}
+
+impl Request {
+    /// The request that an outline is one of. `None` says nothing.
+    fn outlined(outline: Outline<'_>) -> Option<Self> {
+        let Outline { jsonrpc, id, method, params } = outline;
+        let method = method?.strip_prefix('"')?.strip_suffix('"').filter(|m| !m.contains('\\'))?;
+        Some(Self {
+            jsonrpc: jsonrpc.filter(|version| *version == "\"2.0\"").map(|_| Version)?,
+            id: serde_json::from_str(id?).ok()?,
+            method: method.to_owned(),
+            params: params.map(|(text, members)| Params::outlined(text, members)),
+        })
+    }
 }
 
 /// A notification: a message that gets no response.
@@ -151,27 +169,51 @@ impl Notification {
     ///
     /// [`code::INVALID_PARAMS`] that names the field.
     pub fn params<T: DeserializeOwned>(&self) -> Result<T, ErrorObject> {
-        read_params(self.params.as_deref())
+        read_params(self.params.as_deref().map(RawValue::get))
     }
 }
 
-/// A response: the result's raw JSON, or an error.
+/// A response: the result's JSON, as it was read or written, or an error.
 #[derive(Debug, Clone)]
-pub struct Response {
+pub struct Response<R = Box<RawValue>> {
     /// The id of the request. `None` only in an error about a message whose id could not be read.
     pub id: Option<RequestId>,
     /// What the request came to.
-    pub outcome: Result<Box<RawValue>, ErrorObject>,
+    pub outcome: Result<R, ErrorObject>,
 }
 
-impl Response {
+impl<R> Response<R> {
     /// An error response.
     pub fn error(id: Option<RequestId>, error: ErrorObject) -> Self {
         Self { id, outcome: Err(error) }
     }
 }
 
-impl Serialize for Response {
+impl Response<JsonText> {
+    /// Writes it; this takes less than to serialize it.
+    pub fn write(&self) -> JsonText {
+        let length = self.outcome.as_ref().map_or(0, |result| result.get().len());
+        let mut object = ObjectWriter::with_capacity(ENVELOPE + length).text("jsonrpc", "2.0");
+        // Ids and errors are plain data, which is always JSON.
+        if let Some(id) = self.id.as_ref().and_then(|id| JsonText::new(id).ok()) {
+            object = object.written("id", &id);
+        }
+        match &self.outcome {
+            Ok(result) => object = object.written("result", result),
+            Err(error) => {
+                if let Ok(error) = JsonText::new(error) {
+                    object = object.written("error", &error);
+                }
+            }
+        }
+        object.end()
+    }
+}
+
+/// Room for what is around a result.
+const ENVELOPE: usize = 128;
+
+impl<R: Serialize> Serialize for Response<R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;
         let mut map = serializer.serialize_map(None)?;
@@ -289,20 +331,22 @@ impl Message {
             let why = format!("Parse error: recursion limit of {depth} exceeded");
             return Err(ErrorObject::new(code::PARSE_ERROR, why));
         }
-        strict::check(body)
-            .map_err(|e| ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {e}")))?;
-        let invalid = |e: serde_path_to_error::Error<serde_json::Error>| {
-            ErrorObject::invalid_request(format!("Invalid request: {e}"))
+        let refused = |why: &dyn fmt::Display| {
+            ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
         };
-        if body.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'{') {
+        let body = str::from_utf8(body).map_err(|error| refused(&error))?;
+        if let Some(request) = outline::of_request(body).and_then(Request::outlined) {
+            return Ok(Self::Request(request));
+        }
+        strict::check(body).map_err(|error| refused(&error))?;
+        if !body.trim_ascii_start().starts_with('{') {
             return Err(ErrorObject::invalid_request(
                 "Invalid request: the body must be one JSON-RPC object (batches are not supported)",
             ));
         }
-        let fields: Envelope = from_slice(body).map_err(invalid)?;
-        fields
-            .into_message()
-            .map_err(|why| ErrorObject::invalid_request(format!("Invalid request: {why}")))
+        let invalid = |why: String| ErrorObject::invalid_request(format!("Invalid request: {why}"));
+        let fields: Envelope<'_> = read(body).map_err(|error| invalid(error.to_string()))?;
+        fields.into_message().map_err(invalid)
     }
 
     /// The id of a message that [`Message::parse`] refused, if it can still be read.
@@ -327,23 +371,25 @@ impl Message {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
+struct Envelope<'a> {
     jsonrpc: Version,
-    #[serde(default, deserialize_with = "raw_present")]
-    id: Option<Box<RawValue>>,
-    method: Option<String>,
-    params: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "raw_present")]
-    result: Option<Box<RawValue>>,
+    #[serde(borrow, default, deserialize_with = "raw_present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Text<'a>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw_present")]
+    result: Option<&'a RawValue>,
     error: Option<ErrorObject>,
 }
 
 /// Reads a member that is there: unlike `Option`, `null` counts.
-fn raw_present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::<RawValue>::deserialize(d).map(Some)
+fn raw_present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(d).map(Some)
 }
 
-impl Envelope {
+impl Envelope<'_> {
     fn into_message(self) -> Result<Message, String> {
         let Self { jsonrpc, id, method, params, result, error } = self;
         let id = match id {
@@ -351,13 +397,20 @@ impl Envelope {
             Some(id) => Id::Is(serde_json::from_str(id.get()).map_err(|e| format!("`id`: {e}"))?),
             None => Id::Absent,
         };
+        let params = params.map(RawValue::to_owned);
+        let method = method.map(|Text(method)| method.into_owned());
+        let result = result.map(RawValue::to_owned);
         match (method, result, error) {
             (Some(method), None, None) => {
                 if params.as_ref().is_some_and(|p| !p.get().starts_with('{')) {
                     return Err("`params` must be an object".to_owned());
                 }
                 match id {
-                    Id::Is(id) => Ok(Message::Request(Request { jsonrpc, id, method, params })),
+                    Id::Is(id) => {
+                        let params = params.map(|params| Params::of(params.get().to_owned()));
+                        let params = params.transpose().map_err(|e| format!("`params`: {e}"))?;
+                        Ok(Message::Request(Request { jsonrpc, id, method, params }))
+                    }
                     Id::Null => Err("`id` must not be null".to_owned()),
                     Id::Absent => {
                         Ok(Message::Notification(Notification { jsonrpc, method, params }))
@@ -384,11 +437,14 @@ enum Id {
     Absent,
 }
 
-fn from_slice<T: DeserializeOwned>(
-    text: &[u8],
+/// Reads JSON. Where in it a mistake is, is only looked for when there is one: to know it takes several times as long.
+fn read<'de, T: Deserialize<'de>>(
+    text: &'de str,
 ) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
-    let mut json = serde_json::Deserializer::from_slice(text);
-    serde_path_to_error::deserialize(&mut json)
+    serde_json::from_str(text).or_else(|_| {
+        let mut json = serde_json::Deserializer::from_str(text);
+        serde_path_to_error::deserialize(&mut json)
+    })
 }
 
 /// Reads the parameters of `request` as `T`. Absent parameters read as `{}`.
@@ -396,13 +452,12 @@ fn from_slice<T: DeserializeOwned>(
 /// # Errors
 ///
 /// [`code::INVALID_PARAMS`] that names the field.
-pub fn params<T: DeserializeOwned>(request: &Request) -> Result<T, ErrorObject> {
-    read_params(request.params.as_deref())
+pub fn params<'r, T: Deserialize<'r>>(request: &'r Request) -> Result<T, ErrorObject> {
+    read_params(request.params.as_ref().map(Params::get))
 }
 
-fn read_params<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, ErrorObject> {
-    let text = params.map_or("{}", RawValue::get);
-    from_slice(text.as_bytes())
+fn read_params<'r, T: Deserialize<'r>>(params: Option<&'r str>) -> Result<T, ErrorObject> {
+    read(params.unwrap_or("{}"))
         .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))
 }
 
@@ -487,6 +542,9 @@ mod tests {
             assert_eq!(error.code, code, "{body}");
             assert!(error.message.contains(part), "{body}: {}", error.message);
         }
+        let error = Message::parse(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\"}").unwrap_err();
+        assert_eq!(error.code, code::PARSE_ERROR);
+        assert!(error.message.contains("utf-8"), "{}", error.message);
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub mod json_schema;
 pub mod jsonrpc;
 pub mod meta;
 pub mod notification;
+mod outline;
+mod params;
 pub mod prompt;
 pub mod resource;
 pub mod result;
@@ -55,8 +57,10 @@ pub mod roots;
 pub mod sampling;
 mod strict;
 pub mod subscription;
+mod text;
 pub mod tool;
 pub mod uri;
+mod written;
 
 pub use jsonrpc::params;
 

@@ -1,14 +1,20 @@
 //! `_meta`: the per-request protocol fields and whatever else the sender attached
 //! (specification: basic, "`_meta`").
 
-use serde::de::Error as _;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::Object;
 use crate::capabilities::{ClientCapabilities, Implementation};
-use crate::jsonrpc::{RequestId, take};
+use crate::jsonrpc::{ErrorObject, Request, RequestId};
 use crate::notification::LogLevel;
+use crate::text::Text;
 
 /// The reserved `_meta` keys that this crate reads.
 pub mod key {
@@ -48,19 +54,32 @@ pub struct RequestMeta {
 
 impl<'de> Deserialize<'de> for RequestMeta {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut other = Object::deserialize(deserializer)?;
-        let mut read = || -> Result<Self, String> {
-            Ok(Self {
-                protocol_version: take(&mut other, key::PROTOCOL_VERSION)?,
-                client_capabilities: take(&mut other, key::CLIENT_CAPABILITIES)?,
-                client_info: take(&mut other, key::CLIENT_INFO)?,
-                progress_token: take(&mut other, key::PROGRESS_TOKEN)?,
-                log_level: take(&mut other, key::LOG_LEVEL)?,
-                other: Object::new(),
-            })
-        };
-        let meta = read().map_err(D::Error::custom)?;
-        Ok(Self { other, ..meta })
+        deserializer.deserialize_map(MetaVisitor)
+    }
+}
+
+struct MetaVisitor;
+
+impl<'de> Visitor<'de> for MetaVisitor {
+    type Value = RequestMeta;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<RequestMeta, A::Error> {
+        let mut meta = RequestMeta::default();
+        while let Some(Text(name)) = members.next_key()? {
+            match &*name {
+                key::PROTOCOL_VERSION => meta.protocol_version = Some(members.next_value()?),
+                key::CLIENT_CAPABILITIES => meta.client_capabilities = Some(members.next_value()?),
+                key::CLIENT_INFO => meta.client_info = Some(members.next_value()?),
+                key::PROGRESS_TOKEN => meta.progress_token = Some(members.next_value()?),
+                key::LOG_LEVEL => meta.log_level = Some(members.next_value()?),
+                _ => drop(meta.other.insert(name.into_owned(), members.next_value()?)),
+            }
+        }
+        Ok(meta)
     }
 }
 
@@ -91,29 +110,57 @@ impl Serialize for RequestMeta {
 
 /// What a transport needs of the parameters of any request to compare its headers with.
 #[derive(Debug, Default, Deserialize)]
-pub struct Mirrored {
+pub struct Mirrored<'a> {
     /// The request's `_meta`.
-    #[serde(rename = "_meta")]
-    pub meta: Option<RequestMeta>,
+    #[serde(rename = "_meta", default, deserialize_with = "shared")]
+    pub meta: Option<Arc<RequestMeta>>,
     /// `params.name`, if it is a string.
-    #[serde(default, deserialize_with = "string_or_none")]
-    pub name: Option<String>,
+    #[serde(borrow, default, deserialize_with = "string_or_none")]
+    pub name: Option<Cow<'a, str>>,
     /// `params.uri`, if it is a string.
-    #[serde(default, deserialize_with = "string_or_none")]
-    pub uri: Option<String>,
+    #[serde(borrow, default, deserialize_with = "string_or_none")]
+    pub uri: Option<Cow<'a, str>>,
+}
+
+impl<'r> Mirrored<'r> {
+    /// That of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`code::INVALID_PARAMS`](crate::jsonrpc::code::INVALID_PARAMS) that names the field.
+    pub fn of(request: &'r Request) -> Result<Self, ErrorObject> {
+        let Some(params) = &request.params else { return Ok(Self::default()) };
+        let meta = match params.member("_meta") {
+            None => None,
+            Some(meta) => match serde_json::from_str::<Option<RequestMeta>>(meta) {
+                Ok(meta) => meta.map(Arc::new),
+                // To say where the mistake is.
+                Err(_) => return crate::params(request),
+            },
+        };
+        Ok(Self { meta, name: params.string("name"), uri: params.string("uri") })
+    }
+}
+
+fn shared<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Arc<RequestMeta>>, D::Error> {
+    let meta = Option::<RequestMeta>::deserialize(deserializer)?;
+    Ok(meta.map(Arc::new))
 }
 
 /// A `name` of another type is the method's mistake to report, not the header check's.
-fn string_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(match serde_json::Value::deserialize(deserializer)? {
-        serde_json::Value::String(text) => Some(text),
-        _ => None,
-    })
+fn string_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Cow<'de, str>>, D::Error> {
+    let value = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(value.get()).ok().map(|Text(text)| text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jsonrpc::{Params, Version};
 
     #[test]
     fn keeps_what_it_does_not_know_and_names_what_is_wrong() {
@@ -123,11 +170,15 @@ mod tests {
         assert_eq!(meta.protocol_version.as_deref(), Some("2026-07-28"));
         assert_eq!(serde_json::to_string(&meta).unwrap(), text);
 
-        let error = serde_json::from_str::<RequestMeta>(
-            r#"{"io.modelcontextprotocol/clientCapabilities":{"elicitation":true}}"#,
-        )
-        .unwrap_err()
-        .to_string();
-        assert!(error.contains("clientCapabilities`: elicitation"), "{error}");
+        let params =
+            r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"elicitation":true}}}"#;
+        let request = Request {
+            jsonrpc: Version,
+            id: RequestId::Number(1),
+            method: "x".to_owned(),
+            params: Some(Params::of(params.to_owned()).unwrap()),
+        };
+        let error = Mirrored::of(&request).unwrap_err().message;
+        assert!(error.contains("/clientCapabilities.elicitation: invalid type"), "{error}");
     }
 }

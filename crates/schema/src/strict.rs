@@ -1,15 +1,20 @@
 //! A pass over JSON text that refuses what two parsers could read in two ways.
+//!
+//! It decides; but most messages need not go through it, since [`crate::outline`] can vouch for them.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::text::Text;
 
 /// Checks that `text` is one JSON value without duplicate keys or lone surrogates, and not nested
 /// deeper than serde_json's limit of 128.
-pub(crate) fn check(text: &[u8]) -> Result<(), serde_json::Error> {
-    serde_json::from_slice::<Strict>(text).map(|Strict| ())
+pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<Strict>(text).map(|Strict| ())
 }
 
 /// How deeply arrays and objects are nested in `text`, be it JSON or not.
@@ -31,7 +36,7 @@ pub(crate) fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-struct Strict;
+pub(crate) struct Strict;
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -78,41 +83,39 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Strict, A::Error> {
-        let mut seen = HashSet::new();
-        while let Some(key) = members.next_key_seed(Key)? {
+        let mut seen = Keys::default();
+        while let Some(Text(key)) = members.next_key()? {
             members.next_value::<Strict>()?;
-            if let Some(twice) = seen.replace(key) {
-                return Err(A::Error::custom(format_args!("duplicate key {twice:?}")));
+            if !seen.insert(key.clone()) {
+                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
             }
         }
         Ok(Strict)
     }
 }
 
-/// Borrows a key from the input where it holds no escape.
-struct Key;
-
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = std::borrow::Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
+/// The keys of an object so far.
+#[derive(Default)]
+struct Keys<'de> {
+    first: Vec<Cow<'de, str>>,
+    /// Once there are many.
+    others: HashSet<Cow<'de, str>>,
 }
 
-impl<'de> Visitor<'de> for Key {
-    type Value = std::borrow::Cow<'de, str>;
+impl<'de> Keys<'de> {
+    /// So many are compared one by one, which takes less than to hash them.
+    const FEW: usize = 16;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object key")
-    }
-
-    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
-        Ok(key.into())
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(key.to_owned().into())
+    /// Whether `key` was not among them.
+    fn insert(&mut self, key: Cow<'de, str>) -> bool {
+        if self.first.contains(&key) {
+            return false;
+        }
+        if self.first.len() < Self::FEW {
+            self.first.push(key);
+            return true;
+        }
+        self.others.insert(key)
     }
 }
 
@@ -125,7 +128,7 @@ mod tests {
         for text in
             [r#"{"a":{"b":1},"c":{"b":[1,2.5,-3,null,true,"x"]}}"#, "[]", "18446744073709551616"]
         {
-            assert!(check(text.as_bytes()).is_ok(), "{text}");
+            assert!(check(text).is_ok(), "{text}");
         }
     }
 
@@ -139,10 +142,9 @@ mod tests {
             ("{} {}", "trailing"),
             ("{\"a\":NaN}", "expected value"),
         ] {
-            let error = check(text.as_bytes()).expect_err(text).to_string();
+            let error = check(text).expect_err(text).to_string();
             assert!(error.contains(why) || error.contains("hex escape"), "{text}: {error}");
         }
-        assert!(check("[".repeat(200).as_bytes()).is_err(), "deep nesting");
-        assert!(check(b"\"\xff\"").is_err(), "not UTF-8");
+        assert!(check(&"[".repeat(200)).is_err(), "deep nesting");
     }
 }

@@ -6,12 +6,11 @@
 
 use divan::Bencher;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::{Request, RequestId, Version, raw};
+use mrtr_schema::jsonrpc::{Params, Request, RequestId, Version};
 use mrtr_server::{Context, KeyRing, Result, Secret, Server, Tool};
 use mrtr_transport::{Exchange as _, InProcess, Outgoing};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -61,10 +60,10 @@ impl Caller {
     }
 
     fn leg(&self, params: &Value) -> Box<str> {
-        self.leg_of(raw(params).unwrap())
+        self.leg_of(Params::new(params).unwrap())
     }
 
-    fn leg_of(&self, params: Box<RawValue>) -> Box<str> {
+    fn leg_of(&self, params: Params) -> Box<str> {
         let request = Request {
             jsonrpc: Version,
             id: RequestId::Number(1),
@@ -103,7 +102,7 @@ fn start(steps: u32) -> Value {
 #[divan::bench(args = STEPS)]
 fn goes_on(bencher: Bencher, steps: u32) {
     let caller = Caller::new();
-    let second = raw(&caller.answer(steps, None, "first")).unwrap();
+    let second = Params::new(&caller.answer(steps, None, "first")).unwrap();
     bencher.with_inputs(|| second.clone()).bench_local_values(|second| caller.leg_of(second));
 }
 
@@ -113,6 +112,6 @@ fn ends(bencher: Bencher, steps: u32) {
     let caller = Caller::new();
     let third = caller.answer(steps, Some(&caller.answer(steps, None, "first")), "second");
     assert!(caller.leg(&third).contains("2 consents"));
-    let third = raw(&third).unwrap();
+    let third = Params::new(&third).unwrap();
     bencher.with_inputs(|| third.clone()).bench_local_values(|third| caller.leg_of(third));
 }

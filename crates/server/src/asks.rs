@@ -1,4 +1,4 @@
-//! Kinds of questions: which capability each needs, and what of it an answer is bound to.
+//! Kinds of questions, and which capability each needs.
 
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::{
@@ -60,27 +60,19 @@ impl Asks {
     }
 
     /// What this question needs, all of it.
-    fn of(request: &InputRequest) -> impl Iterator<Item = Self> {
-        let (one, tools, context) = match request {
-            InputRequest::Elicit(ElicitParams::Form(_)) => (Some(Self::Form), false, false),
-            InputRequest::Elicit(ElicitParams::Url(_)) => (Some(Self::Url), false, false),
+    pub(crate) fn of(request: &InputRequest) -> [Option<Self>; 3] {
+        match request {
+            InputRequest::Elicit(ElicitParams::Form(_)) => [Some(Self::Form), None, None],
+            InputRequest::Elicit(ElicitParams::Url(_)) => [Some(Self::Url), None, None],
             InputRequest::Sample(params) => {
-                (Some(Self::Sampling), params.uses_tools(), params.uses_context())
+                let tools = params.uses_tools().then_some(Self::SamplingTools);
+                let context = params.uses_context().then_some(Self::SamplingContext);
+                [Some(Self::Sampling), tools, context]
             }
-            InputRequest::Roots => (Some(Self::Roots), false, false),
-            _ => (None, false, false),
-        };
-        let tools = tools.then_some(Self::SamplingTools);
-        one.into_iter().chain(tools).chain(context.then_some(Self::SamplingContext))
+            InputRequest::Roots => [Some(Self::Roots), None, None],
+            _ => [None; 3],
+        }
     }
-}
-
-/// What the client lacks to be asked this, if it lacks anything.
-pub(crate) fn missing(
-    request: &InputRequest,
-    capabilities: &ClientCapabilities,
-) -> Option<ClientCapabilities> {
-    missing_of(Asks::of(request), capabilities)
 }
 
 /// What the client lacks to be asked all these.
@@ -95,54 +87,9 @@ pub(crate) fn missing_of(
     required
 }
 
-/// What of a question its answer is bound to: all that a person or model reads, and for a URL all but
-/// its query, where one-time tokens tend to be.
-pub(crate) fn pinned(request: &InputRequest) -> Vec<u8> {
-    let mut request = request.clone();
-    if let InputRequest::Elicit(ElicitParams::Url(params)) = &mut request {
-        let end = params.url.find(['?', '#']).unwrap_or(params.url.len());
-        params.url.truncate(end);
-    }
-    // Requests are plain data, so this cannot fail; nothing would match nothing.
-    serde_json::to_vec(&request).unwrap_or_default()
-}
-
-/// Says why a question is asked again.
-pub(crate) fn add_reason(request: &mut InputRequest, reason: &str) {
-    if let InputRequest::Elicit(ElicitParams::Form(form)) = request {
-        form.message = format!("{}\n(The last answer did not fit: {reason})", form.message);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mrtr_schema::elicitation::{FormParams, UrlParams};
-    use mrtr_schema::form::{Field, FormSchema};
-
-    fn form(message: &str) -> InputRequest {
-        let requested_schema = FormSchema::new([Field::text("a")]);
-        InputRequest::Elicit(ElicitParams::Form(FormParams {
-            message: message.into(),
-            requested_schema,
-        }))
-    }
-
-    fn url(url: &str) -> InputRequest {
-        InputRequest::Elicit(ElicitParams::Url(UrlParams { message: "m".into(), url: url.into() }))
-    }
-
-    #[test]
-    fn an_answer_is_bound_to_what_is_read() {
-        assert_eq!(pinned(&form("a")), pinned(&form("a")));
-        assert_ne!(pinned(&form("a")), pinned(&form("b")));
-        assert_eq!(
-            pinned(&url("https://a.example/x?t=1")),
-            pinned(&url("https://a.example/x?t=2#f"))
-        );
-        assert_ne!(pinned(&url("https://a.example/x")), pinned(&url("https://b.example/x")));
-    }
-
     #[test]
     fn what_is_missing_is_named_and_nothing_else() {
         let text = |asks: &[Asks], has: &str| {

@@ -6,7 +6,7 @@ use std::future::Future;
 
 use mrtr_codec::Principal;
 
-use crate::dispatch::Caller;
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::handler::BoxFuture;
 
@@ -18,7 +18,7 @@ pub struct Completing {
     pub value: String,
     /// Arguments that are known already, those alone that there are.
     pub arguments: BTreeMap<String, String>,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Box<Caller>,
 }
 
 impl Completing {
@@ -29,7 +29,7 @@ impl Completing {
 
     /// As [`Context::get`](crate::Context::get).
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.caller.extensions.get()
+        self.caller.get()
     }
 }
 

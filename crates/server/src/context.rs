@@ -2,27 +2,28 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use http::HeaderMap;
 use mrtr_codec::Principal;
 use mrtr_schema::capabilities::Implementation;
-use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
+use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, UrlParams};
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::jsonrpc::{Notification, RequestId};
-use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
+use mrtr_schema::notification::{LogLevel, LogMessage, name};
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
-use mrtr_transport::Outbox;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::asks::Asks;
+use crate::caller::Caller;
 use crate::error::Error;
-use crate::form::form_of;
+use crate::form::cached;
 use crate::manual::Answers;
+use crate::question::Question;
 use crate::rounds::{Answer, Ask, Round, Step, StepRun};
 
 /// What a handler has in hand: ways to ask, steps, and who calls. Cheap to clone.
@@ -36,43 +37,8 @@ pub struct Context {
 
 pub(crate) struct Inner {
     pub(crate) round: Arc<Round>,
-    pub(crate) principal: Option<Principal>,
-    pub(crate) client: Option<Implementation>,
-    pub(crate) extensions: http::Extensions,
+    pub(crate) caller: Box<Caller>,
     pub(crate) manual: Manual,
-    pub(crate) notify: Notify,
-}
-
-/// What is sent before the response.
-#[derive(Debug)]
-pub(crate) struct Notify {
-    pub(crate) outbox: Outbox,
-    pub(crate) progress_token: Option<RequestId>,
-    pub(crate) log_level: Option<LogLevel>,
-    /// The last progress that was told.
-    pub(crate) last: Mutex<Option<f64>>,
-}
-
-impl Notify {
-    /// Sends progress, if it has grown. `muted` if it was told before.
-    fn progress(&self, params: &Progress, muted: bool) {
-        // Held until it is queued, so that of two tasks the one that is further comes last.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let grows = last.is_none_or(|last| params.progress > last);
-        if grows && params.progress.is_finite() {
-            *last = Some(params.progress);
-            if !muted {
-                self.send(name::PROGRESS, params);
-            }
-        }
-    }
-
-    fn send(&self, method: &str, params: &impl Serialize) {
-        let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));
-        if !sent {
-            tracing::debug!(target: "mrtr::server", method, "a notification was dropped");
-        }
-    }
 }
 
 /// What the manual form reads.
@@ -106,7 +72,7 @@ impl Context {
     {
         let key = key.into();
         let own = key.clone();
-        self.form(key, message.into(), move |answer| match answer {
+        self.form(key, &message.into(), move |answer| match answer {
             Answer::Accept(value) => Ok(value),
             Answer::Decline => Err(Error::declined(&own)),
             Answer::Cancel => Err(Error::cancelled(&own)),
@@ -122,25 +88,23 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        self.form(key.into(), message.into(), Ok)
+        self.form(key.into(), &message.into(), Ok)
     }
 
     fn form<T, R>(
         &self,
         key: String,
-        message: String,
+        message: &str,
         outcome: impl Fn(Answer<T>) -> Result<R, Error> + Send + Sync + 'static,
     ) -> Ask<R>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        let form = form_of::<T>();
-        let request = form.clone().map(|form| {
-            let params = FormParams { message, requested_schema: (*form).clone() };
-            InputRequest::Elicit(ElicitParams::Form(params))
-        });
-        let form = form.unwrap_or_default();
-        Ask::new(Arc::clone(&self.inner.round), key, request, move |text| {
+        let (question, form) = match cached::<T>() {
+            Ok(form) => (Ok(Question::form(message, &form)), Arc::clone(&form.schema)),
+            Err(why) => (Err(why), Arc::default()),
+        };
+        Ask::new(Arc::clone(&self.inner.round), key, question, move |text| {
             read_form(&form, text).map(&outcome)
         })
     }
@@ -162,9 +126,9 @@ impl Context {
     ) -> Ask<()> {
         let key = key.into();
         let params = UrlParams { message: message.into(), url: url.into() };
-        let request = InputRequest::Elicit(ElicitParams::Url(params));
+        let question = Question::new(&InputRequest::Elicit(ElicitParams::Url(params)));
         let own = key.clone();
-        Ask::new(Arc::clone(&self.inner.round), key, Ok(request), move |text| {
+        Ask::new(Arc::clone(&self.inner.round), key, question, move |text| {
             let result: ElicitResult = read(text)?;
             Ok(match result.action {
                 ElicitAction::Accept => Ok(()),
@@ -184,7 +148,7 @@ impl Context {
         key: impl Into<String>,
         params: CreateMessageParams,
     ) -> Ask<CreateMessageResult> {
-        self.plain(key.into(), InputRequest::Sample(Box::new(params)), Ok)
+        self.plain(key.into(), &InputRequest::Sample(Box::new(params)), Ok)
     }
 
     /// Asks for the client's roots. Deprecated in this revision of the protocol.
@@ -193,7 +157,7 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> Ask<Vec<Root>> {
-        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots }| {
+        self.plain(key.into(), &InputRequest::Roots, |ListRootsResult { roots }| {
             roots.iter().try_for_each(Root::check).map(|()| roots)
         })
     }
@@ -201,10 +165,10 @@ impl Context {
     fn plain<W: DeserializeOwned + 'static, T: 'static>(
         &self,
         key: String,
-        request: InputRequest,
+        request: &InputRequest,
         pick: fn(W) -> Result<T, String>,
     ) -> Ask<T> {
-        Ask::new(Arc::clone(&self.inner.round), key, Ok(request), move |text| {
+        Ask::new(Arc::clone(&self.inner.round), key, Question::new(request), move |text| {
             pick(read(text)?).map(Ok)
         })
     }
@@ -294,22 +258,20 @@ impl Context {
     /// handler has not come to all that was recorded, nothing is sent. 64 may wait to be sent, from this and
     /// [`Context::log`] together; while they do, more are lost.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(token) = &self.inner.notify.progress_token else { return };
-        let (progress_token, message) = (token.clone(), message.map(str::to_owned));
-        let total = total.filter(|total| total.is_finite());
-        let params = Progress { progress_token, progress, total, message };
-        self.inner.notify.progress(&params, self.inner.round.is_replaying());
+        let muted = self.inner.round.is_replaying();
+        self.inner.caller.progress(progress, total, message, muted);
     }
 
     /// Sends a log message to the client, if it asked for this level. Deprecated in this revision of the
     /// protocol; `tracing` is for the server's own log. As with [`Context::progress`], what was sent on an
     /// earlier leg is not sent again.
     pub fn log(&self, level: LogLevel, data: impl Serialize) {
-        let wanted = self.inner.notify.log_level.is_some_and(|wanted| level >= wanted);
+        let wanted = self.inner.caller.meta.log_level.is_some_and(|wanted| level >= wanted);
         if wanted && !self.inner.round.is_replaying() {
             match serde_json::to_value(data) {
                 Ok(data) => {
                     self.inner
+                        .caller
                         .notify
                         .send(name::MESSAGE, &LogMessage { level, logger: None, data });
                 }
@@ -327,7 +289,7 @@ impl Context {
 
     /// Who calls, if something in front of the server has established it.
     pub fn principal(&self) -> Option<&Principal> {
-        self.inner.principal.as_ref()
+        self.inner.caller.principal.as_ref()
     }
 
     /// What a layer in front of the server left with the request, or what [`provide`] gave to all
@@ -335,12 +297,17 @@ impl Context {
     ///
     /// [`provide`]: crate::ServerBuilder::provide
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.inner.extensions.get()
+        self.inner.caller.get()
+    }
+
+    /// The HTTP headers of the request; none where it did not come over HTTP. Another leg may have others.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.inner.caller.headers
     }
 
     /// What the client says it is. Not verified: for display and logs.
     pub fn client(&self) -> Option<&Implementation> {
-        self.inner.client.as_ref()
+        self.inner.caller.meta.client_info.as_ref()
     }
 
     /// In the [manual form](crate::manual): what the handler kept on the leg before; `None` on the first.
@@ -388,6 +355,8 @@ pub(crate) fn read_form<T: DeserializeOwned>(
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("principal", &self.inner.principal).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("principal", &self.inner.caller.principal)
+            .finish_non_exhaustive()
     }
 }

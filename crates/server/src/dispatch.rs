@@ -10,73 +10,81 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use mrtr_codec::Principal;
-use mrtr_schema::jsonrpc::{ErrorObject, Response, params, raw};
-use mrtr_schema::meta::{RequestMeta, key};
+use mrtr_schema::jsonrpc::{ErrorObject, JsonText, ObjectWriter, Request, Response, params};
+use mrtr_schema::meta::key;
 use mrtr_schema::prompt::GetPromptParams;
 use mrtr_schema::resource::ReadResourceParams;
-use mrtr_schema::tool::CallToolParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::{Call, Dispatch, Outbox};
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
-use crate::context::Notify;
+use crate::caller::{Caller, Notify};
 use crate::server::{Inner, Server};
 use crate::tool::Rules;
-pub(crate) use leg::Caller;
 
 impl Dispatch for Server {
-    async fn dispatch(&self, call: Call) -> Response {
-        let id = call.request.id.clone();
-        let outcome = Inner::answer(&self.inner, call).await;
-        if let Err(error) = &outcome {
-            tracing::debug!(target: "mrtr::server", %id, %error, "request refused");
+    fn dispatch(&self, mut call: Call) -> impl Future<Output = Response<JsonText>> + Send {
+        // All that can be done at once is done here: what a future is given, it carries to its end.
+        let caller = self.inner.caller(&mut call);
+        let request = call.request;
+        async move {
+            let outcome = match caller {
+                Ok(caller) => Inner::answer(&self.inner, &request, caller).await,
+                Err(error) => Err(error),
+            };
+            let id = request.id;
+            if let Err(error) = &outcome {
+                tracing::debug!(target: "mrtr::server", %id, %error, "request refused");
+            }
+            Response { id: Some(id), outcome }
         }
-        Response { id: Some(id), outcome }
     }
 }
 
-type Answer = Result<Box<RawValue>, ErrorObject>;
+type Answer = Result<JsonText, ErrorObject>;
 
 impl Inner {
-    async fn answer(self: &Arc<Self>, mut call: Call) -> Answer {
-        let caller = self.caller(&mut call)?;
-        let request = call.request;
+    async fn answer(self: &Arc<Self>, request: &Request, caller: Box<Caller>) -> Answer {
+        if request.method != method::TOOLS_CALL || self.tools.is_empty() {
+            // Boxed, so that what is called most does not carry around the room for all others.
+            return Box::pin(self.answer_other(request, caller)).await;
+        }
+        let member = |name: &str| request.params.as_ref()?.string(name);
+        let rules = || self.tool(&member("name")?).map(|tool| &tool.rules);
+        if once(member("requestState").is_some(), rules) {
+            let (inner, request) = (Arc::clone(self), request.clone());
+            return finish(self, async move { inner.call_tool(&request, caller).await }).await;
+        }
+        self.call_tool(request, caller).await
+    }
+
+    async fn answer_other(self: &Arc<Self>, request: &Request, caller: Box<Caller>) -> Answer {
         match request.method.as_str() {
             method::DISCOVER => self.discover(),
-            method::TOOLS_LIST if !self.tools.is_empty() => self.list_tools(&params(&request)?),
+            method::TOOLS_LIST if !self.tools.is_empty() => self.list_tools(&params(request)?),
             method::PROMPTS_LIST if !self.prompts.is_empty() => {
-                self.list_prompts(&params(&request)?)
+                self.list_prompts(&params(request)?)
             }
             method::RESOURCES_LIST if self.has_resources() => {
-                self.list_resources(&params(&request)?)
+                self.list_resources(&params(request)?)
             }
             method::RESOURCE_TEMPLATES_LIST if self.has_resources() => {
-                self.list_templates(&params(&request)?)
-            }
-            method::TOOLS_CALL if !self.tools.is_empty() => {
-                let call: CallToolParams = params(&request)?;
-                let rules = || self.tool(&call.name).map(|tool| &tool.rules);
-                if once(call.request_state.as_ref(), rules) {
-                    let inner = Arc::clone(self);
-                    return finish(self, async move { inner.call_tool(call, caller).await }).await;
-                }
-                self.call_tool(call, caller).await
+                self.list_templates(&params(request)?)
             }
             method::PROMPTS_GET if !self.prompts.is_empty() => {
-                let call: GetPromptParams = params(&request)?;
+                let call: GetPromptParams = params(request)?;
                 let rules = || self.prompt(&call.name).map(|prompt| &prompt.rules);
-                if once(call.request_state.as_ref(), rules) {
+                if once(call.request_state.is_some(), rules) {
                     let inner = Arc::clone(self);
                     return finish(self, async move { inner.get_prompt(call, caller).await }).await;
                 }
                 self.get_prompt(call, caller).await
             }
             method::RESOURCES_READ if self.has_resources() => {
-                let call: ReadResourceParams = params(&request)?;
-                if once(call.request_state.as_ref(), || self.rules_of(&call.uri)) {
+                let call: ReadResourceParams = params(request)?;
+                if once(call.request_state.is_some(), || self.rules_of(&call.uri)) {
                     let inner = Arc::clone(self);
                     return finish(self, async move { inner.read_resource(call, caller).await })
                         .await;
@@ -84,36 +92,32 @@ impl Inner {
                 self.read_resource(call, caller).await
             }
             method::COMPLETE if self.capabilities().completions.is_some() => {
-                self.suggest(params(&request)?, caller).await
+                self.suggest(params(request)?, caller).await
             }
             method::LISTEN => {
-                self.listen(&request.id, params(&request)?, &caller.notify.outbox).await
+                self.listen(&request.id, params(request)?, &caller.notify.outbox).await
             }
             other => match self.methods.iter().find(|(name, _)| name == other) {
-                Some((_, method)) => self.extended(method, params(&request)?, caller).await,
+                Some((_, method)) => self.extended(method, params(request)?, caller).await,
                 None => Err(not_found(other)),
             },
         }
     }
 
     /// What holds for every request: the required `_meta`, the version, and who calls.
-    fn caller(&self, call: &mut Call) -> Result<Caller, ErrorObject> {
+    fn caller(&self, call: &mut Call) -> Result<Box<Caller>, ErrorObject> {
         let missing = |name: &str| {
             ErrorObject::invalid_params(format!("Invalid params: _meta lacks {name:?}"))
         };
-        let RequestMeta {
-            protocol_version,
-            client_capabilities,
-            client_info,
-            progress_token,
-            log_level,
-            ..
-        } = call.meta.take().unwrap_or_default();
-        let version = protocol_version.ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
+        let meta = call.meta.take().unwrap_or_default();
+        let version =
+            meta.protocol_version.as_deref().ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
         if version != PROTOCOL_VERSION {
-            return Err(ErrorObject::unsupported_version(&version, &[PROTOCOL_VERSION]));
+            return Err(ErrorObject::unsupported_version(version, &[PROTOCOL_VERSION]));
         }
-        let capabilities = client_capabilities.ok_or_else(|| missing(key::CLIENT_CAPABILITIES))?;
+        if meta.client_capabilities.is_none() {
+            return Err(missing(key::CLIENT_CAPABILITIES));
+        }
         let principal = call.extensions.remove::<Principal>();
         if principal.is_none() && !self.anonymous {
             tracing::error!(
@@ -125,17 +129,22 @@ impl Inner {
                 "This server does not serve anonymous callers",
             ));
         }
-        let mut extensions = self.provided.clone();
-        extensions.extend(std::mem::take(&mut call.extensions));
         let outbox = std::mem::replace(&mut call.outbox, Outbox::none());
-        let notify = Notify { outbox, progress_token, log_level, last: Mutex::default() };
-        Ok(Caller { capabilities, client_info, principal, extensions, notify })
+        Ok(Box::new(Caller {
+            meta,
+            principal,
+            headers: std::mem::take(&mut call.headers),
+            notify: Notify { outbox, last: Mutex::default() },
+            extensions: std::mem::take(&mut call.extensions),
+            provided: Arc::clone(&self.provided),
+            _place: std::mem::take(&mut call.place),
+        }))
     }
 }
 
 /// Whether a leg may run only once.
-fn once<'r>(state: Option<&String>, rules: impl FnOnce() -> Option<&'r Rules>) -> bool {
-    state.is_some() && rules().is_some_and(|rules| rules.single_use)
+fn once<'r>(has_state: bool, rules: impl FnOnce() -> Option<&'r Rules>) -> bool {
+    has_state && rules().is_some_and(|rules| rules.single_use)
 }
 
 /// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
@@ -159,11 +168,21 @@ where
     }
 }
 
+impl Inner {
+    /// A result that has no `_meta` of its own, with what every result says of the server.
+    fn complete(&self, result: &impl Serialize) -> Answer {
+        let object = ObjectWriter::of(result).map_err(|error| unwritten(&error))?;
+        Ok(object.written("_meta", &self.written_meta).end())
+    }
+}
+
 fn complete(result: &impl Serialize) -> Answer {
-    raw(result).map_err(|error| {
-        tracing::error!(target: "mrtr::server", %error, "a result cannot be written as JSON");
-        ErrorObject::internal("Internal error")
-    })
+    JsonText::new(result).map_err(|error| unwritten(&error))
+}
+
+fn unwritten(error: &serde_json::Error) -> ErrorObject {
+    tracing::error!(target: "mrtr::server", %error, "a result cannot be written as JSON");
+    ErrorObject::internal("Internal error")
 }
 
 fn not_found(name: &str) -> ErrorObject {

@@ -10,7 +10,7 @@ use mrtr_schema::capabilities::ClientCapabilities;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::dispatch::Caller;
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::handler::BoxFuture;
 
@@ -20,7 +20,7 @@ use crate::handler::BoxFuture;
 pub struct ExtensionCall {
     /// The request's parameters, `_meta` included.
     pub params: Object,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Box<Caller>,
 }
 
 impl ExtensionCall {
@@ -41,12 +41,12 @@ impl ExtensionCall {
 
     /// As [`Context::get`](crate::Context::get).
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.caller.extensions.get()
+        self.caller.get()
     }
 
     /// What the client can do, and which extensions it has.
     pub fn capabilities(&self) -> &ClientCapabilities {
-        &self.caller.capabilities
+        self.caller.capabilities()
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use mrtr_schema::Object;
 use mrtr_schema::form::FormSchema;
+use mrtr_schema::jsonrpc::JsonText;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -21,17 +22,32 @@ use serde_json::{Value, json};
 /// What the restricted schema cannot express (nested types, lists of anything but choices), with the
 /// field's name.
 pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
-    type Cache = Mutex<HashMap<TypeId, Result<Arc<FormSchema>, String>>>;
+    cached::<T>().map(|form| Arc::clone(&form.schema))
+}
+
+/// A form, and the same as JSON.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) schema: Arc<FormSchema>,
+    pub(crate) text: JsonText,
+}
+
+impl Form {
+    pub(crate) fn new(schema: FormSchema) -> Result<Self, String> {
+        let text = JsonText::new(&schema).map_err(|error| error.to_string())?;
+        Ok(Self { schema: Arc::new(schema), text })
+    }
+}
+
+/// The form for a type, which is made once.
+pub(crate) fn cached<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
+    type Cache = RwLock<HashMap<TypeId, Result<Arc<Form>, String>>>;
     static CACHE: OnceLock<Cache> = OnceLock::new();
-    let cache = CACHE.get_or_init(Cache::default);
-    let known =
-        cache.lock().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()).cloned();
+    let (cache, own) = (CACHE.get_or_init(Cache::default), TypeId::of::<T>());
+    let known = cache.read().unwrap_or_else(PoisonError::into_inner).get(&own).cloned();
     known.unwrap_or_else(|| {
-        let made = restrict(schema_of::<T>()).map(Arc::new);
-        cache
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(TypeId::of::<T>(), made.clone());
+        let made = restrict(schema_of::<T>()).and_then(Form::new).map(Arc::new);
+        cache.write().unwrap_or_else(PoisonError::into_inner).insert(own, made.clone());
         made
     })
 }

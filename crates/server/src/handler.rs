@@ -64,6 +64,14 @@ impl<R: Into<O>, O> IntoOutput<O> for R {
     }
 }
 
+/// Reads arguments. Where a mistake is, is only looked for when there is one.
+fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
+    serde_json::from_str(arguments).or_else(|_| {
+        let mut json = serde_json::Deserializer::from_str(arguments);
+        serde_path_to_error::deserialize(&mut json).map_err(misfit)
+    })
+}
+
 /// Why arguments do not fit, and where. The line and column are none of the caller's: what they sent was
 /// written anew on its way.
 fn misfit(error: serde_path_to_error::Error<serde_json::Error>) -> String {
@@ -97,8 +105,7 @@ where
     fn erase(self) -> Parts<O> {
         let handler = Arc::new(self);
         let call: Erased<O> = Box::new(move |cx, arguments| {
-            let mut json = serde_json::Deserializer::from_str(arguments);
-            let arguments: A = serde_path_to_error::deserialize(&mut json).map_err(misfit)?;
+            let arguments: A = read(arguments)?;
             let handler = Arc::clone(&handler);
             Ok(Box::pin(async move { handler(cx, arguments).await?.into_output() }))
         });
@@ -115,8 +122,7 @@ where
     fn erase(self) -> Parts<O> {
         let handler = Arc::new(self);
         let call: Erased<O> = Box::new(move |cx, arguments| {
-            let mut json = serde_json::Deserializer::from_str(arguments);
-            let None {} = serde_path_to_error::deserialize(&mut json).map_err(misfit)?;
+            let None {} = read(arguments)?;
             let handler = Arc::clone(&handler);
             Ok(Box::pin(async move { handler(cx).await?.into_output() }))
         });

@@ -58,6 +58,7 @@
 //! [`replay`] states that work once · `testing` (a feature) tests of handlers
 
 mod asks;
+mod caller;
 mod changes;
 mod checks;
 mod clock;
@@ -71,6 +72,7 @@ pub mod form;
 mod handler;
 pub mod manual;
 mod prompt;
+mod question;
 mod refusal;
 pub mod replay;
 mod replica;

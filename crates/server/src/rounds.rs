@@ -6,6 +6,7 @@
 
 mod ask;
 mod drive;
+mod fault;
 mod inside;
 mod journal;
 mod pass;
@@ -17,11 +18,12 @@ mod version;
 
 pub use ask::{Answer, Ask};
 pub(crate) use drive::{Ending, drive};
+pub(crate) use fault::Fault;
 pub(crate) use journal::{
-    Entry, Flow, Journal, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered,
+    Entry, Journal, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered,
 };
 pub(crate) use race::race;
-pub(crate) use round::{Fault, Round};
+pub(crate) use round::{Open, Round};
 pub use step::{Step, StepRun};
 pub(crate) use step::{checkpoint, hex};
 pub(crate) use version::{Onward, Version};

@@ -8,6 +8,7 @@ use mrtr_codec::{KeyRing, Seal};
 use mrtr_schema::capabilities::{
     Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
+use mrtr_schema::jsonrpc::{JsonText, ObjectWriter};
 use mrtr_schema::meta::key;
 use mrtr_schema::{Object, uri};
 use mrtr_transport::headers::ParamHeader;
@@ -54,12 +55,14 @@ pub(crate) struct Inner {
     pub(crate) page_size: usize,
     /// `_meta` of every result.
     pub(crate) meta: Object,
+    /// As JSON.
+    pub(crate) written_meta: JsonText,
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) guard: Option<Box<dyn ErasedGuard>>,
     pub(crate) replica: Arc<Replica>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
-    pub(crate) provided: http::Extensions,
+    pub(crate) provided: Arc<http::Extensions>,
 }
 
 /// Builds a [`Server`].
@@ -360,6 +363,9 @@ impl ServerBuilder {
         check_unique("method", self.methods.iter().map(|(name, _)| name))?;
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
+        // Plain data is always JSON.
+        let written_meta =
+            JsonText::new(&meta).unwrap_or_else(|_| ObjectWriter::with_capacity(0).end());
         let sealer = match self.sealer {
             Some(sealer) => sealer,
             None => {
@@ -383,13 +389,14 @@ impl ServerBuilder {
             announces: self.changes.is_some(),
             changes: self.changes.unwrap_or_default(),
             page_size: self.page_size,
+            written_meta,
             meta,
             sealer,
             guard: self.guard,
             replica: Arc::new(Replica { pressure: self.pressure, running: Running::new() }),
             clock: self.clock,
             anonymous: self.anonymous,
-            provided: self.provided,
+            provided: Arc::new(self.provided),
         };
         Ok(Server { inner: Arc::new(inner) })
     }

@@ -80,6 +80,12 @@ impl Access {
             // HTTP/2 says it in the URI.
             (None, _) => uri.authority().map(http::uri::Authority::as_str).unwrap_or_default(),
         };
+        // This machine's own name as it is most often written.
+        let plain =
+            host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+        if is_loopback(plain.map_or(host, |(name, _)| name)) {
+            return Ok(());
+        }
         let name = host.parse().ok().map(|a: http::uri::Authority| a.host().to_ascii_lowercase());
         if name.is_some_and(|name| is_loopback(&name) || self.hosts.contains(&name)) {
             Ok(())
@@ -90,7 +96,7 @@ impl Access {
 }
 
 fn is_loopback(host: &str) -> bool {
-    matches!(host.to_ascii_lowercase().as_str(), "localhost" | "127.0.0.1" | "[::1]")
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|own| host.eq_ignore_ascii_case(own))
 }
 
 #[cfg(test)]

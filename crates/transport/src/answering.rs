@@ -5,10 +5,31 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use mrtr_schema::jsonrpc::{Notification, Request, Response};
+use mrtr_schema::jsonrpc::{JsonText, Notification, Request, Response};
 use mrtr_schema::meta::RequestMeta;
 
-use crate::seam::{Call, Dispatch, Inbox, Outbox};
+use crate::outbox::{Inbox, Outbox};
+use crate::seam::{Call, Dispatch, Place};
+
+/// A response, as a server gives it.
+pub(crate) type Written = Response<JsonText>;
+
+/// A request, and what came with it.
+pub(crate) struct Received {
+    pub(crate) request: Request,
+    pub(crate) meta: Option<Arc<RequestMeta>>,
+    pub(crate) headers: ::http::HeaderMap,
+    pub(crate) extensions: ::http::Extensions,
+    pub(crate) place: Place,
+}
+
+impl Received {
+    /// A request alone.
+    pub(crate) fn new(request: Request, meta: Option<Arc<RequestMeta>>) -> Self {
+        let (headers, extensions) = (::http::HeaderMap::new(), ::http::Extensions::new());
+        Self { request, meta, headers, extensions, place: Place::default() }
+    }
+}
 
 /// A request that is being answered. Dropping it cancels the request.
 pub(crate) struct Answering {
@@ -17,9 +38,9 @@ pub(crate) struct Answering {
 }
 
 enum State {
-    Running(Pin<Box<dyn Future<Output = Response> + Send>>),
+    Running(Pin<Box<dyn Future<Output = Written> + Send>>),
     /// What was sent before the response goes out first.
-    Last(Response),
+    Last(Written),
     /// What a task sends that outlives the call goes nowhere.
     Over,
 }
@@ -28,18 +49,14 @@ enum State {
 pub(crate) enum Part {
     Notification(Notification),
     /// The last part.
-    Response(Response),
+    Response(Written),
 }
 
 impl Answering {
-    pub(crate) fn new<D: Dispatch>(
-        dispatch: &Arc<D>,
-        request: Request,
-        meta: Option<RequestMeta>,
-        extensions: ::http::Extensions,
-    ) -> Self {
+    pub(crate) fn new<D: Dispatch>(dispatch: &Arc<D>, request: Received) -> Self {
+        let Received { request, meta, headers, extensions, place } = request;
         let (outbox, inbox) = Outbox::new();
-        let call = Call { request, meta, extensions, outbox };
+        let call = Call { request, meta, headers, extensions, outbox, place };
         let dispatch = Arc::clone(dispatch);
         let running = Box::pin(async move { dispatch.dispatch(call).await });
         Self { state: State::Running(running), inbox }

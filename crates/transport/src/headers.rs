@@ -51,13 +51,13 @@ fn has_name(request_method: &str) -> bool {
 }
 
 /// What `Mcp-Name` mirrors, where there is such a header.
-fn name_of<'a>(request_method: &str, body: &'a Mirrored) -> Option<&'a str> {
+fn name_of<'a>(request_method: &str, body: &'a Mirrored<'_>) -> Option<&'a str> {
     let name = if request_method == method::RESOURCES_READ { &body.uri } else { &body.name };
     name.as_deref().filter(|_| has_name(request_method))
 }
 
 /// The headers that a client sends with a request.
-pub fn mirror(request_method: &str, body: &Mirrored) -> Vec<(HeaderName, HeaderValue)> {
+pub fn mirror(request_method: &str, body: &Mirrored<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     let name = name_of(request_method, body).map(encode);
     // `method` has no sentinel form; a method that is no header value is left out, and refused.
@@ -90,7 +90,7 @@ pub fn param_headers(params: &[(String, String)]) -> Vec<(HeaderName, HeaderValu
 pub fn check(
     headers: &HeaderMap,
     request_method: &str,
-    body: &Mirrored,
+    body: &Mirrored<'_>,
 ) -> Result<(), ErrorObject> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     compare("MCP-Protocol-Version", single(headers, &PROTOCOL_VERSION)?, version)?;
@@ -130,6 +130,13 @@ fn mismatch(why: &str) -> ErrorObject {
 
 /// Whether `Accept` lets the server choose between JSON and an event stream, as every request must.
 pub fn accepts_both(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(header::ACCEPT).iter();
+    // What the specification shows, and nearly every client sends.
+    if let (Some(value), None) = (values.next(), values.next())
+        && value == "application/json, text/event-stream"
+    {
+        return true;
+    }
     let accepts = |kind: &str, subtype: &str| {
         // The most specific range decides, as RFC 9110 has it.
         let mut best = (0, 0.0);
@@ -228,10 +235,10 @@ mod tests {
     #[test]
     fn a_client_s_headers_pass_the_server_s_check() {
         let body = Mirrored {
-            meta: Some(mrtr_schema::meta::RequestMeta {
+            meta: Some(std::sync::Arc::new(mrtr_schema::meta::RequestMeta {
                 protocol_version: Some("2026-07-28".into()),
                 ..Default::default()
-            }),
+            })),
             name: Some("größe".into()),
             uri: Some("file:///ü".into()),
         };
@@ -245,7 +252,7 @@ mod tests {
 
     #[test]
     fn missing_repeated_malformed_and_differing_headers_are_named() {
-        let body: Mirrored = serde_json::from_str(
+        let body: Mirrored<'_> = serde_json::from_str(
             r#"{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"v"}}"#,
         )
         .unwrap();

@@ -8,6 +8,8 @@ mod endpoint;
 mod load;
 #[cfg(feature = "http-endpoint")]
 mod reply;
+#[cfg(feature = "http-endpoint")]
+mod same;
 #[cfg(feature = "http-serve")]
 mod serve;
 

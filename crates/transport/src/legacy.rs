@@ -7,7 +7,7 @@ use mrtr_schema::meta::Mirrored;
 /// The answer to an `initialize` of an older revision, if this is one: it names another
 /// version, and not in `_meta`. Such a client cannot go forward by
 /// itself: the answer is the only hint that its user gets.
-pub(crate) fn refuse(request: &Request, mirrored: &Mirrored) -> Option<ErrorObject> {
+pub(crate) fn refuse(request: &Request, mirrored: &Mirrored<'_>) -> Option<ErrorObject> {
     let modern = mirrored.meta.as_ref().is_some_and(|meta| meta.protocol_version.is_some());
     if request.method != "initialize" || modern {
         return None;

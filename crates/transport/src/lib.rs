@@ -37,10 +37,12 @@ pub mod headers;
 pub mod http;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
 mod legacy;
+mod outbox;
 mod seam;
 pub mod sse;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 
 pub use error::TransportError;
-pub use seam::{Call, Dispatch, Exchange, InProcess, Inbox, Outbox, Outgoing, RequestHeaders};
+pub use outbox::{Inbox, Outbox};
+pub use seam::{Call, Dispatch, Exchange, InProcess, Outgoing, Place};

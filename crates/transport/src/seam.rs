@@ -1,17 +1,17 @@
 //! The two traits that keep servers and clients apart from how bytes travel.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use mrtr_schema::jsonrpc::{Notification, Request, Response};
+use mrtr_schema::jsonrpc::{JsonText, Notification, Request, Response};
 use mrtr_schema::meta::{Mirrored, RequestMeta};
-use mrtr_schema::params;
-use tokio::sync::mpsc;
+use serde_json::value::RawValue;
 
-use crate::answering::{Answering, Part};
+use crate::answering::{Answering, Part, Received};
 use crate::error::TransportError;
+use crate::outbox::Outbox;
 
 /// A request that a transport has let through.
 #[derive(Debug)]
@@ -19,74 +19,41 @@ pub struct Call {
     /// The request.
     pub request: Request,
     /// Its `_meta`, already read; `None` if it has none.
-    pub meta: Option<RequestMeta>,
-    /// What layers in front left for the server, such as who calls. The request counts as in flight until they are
-    /// dropped, even if its client has gone.
+    pub meta: Option<Arc<RequestMeta>>,
+    /// Its HTTP headers; none where it did not come over HTTP.
+    pub headers: ::http::HeaderMap,
+    /// What layers in front left for the server, such as who calls.
     pub extensions: ::http::Extensions,
     /// Where notifications about this request go.
     pub outbox: Outbox,
+    /// The request counts as in flight until this is dropped, even if its client has gone.
+    pub place: Place,
 }
 
-/// The HTTP headers of a request, among the extensions of its [`Call`].
-#[derive(Debug, Clone)]
-pub struct RequestHeaders(pub ::http::HeaderMap);
+/// What a request takes of its transport: one of the places that there are for requests in flight.
+#[derive(Default)]
+pub struct Place(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Place {
+    /// Holds `place` until it is dropped.
+    #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
+    pub(crate) fn new<T: Send + Sync + 'static>(place: Arc<T>) -> Self {
+        Self(Some(place))
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Place").field(&self.0.is_some()).finish()
+    }
+}
 
 /// Answers requests: a server, as a transport sees it.
 pub trait Dispatch: Send + Sync + 'static {
     /// Answers one request. Errors are answers too.
     ///
     /// Dropping the future cancels the request; the transport does so when the client goes away.
-    fn dispatch(&self, call: Call) -> impl Future<Output = Response> + Send;
-}
-
-/// Takes notifications about one request, to be sent before its response.
-#[derive(Debug, Clone)]
-pub struct Outbox(Option<mpsc::Sender<Notification>>);
-
-/// The other end of an [`Outbox`].
-#[derive(Debug)]
-pub struct Inbox(mpsc::Receiver<Notification>);
-
-impl Outbox {
-    /// How many notifications wait for a client that reads slowly, before more are dropped.
-    const CAPACITY: usize = 64;
-
-    /// An outbox, and where its notifications come out.
-    pub fn new() -> (Self, Inbox) {
-        let (sender, receiver) = mpsc::channel(Self::CAPACITY);
-        (Self(Some(sender)), Inbox(receiver))
-    }
-
-    /// An outbox that throws everything away.
-    pub fn none() -> Self {
-        Self(None)
-    }
-
-    /// Sends a notification, if there is room. A client that reads slowly loses notifications; it does
-    /// not slow down the server.
-    pub fn try_send(&self, notification: Notification) -> bool {
-        self.0.as_ref().is_some_and(|sender| sender.try_send(notification).is_ok())
-    }
-
-    /// Sends a notification when there is room; `false` if nobody listens any more.
-    pub async fn send(&self, notification: Notification) -> bool {
-        match &self.0 {
-            Some(sender) => sender.send(notification).await.is_ok(),
-            None => false,
-        }
-    }
-
-    /// Whether nobody listens any more: the client has gone, or has its response.
-    pub fn is_closed(&self) -> bool {
-        self.0.as_ref().is_none_or(mpsc::Sender::is_closed)
-    }
-}
-
-impl Inbox {
-    /// The next notification; `None` when the outbox and all its clones are gone.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
-        self.0.poll_recv(cx)
-    }
+    fn dispatch(&self, call: Call) -> impl Future<Output = Response<JsonText>> + Send;
 }
 
 /// Sends requests: a connection to a server, as a client sees it.
@@ -158,14 +125,22 @@ impl<D: Dispatch> InProcess<D> {
 impl<D: Dispatch> Exchange for InProcess<D> {
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
         let Outgoing { request, heard, .. } = outgoing;
-        let mirrored: Mirrored =
-            params(&request).map_err(|e| TransportError::unsent(e.to_string()))?;
+        let Mirrored { meta, .. } =
+            Mirrored::of(&request).map_err(|e| TransportError::unsent(e.to_string()))?;
         let extensions = self.extensions.clone();
-        let mut answering = Answering::new(&self.server, request, mirrored.meta, extensions);
+        let received = Received { extensions, ..Received::new(request, meta) };
+        let mut answering = Answering::new(&self.server, received);
         loop {
             match answering.next().await {
                 Some(Part::Notification(notification)) => heard(notification),
-                Some(Part::Response(response)) => return Ok(response),
+                Some(Part::Response(Response { id, outcome })) => {
+                    let raw = |text: JsonText| RawValue::from_string(text.into());
+                    let outcome =
+                        outcome.map(raw).map_or_else(|error| Ok(Err(error)), |raw| raw.map(Ok));
+                    let broken =
+                        |e| TransportError::broken(format!("the server wrote no JSON: {e}"));
+                    return Ok(Response { id, outcome: outcome.map_err(broken)? });
+                }
                 None => return Err(TransportError::broken("the server did not answer")),
             }
         }

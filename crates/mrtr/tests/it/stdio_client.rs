@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mrtr::client::{Announcement, Exchange as _, Outgoing};
-use mrtr::schema::jsonrpc::{Request, RequestId, Version, raw};
+use mrtr::schema::jsonrpc::{Params, Request, RequestId, Version};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::StreamClient;
 use mrtr::{Client, LogLevel};
@@ -193,6 +193,6 @@ async fn an_id_that_is_in_flight_is_not_used_twice() {
 }
 
 fn request() -> Request {
-    let params = Some(raw(&json!({})).unwrap());
+    let params = Some(Params::new(&json!({})).unwrap());
     Request { jsonrpc: Version, id: RequestId::Number(1), method: "x".to_owned(), params }
 }

@@ -2,25 +2,28 @@
 
 use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Reference};
 use mrtr_schema::content::{ContentBlock, ResourceContents};
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::input::InputResponses;
+use mrtr_schema::jsonrpc::{ErrorObject, Request, Text, params};
 use mrtr_schema::prompt::GetPromptParams;
 use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
-use mrtr_schema::tool::CallToolParams;
+use mrtr_schema::tool::CallToolResult;
 use mrtr_schema::{Object, method};
-use mrtr_transport::RequestHeaders;
 use mrtr_transport::headers::check_params;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::leg::{Caller, Leg, Target, guarded, start};
+use super::leg::{Leg, Target, guarded, start};
 use super::{Answer, complete};
+use crate::caller::Caller;
 use crate::completion::{Completer, Completing};
 use crate::error::Error;
 use crate::extension::{ExtensionCall, Method};
+use crate::handler::BoxFuture;
 use crate::prompt::PromptOutput;
 use crate::resource::{Cache, ResourceOutput};
 use crate::server::Inner;
-use crate::tool::{Rules, ToolOutput};
+use crate::tool::{Rules, Tool, ToolOutput};
 
 /// No more suggestions than this may be sent at once.
 const MOST_SUGGESTIONS: usize = 100;
@@ -28,58 +31,99 @@ const MOST_SUGGESTIONS: usize = 100;
 /// How long suggestions may take.
 const COMPLETION_DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
 
+type ToolRun = BoxFuture<Result<ToolOutput, Error>>;
+
+/// The parameters of `tools/call`, without the `_meta` that was read before.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolCall<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "text_of")]
+    arguments: Option<&'a str>,
+    #[serde(default, deserialize_with = "InputResponses::present")]
+    input_responses: Option<InputResponses>,
+    #[serde(borrow)]
+    request_state: Option<Text<'a>>,
+}
+
+fn text_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(|raw| Some(raw.get()))
+}
+
+impl<'r> ToolCall<'r> {
+    fn of(request: &'r Request) -> Result<Self, ErrorObject> {
+        // As a whole where something is wrong, to say where.
+        Self::by_members(request).map_or_else(|| params(request), Ok)
+    }
+
+    fn by_members(request: &'r Request) -> Option<Self> {
+        let params = request.params.as_ref()?;
+        let responses = params.member("inputResponses").map(serde_json::from_str);
+        let state = params.member("requestState").filter(|state| *state != "null");
+        Some(Self {
+            name: Text(params.string("name")?),
+            arguments: params.member("arguments"),
+            input_responses: responses.transpose().ok()?,
+            request_state: match state {
+                Some(_) => Some(Text(params.string("requestState")?)),
+                None => None,
+            },
+        })
+    }
+}
+
 impl Inner {
-    pub(super) async fn call_tool(&self, call: CallToolParams, caller: Caller) -> Answer {
-        let Some(tool) = self.tool(&call.name) else {
+    pub(super) async fn call_tool(&self, request: &Request, caller: Box<Caller>) -> Answer {
+        let (tool, leg, handler) = match self.begin_tool(ToolCall::of(request)?, caller)? {
+            (tool, leg, Ok(handler)) => (tool, leg, handler),
+            (.., Err(why)) => {
+                let failure = ToolOutput::failure(format!("Invalid arguments: {why}"));
+                return self.complete(&failure);
+            }
+        };
+        let complete = |outcome: Result<CallToolResult, Error>| {
+            let result =
+                outcome.unwrap_or_else(|error| ToolOutput::failure(error.message().to_owned()));
+            let fits = tool.schemas.check_result(&result);
+            let fits = fits.and_then(|()| result.content.iter().try_for_each(ContentBlock::check));
+            fits.map_err(|why| unfit(&tool.wire.name, &why))?;
+            self.complete(&result)
+        };
+        leg.run(handler, |output| output.0, complete).await
+    }
+
+    /// A leg of a tool's call, and its handler; an inner error says why the arguments do not fit.
+    fn begin_tool<'a>(
+        &'a self,
+        call: ToolCall<'a>,
+        caller: Box<Caller>,
+    ) -> Result<(&'a Tool, Leg<'a>, Result<ToolRun, String>), ErrorObject> {
+        let ToolCall { name: Text(name), arguments: given, input_responses, request_state } = call;
+        let Some(tool) = self.tool(&name) else {
             return Err(ErrorObject::invalid_params(format!(
                 "Unknown tool: {}",
-                ErrorObject::quote(&call.name)
+                ErrorObject::quote(&name)
             )));
         };
-        let arguments = arguments(call.arguments.as_deref())?;
-        if let (false, Some(RequestHeaders(headers))) =
-            (tool.param_headers.is_empty(), caller.extensions.get())
-        {
+        let arguments = arguments(given)?;
+        if !(tool.param_headers.is_empty() || caller.headers.is_empty()) {
             let parsed = serde_json::from_str(arguments)
                 .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))?;
-            check_params(headers, &tool.param_headers, &parsed)?;
+            check_params(&caller.headers, &tool.param_headers, &parsed)?;
         }
-        let target =
-            Target { method: method::TOOLS_CALL, name: &call.name, arguments, rules: &tool.rules };
-        let leg =
-            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
+        let (method, name, rules) = (method::TOOLS_CALL, &*tool.wire.name, &tool.rules);
+        let target = Target { method, name, arguments, rules };
+        let state = request_state.as_ref().map(|Text(state)| &**state);
+        let leg = Leg::open(self, target, caller, input_responses, state)?;
         let handler = match tool.schemas.check_arguments(arguments) {
             Ok(()) => start(|| (tool.handler)(leg.context(), arguments))?,
             Err(why) => Err(why),
         };
-        match handler {
-            Err(why) => {
-                let mut result = ToolOutput::failure(format!("Invalid arguments: {why}"));
-                result.meta = Some(self.meta.clone());
-                complete(&result)
-            }
-            Ok(handler) => {
-                leg.run(
-                    handler,
-                    |output| output.0,
-                    |outcome| {
-                        let mut result = outcome.unwrap_or_else(|error| {
-                            ToolOutput::failure(error.message().to_owned())
-                        });
-                        let fits = tool.schemas.check_result(&result);
-                        let fits = fits
-                            .and_then(|()| result.content.iter().try_for_each(ContentBlock::check));
-                        fits.map_err(|why| unfit(&call.name, &why))?;
-                        result.meta = Some(self.meta.clone());
-                        complete(&result)
-                    },
-                )
-                .await
-            }
-        }
+        Ok((tool, leg, handler))
     }
 
-    pub(super) async fn get_prompt(&self, call: GetPromptParams, caller: Caller) -> Answer {
+    pub(super) async fn get_prompt(&self, call: GetPromptParams, caller: Box<Caller>) -> Answer {
         let Some(prompt) = self.prompt(&call.name) else {
             return Err(ErrorObject::invalid_params(format!(
                 "Unknown prompt: {}",
@@ -104,19 +148,18 @@ impl Inner {
             rules: &prompt.rules,
         };
         let leg =
-            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
+            Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
         let handler = start(|| (prompt.handler)(leg.context(), &arguments))?
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
         leg.run(
             handler,
             |PromptOutput(output)| output,
             |outcome| match outcome {
-                Ok(mut result) => {
+                Ok(result) => {
                     let mut blocks = result.messages.iter().map(|message| &message.content);
                     let fits = blocks.try_for_each(ContentBlock::check);
                     fits.map_err(|why| unfit(&call.name, &why))?;
-                    result.meta = Some(self.meta.clone());
-                    complete(&result)
+                    self.complete(&result)
                 }
                 // A prompt has no place for failures in its result.
                 Err(error) => Err(refused(&error)),
@@ -125,7 +168,11 @@ impl Inner {
         .await
     }
 
-    pub(super) async fn read_resource(&self, call: ReadResourceParams, caller: Caller) -> Answer {
+    pub(super) async fn read_resource(
+        &self,
+        call: ReadResourceParams,
+        caller: Box<Caller>,
+    ) -> Answer {
         if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
             let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
@@ -149,7 +196,7 @@ impl Inner {
     async fn read(
         &self,
         call: ReadResourceParams,
-        caller: Caller,
+        caller: Box<Caller>,
         what: &Found<'_>,
         arguments: &str,
         handler: &crate::handler::Erased<ResourceOutput>,
@@ -162,7 +209,7 @@ impl Inner {
         };
         let retried = call.request_state.is_some() || call.input_responses.is_some();
         let leg =
-            Leg::open(self, &target, caller, call.input_responses, call.request_state.as_deref())?;
+            Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
         let handler = start(|| handler(leg.context(), arguments))?
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid resource: {why}")))?;
         leg.run(
@@ -170,10 +217,10 @@ impl Inner {
             |ResourceOutput(output)| output,
             |outcome| match outcome {
                 Ok(result) => {
-                    let result = self.contents(result, &call.uri, what, retried);
+                    let result = filled(result, &call.uri, what, retried);
                     let fits = result.contents.iter().try_for_each(ResourceContents::check);
                     fits.map_err(|why| unfit(&call.uri, &why))?;
-                    complete(&result)
+                    self.complete(&result)
                 }
                 // A resource has no place for failures in its result.
                 Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
@@ -182,31 +229,13 @@ impl Inner {
         .await
     }
 
-    /// Fills in what the handler left to the request and the resource.
-    fn contents(
-        &self,
-        mut result: ReadResourceResult,
-        uri: &str,
-        what: &Found<'_>,
-        retried: bool,
-    ) -> ReadResourceResult {
-        for contents in &mut result.contents {
-            if contents.uri.is_empty() {
-                uri.clone_into(&mut contents.uri);
-            }
-            if contents.mime_type.is_none() {
-                contents.mime_type = what.mime_type.map(str::to_owned);
-            }
-        }
-        // What depends on answers is for nobody to reuse.
-        let cache = if retried { Cache::default() } else { what.cache };
-        (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
-        result.meta = Some(self.meta.clone());
-        result
-    }
-
     /// A method that an extension has added.
-    pub(super) async fn extended(&self, method: &Method, params: Object, caller: Caller) -> Answer {
+    pub(super) async fn extended(
+        &self,
+        method: &Method,
+        params: Object,
+        caller: Box<Caller>,
+    ) -> Answer {
         let answering = start(|| method.answer(ExtensionCall { params, caller }))?;
         let mut result = guarded(answering).await?.map_err(|error| {
             let error_text = format!("{error:#}");
@@ -221,7 +250,7 @@ impl Inner {
         complete(&result)
     }
 
-    pub(super) async fn suggest(&self, call: CompleteParams, caller: Caller) -> Answer {
+    pub(super) async fn suggest(&self, call: CompleteParams, caller: Box<Caller>) -> Answer {
         let unknown = |what: &str, name: &str| {
             ErrorObject::invalid_params(format!("Unknown {what}: {}", ErrorObject::quote(name)))
         };
@@ -270,12 +299,29 @@ impl Inner {
         let (total, has_more) = (Some(all.len() as u64), Some(all.len() > MOST_SUGGESTIONS));
         let values = all.into_iter().take(MOST_SUGGESTIONS).collect();
         let completion = Completion { values, total, has_more };
-        complete(&CompleteResult {
-            completion,
-            meta: Some(self.meta.clone()),
-            ..CompleteResult::default()
-        })
+        self.complete(&CompleteResult { completion, ..CompleteResult::default() })
     }
+}
+
+/// Fills in what the handler left to the request and the resource.
+fn filled(
+    mut result: ReadResourceResult,
+    uri: &str,
+    what: &Found<'_>,
+    retried: bool,
+) -> ReadResourceResult {
+    for contents in &mut result.contents {
+        if contents.uri.is_empty() {
+            uri.clone_into(&mut contents.uri);
+        }
+        if contents.mime_type.is_none() {
+            contents.mime_type = what.mime_type.map(str::to_owned);
+        }
+    }
+    // What depends on answers is for nobody to reuse.
+    let cache = if retried { Cache::default() } else { what.cache };
+    (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
+    result
 }
 
 /// Output that may not be sent is its author's mistake.
@@ -301,8 +347,8 @@ struct Found<'a> {
 }
 
 /// The arguments as an object; absent and null are an empty one.
-fn arguments(raw: Option<&RawValue>) -> Result<&str, ErrorObject> {
-    match raw.map(RawValue::get) {
+fn arguments(given: Option<&str>) -> Result<&str, ErrorObject> {
+    match given {
         None | Some("null") => Ok("{}"),
         Some(text) if text.starts_with('{') => Ok(text),
         Some(_) => {

@@ -6,38 +6,31 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mrtr_codec::{Binding, Digest, Principal, Refusal, UnixSeconds, Validity, open, seal};
-use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
-use mrtr_schema::input::{InputRequest, InputRequiredResult, InputResponses};
-use mrtr_schema::jsonrpc::{ErrorObject, code, raw};
+use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::input::InputResponses;
+use mrtr_schema::jsonrpc::{ErrorObject, ObjectWriter, code};
+use mrtr_schema::meta::RequestMeta;
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use super::Answer;
 use super::once::{Claim, Once};
-use super::{Answer, complete};
 use crate::asks;
-use crate::context::{Context, Inner as ContextInner, Manual, Notify};
+use crate::caller::Caller;
+use crate::context::{Context, Inner as ContextInner, Manual};
 use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::manual::{Answers, InputRequired};
+use crate::question::Question;
 use crate::refusal::{refuse, refuse_newer};
 use crate::rounds::{
-    Ending, Entry, Fault, Flow, Journal, MAX_ENTRY, Onward, Pin, Round, Saved, SavedContent,
-    Version, check_size, drive,
+    Ending, Entry, Fault, Journal, MAX_ENTRY, Onward, Open, Round, Saved, SavedContent, Version,
+    check_size, drive,
 };
 use crate::server::Inner;
 use crate::tool::{Output, Rules};
 
-/// Who sent a request, and what they can be asked.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    pub(crate) capabilities: ClientCapabilities,
-    pub(crate) client_info: Option<Implementation>,
-    pub(crate) principal: Option<Principal>,
-    pub(crate) extensions: http::Extensions,
-    pub(crate) notify: Notify,
-}
-
 /// What a request is about.
+#[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) method: &'static str,
     pub(super) name: &'a str,
@@ -48,7 +41,7 @@ pub(super) struct Target<'a> {
 
 pub(super) struct Leg<'a> {
     server: &'a Inner,
-    target: &'a Target<'a>,
+    target: Target<'a>,
     /// The arguments' digest, once it was taken.
     digest: Option<Digest>,
     /// What the next state says of the handlers that wrote it.
@@ -62,13 +55,13 @@ impl<'a> Leg<'a> {
     /// Opens the state, and matches the answers to the questions in it.
     pub(super) fn open(
         server: &'a Inner,
-        target: &'a Target<'a>,
-        caller: Caller,
+        target: Target<'a>,
+        caller: Box<Caller>,
         responses: Option<InputResponses>,
         state: Option<&str>,
     ) -> Result<Self, ErrorObject> {
         if let Some(missing) =
-            asks::missing_of(target.rules.asks.iter().copied(), &caller.capabilities)
+            asks::missing_of(target.rules.asks.iter().copied(), caller.capabilities())
         {
             return Err(missing_capability(&missing));
         }
@@ -78,9 +71,9 @@ impl<'a> Leg<'a> {
         let saved = match state {
             None => None,
             Some(token) => {
-                let arguments = arguments_digest(target)?;
+                let arguments = arguments_digest(&target)?;
                 digest = Some(arguments);
-                let binding = binding(target, arguments, caller.principal.as_ref());
+                let binding = binding(&target, arguments, caller.principal.as_ref());
                 // A state never outlives its flow: see `validity`.
                 let opened = open(&*server.sealer, token, &binding, now).and_then(|opened| {
                     let saved = Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)?;
@@ -104,21 +97,14 @@ impl<'a> Leg<'a> {
         };
         #[cfg_attr(not(feature = "testing"), expect(unused_mut, reason = "tests listen to it"))]
         let (mut round, manual) = match saved {
-            Some(saved) => resume(server, saved, responses, caller.capabilities),
-            None => begin(server, now, responses, caller.capabilities)?,
+            Some(saved) => resume(server, saved, responses, Arc::clone(&caller.meta)),
+            None => begin(server, now, responses, Arc::clone(&caller.meta)),
         };
         #[cfg(feature = "testing")]
         {
-            round.steps = caller.extensions.get().cloned();
+            round.steps = caller.get().cloned();
         }
-        let context = Arc::new(ContextInner {
-            round: Arc::new(round),
-            principal: caller.principal,
-            client: caller.client_info,
-            extensions: caller.extensions,
-            notify: caller.notify,
-            manual,
-        });
+        let context = Arc::new(ContextInner { round: Arc::new(round), caller, manual });
         Ok(Self { server, target, digest, version, once, context })
     }
 
@@ -129,40 +115,44 @@ impl<'a> Leg<'a> {
 
     /// Runs the handler until the round ends, and answers; or, where the state was used, as it was answered then.
     pub(super) async fn run<O, W>(
-        mut self,
+        &self,
         handler: BoxFuture<Result<O, Error>>,
         unwrap: impl FnOnce(O) -> Output<W>,
         complete: impl FnOnce(Result<W, Error>) -> Answer,
     ) -> Answer {
-        let once = self.once.take();
-        if let Some(once) = &once
-            && let Claim::Answered(answer) = once.claim(&self.context.notify.outbox).await?
+        if let Some(once) = &self.once
+            && let Claim::Answered(answer) =
+                Box::pin(once.claim(&self.context.caller.notify.outbox)).await?
         {
             return answer;
         }
-        let answer = self.run_now(handler, unwrap, complete).await;
-        if let Some(once) = once {
-            once.settle(&answer).await;
+        let ending = self.drive(handler).await;
+        let answer = ending.and_then(|ending| self.answer(ending, unwrap, complete));
+        if let Some(once) = &self.once {
+            Box::pin(once.settle(&answer)).await;
         }
         answer
     }
 
-    async fn run_now<O, W>(
-        self,
+    async fn drive<O>(
+        &self,
         handler: BoxFuture<Result<O, Error>>,
+    ) -> Result<Ending<Result<O, Error>>, ErrorObject> {
+        let round = &*self.context.round;
+        // However the leg ends, and if its client goes away: who waits in a task of its own learns of it.
+        let _close = CloseOnDrop(round);
+        let deadline = self.target.rules.deadline;
+        tokio::time::timeout(deadline, drive(round, handler)).await.map_err(|_| {
+            self.failed(&Fault::Handler(format!("the leg ran longer than {deadline:?}")))
+        })
+    }
+
+    fn answer<O, W>(
+        &self,
+        ending: Ending<Result<O, Error>>,
         unwrap: impl FnOnce(O) -> Output<W>,
         complete: impl FnOnce(Result<W, Error>) -> Answer,
     ) -> Answer {
-        let round = Arc::clone(&self.context.round);
-        // However the leg ends, and if its client goes away: who waits in a task of its own learns of it.
-        let _close = CloseOnDrop(&round);
-        let driven = tokio::time::timeout(self.target.rules.deadline, drive(&round, handler)).await;
-        let Ok(ending) = driven else {
-            return Err(self.failed(&Fault::Handler(format!(
-                "the leg ran longer than {:?}",
-                self.target.rules.deadline
-            ))));
-        };
         match ending {
             Ending::Failed(fault) => Err(self.failed(&fault)),
             Ending::Suspended(journal, open) => {
@@ -175,11 +165,7 @@ impl<'a> Leg<'a> {
                         answer.value.len()
                     )));
                 }
-                let asked =
-                    open.iter().map(|question| (question.key.clone(), question.pin)).collect();
-                let requests =
-                    open.into_iter().map(|question| (question.key, question.request)).collect();
-                self.suspend(requests, asked, SavedContent::Journal(journal))
+                self.suspend(&open, SavedContent::Journal(journal))
             }
             Ending::Finished(outcome, journal) => {
                 // An error may come before the rest of what was joined with it.
@@ -210,48 +196,39 @@ impl<'a> Leg<'a> {
         if let Some(why) = mistake {
             return Err(self.failed(&Fault::Handler(why)));
         }
-        for (key, request) in &requests {
-            let wrong =
-                |why| Fault::Handler(format!("the question {key:?} cannot be asked: {why}"));
-            request.check().map_err(wrong).map_err(|fault| self.failed(&fault))?;
-        }
         let capabilities = self.context.round.capabilities();
-        if let Some(missing) =
-            requests.iter().find_map(|(_, request)| asks::missing(request, capabilities))
-        {
-            return Err(self.failed(&Fault::Capability(Box::new(missing))));
+        let mut open = Vec::with_capacity(requests.len());
+        for (key, request) in requests {
+            let question = Question::new(&request).map_err(|why| {
+                let why = format!("the question {key:?} cannot be asked: {why}");
+                self.failed(&Fault::Handler(why))
+            })?;
+            if let Some(missing) = question.missing(capabilities) {
+                return Err(self.failed(&Fault::Capability(Box::new(missing))));
+            }
+            open.push(Open { key, question: Arc::new(question) });
         }
-        let asked = requests
-            .iter()
-            .map(|(key, request)| (key.clone(), Pin::of(&[&asks::pinned(request)])))
-            .collect();
-        self.suspend(requests, asked, SavedContent::Manual(state.unwrap_or_default()))
+        self.suspend(&open, SavedContent::Manual(state.unwrap_or_default()))
     }
 
     /// Seals what was learned, and asks.
-    fn suspend(
-        &self,
-        requests: Vec<(String, InputRequest)>,
-        asked: Vec<(String, Pin)>,
-        content: SavedContent,
-    ) -> Answer {
-        let Flow { id, started, rounds, sheds } = self.context.round.flow();
+    fn suspend(&self, open: &[Open], content: SavedContent) -> Answer {
         let most = self.target.rules.max_rounds;
-        if rounds >= most.into() {
+        if self.context.round.rounds() >= most.into() {
             let why = format!("the flow has taken {most} rounds, and asks once more");
             return Err(self.failed(&Fault::Handler(why)));
         }
-        let sheds = sheds.saturating_add(self.context.round.was_shed().into());
-        let flow = Flow { id, started, rounds: rounds + 1, sheds };
+        let flow = self.context.round.next_flow().map_err(|fault| self.failed(&fault))?;
+        let asked = open.iter().map(|open| (open.key.clone(), open.question.pin())).collect();
         let saved = Saved { version: self.version, flow, asked, content };
         let body = saved.pack();
         check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
         let digest = match self.digest {
             Some(digest) => digest,
-            None => arguments_digest(self.target)?,
+            None => arguments_digest(&self.target)?,
         };
-        let binding = binding(self.target, digest, self.context.principal.as_ref());
-        let validity = validity(self.server.clock.now(), started, self.target.rules);
+        let binding = binding(&self.target, digest, self.context.caller.principal.as_ref());
+        let validity = validity(self.server.clock.now(), flow.started, self.target.rules);
         let token = seal(&*self.server.sealer, &binding, validity, &body).map_err(|error| {
             self.failed(&Fault::Handler(format!("the state cannot be sealed: {error}")))
         })?;
@@ -260,15 +237,24 @@ impl<'a> Leg<'a> {
             method = self.target.method,
             target = self.target.name,
             round = flow.rounds,
-            questions = requests.len(),
+            questions = open.len(),
             state_bytes = token.len(),
             "round ended with questions"
         );
-        let token =
-            written(&token).map_err(|error| self.failed(&Fault::Handler(error.to_string())))?;
-        let mut result = InputRequiredResult::new(requests, Some(token));
-        result.meta = Some(self.server.meta.clone());
-        complete(&result)
+        // As [`mrtr_schema::input::InputRequiredResult`], of what is written already.
+        let length = open.iter().map(|open| open.key.len() + open.question.text().get().len());
+        let (all, more) = (length.sum::<usize>() + token.len(), 256);
+        let mut result =
+            ObjectWriter::with_capacity(all + more).text("resultType", "input_required");
+        if !open.is_empty() {
+            let mut questions = ObjectWriter::with_capacity(all);
+            for Open { key, question } in open {
+                questions = questions.written(key, question.text());
+            }
+            result = result.written("inputRequests", &questions.end());
+        }
+        let result = result.text("requestState", &token);
+        Ok(result.written("_meta", &self.server.written_meta).end())
     }
 
     fn log(&self, error: &Error) {
@@ -306,15 +292,10 @@ fn begin(
     server: &Inner,
     now: UnixSeconds,
     responses: InputResponses,
-    capabilities: ClientCapabilities,
-) -> Result<(Round, Manual), ErrorObject> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|_| internal("no random numbers"))?;
-    let flow = Flow { id, started: now, rounds: 0, sheds: 0 };
-    let none = InputResponses::default();
-    let replica = Arc::clone(&server.replica);
-    let round = Round::new(flow, Journal::default(), &[], none, capabilities, replica);
-    Ok((round, Manual { unasked: Answers(responses), ..Manual::default() }))
+    client: Arc<RequestMeta>,
+) -> (Round, Manual) {
+    let round = Round::first(now, client, Arc::clone(&server.replica));
+    (round, Manual { unasked: Answers(responses), ..Manual::default() })
 }
 
 /// A later leg.
@@ -322,13 +303,13 @@ fn resume(
     server: &Inner,
     saved: Saved,
     responses: InputResponses,
-    capabilities: ClientCapabilities,
+    client: Arc<RequestMeta>,
 ) -> (Round, Manual) {
     let Saved { flow, asked, content, .. } = saved;
     let replica = Arc::clone(&server.replica);
     match content {
         SavedContent::Journal(journal) => {
-            let round = Round::new(flow, journal, &asked, responses, capabilities, replica);
+            let round = Round::later(flow, journal, &asked, responses, client, replica);
             (round, Manual::default())
         }
         SavedContent::Manual(state) => {
@@ -340,22 +321,10 @@ fn resume(
                 unasked: Answers(InputResponses(unasked)),
             };
             let none = InputResponses::default();
-            let mut round = Round::new(flow, Journal::default(), &[], none, capabilities, replica);
+            let mut round = Round::later(flow, Journal::default(), &[], none, client, replica);
             round.manual = true;
             (round, manual)
         }
-    }
-}
-
-/// A token as JSON. It is long, and most often it is plain.
-fn written(token: &str) -> Result<Box<RawValue>, serde_json::Error> {
-    // Without an early end, so that many bytes are looked at together.
-    let escaped =
-        |byte: u8| u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\');
-    if token.bytes().fold(0, |any, byte| any | escaped(byte)) == 0 {
-        RawValue::from_string(["\"", token, "\""].concat())
-    } else {
-        raw(&token)
     }
 }
 

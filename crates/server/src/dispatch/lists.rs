@@ -2,76 +2,82 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::prompt::ListPromptsResult;
 use mrtr_schema::resource::{ListResourceTemplatesResult, ListResourcesResult};
 use mrtr_schema::result::{CacheScope, ResultType};
 use mrtr_schema::tool::{ListParams, ListToolsResult};
-use mrtr_schema::{Object, PROTOCOL_VERSION};
 
-use super::{Answer, complete};
+use super::Answer;
 use crate::server::Inner;
 
 impl Inner {
     pub(super) fn discover(&self) -> Answer {
-        complete(&DiscoverResult {
+        self.complete(&DiscoverResult {
             supported_versions: vec![PROTOCOL_VERSION.to_owned()],
             capabilities: self.capabilities(),
             instructions: self.instructions.clone(),
             ttl_ms: self.lists.ttl_ms,
             cache_scope: self.lists.scope,
-            meta: Some(self.meta.clone()),
             ..DiscoverResult::default()
         })
     }
 
     pub(super) fn list_tools(&self, list: &ListParams) -> Answer {
-        let Page { items: tools, next_cursor, ttl_ms, cache_scope, meta } =
+        let Page { items: tools, next_cursor, ttl_ms, cache_scope } =
             self.page(&self.tools, list, |tool| tool.wire.clone())?;
         let result_type = ResultType::Complete;
-        complete(&ListToolsResult { result_type, tools, next_cursor, ttl_ms, cache_scope, meta })
+        self.complete(&ListToolsResult {
+            result_type,
+            tools,
+            next_cursor,
+            ttl_ms,
+            cache_scope,
+            meta: None,
+        })
     }
 
     pub(super) fn list_prompts(&self, list: &ListParams) -> Answer {
-        let Page { items: prompts, next_cursor, ttl_ms, cache_scope, meta } =
+        let Page { items: prompts, next_cursor, ttl_ms, cache_scope } =
             self.page(&self.prompts, list, |prompt| prompt.wire.clone())?;
         let result_type = ResultType::Complete;
-        complete(&ListPromptsResult {
+        self.complete(&ListPromptsResult {
             result_type,
             prompts,
             next_cursor,
             ttl_ms,
             cache_scope,
-            meta,
+            meta: None,
         })
     }
 
     pub(super) fn list_resources(&self, list: &ListParams) -> Answer {
-        let Page { items: resources, next_cursor, ttl_ms, cache_scope, meta } =
+        let Page { items: resources, next_cursor, ttl_ms, cache_scope } =
             self.page(&self.resources, list, |resource| resource.wire.clone())?;
         let result_type = ResultType::Complete;
-        complete(&ListResourcesResult {
+        self.complete(&ListResourcesResult {
             result_type,
             resources,
             next_cursor,
             ttl_ms,
             cache_scope,
-            meta,
+            meta: None,
         })
     }
 
     pub(super) fn list_templates(&self, list: &ListParams) -> Answer {
-        let Page { items: resource_templates, next_cursor, ttl_ms, cache_scope, meta } =
+        let Page { items: resource_templates, next_cursor, ttl_ms, cache_scope } =
             self.page(&self.templates, list, |(_, template)| template.wire.clone())?;
         let result_type = ResultType::Complete;
-        complete(&ListResourceTemplatesResult {
+        self.complete(&ListResourceTemplatesResult {
             result_type,
             resource_templates,
             next_cursor,
             ttl_ms,
             cache_scope,
-            meta,
+            meta: None,
         })
     }
 
@@ -96,7 +102,6 @@ impl Inner {
             next_cursor: (end < all.len()).then(|| write_cursor(end)),
             ttl_ms: self.lists.ttl_ms,
             cache_scope: self.lists.scope,
-            meta: Some(self.meta.clone()),
         })
     }
 }
@@ -107,7 +112,6 @@ struct Page<W> {
     next_cursor: Option<String>,
     ttl_ms: u64,
     cache_scope: CacheScope,
-    meta: Option<Object>,
 }
 
 fn write_cursor(place: usize) -> String {

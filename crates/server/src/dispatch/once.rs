@@ -180,7 +180,7 @@ impl<'a> Once<'a> {
         let (kind, text) = opened.body().split_first()?;
         let text = std::str::from_utf8(text).ok()?;
         match kind {
-            0 => Some(Ok(RawValue::from_string(text.to_owned()).ok()?)),
+            0 => Some(Ok(RawValue::from_string(text.to_owned()).ok()?.into())),
             _ => Some(Err(serde_json::from_str(text).ok()?)),
         }
     }

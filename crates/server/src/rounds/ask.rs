@@ -6,12 +6,10 @@ use std::pin::Pin as StdPin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use mrtr_schema::input::InputRequest;
-
-use super::journal::Pin;
-use super::round::{Asked, Fault, Round};
-use crate::asks;
+use super::fault::Fault;
+use super::round::{Asked, Round};
 use crate::error::Error;
+use crate::question::Question;
 
 /// What a person did with a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +37,7 @@ type Decode<T> = Box<dyn Fn(&str) -> Decoded<T> + Send + Sync>;
 pub struct Ask<T> {
     round: Arc<Round>,
     key: String,
-    request: Result<InputRequest, String>,
+    question: Result<Arc<Question>, String>,
     decode: Decode<T>,
     /// What it comes to if the client cannot be asked, if it may be passed over.
     passed_over: Option<fn() -> T>,
@@ -74,12 +72,11 @@ impl<T> Ask<T> {
     pub(crate) fn new(
         round: Arc<Round>,
         key: String,
-        request: Result<InputRequest, String>,
+        question: Result<Question, String>,
         decode: impl Fn(&str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
-        let request = request.and_then(|request| request.check().map(|()| request));
-        let decode = Box::new(decode);
-        Self { round, key, request, decode, passed_over: None, progress: Progress::New }
+        let (question, decode) = (question.map(Arc::new), Box::new(decode));
+        Self { round, key, question, decode, passed_over: None, progress: Progress::New }
     }
 }
 
@@ -99,10 +96,10 @@ impl<T: 'static> Ask<T> {
     ///
     /// That the client could not ask it is kept in the state: later rounds do not ask it either.
     pub fn optional(self) -> Ask<Option<T>> {
-        let Self { round, key, request, decode, progress, .. } = self;
+        let Self { round, key, question, decode, progress, .. } = self;
         // The only errors are that it was declined or dismissed.
         let decode: Decode<Option<T>> = Box::new(move |text| Ok(Ok(decode(text)?.ok())));
-        Ask { round, key, request, decode, passed_over: Some(|| None), progress }
+        Ask { round, key, question, decode, passed_over: Some(|| None), progress }
     }
 }
 
@@ -116,14 +113,13 @@ impl<T> Future for Ask<T> {
             round.fail(Fault::Handler(format!("the question {key:?} {why}")));
             Progress::Waiting(None)
         };
-        match (&this.progress, &this.request) {
+        match (&this.progress, &this.question) {
             (Progress::Waiting(_), _) => {}
             (Progress::Done, _) => this.progress = mistake("is awaited again after its answer"),
             (Progress::New, Err(why)) => {
                 this.progress = mistake(&format!("cannot be asked: {why}"));
             }
-            (Progress::New, Ok(request)) => {
-                let question = (request, Pin::of(&[&asks::pinned(request)]));
+            (Progress::New, Ok(question)) => {
                 let optional = this.passed_over.is_some();
                 let answer = match round.ask(key, question, optional, cx.waker(), &this.decode) {
                     Asked::Answered(answer) => Some(answer),

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use super::fault::Fault;
 use super::journal::Journal;
-use super::round::{Fault, Open, Round};
+use super::round::{Open, Round};
 
 /// How a leg ended.
 pub(crate) enum Ending<T> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mrtr_codec::pack::{Packer, UnpackError, Unpacker};
 use mrtr_codec::{Digest, UnixSeconds};
 
-use super::round::Fault;
+use super::fault::Fault;
 use super::text::Text;
 use super::version::Version;
 

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use mrtr_codec::Digest;
 use mrtr_schema::input::InputResponses;
 
+use super::fault::Fault;
 use super::journal::{
-    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PASSED_OVER, Pin, StepKind, unordered,
+    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PASSED_OVER, Pin, StepKind,
 };
-use super::round::Fault;
+use super::text::Text;
 
 /// The journal as this pass finds it, and what the pass adds.
 #[derive(Debug, Default)]
@@ -72,19 +72,11 @@ impl Pass {
         pass
     }
 
-    /// The digest of the answers that are known. They count by their meaning, not by how a client writes them. Results of
-    /// steps do not: how many of them are known when a leg begins depends on where the leg before ended, which is chance
-    /// where a replica lets others go on, and a step has to have the same key wherever it runs.
-    pub(super) fn known(&self) -> Digest {
-        let mut parts = Vec::new();
-        for entry in self.journal.entries.iter().chain(&self.fresh) {
-            if let EntryKind::Answer { .. } = entry.kind {
-                let value = Digest::of_json(Some(&entry.value));
-                let value = value.unwrap_or_else(|_| Digest::of_parts(&[entry.value.as_bytes()]));
-                parts.push((entry.key.as_bytes(), value));
-            }
-        }
-        unordered(parts)
+    /// The answers that are known, by their keys.
+    pub(super) fn answers(&self) -> Vec<(Text, Text)> {
+        let all = self.journal.entries.iter().chain(&self.fresh);
+        let answers = all.filter(|entry| matches!(entry.kind, EntryKind::Answer { .. }));
+        answers.map(|entry| (entry.key.clone(), entry.value.clone())).collect()
     }
 
     fn find(&self, key: &str) -> Option<usize> {

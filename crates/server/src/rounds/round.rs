@@ -1,19 +1,22 @@
 //! One leg's state, shared between the handler and whoever drives it.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
-use mrtr_codec::Digest;
+use mrtr_codec::{Digest, UnixSeconds};
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::input::{InputRequest, InputResponses};
+use mrtr_schema::input::InputResponses;
+use mrtr_schema::meta::RequestMeta;
 
+use super::fault::Fault;
 use super::inside;
 use super::journal::{
-    CHECKPOINT, EntryKind, Flow, Journal, MAX_ENTRY, PASSED_OVER, Pin, SIDES, StepKind,
+    CHECKPOINT, EntryKind, Flow, Journal, MAX_ENTRY, PASSED_OVER, Pin, SIDES, StepKind, unordered,
 };
 use super::pass::{Found, Pass, Place};
-use crate::asks;
+use super::text::Text;
+use crate::caller;
+use crate::question::Question;
 use crate::replica::Replica;
 
 /// At most how often the replicas of a flow move it on, and after how many rounds no more: clients give up after nine or ten
@@ -23,10 +26,14 @@ const LAST_SHED: u64 = 6;
 
 /// The state of one leg.
 pub(crate) struct Round {
-    flow: Flow,
-    /// The digest of the answers that were known when the leg began.
-    known: Digest,
-    capabilities: ClientCapabilities,
+    /// A new flow's is drawn when it is first needed: most calls neither ask nor do steps.
+    id: OnceLock<[u8; 16]>,
+    started: UnixSeconds,
+    rounds: u64,
+    sheds: u8,
+    /// What was answered when the leg began.
+    answers: Vec<(Text, Text)>,
+    client: Arc<RequestMeta>,
     replica: Arc<Replica>,
     /// Whether the leg goes on from a state of the manual form, which has no journal.
     pub(crate) manual: bool,
@@ -36,6 +43,7 @@ pub(crate) struct Round {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     /// What is recorded; taken away when the round ends.
     pass: Pass,
@@ -60,49 +68,7 @@ struct State {
 /// A question that waits.
 pub(crate) struct Open {
     pub(crate) key: String,
-    pub(crate) request: InputRequest,
-    pub(crate) pin: Pin,
-}
-
-/// Why a flow cannot go on. The handler does not see it: it is dropped.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fault {
-    /// A mistake in the handler.
-    Handler(String),
-    /// The handler asked what the client does not support.
-    Capability(Box<ClientCapabilities>),
-    /// The code is not the one that recorded the journal.
-    Changed(String),
-    /// The handler panicked.
-    Panicked(String),
-}
-
-impl Fault {
-    /// The manual form replaces the state that the journal travels in.
-    pub(crate) fn mixed() -> Self {
-        Self::Handler(
-            "questions or steps in line and `InputRequired` do not go together in one handler"
-                .to_owned(),
-        )
-    }
-
-    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Self::Panicked(text.unwrap_or_else(|| "no message".to_owned()))
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Handler(why) | Self::Changed(why) => f.write_str(why),
-            Self::Capability(_) => {
-                f.write_str("the client lacks a capability that the handler needs")
-            }
-            Self::Panicked(why) => write!(f, "the handler panicked: {why}"),
-        }
-    }
+    pub(crate) question: Arc<Question>,
 }
 
 /// What became of a look at a question.
@@ -127,54 +93,94 @@ pub(crate) enum Begun<T> {
 }
 
 impl Round {
-    /// Starts a leg. `asked` are the questions of the state that came with it; a response to anything
-    /// else is not looked at.
-    pub(crate) fn new(
-        flow: Flow,
-        journal: Journal,
-        asked: &[(String, Pin)],
-        responses: InputResponses,
-        capabilities: ClientCapabilities,
+    /// The first leg of a flow.
+    pub(crate) fn first(
+        started: UnixSeconds,
+        client: Arc<RequestMeta>,
         replica: Arc<Replica>,
     ) -> Self {
-        let pass = Pass::new(journal, asked, responses);
-        let known = pass.known();
-        let state = State {
-            pass,
-            open: Vec::new(),
-            steps_in_flight: 0,
-            moving_on: 0,
-            has_news: false,
-            shed: false,
-            fault: None,
-            closed: false,
-            driver: None,
-            activity: 0,
-            waiters: Vec::new(),
-        };
         Self {
-            flow,
-            known,
-            capabilities,
+            id: OnceLock::new(),
+            started,
+            rounds: 0,
+            sheds: 0,
+            answers: Vec::new(),
+            client,
             replica,
             manual: false,
             #[cfg(feature = "testing")]
             steps: None,
-            state: Mutex::new(state),
+            state: Mutex::default(),
         }
     }
 
-    pub(crate) fn flow(&self) -> Flow {
-        self.flow
+    /// A later leg. `asked` are the questions of the state that came with it; a response to anything
+    /// else is not looked at.
+    pub(crate) fn later(
+        flow: Flow,
+        journal: Journal,
+        asked: &[(String, Pin)],
+        responses: InputResponses,
+        client: Arc<RequestMeta>,
+        replica: Arc<Replica>,
+    ) -> Self {
+        let Flow { id, started, rounds, sheds } = flow;
+        let pass = Pass::new(journal, asked, responses);
+        let answers = pass.answers();
+        let state = State { pass, ..State::default() };
+        Self {
+            id: id.into(),
+            rounds,
+            sheds,
+            answers,
+            state: Mutex::new(state),
+            ..Self::first(started, client, replica)
+        }
     }
 
-    /// The digest of the answers that were known when the leg began: earlier ones, and those that came with it.
+    /// What identifies the flow.
+    ///
+    /// # Errors
+    ///
+    /// If it is new, and there are no random numbers.
+    pub(crate) fn id(&self) -> Result<[u8; 16], Fault> {
+        if let Some(id) = self.id.get() {
+            return Ok(*id);
+        }
+        let mut id = [0; 16];
+        getrandom::fill(&mut id)
+            .map_err(|error| Fault::Handler(format!("there are no random numbers: {error}")))?;
+        Ok(*self.id.get_or_init(|| id))
+    }
+
+    /// The flow as the next leg is to know it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Round::id`].
+    pub(crate) fn next_flow(&self) -> Result<Flow, Fault> {
+        let sheds = self.sheds.saturating_add(self.lock().shed.into());
+        Ok(Flow { id: self.id()?, started: self.started, rounds: self.rounds + 1, sheds })
+    }
+
+    /// How many rounds have ended without a result.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The digest of the answers that were known when the leg began: earlier ones, and those that came with it. They count by
+    /// their meaning, not by how a client writes them. Results of steps do not: how many of them are known when a leg begins
+    /// depends on where the leg before ended, which is chance where a replica lets others go on, and a step has to have
+    /// the same key wherever it runs.
     pub(crate) fn known(&self) -> Digest {
-        self.known
+        let digest = |value: &Text| {
+            Digest::of_json(Some(value)).unwrap_or_else(|_| Digest::of_parts(&[value.as_bytes()]))
+        };
+        unordered(self.answers.iter().map(|(key, value)| (key.as_bytes(), digest(value))).collect())
     }
 
     pub(crate) fn capabilities(&self) -> &ClientCapabilities {
-        &self.capabilities
+        caller::capabilities(&self.client)
     }
 
     pub(crate) fn replica(&self) -> &Replica {
@@ -193,7 +199,7 @@ impl Round {
     pub(crate) fn ask<T>(
         &self,
         key: &str,
-        (request, pin): (&InputRequest, Pin),
+        question: &Arc<Question>,
         optional: bool,
         waker: &Waker,
         decode: impl Fn(&str) -> Result<T, String>,
@@ -203,18 +209,18 @@ impl Round {
             return Asked::Closed;
         }
         let Some(place) = state.enter(self, key) else { return state.wait(waker) };
-        let mut request = request.clone();
-        match state.pass.answer((key, place), pin, optional, decode) {
+        let mut question = Arc::clone(question);
+        match state.pass.answer((key, place), question.pin(), optional, decode) {
             Found::Fits(answer) => return Asked::Answered(answer),
             Found::PassedOver => return Asked::PassedOver,
             Found::Fault(fault) => {
                 state.fail(fault);
                 return state.wait(waker);
             }
-            Found::Ask(Some(reason)) => asks::add_reason(&mut request, &reason),
+            Found::Ask(Some(reason)) => question = Arc::new(question.again(&reason)),
             Found::Ask(None) => {}
         }
-        if let Some(missing) = asks::missing(&request, &self.capabilities) {
+        if let Some(missing) = question.missing(self.capabilities()) {
             if optional {
                 // What the next leg's client can do makes no difference: the handler has gone on.
                 state.pass.record(key, EntryKind::Choice, PASSED_OVER.to_owned());
@@ -223,7 +229,7 @@ impl Round {
             state.fail(Fault::Capability(Box::new(missing)));
             return state.wait(waker);
         }
-        state.open.push(Open { key: key.to_owned(), request, pin });
+        state.open.push(Open { key: key.to_owned(), question });
         state.keep_on();
         state.wake_driver();
         state.wait(waker)
@@ -279,11 +285,14 @@ impl Round {
             state.fail(fault);
             return Begun::Never;
         }
-        let Flow { rounds, sheds, .. } = self.flow;
-        let may_shed = sheds < MOST_SHEDS && rounds < LAST_SHED;
+        let may_shed = self.sheds < MOST_SHEDS && self.rounds < LAST_SHED;
         if may_shed && state.may_shed() && self.replica.pressure.is_high() {
             state.shed = true;
             return Begun::MoveOn;
+        }
+        if let Err(fault) = self.id() {
+            state.fail(fault);
+            return Begun::Never;
         }
         state.steps_in_flight += 1;
         Begun::Run
@@ -334,11 +343,6 @@ impl Round {
         state.moving_on += 1;
         state.wake_driver();
         let _: Asked<()> = state.wait(waker);
-    }
-
-    /// Whether the round ends because this replica had better not go on.
-    pub(crate) fn was_shed(&self) -> bool {
-        self.lock().shed
     }
 
     /// Whoever asked for it does not wait any more.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,15 +14,19 @@ use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 use tracing::Instrument as _;
 
+use super::fault::Fault;
 use super::inside::Inside;
 use super::journal::StepKind;
-use super::round::{Begun, Fault, Round};
+use super::round::{Begun, Round};
 use crate::error::Error;
 
 /// What a step's closure is given.
-#[derive(Debug)]
 pub struct Step {
-    idempotency_key: String,
+    round: Arc<Round>,
+    key: String,
+    inputs: Option<Digest>,
+    /// Once it was asked for.
+    idempotency_key: OnceLock<String>,
 }
 
 impl Step {
@@ -40,7 +44,7 @@ impl Step {
     /// a card that was refused wants another payment than the next card. Where it is the same thing that is tried again, say what
     /// it is done with, by [`inputs`](StepRun::inputs).
     pub fn idempotency_key(&self) -> &str {
-        &self.idempotency_key
+        self.idempotency_key.get_or_init(|| idempotency_key(&self.round, &self.key, self.inputs))
     }
 
     /// Tries `what` up to `times`, until it does not fail. Between two tries it waits: 100 ms after the first, then twice
@@ -64,6 +68,12 @@ impl Step {
             pause = LONGEST_PAUSE.min(pause * 2);
         }
         what().await
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -228,7 +238,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
         let this = &mut *self;
         let (round, key) = (&this.round, this.key.as_str());
         this.progress = match std::mem::replace(&mut this.progress, Progress::Done) {
-            Progress::New(_) if this.options.sealed_first && round.flow().rounds == 0 => {
+            Progress::New(_) if this.options.sealed_first && round.rounds() == 0 => {
                 Progress::Never(Some(MovingOn::new(round, cx)))
             }
             Progress::New(run) => match round.begin_step(key, recall) {
@@ -282,12 +292,17 @@ fn start<'a, T: 'a>(
     run: Start<'a, T>,
 ) -> Progress<'a, T> {
     let running = Running::new(round, key);
-    let idempotency_key = idempotency_key(round, key, options.inputs);
+    let step = Step {
+        round: Arc::clone(round),
+        key: key.to_owned(),
+        inputs: options.inputs,
+        idempotency_key: OnceLock::new(),
+    };
     #[cfg(feature = "testing")]
     if let Some(steps) = &round.steps {
-        steps.begun(key, &idempotency_key);
+        steps.begun(key, step.idempotency_key());
     }
-    let doing: Doing<'a, T> = Box::pin(Inside::new(round, key, run(Step { idempotency_key })));
+    let doing: Doing<'a, T> = Box::pin(Inside::new(round, key, run(step)));
     let (doing, deadline) = match detach {
         None => (doing, options.deadline.map(tokio::time::sleep).map(Box::pin)),
         // The deadline goes with it.
@@ -374,7 +389,8 @@ impl Drop for Running {
 }
 
 fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
-    let flow = round.flow().id;
+    // It has one: a step begins with it.
+    let flow = round.id().unwrap_or_default();
     let Digest(digest) = match inputs {
         None => Digest::of_parts(&[b"idempotency key", &flow, key.as_bytes(), &round.known().0]),
         Some(Digest(inputs)) => {

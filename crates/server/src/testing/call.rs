@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use mrtr_codec::Principal;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::{ErrorObject, Request, RequestId, Version, raw};
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, Version};
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::Outgoing;
 use serde::Serialize;
@@ -319,7 +319,7 @@ impl Call {
             jsonrpc: Version,
             id: RequestId::Number(1),
             method: self.method.to_owned(),
-            params: Some(raw(&params).map_err(|error| unmade(&error))?),
+            params: Some(Params::new(&params).map_err(|error| unmade(&error))?),
         };
         let response = fleet.leg(Outgoing::new(request), principal).await;
         let outcome = response.map_err(|error| unmade(&error))?.outcome;

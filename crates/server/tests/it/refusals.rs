@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use mrtr_schema::jsonrpc::{Request, RequestId, Version, raw};
+use mrtr_schema::jsonrpc::{Params, Request, RequestId, Version};
 use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Fleet, TestClock};
 use mrtr_transport::{Exchange as _, Outgoing};
@@ -35,7 +35,7 @@ pub(crate) async fn raw_send(fleet: &Fleet, method: &str, params: Value) -> Valu
         jsonrpc: Version,
         id: RequestId::Number(1),
         method: method.to_owned(),
-        params: Some(raw(&params).unwrap()),
+        params: Some(Params::new(&params).unwrap()),
     };
     let response = fleet.exchange(Outgoing::new(request)).await.unwrap();
     match response.outcome {

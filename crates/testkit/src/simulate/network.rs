@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use mrtr_schema::jsonrpc::{self, Request, RequestId, raw};
+use mrtr_schema::jsonrpc::{self, Params, Request, RequestId};
 use mrtr_transport::{Exchange as _, InProcess, Outgoing};
 use serde_json::{Map, Value, json};
 
@@ -120,7 +120,7 @@ impl Flow<'_> {
                 jsonrpc: jsonrpc::Version,
                 id: RequestId::Number(1),
                 method: "tools/call".to_owned(),
-                params: Some(raw(&params).map_err(|error| error.to_string())?),
+                params: Some(Params::new(&params).map_err(|error| error.to_string())?),
             };
             let response = server.exchange(Outgoing::new(request)).await;
             let outcome = response.map_err(|error| error.to_string())?.outcome;

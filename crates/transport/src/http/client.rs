@@ -5,7 +5,6 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderValue, header};
 use mrtr_schema::jsonrpc::{Message, Notification, Request, Response};
 use mrtr_schema::meta::Mirrored;
-use mrtr_schema::params;
 use reqwest::redirect::Policy;
 
 use crate::error::{Kind, TransportError};
@@ -121,7 +120,7 @@ impl HttpClientBuilder {
 impl Exchange for HttpClient {
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
         let Outgoing { request, param_headers, long_lived, heard } = outgoing;
-        let mirrored: Mirrored = params(&request).map_err(|e| {
+        let mirrored = Mirrored::of(&request).map_err(|e| {
             TransportError::new(Kind::Request, format!("the request is malformed: {e}"))
         })?;
         let mut all = self.headers.clone();

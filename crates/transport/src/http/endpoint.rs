@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use mrtr_schema::jsonrpc::{self, ErrorObject, Message, RequestId};
-use mrtr_schema::meta::{Mirrored, RequestMeta};
-use mrtr_schema::params;
+use mrtr_schema::meta::RequestMeta;
 use tower_service::Service;
 
 use super::load::{Load, Share};
 use super::reply::{self, ResponseBody, json, plain};
+use super::same::SameMeta;
 use crate::access::Access;
-use crate::answering::Answering;
+use crate::answering::{Answering, Received};
 use crate::headers;
 use crate::legacy;
-use crate::seam::{Dispatch, RequestHeaders};
+use crate::seam::{Dispatch, Place};
 
 /// Bounds on what a client may send.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +40,7 @@ pub struct Limits {
     /// How many requests may be in flight, listening clients included. Default: 10 000. More are answered
     /// with 503, to be tried again.
     pub in_flight: usize,
-    /// How many bytes the bodies of all requests in flight may have together, in units of 1 KiB. Default:
-    /// 256 MiB. More are answered with 503, to be tried again.
+    /// How many bytes the bodies of all requests in flight may have together. Default: 256 MiB. More are answered with 503, to be tried again.
     pub bodies: usize,
 }
 
@@ -64,45 +63,50 @@ impl Default for Limits {
 /// It must run in a tokio runtime with time enabled. When the client goes away, the HTTP server drops
 /// the call's future, and with it the handler's.
 pub struct Endpoint<D> {
+    shared: Arc<Shared<D>>,
+}
+
+struct Shared<D> {
     dispatch: Arc<D>,
-    access: Arc<Access>,
+    access: Access,
     limits: Limits,
     load: Load,
+    same: SameMeta,
 }
 
 impl<D> Clone for Endpoint<D> {
     fn clone(&self) -> Self {
-        let dispatch = Arc::clone(&self.dispatch);
-        let (access, load) = (Arc::clone(&self.access), self.load.clone());
-        Self { dispatch, access, limits: self.limits, load }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<D> fmt::Debug for Endpoint<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("access", &self.access).finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("access", &self.shared.access).finish_non_exhaustive()
     }
 }
 
 impl<D: Dispatch> Endpoint<D> {
     /// An endpoint for calls that name this machine as their host, with the default [`Limits`].
     pub fn new(dispatch: D) -> Self {
-        let limits = Limits::default();
-        let (dispatch, access) = (Arc::new(dispatch), Arc::default());
-        Self { dispatch, access, limits, load: Load::new(&limits) }
+        Self::with(Arc::new(dispatch), Access::default(), Limits::default())
+    }
+
+    fn with(dispatch: Arc<D>, access: Access, limits: Limits) -> Self {
+        let load = Load::new(&limits);
+        Self {
+            shared: Arc::new(Shared { dispatch, access, limits, load, same: SameMeta::default() }),
+        }
     }
 
     /// Which hosts and origins may call. Default: only this machine's own names.
-    pub fn access(mut self, access: Access) -> Self {
-        self.access = Arc::new(access);
-        self
+    pub fn access(self, access: Access) -> Self {
+        Self::with(Arc::clone(&self.shared.dispatch), access, self.shared.limits)
     }
 
     /// Bounds on what a client may send.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self.load = Load::new(&limits);
-        self
+    pub fn limits(self, limits: Limits) -> Self {
+        Self::with(Arc::clone(&self.shared.dispatch), self.shared.access.clone(), limits)
     }
 }
 
@@ -121,46 +125,48 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let endpoint = self.clone();
-        Box::pin(async move { Ok(endpoint.answer(request).await) })
+        let shared = Arc::clone(&self.shared);
+        let (head, body) = request.into_parts();
+        let checked = shared.check_head(&head);
+        let (headers, extensions) = (head.headers, head.extensions);
+        // Boxed one by one where it is rare: what a request needs most often is all that it carries.
+        Box::pin(async move {
+            let mut body = pin!(body);
+            if let Err(refused) = checked {
+                // The client may be writing its body still; let it finish, so that it sees the answer.
+                Box::pin(shared.drain(body, 0, &headers)).await;
+                return Ok(refused.respond());
+            }
+            let Some(mut share) = shared.load.share() else {
+                Box::pin(shared.drain(body, 0, &headers)).await;
+                return Ok(busy().respond());
+            };
+            let bytes = match shared.read(body.as_mut(), &mut share).await {
+                Ok(bytes) => bytes,
+                Err((refused, read)) => {
+                    if let Some(read) = read {
+                        Box::pin(shared.drain(body, read, &headers)).await;
+                    }
+                    return Ok(refused.respond());
+                }
+            };
+            Ok(match shared.message(&headers, &bytes) {
+                Ok(Some((request, meta))) => {
+                    drop(bytes);
+                    // A server may go on with a request whose client has gone: it counts for as long as it does.
+                    let share = Arc::new(share);
+                    let place = Place::new(Arc::clone(&share));
+                    let received = Received { request, meta, headers, extensions, place };
+                    reply::reply(Answering::new(&shared.dispatch, received), share).await
+                }
+                Ok(None) => plain(StatusCode::ACCEPTED),
+                Err(refused) => refused.respond(),
+            })
+        })
     }
 }
 
-impl<D: Dispatch> Endpoint<D> {
-    async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: fmt::Display,
-    {
-        let (head, body) = request.into_parts();
-        if let Err(refused) = self.check_head(&head) {
-            // The client may be writing its body still; let it finish, so that it sees the answer.
-            self.drain(body, 0, &head.headers).await;
-            return refused.respond();
-        }
-        let Some(mut share) = self.load.share() else {
-            self.drain(body, 0, &head.headers).await;
-            return busy().respond();
-        };
-        let body = match self.read(body, &head.headers, &mut share).await {
-            Ok(body) => body,
-            Err(refused) => return refused.respond(),
-        };
-        match message(&head.headers, &body, self.limits.depth) {
-            Ok(Some((request, meta))) => {
-                let mut extensions = head.extensions;
-                extensions.insert(RequestHeaders(head.headers));
-                // A server may go on with a request whose client has gone: it counts for as long as it does.
-                let share = Arc::new(share);
-                extensions.insert(Arc::clone(&share));
-                let answering = Answering::new(&self.dispatch, request, meta, extensions);
-                reply::reply(answering, share).await
-            }
-            Ok(None) => plain(StatusCode::ACCEPTED),
-            Err(refused) => refused.respond(),
-        }
-    }
-
+impl<D> Shared<D> {
     /// What can be refused before the body is read.
     fn check_head(&self, head: &::http::request::Parts) -> Result<(), Box<Refused>> {
         let invalid = |status, why: String| Refused::new(status, ErrorObject::invalid_request(why));
@@ -184,72 +190,101 @@ impl<D: Dispatch> Endpoint<D> {
         Ok(())
     }
 
-    /// Reads the body, in bounded memory and time.
+    /// Reads the body, in bounded memory and time. Where the rest is to be drained, an error says how much was read.
     async fn read<B>(
         &self,
-        body: B,
-        headers: &::http::HeaderMap,
+        mut body: Pin<&mut B>,
         share: &mut Share,
-    ) -> Result<Vec<u8>, Box<Refused>>
+    ) -> Result<Bytes, (Box<Refused>, Option<usize>)>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes>,
         B::Error: fmt::Display,
     {
         let too_long = || {
             let why = format!("the body is longer than {} bytes", self.limits.body);
             Refused::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorObject::invalid_request(why))
         };
-        let mut body = Box::pin(body);
         if body.size_hint().lower() > self.limits.body as u64 {
-            self.drain(body, 0, headers).await;
-            return Err(too_long());
+            return Err((too_long(), Some(0)));
         }
         // A length that was only announced takes no memory.
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-        let mut bytes = Vec::with_capacity(announced.min(16 << 10));
+        let mut bytes = Bytes::new();
+        let mut joined = Vec::new();
         let all = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|e| {
                     let why = format!("the body broke off: {e}");
-                    Refused::new(StatusCode::BAD_REQUEST, ErrorObject::invalid_request(why))
+                    let error = ErrorObject::invalid_request(why);
+                    (Refused::new(StatusCode::BAD_REQUEST, error), None)
                 })?;
                 if let Ok(data) = frame.into_data() {
-                    if bytes.len() + data.len() > self.limits.body {
-                        return Err(too_long());
+                    let read = bytes.len() + joined.len();
+                    if read + data.len() > self.limits.body {
+                        return Err((too_long(), Some(read)));
                     }
                     if !share.grow(data.len()) {
-                        return Err(busy());
+                        return Err((busy(), Some(read)));
                     }
-                    bytes.extend_from_slice(&data);
+                    // A short body comes in one piece, and need not be copied.
+                    if read == 0 {
+                        bytes = data;
+                        continue;
+                    }
+                    if joined.is_empty() {
+                        joined.reserve(announced.min(LONGEST_RESERVED));
+                        joined.extend_from_slice(&std::mem::take(&mut bytes));
+                    }
+                    joined.extend_from_slice(&data);
                 }
             }
             Ok(())
         };
         match tokio::time::timeout(self.limits.body_time, all).await {
-            Ok(Ok(())) => Ok(bytes),
-            Ok(Err(refused)) => {
-                if refused.status != StatusCode::BAD_REQUEST {
-                    self.drain(body, bytes.len(), headers).await;
-                }
-                Err(refused)
-            }
+            Ok(read) => read.map(|()| if joined.is_empty() { bytes } else { joined.into() }),
             Err(_) => {
                 let why = format!("the body took longer than {:?}", self.limits.body_time);
-                Err(Refused::new(StatusCode::REQUEST_TIMEOUT, ErrorObject::invalid_request(why)))
+                let error = ErrorObject::invalid_request(why);
+                Err((Refused::new(StatusCode::REQUEST_TIMEOUT, error), None))
             }
         }
     }
 
+    /// Reads the message; `None` is a notification.
+    fn message(
+        &self,
+        headers: &::http::HeaderMap,
+        body: &[u8],
+    ) -> Result<Option<(jsonrpc::Request, Meta)>, Box<Refused>> {
+        let request = match Message::parse_within(body, self.limits.depth) {
+            Ok(Message::Request(request)) => request,
+            // This revision has no notification for servers over HTTP; unknown ones are ignored.
+            Ok(Message::Notification(_)) => return Ok(None),
+            Ok(Message::Response(response)) => {
+                let why = "clients send requests, not responses; answers go into `inputResponses`";
+                return Err(Refused::of(response.id, ErrorObject::invalid_request(why)));
+            }
+            Err(error) => return Err(Refused::of(Message::salvage_id(body), error)),
+        };
+        let refused = |error| Refused::of(Some(request.id.clone()), error);
+        let mirrored = self.same.mirrored(&request).map_err(refused)?;
+        if let Some(error) = legacy::refuse(&request, &mirrored) {
+            return Err(refused(error));
+        }
+        headers::check(headers, &request.method, &mirrored).map_err(refused)?;
+        let meta = mirrored.meta;
+        Ok(Some((request, meta)))
+    }
+
     /// Reads on and throws away, up to the limits. A client that waits for `100 Continue` has sent
     /// nothing, and needs no draining.
-    async fn drain<B>(&self, body: B, mut read: usize, headers: &::http::HeaderMap)
+    async fn drain<B>(&self, mut body: Pin<&mut B>, mut read: usize, headers: &::http::HeaderMap)
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes>,
     {
         if headers.contains_key(header::EXPECT) {
             return;
         }
-        let mut body = Box::pin(body);
         let rest = async {
             while read <= self.limits.drain {
                 let Some(Ok(frame)) = body.frame().await else {
@@ -263,35 +298,15 @@ impl<D: Dispatch> Endpoint<D> {
     }
 }
 
+/// How much room is made for a body of an announced length before it has come.
+const LONGEST_RESERVED: usize = 16 << 10;
+
 fn busy() -> Box<Refused> {
     let error = ErrorObject::internal("The server has too much to do; try again later");
     Refused::new(StatusCode::SERVICE_UNAVAILABLE, error)
 }
 
-/// Reads the message; `None` is a notification.
-fn message(
-    headers: &::http::HeaderMap,
-    body: &[u8],
-    depth: usize,
-) -> Result<Option<(jsonrpc::Request, Option<RequestMeta>)>, Box<Refused>> {
-    let request = match Message::parse_within(body, depth) {
-        Ok(Message::Request(request)) => request,
-        // This revision has no notification for servers over HTTP; unknown ones are ignored.
-        Ok(Message::Notification(_)) => return Ok(None),
-        Ok(Message::Response(response)) => {
-            let why = "clients send requests, not responses; answers go into `inputResponses`";
-            return Err(Refused::of(response.id, ErrorObject::invalid_request(why)));
-        }
-        Err(error) => return Err(Refused::of(Message::salvage_id(body), error)),
-    };
-    let refused = |error| Refused::of(Some(request.id.clone()), error);
-    let mirrored: Mirrored = params(&request).map_err(refused)?;
-    if let Some(error) = legacy::refuse(&request, &mirrored) {
-        return Err(refused(error));
-    }
-    headers::check(headers, &request.method, &mirrored).map_err(refused)?;
-    Ok(Some((request, mirrored.meta)))
-}
+type Meta = Option<Arc<RequestMeta>>;
 
 /// A request that is answered here and does not reach the server.
 struct Refused {

@@ -1,52 +1,74 @@
 //! How much an endpoint does at once.
 
 use std::sync::Arc;
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::endpoint::Limits;
 
 /// Counts requests and the bytes of their bodies.
 #[derive(Debug, Clone)]
-pub(super) struct Load {
-    requests: Arc<Semaphore>,
-    /// In units of [`UNIT`] bytes.
-    bodies: Arc<Semaphore>,
+pub(super) struct Load(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    requests: Count,
+    bytes: Count,
+}
+
+#[derive(Debug)]
+struct Count {
+    now: AtomicUsize,
+    most: usize,
+}
+
+impl Count {
+    fn new(most: usize) -> Self {
+        Self { now: AtomicUsize::new(0), most }
+    }
+
+    /// Counts so many more; `false` if those are too many.
+    fn take(&self, more: usize) -> bool {
+        let fits = |now: usize| now.checked_add(more).filter(|sum| *sum <= self.most);
+        self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    fn give_back(&self, taken: usize) {
+        self.now.fetch_sub(taken, Ordering::Relaxed);
+    }
 }
 
 /// What one request takes of an endpoint, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    _request: OwnedSemaphorePermit,
-    body: OwnedSemaphorePermit,
-    bodies: Arc<Semaphore>,
+    of: Arc<Counts>,
     bytes: usize,
 }
 
-const UNIT: usize = 1024;
-
 impl Load {
     pub(super) fn new(limits: &Limits) -> Self {
-        let semaphore = |n: usize| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)));
-        Self { requests: semaphore(limits.in_flight), bodies: semaphore(limits.bodies / UNIT) }
+        let (requests, bytes) = (Count::new(limits.in_flight), Count::new(limits.bodies));
+        Self(Arc::new(Counts { requests, bytes }))
     }
 
     /// A share for a new request; `None` if there are too many.
     pub(super) fn share(&self) -> Option<Share> {
-        let request = Arc::clone(&self.requests).try_acquire_owned().ok()?;
-        let body = Arc::clone(&self.bodies).try_acquire_many_owned(0).ok()?;
-        Some(Share { _request: request, body, bodies: Arc::clone(&self.bodies), bytes: 0 })
+        self.0.requests.take(1).then(|| Share { of: Arc::clone(&self.0), bytes: 0 })
     }
 }
 
 impl Share {
     /// Takes room for more of the body; `false` if there is none.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
-        self.bytes += bytes;
-        let more = self.bytes.div_ceil(UNIT).saturating_sub(self.body.num_permits());
-        let more = u32::try_from(more).ok();
-        let more = more.and_then(|n| Arc::clone(&self.bodies).try_acquire_many_owned(n).ok());
-        more.map(|permit| self.body.merge(permit)).is_some()
+        let grows = self.of.bytes.take(bytes);
+        self.bytes += if grows { bytes } else { 0 };
+        grows
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.requests.give_back(1);
+        self.of.bytes.give_back(self.bytes);
     }
 }
 
@@ -56,7 +78,7 @@ mod tests {
 
     use ::http::{Request, StatusCode};
     use http_body_util::Full;
-    use mrtr_schema::jsonrpc::Response;
+    use mrtr_schema::jsonrpc::{JsonText, Response};
     use tokio::sync::Notify;
     use tower_service::Service as _;
 
@@ -67,7 +89,7 @@ mod tests {
     struct GoingOn(std::sync::Arc<Notify>);
 
     impl Dispatch for GoingOn {
-        async fn dispatch(&self, call: Call) -> Response {
+        async fn dispatch(&self, call: Call) -> Response<JsonText> {
             let end = std::sync::Arc::clone(&self.0);
             tokio::spawn(async move {
                 end.notified().await;

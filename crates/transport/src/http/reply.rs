@@ -12,11 +12,11 @@ use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use mrtr_schema::jsonrpc;
+use mrtr_schema::jsonrpc::Notification;
 use tokio::time::{Sleep, sleep};
 
 use super::load::Share;
-use crate::answering::{Answering, Part};
+use crate::answering::{Answering, Part, Written};
 use crate::headers;
 
 /// After how long without an event a comment is sent, so that nothing on the way closes the stream.
@@ -32,7 +32,7 @@ pub(super) async fn reply(mut answering: Answering, share: Arc<Share>) -> Respon
             json(status, &response)
         }
         Some(Part::Notification(first)) => {
-            let (first, idle) = (Some(event(&first)), Box::pin(sleep(KEEP_ALIVE)));
+            let (first, idle) = (Some(notification(&first)), Box::pin(sleep(KEEP_ALIVE)));
             let events = Events { first, answering, idle, _share: share };
             let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
             let headers = response.headers_mut();
@@ -45,11 +45,9 @@ pub(super) async fn reply(mut answering: Answering, share: Arc<Share>) -> Respon
     }
 }
 
-pub(super) fn json(status: StatusCode, message: &jsonrpc::Response) -> Response<ResponseBody> {
-    // Results are raw JSON and errors are plain data, so this cannot fail; an empty body would be
-    // refused by any client.
-    let bytes = serde_json::to_vec(message).unwrap_or_default();
-    let mut response = Response::new(ResponseBody(Inner::Full(Full::from(bytes))));
+pub(super) fn json(status: StatusCode, message: &Written) -> Response<ResponseBody> {
+    let text = String::from(message.write());
+    let mut response = Response::new(ResponseBody(Inner::Full(Full::from(text))));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -63,17 +61,14 @@ pub(super) fn plain(status: StatusCode) -> Response<ResponseBody> {
 }
 
 /// An event in one piece, so that it goes out in one write.
-fn event(message: &impl serde::Serialize) -> Bytes {
-    let mut bytes = b"data: ".to_vec();
-    // Plain data with raw JSON in it, which has no line breaks of its own between tokens.
-    bytes.extend(
-        serde_json::to_vec(message)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|b| *b != b'\n' && *b != b'\r'),
-    );
-    bytes.extend_from_slice(b"\n\n");
-    Bytes::from(bytes)
+fn event(message: &str) -> Bytes {
+    // In JSON, line breaks stand between tokens only, where they mean nothing.
+    Bytes::from(["data: ", &message.replace(['\n', '\r'], ""), "\n\n"].concat())
+}
+
+fn notification(notification: &Notification) -> Bytes {
+    // Plain data with raw JSON in it is always JSON.
+    event(&serde_json::to_string(notification).unwrap_or_default())
 }
 
 /// The body of a response.
@@ -97,8 +92,8 @@ impl Events {
             Some(first) => Some(first),
             None => match self.answering.poll_next(cx) {
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Part::Notification(notification))) => Some(event(&notification)),
-                Poll::Ready(Some(Part::Response(response))) => Some(event(&response)),
+                Poll::Ready(Some(Part::Notification(next))) => Some(notification(&next)),
+                Poll::Ready(Some(Part::Response(response))) => Some(event(response.write().get())),
                 Poll::Pending => None,
             },
         };
@@ -153,6 +148,7 @@ impl std::fmt::Debug for ResponseBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answering::Received;
     use crate::http::Limits;
     use crate::http::load::Load;
     use crate::seam::{Call, Dispatch};
@@ -163,7 +159,7 @@ mod tests {
     struct Listening;
 
     impl Dispatch for Listening {
-        async fn dispatch(&self, call: Call) -> jsonrpc::Response {
+        async fn dispatch(&self, call: Call) -> Written {
             let first = Notification::new("notifications/x", &()).unwrap();
             call.outbox.send(first).await;
             std::future::pending().await
@@ -174,8 +170,7 @@ mod tests {
     async fn a_quiet_stream_has_a_comment_every_fifteen_seconds() {
         let id = RequestId::Number(1);
         let request = Request { jsonrpc: Version, id, method: "x".to_owned(), params: None };
-        let answering =
-            Answering::new(&Arc::new(Listening), request, None, ::http::Extensions::new());
+        let answering = Answering::new(&Arc::new(Listening), Received::new(request, None));
         let share = Arc::new(Load::new(&Limits::default()).share().unwrap());
         let mut body = reply(answering, share).await.into_body();
         let begun = tokio::time::Instant::now();

@@ -1,11 +1,9 @@
 //! Serving an endpoint straight on hyper.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::http::{Request, Response, StatusCode};
@@ -14,9 +12,9 @@ use http_body::Body;
 use http_body_util::{Either, Empty};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_service::Service;
@@ -72,7 +70,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let service = AtPath { path: options.path.into(), service };
+    let path: Arc<str> = options.path.into();
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(options.connections));
     let mut shutdown = std::pin::pin!(shutdown);
@@ -97,11 +95,15 @@ where
         };
         // Without it, small responses wait for the client's acknowledgements.
         let _ = stream.set_nodelay(true);
+        let (path, service) = (Arc::clone(&path), service.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            call((request.uri().path() == &*path).then(|| service.clone()), request)
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.header_time)
             .max_buf_size(options.header_bytes.max(8 << 10))
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service.clone()));
+            .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -117,36 +119,21 @@ where
     Ok(())
 }
 
-/// A service at one path.
-#[derive(Clone)]
-struct AtPath<S> {
-    path: Arc<str>,
-    service: S,
-}
-
-impl<S, B> Service<Request<Incoming>> for AtPath<S>
+/// Calls a service if there is one, else there is nothing at the request's path.
+async fn call<S, B>(
+    service: Option<S>,
+    request: Request<Incoming>,
+) -> Result<Response<Either<B, Empty<Bytes>>>, Infallible>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
-    S::Future: Send + 'static,
-    B: Send + 'static,
 {
-    type Response = Response<Either<B, Empty<Bytes>>>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.service.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        if request.uri().path() == &*self.path {
-            let response = self.service.call(request);
-            return Box::pin(async move { response.await.map(|r| r.map(Either::Left)) });
-        }
+    let Some(mut service) = service else {
         let mut response = Response::new(Either::Right(Empty::new()));
         *response.status_mut() = StatusCode::NOT_FOUND;
-        Box::pin(std::future::ready(Ok(response)))
-    }
+        return Ok(response);
+    };
+    poll_fn(|cx| service.poll_ready(cx)).await?;
+    service.call(request).await.map(|response| response.map(Either::Left))
 }
 
 fn is_about_one_connection(error: &io::Error) -> bool {

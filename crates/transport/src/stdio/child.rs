@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::jsonrpc::{Request, RequestId, Response, Version, params, raw};
+use mrtr_schema::jsonrpc::{Params, Request, RequestId, Response, Version};
 use mrtr_schema::meta::Mirrored;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use serde_json::json;
@@ -127,8 +127,8 @@ impl Drop for ChildServer {
 /// Asks a server that was just started which versions it speaks (specification: stdio, "Backward
 /// Compatibility").
 async fn probe(client: &StreamClient, request: &Request) -> Result<(), String> {
-    let Mirrored { meta, .. } = params(request).map_err(|e| e.to_string())?;
-    let meta = raw(&json!({ "_meta": meta })).map_err(|e| e.to_string())?;
+    let Mirrored { meta, .. } = Mirrored::of(request).map_err(|e| e.to_string())?;
+    let meta = Params::new(&json!({ "_meta": meta.as_deref() })).map_err(|e| e.to_string())?;
     let id = RequestId::String("probe".to_owned());
     let discover =
         Request { jsonrpc: Version, id, method: method::DISCOVER.to_owned(), params: Some(meta) };

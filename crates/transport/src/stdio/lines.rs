@@ -57,11 +57,15 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 
 /// A message as a line.
 pub(super) fn write(message: &impl serde::Serialize) -> Vec<u8> {
-    // Plain data with raw JSON in it, whose only line breaks are between tokens.
-    let mut line = serde_json::to_vec(message).unwrap_or_default();
-    line.retain(|byte| *byte != b'\n' && *byte != b'\r');
-    line.push(b'\n');
-    line
+    // Plain data with raw JSON in it is always JSON.
+    line(serde_json::to_vec(message).unwrap_or_default())
+}
+
+/// JSON as a line. Its own line breaks stand between tokens only, where they mean nothing.
+pub(super) fn line(mut json: Vec<u8>) -> Vec<u8> {
+    json.retain(|byte| *byte != b'\n' && *byte != b'\r');
+    json.push(b'\n');
+    json
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{
-    ErrorObject, MAX_DEPTH, Message, Notification, Request, RequestId, Response, params,
+    ErrorObject, MAX_DEPTH, Message, Notification, Request, RequestId, Response,
 };
 use mrtr_schema::meta::Mirrored;
 use mrtr_schema::method;
@@ -18,9 +18,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::lines::{self, Line, Lines};
-use crate::answering::{Answering, Part};
+use crate::answering::{Answering, Part, Received, Written};
 use crate::legacy;
-use crate::seam::Dispatch;
+use crate::seam::{Dispatch, Place};
 
 /// Bounds on what a client may send over a stream.
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +122,10 @@ async fn write_all(
     Ok(())
 }
 
+fn response(response: &Written) -> Vec<u8> {
+    lines::line(String::from(response.write()).into_bytes())
+}
+
 struct Session<D> {
     dispatch: Arc<D>,
     out: mpsc::Sender<(Vec<u8>, Option<Arc<Stage>>)>,
@@ -162,7 +166,7 @@ impl Stage {
 impl<D: Dispatch> Session<D> {
     async fn answer(&self, id: Option<RequestId>, error: ErrorObject) {
         // Nobody to write to is nobody to tell.
-        let _ = self.out.send((lines::write(&Response::error(id, error)), None)).await;
+        let _ = self.out.send((response(&Response::error(id, error)), None)).await;
     }
 
     /// A task has ended. Its request's id may be another's by now.
@@ -214,7 +218,7 @@ impl<D: Dispatch> Session<D> {
 
     async fn request(&mut self, request: Request) {
         let id = request.id.clone();
-        let refused = match params::<Mirrored>(&request) {
+        let refused = match Mirrored::of(&request) {
             Err(error) => Err(error),
             Ok(mirrored) => match legacy::refuse(&request, &mirrored) {
                 Some(error) => Err(error),
@@ -227,18 +231,18 @@ impl<D: Dispatch> Session<D> {
                 }
                 None => Arc::clone(&self.room)
                     .try_acquire_owned()
-                    .map(|room| (mirrored, Arc::new(room)))
+                    .map(|room| (mirrored.meta, Arc::new(room)))
                     .map_err(|_| ErrorObject::internal("too many requests are in flight")),
             },
         };
-        let (mirrored, room) = match refused {
+        let (meta, room) = match refused {
             Ok(accepted) => accepted,
             Err(error) => return self.answer(Some(id), error).await,
         };
         let listens = request.method == method::LISTEN;
-        let mut extensions = ::http::Extensions::new();
-        extensions.insert(Arc::clone(&room));
-        let mut answering = Answering::new(&self.dispatch, request, mirrored.meta, extensions);
+        let place = Place::new(Arc::clone(&room));
+        let received = Received { place, ..Received::new(request, meta) };
+        let mut answering = Answering::new(&self.dispatch, received);
         let (out, stage) = (self.out.clone(), Arc::new(Stage(AtomicU8::new(Stage::RUNNING))));
         let own = Arc::clone(&stage);
         let task = self.tasks.spawn(async move {
@@ -248,7 +252,7 @@ impl<D: Dispatch> Session<D> {
                     Part::Notification(notification) => lines::write(&notification),
                     Part::Response(response) => {
                         own.turn(Stage::ANSWERED);
-                        lines::write(&response)
+                        self::response(&response)
                     }
                 };
                 if out.send((line, Some(Arc::clone(&own)))).await.is_err() {

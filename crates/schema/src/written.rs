@@ -1,0 +1,168 @@
+//! Writing JSON into one piece of text.
+
+use std::fmt;
+
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A JSON value as text. What is long is written once, and copied from then on.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JsonText(String);
+
+impl JsonText {
+    /// Writes `value`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written as JSON (a map with keys that are no strings, for example).
+    pub fn new(value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        let mut text = Vec::with_capacity(USUAL);
+        serde_json::to_writer(&mut text, value)?;
+        String::from_utf8(text).map(Self).map_err(serde_json::Error::custom)
+    }
+
+    /// The text.
+    pub fn get(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Most results are shorter.
+const USUAL: usize = 512;
+
+impl From<Box<RawValue>> for JsonText {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(Box::<str>::from(raw).into())
+    }
+}
+
+impl From<JsonText> for String {
+    fn from(text: JsonText) -> Self {
+        text.0
+    }
+}
+
+/// Reads the text again: only `RawValue` can be written as it is.
+impl Serialize for JsonText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl fmt::Debug for JsonText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Writes a JSON object, member by member. No name may come twice.
+#[derive(Debug)]
+pub struct ObjectWriter {
+    text: String,
+}
+
+impl ObjectWriter {
+    /// An object without members, and room for `capacity` bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let mut text = String::with_capacity(capacity.max(2));
+        text.push('{');
+        Self { text }
+    }
+
+    /// An object with the members of `object`, to which others are added.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written as JSON, or is no object.
+    pub fn of(object: &impl Serialize) -> Result<Self, serde_json::Error> {
+        let JsonText(mut text) = JsonText::new(object)?;
+        if !text.starts_with('{') || text.pop() != Some('}') {
+            return Err(serde_json::Error::custom("a result must be an object"));
+        }
+        Ok(Self { text })
+    }
+
+    /// Adds a member.
+    ///
+    /// # Errors
+    ///
+    /// If `value` cannot be written as JSON.
+    pub fn member(self, name: &str, value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        Ok(self.written(name, &JsonText::new(value)?))
+    }
+
+    /// Adds a member that is written already.
+    pub fn written(mut self, name: &str, value: &JsonText) -> Self {
+        self.name(name);
+        self.text.push_str(&value.0);
+        self
+    }
+
+    /// Adds a member that is a text, most often a long one with nothing in it to escape.
+    pub fn text(mut self, name: &str, value: &str) -> Self {
+        // Without an early end, so that many bytes are looked at together.
+        let escaped =
+            |byte: u8| u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\');
+        self.name(name);
+        self.quoted(value, value.bytes().fold(0, |any, byte| any | escaped(byte)) != 0);
+        self
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.text.len() > 1 {
+            self.text.push(',');
+        }
+        self.quoted(name, name.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\'));
+        self.text.push(':');
+    }
+
+    fn quoted(&mut self, text: &str, escape: bool) {
+        if escape {
+            // A text is always JSON.
+            self.text.push_str(&serde_json::to_string(text).unwrap_or_default());
+        } else {
+            self.text.push('"');
+            self.text.push_str(text);
+            self.text.push('"');
+        }
+    }
+
+    /// The object.
+    pub fn end(mut self) -> JsonText {
+        self.text.push('}');
+        JsonText(self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_what_was_put_into_it() {
+        let inner = JsonText::new(&json!([1, "ü"])).unwrap();
+        let written = ObjectWriter::with_capacity(0)
+            .member("a\"b", &json!({ "c": null }))
+            .unwrap()
+            .written("inner", &inner)
+            .text("token", "v1.abc")
+            .text("escaped", "\"\\\n\u{1}ä")
+            .end();
+        let expected = json!({
+            "a\"b": { "c": null }, "inner": [1, "ü"], "token": "v1.abc", "escaped": "\"\\\n\u{1}ä",
+        });
+        assert_eq!(written.get(), expected.to_string());
+        assert_eq!(serde_json::to_string(&written).unwrap(), expected.to_string());
+        assert_eq!(ObjectWriter::with_capacity(0).end().get(), "{}");
+        for (object, more) in [("{}", r#"{"x":1}"#), (r#"{"a":2}"#, r#"{"a":2,"x":1}"#)] {
+            let object: serde_json::Value = serde_json::from_str(object).unwrap();
+            let writer = ObjectWriter::of(&object).unwrap();
+            assert_eq!(writer.member("x", &1).unwrap().end().get(), more);
+        }
+        assert!(ObjectWriter::of(&[1]).is_err() && ObjectWriter::of(&"}").is_err());
+    }
+}

@@ -1,0 +1,230 @@
+//! Where notifications about a request wait to be sent.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use mrtr_schema::jsonrpc::Notification;
+
+/// Takes notifications about one request, to be sent before its response.
+#[derive(Debug)]
+pub struct Outbox(Option<Arc<Shared>>);
+
+/// The other end of an [`Outbox`].
+#[derive(Debug)]
+pub struct Inbox(Arc<Shared>);
+
+/// Every request has one, and most send nothing: nothing is allocated for what might wait.
+#[derive(Debug, Default)]
+struct Shared(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Notification>,
+    /// How many outboxes there are.
+    senders: usize,
+    closed: bool,
+    receiver: Option<Waker>,
+    /// Who waits for room.
+    blocked: Vec<Waker>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Takes a notification if somebody listens and there is room, and says whom to wake. Gives it back if there is no room.
+    fn push(&mut self, notification: Notification) -> Result<Option<Waker>, Refused> {
+        if self.closed {
+            return Err(Refused::Closed);
+        }
+        if self.waiting.len() >= Outbox::CAPACITY {
+            return Err(Refused::Full(notification));
+        }
+        self.waiting.push_back(notification);
+        Ok(self.receiver.take())
+    }
+}
+
+enum Refused {
+    Closed,
+    Full(Notification),
+}
+
+impl Outbox {
+    /// How many notifications wait for a client that reads slowly, before more are dropped.
+    const CAPACITY: usize = 64;
+
+    /// An outbox, and where its notifications come out.
+    pub fn new() -> (Self, Inbox) {
+        let shared = Arc::new(Shared::default());
+        shared.lock().senders = 1;
+        (Self(Some(Arc::clone(&shared))), Inbox(shared))
+    }
+
+    /// An outbox that throws everything away.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Sends a notification, if there is room. A client that reads slowly loses notifications; it does
+    /// not slow down the server.
+    pub fn try_send(&self, notification: Notification) -> bool {
+        let Some(shared) = &self.0 else { return false };
+        let pushed = shared.lock().push(notification);
+        pushed.map(wake).is_ok()
+    }
+
+    /// Sends a notification when there is room; `false` if nobody listens any more.
+    pub async fn send(&self, notification: Notification) -> bool {
+        let Some(shared) = &self.0 else { return false };
+        let mut unsent = Some(notification);
+        poll_fn(|cx| {
+            let Some(notification) = unsent.take() else { return Poll::Ready(true) };
+            let mut queue = shared.lock();
+            match queue.push(notification) {
+                Ok(receiver) => {
+                    drop(queue);
+                    wake(receiver);
+                    Poll::Ready(true)
+                }
+                Err(Refused::Closed) => Poll::Ready(false),
+                Err(Refused::Full(notification)) => {
+                    unsent = Some(notification);
+                    if queue.blocked.iter().all(|blocked| !blocked.will_wake(cx.waker())) {
+                        queue.blocked.push(cx.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Whether nobody listens any more: the client has gone, or has its response.
+    pub fn is_closed(&self) -> bool {
+        self.0.as_ref().is_none_or(|shared| shared.lock().closed)
+    }
+}
+
+impl Clone for Outbox {
+    fn clone(&self) -> Self {
+        if let Some(shared) = &self.0 {
+            shared.lock().senders += 1;
+        }
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            let mut queue = shared.lock();
+            queue.senders -= 1;
+            let receiver = if queue.senders == 0 { queue.receiver.take() } else { None };
+            drop(queue);
+            wake(receiver);
+        }
+    }
+}
+
+impl Inbox {
+    /// The next notification; `None` when the outbox and all its clones are gone.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
+        let mut queue = self.0.lock();
+        if let Some(next) = queue.waiting.pop_front() {
+            let blocked = std::mem::take(&mut queue.blocked);
+            drop(queue);
+            wake(blocked);
+            return Poll::Ready(Some(next));
+        }
+        if queue.senders == 0 {
+            return Poll::Ready(None);
+        }
+        match &mut queue.receiver {
+            Some(receiver) => receiver.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.closed = true;
+        queue.waiting.clear();
+        let blocked = std::mem::take(&mut queue.blocked);
+        drop(queue);
+        wake(blocked);
+    }
+}
+
+/// Never under the lock: who is woken may take it at once.
+fn wake(wakers: impl IntoIterator<Item = Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notification(n: usize) -> Notification {
+        Notification::new(format!("n/{n}"), &()).unwrap()
+    }
+
+    async fn next(inbox: &mut Inbox) -> Option<String> {
+        poll_fn(|cx| inbox.poll_next(cx)).await.map(|notification| notification.method)
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_comes_out_in_order_and_then_the_end() {
+        let (outbox, mut inbox) = Outbox::new();
+        let other = outbox.clone();
+        assert!(outbox.try_send(notification(1)) && other.try_send(notification(2)));
+        let listening = tokio::spawn(async move {
+            let mut heard = Vec::new();
+            while let Some(method) = next(&mut inbox).await {
+                heard.push(method);
+            }
+            heard
+        });
+        tokio::task::yield_now().await;
+        assert!(other.send(notification(3)).await);
+        drop(outbox);
+        tokio::task::yield_now().await;
+        assert!(other.try_send(notification(4)), "a clone is left");
+        drop(other);
+        assert_eq!(listening.await.unwrap(), ["n/1", "n/2", "n/3", "n/4"]);
+    }
+
+    #[tokio::test]
+    async fn who_reads_slowly_loses_what_there_is_no_room_for_or_makes_others_wait() {
+        let (outbox, mut inbox) = Outbox::new();
+        let room = (0..100).filter(|n| outbox.try_send(notification(*n))).count();
+        assert_eq!(room, Outbox::CAPACITY);
+        let waiting: Vec<_> = (100..103)
+            .map(|n| {
+                let outbox = outbox.clone();
+                tokio::spawn(async move { outbox.send(notification(n)).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(waiting.iter().all(|task| !task.is_finished()));
+        assert_eq!(next(&mut inbox).await.as_deref(), Some("n/0"));
+        tokio::task::yield_now().await;
+        assert_eq!(waiting.iter().filter(|task| task.is_finished()).count(), 1);
+        drop(inbox);
+        let mut sent = Vec::new();
+        for task in waiting {
+            sent.push(task.await.unwrap());
+        }
+        assert_eq!(sent, [true, false, false], "nobody listens any more");
+        assert!(outbox.is_closed() && !outbox.try_send(notification(0)));
+        assert!(Outbox::none().is_closed());
+    }
+}
