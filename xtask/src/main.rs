@@ -1,5 +1,6 @@
 //! What the project does with itself: `cargo xtask` lists it.
 
+mod bench;
 mod conformance;
 mod fuzz;
 mod interop;
@@ -73,6 +74,12 @@ const COMMANDS: &[Command] = &[
         usage: "[option of cargo-mutants…]",
         help: "changes of the code of codec and rounds that some test has to notice; takes two hours",
         run: mutants::run,
+    },
+    Command {
+        name: "bench",
+        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write]",
+        help: "speed and size beside a bare server and other SDKs, and what grows with what; --write: docs/benchmarks.md",
+        run: bench::run,
     },
     Command {
         name: "rivals",

@@ -30,6 +30,11 @@ pub fn run(args: &[String]) -> Result {
         let check = ["check", "--quiet", "--locked", "--benches", &manifest];
         step(cargo(&check).env("CARGO_TARGET_DIR", &aside))?;
     }
+    for peer in ["load", "floors", "mrtr", "minimal/mrtr-server", "minimal/mrtr-client"] {
+        let manifest = format!("--manifest-path=xtask/peers/{peer}/Cargo.toml");
+        let check = ["check", "--quiet", "--locked", &manifest];
+        step(cargo(&check).env("CARGO_TARGET_DIR", &aside).env("RUSTFLAGS", "-D warnings"))?;
+    }
     // What people take one by one must build one by one.
     for alone in [
         &["--package", "mrtr-schema"][..],

@@ -1,0 +1,156 @@
+//! `load --workload NAME [--connections N] [--seconds S] [--flows N] [--warm-up S] [--listeners N] [--stdio] -- COMMAND…`
+//! starts a server, which says `listening PORT` or is served over its standard streams, and ends it afterwards.
+//!
+//! Each connection sends a call, waits for the answer, checks it, and sends the next; flows of several rounds count once.
+//! At the end, one line of JSON says how many there were, how long they took, and what the server's process used.
+
+mod http;
+mod process;
+mod stdio;
+mod workload;
+
+use std::cell::Cell;
+use std::error::Error;
+use std::io::{BufRead as _, BufReader};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use process::Server;
+use workload::Workload;
+
+pub type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+
+struct Options {
+    workload: Workload,
+    connections: usize,
+    seconds: f64,
+    /// After how many flows it ends, if that is earlier.
+    flows: u64,
+    warm_up: f64,
+    listeners: usize,
+}
+
+fn main() -> Result {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let command = args.iter().position(|arg| arg == "--").map(|at| args.split_off(at));
+    let command = command.ok_or("no command after --")?;
+    let value = |name: &str| args.iter().skip_while(|arg| **arg != name).nth(1);
+    let number = |name: &str, otherwise: f64| -> Result<f64> {
+        value(name).map_or(Ok(otherwise), |text| Ok(text.parse()?))
+    };
+    let options = Options {
+        workload: Workload::new(value("--workload").ok_or("--workload is missing")?)?,
+        connections: number("--connections", 32.0)? as usize,
+        seconds: number("--seconds", 3.0)?,
+        flows: number("--flows", u64::MAX as f64)? as u64,
+        warm_up: number("--warm-up", 0.5)?,
+        listeners: number("--listeners", 0.0)? as usize,
+    };
+    let server = Server::start(&command[1..])?;
+    let measured = if args.iter().any(|arg| arg == "--stdio") {
+        stdio::run(&options, server)?
+    } else {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, run(options, server))?
+    };
+    println!("{}", measured.report());
+    Ok(())
+}
+
+/// What was measured, after the warm-up.
+pub struct Measured {
+    /// How long each flow took, in nanoseconds.
+    taken: Vec<u64>,
+    seconds: f64,
+    /// Of the server's process, in seconds.
+    cpu: f64,
+    /// From the start of the process to its first answer, in seconds.
+    first: f64,
+    /// Resident memory, in bytes: after the first answer, after the warm-up, at the end, and at most.
+    idle: u64,
+    warm: u64,
+    rss: u64,
+    peak: u64,
+}
+
+impl Measured {
+    fn report(mut self) -> serde_json::Value {
+        self.taken.sort_unstable();
+        let flows = self.taken.len();
+        let at = |share: f64| {
+            let last = flows.saturating_sub(1);
+            self.taken
+                .get((flows as f64 * share) as usize)
+                .or(self.taken.get(last))
+                .copied()
+                .unwrap_or(0)
+        };
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        json!({
+            "flows": flows,
+            "per_second": flows as f64 / self.seconds,
+            "p50_us": micros(at(0.5)),
+            "p99_us": micros(at(0.99)),
+            "cpu_us": self.cpu * 1e6 / flows.max(1) as f64,
+            "first_ms": self.first * 1e3,
+            "idle": self.idle,
+            "warm": self.warm,
+            "rss": self.rss,
+            "peak": self.peak,
+        })
+    }
+}
+
+async fn run(options: Options, mut server: Server) -> Result<Measured> {
+    let mut line = String::new();
+    BufReader::new(server.output()?).read_line(&mut line)?;
+    let port = line.trim().strip_prefix("listening ").and_then(|port| port.parse().ok());
+    let port = port.ok_or_else(|| format!("the server said {line:?} instead of its port"))?;
+    let mut first = http::Connection::open(port).await?;
+    first.flow(&options.workload, &mut 0).await?;
+    let (first, idle) = (server.started.elapsed().as_secs_f64(), server.memory()?.0);
+
+    let mut listening = Vec::new();
+    for _ in 0..options.listeners {
+        listening.push(http::Connection::listen(port).await?);
+    }
+    let begin = Instant::now() + Duration::from_secs_f64(options.warm_up);
+    let end = begin + Duration::from_secs_f64(options.seconds);
+    let workload = Rc::new(options.workload);
+    let done = Rc::new(Cell::new(0));
+    let mut running = Vec::new();
+    for n in 0..options.connections {
+        let mut connection = http::Connection::open(port).await?;
+        let (workload, done) = (Rc::clone(&workload), Rc::clone(&done));
+        running.push(tokio::task::spawn_local(async move {
+            // Ids are unique over all connections, and all of one length.
+            let mut id = 1_000_000_000 * (n as u64 + 1);
+            let mut taken = Vec::with_capacity(1 << 16);
+            loop {
+                let started = Instant::now();
+                if started >= end || done.get() >= options.flows {
+                    return Ok::<_, String>(taken);
+                }
+                let flow = connection.flow(&workload, &mut id).await;
+                flow.map_err(|error| format!("request {id}: {error}"))?;
+                if started >= begin {
+                    done.set(done.get() + 1);
+                    taken.push(started.elapsed().as_nanos() as u64);
+                }
+            }
+        }));
+    }
+    tokio::time::sleep_until(begin.into()).await;
+    let (begin, cpu, warm) = (Instant::now(), server.cpu()?, server.memory()?.0);
+    let mut taken = Vec::new();
+    for connection in running {
+        taken.extend(connection.await??);
+    }
+    let (seconds, cpu) = (begin.elapsed().as_secs_f64(), server.cpu()? - cpu);
+    let (rss, peak) = server.memory()?;
+    drop(listening);
+    Ok(Measured { taken, seconds, cpu, first, idle, warm, rss, peak })
+}

@@ -1,0 +1,65 @@
+//! The server's process, and what it uses, as Linux tells.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use crate::Result;
+
+/// A process that ends when this value does.
+pub struct Server {
+    child: Child,
+    pub started: Instant,
+}
+
+impl Server {
+    pub fn start(command: &[String]) -> Result<Self> {
+        let (program, args) = command.split_first().ok_or("no command after --")?;
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let started = Instant::now();
+        let child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
+        Ok(Self { child, started })
+    }
+
+    pub fn input(&mut self) -> Result<ChildStdin> {
+        Ok(self.child.stdin.take().ok_or("no standard input")?)
+    }
+
+    pub fn output(&mut self) -> Result<ChildStdout> {
+        Ok(self.child.stdout.take().ok_or("no standard output")?)
+    }
+
+    /// Processor time of all threads, in seconds. To the nanosecond, which `stat` is not.
+    pub fn cpu(&self) -> Result<f64> {
+        let mut nanos = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let times = match fs::read_to_string(task?.path().join("schedstat")) {
+                Err(gone) if gone.kind() == ErrorKind::NotFound => continue,
+                times => times?,
+            };
+            nanos += times.split(' ').next().unwrap_or_default().parse::<u64>()?;
+        }
+        Ok(nanos as f64 / 1e9)
+    }
+
+    /// Resident memory now, and at most so far, in bytes.
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.trim().trim_end_matches(" kB").parse::<u64>().map(|kib| kib * 1024)
+        };
+        Ok((field("VmRSS:")?, field("VmHWM:")?))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        if let Err(error) = ended {
+            let _ = writeln!(std::io::stderr(), "the server does not end: {error}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How the cost of a call grows with what there is of something.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use super::chart::Chart;
+use super::subject::{Load, Sample, Subject, built, check};
+use super::{Extent, Part, Target, median};
+use crate::Result;
+use crate::run::root;
+
+const CHARTS: &str = "docs/benchmarks";
+
+struct Series {
+    /// The file's name.
+    name: &'static str,
+    title: &'static str,
+    /// What stands below the axis.
+    axis: &'static str,
+    logarithmic: bool,
+    points: Vec<(f64, Load)>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn series() -> [Series; 5] {
+    let points = |values: &[usize], load: &dyn Fn(usize) -> Load| {
+        values.iter().map(|n| (*n as f64, load(*n))).collect()
+    };
+    let n = |n: usize| n.to_string();
+    [
+        Series {
+            name: "connections",
+            title: "echo, by connections",
+            axis: "connections",
+            logarithmic: true,
+            points: points(&[1, 3, 10, 30, 100, 300, 1000], &|n| Load::new("echo", n)),
+        },
+        Series {
+            name: "tools",
+            title: "a call of the last tool, by tools",
+            axis: "tools",
+            logarithmic: true,
+            points: points(&[1, 10, 100, 1000, 10_000], &|tools| {
+                Load::new(format!("last:{tools}"), 32).of_server(&["--tools", &n(tools)])
+            }),
+        },
+        Series {
+            name: "journal",
+            title: "a flow of two legs, by steps of 10 bytes recorded in the first",
+            axis: "entries of the journal",
+            logarithmic: false,
+            points: points(&[0, 125, 250, 500, 750, 1000], &|steps| {
+                Load::new(format!("grow:{steps}:10"), 8)
+            }),
+        },
+        Series {
+            name: "state",
+            title: "a flow of two legs, by bytes that eight steps recorded in the first",
+            axis: "bytes in the state",
+            logarithmic: false,
+            points: points(&[0, 8, 16, 32, 48, 64].map(|kib| kib << 10), &|bytes| {
+                Load::new(format!("grow:8:{}", (bytes / 8).saturating_sub(2)), 8)
+            }),
+        },
+        Series {
+            name: "listeners",
+            title: "echo, by open streams of subscriptions/listen",
+            axis: "streams",
+            logarithmic: true,
+            points: points(&[0, 1, 10, 100, 1000, 10_000], &|streams| {
+                Load::new("echo", 32).with(&["--listeners", &n(streams)])
+            }),
+        },
+    ]
+}
+
+/// The cost of recorded steps, which has a target.
+const STEPS: [&str; 2] = ["grow:0:100", "grow:100:98"];
+
+pub fn measure(extent: &Extent) -> Result<Part> {
+    check()?;
+    built("load")?;
+    let served = built("mrtr")?.join("served").display().to_string();
+    let served = Subject::new("mrtr, served", &[&served]);
+    let series = series();
+    let mut all: Vec<Vec<Vec<Sample>>> =
+        series.iter().map(|series| series.points.iter().map(|_| Vec::new()).collect()).collect();
+    let mut steps = Vec::new();
+    for round in 1..=extent.rounds {
+        for (series, samples) in series.iter().zip(&mut all) {
+            print!("  {round}/{}  {:<66}", extent.rounds, series.title);
+            for ((_, load), samples) in series.points.iter().zip(samples) {
+                let sample = served.measure(load, extent)?;
+                print!(" {:>7.1}", sample.get("cpu_us"));
+                std::io::Write::flush(&mut std::io::stdout())?;
+                samples.push(sample);
+            }
+            println!();
+        }
+        let [without, with] = STEPS.map(|workload| served.measure(&Load::new(workload, 8), extent));
+        steps.push(with?.get("cpu_us") - without?.get("cpu_us"));
+    }
+    fs::create_dir_all(root().join(CHARTS))?;
+    let mut text = String::from("CPU of the server in µs, medians.\n");
+    for (series, samples) in series.iter().zip(&all) {
+        let cost = |samples: &Vec<Sample>| {
+            median(&mut samples.iter().map(|sample| sample.get("cpu_us")).collect::<Vec<_>>())
+        };
+        let points: Vec<(f64, f64)> =
+            series.points.iter().zip(samples).map(|((at, _), s)| (*at, cost(s))).collect();
+        let Series { name, title, axis, logarithmic, .. } = series;
+        let chart = Chart { title, axis, logarithmic: *logarithmic, points: &points };
+        fs::write(root().join(CHARTS).join(format!("{name}.svg")), chart.svg()?)?;
+        let row = |of: &dyn Fn(&(f64, f64)) -> String| {
+            points.iter().map(of).collect::<Vec<_>>().join(" | ")
+        };
+        writeln!(text, "\n![{title}](benchmarks/{name}.svg)\n")?;
+        writeln!(text, "| {axis} | {} |", row(&|(at, _)| format!("{at}")))?;
+        writeln!(text, "|---|{}", "--:|".repeat(points.len()))?;
+        writeln!(text, "| µs | {} |", row(&|(_, cost)| format!("{cost:.1}")))?;
+    }
+    let measured = median(&mut steps);
+    let spread = steps.first().copied().zip(steps.last().copied());
+    let what =
+        "100 steps of 100 bytes, done, sealed, opened and replayed, add to a flow".to_owned();
+    let target = Target { what, wanted: 40.0, measured, spread, at_least: false, unit: "µs" };
+    Ok(Part { text, targets: vec![target] })
+}

@@ -1,0 +1,209 @@
+//! Ours beside the floors and beside other SDKs.
+
+use std::fmt::Write as _;
+
+use super::subject::{Load, Sample, Subject, built, check};
+use super::{Extent, Part, Target, median};
+use crate::Result;
+use crate::tools::{python, script, typescript};
+
+const AXUM: &str = "bare axum";
+const HYPER: &str = "bare hyper";
+const SERVED: &str = "mrtr, served";
+const MOUNTED: &str = "mrtr, in axum";
+const RMCP: &str = "rmcp 3.9.0, best settings";
+const SHIPPED: &str = "rmcp 3.9.0, as shipped";
+const PYTHON: &str = "Python mcp 2.3.0";
+const TYPESCRIPT: &str = "TypeScript 2.4.0";
+
+struct Workload {
+    title: &'static str,
+    load: Load,
+    /// Who has it. The first is what others are compared with.
+    subjects: &'static [&'static str],
+}
+
+const HTTP: &[&str] = &[AXUM, HYPER, SERVED, MOUNTED, RMCP, SHIPPED, PYTHON, TYPESCRIPT];
+
+fn workloads() -> [Workload; 9] {
+    let http = |title, workload, connections| Workload {
+        title,
+        load: Load::new(workload, connections),
+        subjects: HTTP,
+    };
+    [
+        http("echo, 32 connections", "echo", 32),
+        http("echo, 128 connections", "echo", 128),
+        http("a flow of two legs, 32 connections", "order", 32),
+        http("a flow of two legs, 128 connections", "order", 128),
+        http("a flow of three rounds with ten steps, 32 connections", "plan", 32),
+        http("three notifications of progress and a result, 32 connections", "count", 32),
+        Workload {
+            load: Load::new("list:200", 32).of_server(&["--tools", "200"]),
+            ..http("a list of 200 tools, 32 connections", "", 0)
+        },
+        http("an argument of 64 KiB, 32 connections", "length", 32),
+        Workload {
+            title: "echo over standard streams, 32 in flight",
+            load: Load::new("echo", 32).with(&["--stdio"]).of_server(&["--stdio"]),
+            subjects: &[SERVED, RMCP, PYTHON, TYPESCRIPT],
+        },
+    ]
+}
+
+fn subjects(all: bool) -> Result<Vec<Subject>> {
+    let (floors, ours, rmcp) = (built("floors")?, built("mrtr")?, built("rmcp")?.join("bench"));
+    built("load")?;
+    let at = |path: &std::path::Path| path.display().to_string();
+    let mut subjects = vec![
+        Subject::new(AXUM, &[&at(&floors.join("bare-axum"))]),
+        Subject::new(HYPER, &[&at(&floors.join("bare-hyper"))]),
+        Subject::new(SERVED, &[&at(&ours.join("served"))]),
+        Subject::new(MOUNTED, &[&at(&ours.join("mounted"))]),
+        Subject::new(RMCP, &[&at(&rmcp)]),
+        Subject::new(SHIPPED, &[&at(&rmcp), "--as-shipped"]),
+    ];
+    if all {
+        subjects.push(Subject::new(PYTHON, &[&at(&python()?), &at(&script("bench.py"))]));
+        let (node, home) = typescript()?;
+        subjects.push(Subject::new(TYPESCRIPT, &[&at(&node), &at(&home.join("bench.mjs"))]));
+    }
+    Ok(subjects)
+}
+
+/// All samples of a server under a workload, one of each round.
+struct Row<'a> {
+    subject: &'a str,
+    samples: Vec<Sample>,
+}
+
+impl Row<'_> {
+    fn median(&self, metric: &str) -> f64 {
+        median(&mut self.samples.iter().map(|sample| sample.get(metric)).collect::<Vec<_>>())
+    }
+
+    /// How a metric stands to that of `base` in each round: the median, the lowest and the highest.
+    fn ratio(&self, base: &Self, metric: &str) -> (f64, f64, f64) {
+        let pairs = self.samples.iter().zip(&base.samples);
+        let mut ratios: Vec<f64> =
+            pairs.map(|(own, base)| own.get(metric) / base.get(metric)).collect();
+        let middle = median(&mut ratios);
+        let (low, high) = (ratios.first().copied(), ratios.last().copied());
+        (middle, low.unwrap_or(middle), high.unwrap_or(middle))
+    }
+}
+
+pub fn measure(extent: &Extent) -> Result<Part> {
+    check()?;
+    let subjects = subjects(extent.all)?;
+    let workloads = workloads();
+    let mut tables: Vec<Vec<Row<'_>>> = Vec::new();
+    for workload in &workloads {
+        let takes_part = |subject: &&Subject| workload.subjects.contains(&subject.name.as_str());
+        let row = |subject: &'static str| Row { subject, samples: Vec::new() };
+        let there = |name: &&&str| subjects.iter().filter(takes_part).any(|s| s.name == **name);
+        tables.push(workload.subjects.iter().filter(there).map(|name| row(name)).collect());
+    }
+    for round in 1..=extent.rounds {
+        for (workload, rows) in workloads.iter().zip(&mut tables) {
+            print!("  {round}/{}  {:<62}", extent.rounds, workload.title);
+            for row in rows {
+                let subject = subjects.iter().find(|subject| subject.name == row.subject);
+                let subject = subject.ok_or("a server without a program")?;
+                // Python's SDK answers in JSON only if it sends no progress.
+                let mut load = workload.load.clone();
+                if row.subject == PYTHON
+                    && load.workload != "count"
+                    && !load.server.contains(&"--stdio".to_owned())
+                {
+                    load = load.of_server(&["--json"]);
+                }
+                let sample = subject.measure(&load, extent)?;
+                print!(" {:>6.0}", sample.get("per_second"));
+                std::io::Write::flush(&mut std::io::stdout())?;
+                row.samples.push(sample);
+            }
+            println!();
+        }
+    }
+    let mut text = String::new();
+    for (workload, rows) in workloads.iter().zip(&tables) {
+        table(&mut text, workload.title, rows)?;
+    }
+    Ok(Part { text, targets: targets(&tables) })
+}
+
+fn table(text: &mut String, title: &str, rows: &[Row<'_>]) -> Result {
+    let Some(base) = rows.first() else { return Ok(()) };
+    writeln!(text, "\n**{title}**\n")?;
+    writeln!(
+        text,
+        "| server | per second | × {} | CPU, µs | × | p50, µs | p99, µs | RSS idle, MB | peak | first answer, ms |",
+        base.subject
+    )?;
+    writeln!(text, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+    for row in rows {
+        let (middle, low, high) = row.ratio(base, "per_second");
+        let digits = if middle < 0.1 { 3 } else { 2 };
+        let many = |n: f64| if n < 100.0 { format!("{n:.1}") } else { format!("{n:.0}") };
+        writeln!(
+            text,
+            "| {} | {:.0} | {middle:.digits$} ({low:.digits$} to {high:.digits$}) | {} | {:.2} | {} | {} | {:.1} | {:.1} | {:.1} |",
+            row.subject,
+            row.median("per_second"),
+            many(row.median("cpu_us")),
+            row.ratio(base, "cpu_us").0,
+            many(row.median("p50_us")),
+            many(row.median("p99_us")),
+            row.median("idle") / 1e6,
+            row.median("peak") / 1e6,
+            row.median("first_ms"),
+        )?;
+    }
+    Ok(())
+}
+
+fn targets(tables: &[Vec<Row<'_>>]) -> Vec<Target> {
+    let [echo, echo_128, flow, flow_128, ..] = tables else { return Vec::new() };
+    let mut targets = Vec::new();
+    let mut ratio =
+        |what: &str, rows: &[Row<'_>], (own, base): (&str, &str), metric, at_least, wanted| {
+            let row = |name: &str| rows.iter().find(|row| row.subject == name);
+            if let (Some(own), Some(base)) = (row(own), row(base)) {
+                let (measured, low, high) = own.ratio(base, metric);
+                let spread = Some((low, high));
+                let what = what.to_owned();
+                targets.push(Target { what, wanted, measured, spread, at_least, unit: "×" });
+            }
+        };
+    let served = (SERVED, AXUM);
+    for (at, rows) in [("32", echo), ("128", echo_128)] {
+        ratio(&format!("echo, {at}: throughput to axum's"), rows, served, "per_second", true, 1.0);
+        ratio(&format!("echo, {at}: CPU to axum's"), rows, served, "cpu_us", false, 1.0);
+        let rmcp = (SERVED, RMCP);
+        ratio(&format!("echo, {at}: throughput to rmcp's"), rows, rmcp, "per_second", true, 3.0);
+    }
+    for (at, rows) in [("32", flow), ("128", flow_128)] {
+        ratio(&format!("flow, {at}: throughput to axum's"), rows, served, "per_second", true, 0.9);
+        ratio(&format!("flow, {at}: CPU to axum's"), rows, served, "cpu_us", false, 1.15);
+        ratio(&format!("flow, {at}: p99 to axum's"), rows, served, "p99_us", false, 1.3);
+    }
+    let mounted = (MOUNTED, AXUM);
+    ratio("in axum: echo, 32, throughput", echo, mounted, "per_second", true, 0.93);
+    ratio("in axum: flow, 32, throughput", flow, mounted, "per_second", true, 0.83);
+    let moonshot = (SERVED, HYPER);
+    ratio("moonshot: echo, 32, to hyper's", echo, moonshot, "per_second", true, 0.97);
+    ratio("moonshot: flow, 32, to hyper's", flow, moonshot, "per_second", true, 0.95);
+    let peak = [echo_128, flow_128].into_iter().flatten().filter(|row| row.subject == SERVED);
+    let peak = peak.map(|row| row.median("peak") / 1e6).fold(0.0, f64::max);
+    let what = "peak RSS at 128 connections".to_owned();
+    targets.push(Target {
+        what,
+        wanted: 8.0,
+        measured: peak,
+        spread: None,
+        at_least: false,
+        unit: "MB",
+    });
+    targets
+}

@@ -1,0 +1,97 @@
+//! Servers that are measured, and one measurement.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::Extent;
+use crate::Result;
+use crate::run::{cargo, output, run, scratch};
+
+/// A server.
+pub struct Subject {
+    pub name: String,
+    command: Vec<String>,
+}
+
+/// What is asked of a server.
+#[derive(Clone)]
+pub struct Load {
+    /// As the load program knows it.
+    pub workload: String,
+    pub connections: usize,
+    pub more: Vec<String>,
+    /// Further arguments of the server.
+    pub server: Vec<String>,
+}
+
+impl Load {
+    pub fn new(workload: impl Into<String>, connections: usize) -> Self {
+        Self { workload: workload.into(), connections, more: Vec::new(), server: Vec::new() }
+    }
+
+    /// With further arguments of the load program.
+    pub fn with(mut self, arguments: &[&str]) -> Self {
+        self.more.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+
+    /// With further arguments of the server.
+    pub fn of_server(mut self, arguments: &[&str]) -> Self {
+        self.server.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+}
+
+/// What came of a load.
+pub struct Sample(Value);
+
+impl Sample {
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
+    }
+}
+
+impl Subject {
+    pub fn new(name: impl Into<String>, command: &[&str]) -> Self {
+        let command = command.iter().map(ToString::to_string).collect();
+        Self { name: name.into(), command }
+    }
+
+    /// Starts the server on one core, puts load on it from the other, and ends it.
+    pub fn measure(&self, load: &Load, extent: &Extent) -> Result<Sample> {
+        let program = scratch("bench")?.join("release/load");
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).arg(program).args(["--workload", &load.workload]);
+        command.args(["--connections", &load.connections.to_string()]);
+        command.args(["--seconds", &extent.seconds.to_string()]).args(&load.more);
+        command.args(["--", "taskset", "-c", "1"]).args(&self.command).args(&load.server);
+        let said = output(&mut command).map_err(|e| format!("{}: {e}", self.name))?;
+        Ok(Sample(serde_json::from_str(&said)?))
+    }
+}
+
+/// Builds what stands in `xtask/peers/{name}`; where the programs are.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let home = scratch("bench")?;
+    let manifest = format!("--manifest-path=xtask/peers/{name}/Cargo.toml");
+    let mut build = cargo(&["build", "--quiet", "--locked", "--release", "--bins", &manifest]);
+    run(build.env("CARGO_TARGET_DIR", &home))?;
+    Ok(home.join("release"))
+}
+
+/// Whether there is what measuring takes.
+pub fn check() -> Result {
+    let processors = std::thread::available_parallelism()?.get();
+    if !cfg!(target_os = "linux") || processors < 2 {
+        return Err(
+            "the benchmarks need Linux, and two processors: one for the server, one for the load"
+                .into(),
+        );
+    }
+    if !crate::run::there("taskset") {
+        return Err("the benchmarks need `taskset`, of util-linux: install it".into());
+    }
+    Ok(())
+}
