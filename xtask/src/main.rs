@@ -3,6 +3,7 @@
 mod bench;
 mod conformance;
 mod fuzz;
+mod instructions;
 mod interop;
 mod mutants;
 mod requirements;
@@ -80,6 +81,12 @@ const COMMANDS: &[Command] = &[
         usage: "[part…] [--rounds N] [--seconds S] [--all] [--write]",
         help: "speed and size beside a bare server and other SDKs, and what grows with what; --write: docs/benchmarks.md",
         run: bench::run,
+    },
+    Command {
+        name: "instructions",
+        usage: "[--write]",
+        help: "how many instructions operations take, held against what is written down; needs valgrind",
+        run: instructions::run,
     },
     Command {
         name: "rivals",

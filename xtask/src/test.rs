@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::run::{cargo, run as step, scratch};
-use crate::{conformance, interop, rivals, simulate, tidy, vectors};
+use crate::{conformance, instructions, interop, rivals, simulate, tidy, vectors};
 
 pub fn run(args: &[String]) -> Result {
     if let Some(other) = args.first() {
@@ -25,11 +25,9 @@ pub fn run(args: &[String]) -> Result {
     // Without `aws-lc` another library does the sealing.
     step(&mut cargo(&["test", "--package", "mrtr-codec"]))?;
     let aside = scratch("benches")?;
-    for benches in ["codec", "server"] {
-        let manifest = format!("--manifest-path=crates/{benches}/benches/Cargo.toml");
-        let check = ["check", "--quiet", "--locked", "--benches", &manifest];
-        step(cargo(&check).env("CARGO_TARGET_DIR", &aside))?;
-    }
+    let benches =
+        ["check", "--quiet", "--locked", "--benches", "--manifest-path=benches/Cargo.toml"];
+    step(cargo(&benches).env("CARGO_TARGET_DIR", &aside).env("RUSTFLAGS", "-D warnings"))?;
     for peer in ["load", "floors", "mrtr", "minimal/mrtr-server", "minimal/mrtr-client"] {
         let manifest = format!("--manifest-path=xtask/peers/{peer}/Cargo.toml");
         let check = ["check", "--quiet", "--locked", &manifest];
@@ -54,6 +52,7 @@ pub fn run(args: &[String]) -> Result {
     step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
     let worker = ["run", "--quiet", "--locked", "--manifest-path=examples/worker/Cargo.toml"];
     step(cargo(&worker).env("CARGO_TARGET_DIR", scratch("worker")?))?;
+    instructions::run(&[])?;
     simulate::run(&[])?;
     conformance::run(&[])?;
     vectors::run(&[])?;

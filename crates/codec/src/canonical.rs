@@ -13,6 +13,9 @@
 //! Refused are duplicate keys, lone surrogates, numbers beyond all bounds, and nesting deeper than
 //! [`MAX_DEPTH`].
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
 /// The deepest nesting that is read.
 pub const MAX_DEPTH: usize = 128;
 /// How many zeros an integer has at its end before it is written with an exponent. So a short text has no
@@ -53,6 +56,45 @@ pub fn canonicalize(json: &str) -> Result<String, CanonicalError> {
     reader.value(&mut out, 0)?;
     reader.space();
     if reader.at == json.len() { Ok(out) } else { Err(reader.error(Kind::Syntax)) }
+}
+
+/// A member of an object.
+struct Member<'a> {
+    key: Cow<'a, str>,
+    /// Where it was read.
+    at: usize,
+    /// Where it was written.
+    start: usize,
+}
+
+impl Member<'_> {
+    fn order(&self, other: &Self) -> Ordering {
+        self.key.encode_utf16().cmp(other.key.encode_utf16())
+    }
+}
+
+/// Sorts members that stand at the end of `out`.
+fn sort(out: &mut String, members: Vec<Member<'_>>) -> Result<(), CanonicalError> {
+    let Some(first) = members.first().map(|member| member.start) else { return Ok(()) };
+    let written = out.split_off(first);
+    let ends = members.iter().skip(1).map(|next| next.start - 1).collect::<Vec<_>>();
+    let ends = ends.into_iter().chain([first + written.len()]);
+    let mut members: Vec<_> = members.into_iter().zip(ends).collect();
+    members.sort_by(|(one, _), (other, _)| one.order(other));
+    let twice = members.windows(2).find_map(|pair| match pair {
+        [(one, _), (other, _)] if one.key == other.key => Some(other.at),
+        _ => None,
+    });
+    if let Some(at) = twice {
+        return Err(CanonicalError { kind: Kind::DuplicateKey, at });
+    }
+    for (n, (member, end)) in members.into_iter().enumerate() {
+        if n > 0 {
+            out.push(',');
+        }
+        out.push_str(written.get(member.start - first..end - first).unwrap_or_default());
+    }
+    Ok(())
 }
 
 /// How many zeros an integer may have at its end.
@@ -136,7 +178,8 @@ impl<'a> Reader<'a> {
 
     fn object(&mut self, out: &mut String, depth: usize) -> Result<(), CanonicalError> {
         self.expect(b'{')?;
-        let mut members: Vec<(String, String, usize)> = Vec::new();
+        out.push('{');
+        let mut members: Vec<Member<'a>> = Vec::new();
         self.space();
         if !self.eat(b'}') {
             loop {
@@ -146,9 +189,14 @@ impl<'a> Reader<'a> {
                 self.space();
                 self.expect(b':')?;
                 self.space();
-                let mut value = String::new();
-                self.value(&mut value, depth + 1)?;
-                members.push((key, value, at));
+                if !members.is_empty() {
+                    out.push(',');
+                }
+                let start = out.len();
+                write_string(out, &key);
+                out.push(':');
+                self.value(out, depth + 1)?;
+                members.push(Member { key, at, start });
                 self.space();
                 if self.eat(b'}') {
                     break;
@@ -156,41 +204,27 @@ impl<'a> Reader<'a> {
                 self.expect(b',')?;
             }
         }
-        members.sort_by(|(a, ..), (b, ..)| a.encode_utf16().cmp(b.encode_utf16()));
-        let twice = members.windows(2).find_map(|pair| match pair {
-            [(a, ..), (b, _, at)] if a == b => Some(*at),
-            _ => None,
-        });
-        if let Some(at) = twice {
-            return Err(CanonicalError { kind: Kind::DuplicateKey, at });
-        }
-        out.push('{');
-        for (n, (key, value, _)) in members.iter().enumerate() {
-            if n > 0 {
-                out.push(',');
-            }
-            write_string(out, key);
-            out.push(':');
-            out.push_str(value);
+        if !members.is_sorted_by(|one, next| one.order(next).is_lt()) {
+            sort(out, members)?;
         }
         out.push('}');
         Ok(())
     }
 
-    fn string(&mut self) -> Result<String, CanonicalError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, CanonicalError> {
         self.expect(b'"')?;
-        let mut out = String::new();
+        let mut unescaped = Cow::Borrowed("");
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
-            let plain = rest.find(|c| matches!(c, '"' | '\\' | '\0'..='\x1f'));
+            let plain = rest.bytes().position(is_special);
             let plain = plain.ok_or_else(|| self.error(Kind::Syntax))?;
-            out.push_str(rest.get(..plain).unwrap_or_default());
+            unescaped += rest.get(..plain).unwrap_or_default();
             self.at += plain;
             if self.eat(b'"') {
-                return Ok(out);
+                return Ok(unescaped);
             }
             self.expect(b'\\')?;
-            out.push(self.escape()?);
+            unescaped.to_mut().push(self.escape()?);
         }
     }
 
@@ -321,23 +355,29 @@ fn write_number(
 fn write_string(out: &mut String, text: &str) {
     use std::fmt::Write as _;
     out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..='\x1f' => {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
+    let mut rest = text;
+    while let Some((at, special)) = rest.bytes().enumerate().find(|(_, byte)| is_special(*byte)) {
+        out.push_str(rest.get(..at).unwrap_or_default());
+        rest = rest.get(at + 1..).unwrap_or_default();
+        match special {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            8 => out.push_str("\\b"),
+            12 => out.push_str("\\f"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            // Writing to a string cannot fail.
+            control => _ = write!(out, "\\u{control:04x}"),
         }
     }
+    out.push_str(rest);
     out.push('"');
+}
+
+/// What ends a string, or does not stand in one as it is.
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1f)
 }
 
 #[cfg(test)]

@@ -194,12 +194,14 @@ impl Response<JsonText> {
     pub fn write(&self) -> JsonText {
         let length = self.outcome.as_ref().map_or(0, |result| result.get().len());
         let mut object = ObjectWriter::with_capacity(ENVELOPE + length).text("jsonrpc", "2.0");
-        // Ids and errors are plain data, which is always JSON.
-        if let Some(id) = self.id.as_ref().and_then(|id| JsonText::new(id).ok()) {
-            object = object.written("id", &id);
+        match &self.id {
+            Some(RequestId::Number(id)) => object = object.number("id", *id),
+            Some(RequestId::String(id)) => object = object.text("id", id),
+            None => {}
         }
         match &self.outcome {
             Ok(result) => object = object.written("result", result),
+            // An error is plain data, which is always JSON.
             Err(error) => {
                 if let Ok(error) = JsonText::new(error) {
                     object = object.written("error", &error);
@@ -327,6 +329,17 @@ impl Message {
     ///
     /// As [`Message::parse`].
     pub fn parse_within(body: &[u8], depth: usize) -> Result<Self, ErrorObject> {
+        Self::parse_knowing(body, depth, "")
+    }
+
+    /// As [`Message::parse_within`], for clients that say the same of themselves with every request. `known` is what stood as
+    /// `params._meta` in a request that was read within the same `depth`, or nothing; where it stands there again, it is not
+    /// read again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Message::parse`].
+    pub fn parse_knowing(body: &[u8], depth: usize, known: &str) -> Result<Self, ErrorObject> {
         if depth < MAX_DEPTH && strict::depth(body) > depth {
             let why = format!("Parse error: recursion limit of {depth} exceeded");
             return Err(ErrorObject::new(code::PARSE_ERROR, why));
@@ -335,7 +348,7 @@ impl Message {
             ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
         };
         let body = str::from_utf8(body).map_err(|error| refused(&error))?;
-        if let Some(request) = outline::of_request(body).and_then(Request::outlined) {
+        if let Some(request) = outline::of_request(body, known).and_then(Request::outlined) {
             return Ok(Self::Request(request));
         }
         strict::check(body).map_err(|error| refused(&error))?;

@@ -21,9 +21,10 @@ pub(crate) struct Outline<'t> {
 
 /// The outline of `text`, if that is one JSON object that [`crate::strict`] would let through, and has no other members. `None`
 /// says nothing: then that check decides. So this pass need not know what is rare: `\u` escapes, escapes in keys,
-/// exponents, deep nesting, objects with many keys.
-pub(crate) fn of_request(text: &str) -> Option<Outline<'_>> {
-    let mut scan = Scan::new(text);
+/// exponents, deep nesting, objects with many keys. `known` is an object that was vouched for; where the `_meta` of `params` begins
+/// with it, it is not gone over again.
+pub(crate) fn of_request<'t>(text: &'t str, known: &'t str) -> Option<Outline<'t>> {
+    let mut scan = Scan { known: known.as_bytes(), ..Scan::new(text) };
     let mut outline = Outline::default();
     let b'{' = scan.next()? else { return None };
     scan.object(&mut |scan, key| {
@@ -69,6 +70,8 @@ const LONGEST_NUMBER: usize = 64;
 struct Scan<'t> {
     text: &'t str,
     rest: &'t [u8],
+    /// An object, or nothing.
+    known: &'t [u8],
     /// Those of the objects that the scan is in, the innermost last.
     keys: [&'t str; MOST_KEYS],
     depth: usize,
@@ -77,7 +80,7 @@ struct Scan<'t> {
 /// `None` gives up.
 impl<'t> Scan<'t> {
     fn new(text: &'t str) -> Self {
-        Self { text, rest: text.as_bytes(), keys: [""; MOST_KEYS], depth: 0 }
+        Self { text, rest: text.as_bytes(), known: &[], keys: [""; MOST_KEYS], depth: 0 }
     }
 
     fn at(&self) -> usize {
@@ -110,7 +113,10 @@ impl<'t> Scan<'t> {
             let from = key.as_ptr().addr() - scan.text.as_ptr().addr() - start;
             scan.skip_space();
             let begin = scan.at() - start;
-            scan.value(DEEPEST)?;
+            match scan.rest.strip_prefix(scan.known) {
+                Some(rest) if key == "_meta" && !scan.known.is_empty() => scan.rest = rest,
+                _ => scan.value(DEEPEST)?,
+            }
             let value = begin..scan.at() - start;
             spans.push(Span { key: from..from + key.len(), value });
             Some(())
@@ -238,25 +244,54 @@ impl<'t> Scan<'t> {
     }
 }
 
+/// Few strings are longer.
+const LONG: usize = 64;
+
+const EACH: u64 = u64::from_ne_bytes([1; 8]);
+
+/// A high bit for each byte of a string that ends it, begins an escape or must not be there. Beyond the first, it may be wrong.
+fn special(bytes: u64) -> u64 {
+    // Bytes that are less than `than`, of those that are ASCII.
+    let less = |bytes: u64, than: u64| bytes.wrapping_sub(EACH * than) & !bytes & (EACH << 7);
+    let quote = less(bytes ^ (EACH * u64::from(b'"')), 1);
+    let backslash = less(bytes ^ (EACH * u64::from(b'\\')), 1);
+    quote | backslash | less(bytes, u64::from(b' '))
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\') || byte < b' '
+}
+
 /// How many bytes of a string there are before its end, an escape, or what must not be there.
 fn plain(text: &[u8]) -> usize {
-    const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGH: u64 = EACH << 7;
-    // Bytes that are less than `than`, of those that are ASCII. Beyond the first, it may be wrong.
-    let less = |bytes: u64, than: u64| bytes.wrapping_sub(EACH * than) & !bytes & HIGH;
     let mut rest = text;
     while let Some((chunk, after)) = rest.split_first_chunk() {
-        let bytes = u64::from_le_bytes(*chunk);
-        let quote = less(bytes ^ (EACH * u64::from(b'"')), 1);
-        let backslash = less(bytes ^ (EACH * u64::from(b'\\')), 1);
-        let found = quote | backslash | less(bytes, u64::from(b' '));
+        let found = special(u64::from_le_bytes(*chunk));
         if found != 0 {
             return text.len() - rest.len() + found.trailing_zeros() as usize / 8;
         }
         rest = after;
+        // What was long so far may go on: compilers look at many bytes at once, where there is no early end.
+        while text.len() - rest.len() >= LONG
+            && let Some((block, after)) = rest.split_first_chunk::<LONG>()
+            && !block.iter().fold(false, |any, byte| any | is_special(*byte))
+        {
+            rest = after;
+        }
     }
-    let found = rest.iter().position(|byte| matches!(byte, b'"' | b'\\') || *byte < b' ');
+    let found = rest.iter().position(|byte| is_special(*byte));
     text.len() - rest.len() + found.unwrap_or(rest.len())
+}
+
+/// Whether a string is written as it is.
+pub(crate) fn is_plain(text: &[u8]) -> bool {
+    let Some(last) = text.last_chunk() else {
+        return !text.iter().any(|byte| is_special(*byte));
+    };
+    // The last ones may be looked at twice.
+    let (chunks, _) = text.as_chunks();
+    let found = |chunk: &[u8; 8]| special(u64::from_le_bytes(*chunk));
+    chunks.iter().fold(found(last), |all, chunk| all | found(chunk)) == 0
 }
 
 #[cfg(test)]
@@ -274,9 +309,9 @@ mod tests {
     fn it_says_where_things_stand() {
         let text =
             r#" {"id" : 1, "method":"größe", "params": { "a":[1,-2.5,0,0.25] , "b\u":{} } }"#;
-        assert_eq!(of_request(text), None, "an escape in a key");
+        assert_eq!(of_request(text, ""), None, "an escape in a key");
         let text = text.replace("b\\u", "b");
-        let outline = of_request(&text).unwrap();
+        let outline = of_request(&text, "").unwrap();
         assert_eq!((outline.jsonrpc, outline.id), (None, Some("1")));
         assert_eq!(outline.method, Some("\"größe\""));
         let (params, spans) = outline.params.unwrap();
@@ -289,13 +324,31 @@ mod tests {
             assert!(of_params(text).is_some() && whole(text), "{text}");
         }
         for text in [r#"{"result":1}"#, r#"{"params":[]}"#, r#"{"id":1} {}"#] {
-            assert!(of_request(text).is_none(), "{text}");
+            assert!(of_request(text, "").is_none(), "{text}");
         }
     }
 
     #[test]
+    fn what_is_known_is_not_gone_over_again() {
+        let text = |meta: &str| format!(r#"{{"id":1,"params":{{"_meta": {meta},"a":[]}}}}"#);
+        // Nobody else would vouch for this.
+        let known = r#"{"a":1,"a":\2}"#;
+        let whole = text(known);
+        let outline = of_request(&whole, known).unwrap();
+        let (params, spans) = outline.params.unwrap();
+        let values: Vec<_> = spans.iter().map(|span| &params[span.value.clone()]).collect();
+        assert_eq!(values, [known, "[]"]);
+        assert_eq!(of_request(&whole, ""), None);
+        assert_eq!(of_request(&whole.replace("_meta", "meta"), known), None, "elsewhere");
+        assert_eq!(of_request(&text(&known.replace('2', "3")), known), None, "another");
+        assert_eq!(of_request(&whole.replace('2', "2} {"), known), None, "it goes on");
+        let other = text(r#"{"a":1}"#);
+        assert_eq!(of_request(&other, known), of_request(&other, ""));
+    }
+
+    #[test]
     fn a_string_ends_where_it_ends() {
-        for length in 0..40 {
+        for length in (0..40).chain(120..150) {
             for at in 0..length {
                 for (special, stops) in [
                     ("\"", true),
@@ -311,6 +364,7 @@ mod tests {
                         ["x".repeat(at), special.to_owned(), "x".repeat(length - at)].concat();
                     let expected = if stops { at } else { text.len() };
                     assert_eq!(plain(text.as_bytes()), expected, "{text:?}");
+                    assert_eq!(is_plain(text.as_bytes()), !stops, "{text:?}");
                 }
             }
         }
@@ -328,7 +382,7 @@ mod tests {
         let mut hold = |text: &[u8]| {
             let Ok(text) = str::from_utf8(text) else { return };
             checked += 1;
-            if of_request(text).is_some() {
+            if of_request(text, "").is_some() {
                 assert!(whole(text), "{text}");
             }
             if let Some(spans) = of_params(text) {

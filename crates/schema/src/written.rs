@@ -1,10 +1,12 @@
 //! Writing JSON into one piece of text.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use crate::outline::is_plain;
 
 /// A JSON value as text. What is long is written once, and copied from then on.
 #[derive(Clone, PartialEq, Eq)]
@@ -102,30 +104,59 @@ impl ObjectWriter {
 
     /// Adds a member that is a text, most often a long one with nothing in it to escape.
     pub fn text(mut self, name: &str, value: &str) -> Self {
-        // Without an early end, so that many bytes are looked at together.
-        let escaped =
-            |byte: u8| u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\');
         self.name(name);
-        self.quoted(value, value.bytes().fold(0, |any, byte| any | escaped(byte)) != 0);
+        self.quoted(value);
+        self
+    }
+
+    /// Adds a member that is a number.
+    pub(crate) fn number(mut self, name: &str, value: i64) -> Self {
+        self.name(name);
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{value}");
+        self
+    }
+
+    /// Adds a member that is an object, with the members that `members` adds to it.
+    pub fn object(mut self, name: &str, members: impl FnOnce(Self) -> Self) -> Self {
+        self.name(name);
+        self.text.push('{');
+        let mut whole = members(self);
+        whole.text.push('}');
+        whole
+    }
+
+    /// Adds a member that is an array of what is written already.
+    pub fn array(mut self, name: &str, items: &[JsonText]) -> Self {
+        self.name(name);
+        self.text.push('[');
+        for (n, item) in items.iter().enumerate() {
+            if n > 0 {
+                self.text.push(',');
+            }
+            self.text.push_str(&item.0);
+        }
+        self.text.push(']');
         self
     }
 
     fn name(&mut self, name: &str) {
-        if self.text.len() > 1 {
+        // No value ends like this.
+        if !self.text.ends_with('{') {
             self.text.push(',');
         }
-        self.quoted(name, name.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\'));
+        self.quoted(name);
         self.text.push(':');
     }
 
-    fn quoted(&mut self, text: &str, escape: bool) {
-        if escape {
-            // A text is always JSON.
-            self.text.push_str(&serde_json::to_string(text).unwrap_or_default());
-        } else {
+    fn quoted(&mut self, text: &str) {
+        if is_plain(text.as_bytes()) {
             self.text.push('"');
             self.text.push_str(text);
             self.text.push('"');
+        } else {
+            // A text is always JSON.
+            self.text.push_str(&serde_json::to_string(text).unwrap_or_default());
         }
     }
 
@@ -151,9 +182,14 @@ mod tests {
             .written("inner", &inner)
             .text("token", "v1.abc")
             .text("escaped", "\"\\\n\u{1}ä")
+            .object("object", |object| object.text("a", "{").object("none", |none| none))
+            .array("array", &[inner.clone(), inner.clone()])
+            .array("nothing", &[])
+            .text("last", "")
             .end();
         let expected = json!({
             "a\"b": { "c": null }, "inner": [1, "ü"], "token": "v1.abc", "escaped": "\"\\\n\u{1}ä",
+            "object": { "a": "{", "none": {} }, "array": [[1, "ü"], [1, "ü"]], "nothing": [], "last": "",
         });
         assert_eq!(written.get(), expected.to_string());
         assert_eq!(serde_json::to_string(&written).unwrap(), expected.to_string());

@@ -70,9 +70,9 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        let key = key.into();
-        let own = key.clone();
-        self.form(key, &message.into(), move |answer| match answer {
+        let key = Arc::<str>::from(key.into());
+        let own = Arc::clone(&key);
+        self.form(key, message.into(), move |answer| match answer {
             Answer::Accept(value) => Ok(value),
             Answer::Decline => Err(Error::declined(&own)),
             Answer::Cancel => Err(Error::cancelled(&own)),
@@ -88,20 +88,20 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        self.form(key.into(), &message.into(), Ok)
+        self.form(key.into().into(), message.into(), Ok)
     }
 
     fn form<T, R>(
         &self,
-        key: String,
-        message: &str,
+        key: Arc<str>,
+        message: String,
         outcome: impl Fn(Answer<T>) -> Result<R, Error> + Send + Sync + 'static,
     ) -> Ask<R>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
         let (question, form) = match cached::<T>() {
-            Ok(form) => (Ok(Question::form(message, &form)), Arc::clone(&form.schema)),
+            Ok(form) => (Ok(Question::form(message, Arc::clone(&form))), Arc::clone(&form.schema)),
             Err(why) => (Err(why), Arc::default()),
         };
         Ask::new(Arc::clone(&self.inner.round), key, question, move |text| {
@@ -124,10 +124,10 @@ impl Context {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> Ask<()> {
-        let key = key.into();
+        let key = Arc::<str>::from(key.into());
         let params = UrlParams { message: message.into(), url: url.into() };
-        let question = Question::new(&InputRequest::Elicit(ElicitParams::Url(params)));
-        let own = key.clone();
+        let question = Question::new(InputRequest::Elicit(ElicitParams::Url(params)));
+        let own = Arc::clone(&key);
         Ask::new(Arc::clone(&self.inner.round), key, question, move |text| {
             let result: ElicitResult = read(text)?;
             Ok(match result.action {
@@ -148,7 +148,7 @@ impl Context {
         key: impl Into<String>,
         params: CreateMessageParams,
     ) -> Ask<CreateMessageResult> {
-        self.plain(key.into(), &InputRequest::Sample(Box::new(params)), Ok)
+        self.plain(key.into().into(), InputRequest::Sample(Box::new(params)), Ok)
     }
 
     /// Asks for the client's roots. Deprecated in this revision of the protocol.
@@ -157,15 +157,15 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> Ask<Vec<Root>> {
-        self.plain(key.into(), &InputRequest::Roots, |ListRootsResult { roots }| {
+        self.plain(key.into().into(), InputRequest::Roots, |ListRootsResult { roots }| {
             roots.iter().try_for_each(Root::check).map(|()| roots)
         })
     }
 
     fn plain<W: DeserializeOwned + 'static, T: 'static>(
         &self,
-        key: String,
-        request: &InputRequest,
+        key: Arc<str>,
+        request: InputRequest,
         pick: fn(W) -> Result<T, String>,
     ) -> Ask<T> {
         Ask::new(Arc::clone(&self.inner.round), key, Question::new(request), move |text| {
@@ -195,7 +195,7 @@ impl Context {
         F: FnOnce(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
     {
-        StepRun::new(Arc::clone(&self.inner.round), key.into(), run)
+        StepRun::new(Arc::clone(&self.inner.round), key.into().into(), run)
     }
 
     /// Ends the round here, once, with a state and no question: the client comes again at once, and any replica goes on.
@@ -211,7 +211,7 @@ impl Context {
     where
         K: Into<String>,
     {
-        crate::rounds::checkpoint(Arc::clone(&self.inner.round), key.into())
+        crate::rounds::checkpoint(Arc::clone(&self.inner.round), key.into().into())
     }
 
     /// Goes on with the one of two that first comes to something, and drops the other. Later rounds go on with the same one: which
@@ -249,7 +249,7 @@ impl Context {
         A: Future<Output = Result<T, Error>>,
         B: Future<Output = Result<T, Error>>,
     {
-        crate::rounds::race(Arc::clone(&self.inner.round), key.into(), one, other)
+        crate::rounds::race(Arc::clone(&self.inner.round), key.into().into(), one, other)
     }
 
     /// Tells the client how far the call has come, if it wants to know.

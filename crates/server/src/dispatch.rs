@@ -25,14 +25,18 @@ use crate::server::{Inner, Server};
 use crate::tool::Rules;
 
 impl Dispatch for Server {
-    fn dispatch(&self, mut call: Call) -> impl Future<Output = Response<JsonText>> + Send {
+    fn dispatch(
+        self: Arc<Self>,
+        mut call: Call,
+    ) -> impl Future<Output = Response<JsonText>> + Send + 'static {
         // All that can be done at once is done here: what a future is given, it carries to its end.
-        let caller = self.inner.caller(&mut call);
+        let inner = Arc::clone(&self.inner);
+        let caller = inner.caller(&mut call).map_err(Box::new);
         let request = call.request;
         async move {
             let outcome = match caller {
-                Ok(caller) => Inner::answer(&self.inner, &request, caller).await,
-                Err(error) => Err(error),
+                Ok(caller) => Inner::answer(&inner, &request, caller).await,
+                Err(error) => Err(*error),
             };
             let id = request.id;
             if let Err(error) = &outcome {
@@ -63,15 +67,17 @@ impl Inner {
     async fn answer_other(self: &Arc<Self>, request: &Request, caller: Box<Caller>) -> Answer {
         match request.method.as_str() {
             method::DISCOVER => self.discover(),
-            method::TOOLS_LIST if !self.tools.is_empty() => self.list_tools(&params(request)?),
+            method::TOOLS_LIST if !self.tools.is_empty() => {
+                self.page("tools", &self.tools, &params(request)?)
+            }
             method::PROMPTS_LIST if !self.prompts.is_empty() => {
-                self.list_prompts(&params(request)?)
+                self.page("prompts", &self.prompts, &params(request)?)
             }
             method::RESOURCES_LIST if self.has_resources() => {
-                self.list_resources(&params(request)?)
+                self.page("resources", &self.resources, &params(request)?)
             }
             method::RESOURCE_TEMPLATES_LIST if self.has_resources() => {
-                self.list_templates(&params(request)?)
+                self.page("resourceTemplates", &self.templates, &params(request)?)
             }
             method::PROMPTS_GET if !self.prompts.is_empty() => {
                 let call: GetPromptParams = params(request)?;

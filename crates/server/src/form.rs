@@ -5,6 +5,7 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use mrtr_codec::Digest;
 use mrtr_schema::Object;
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::jsonrpc::JsonText;
@@ -25,17 +26,19 @@ pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
     cached::<T>().map(|form| Arc::clone(&form.schema))
 }
 
-/// A form, and the same as JSON.
+/// A form, the same as JSON, and the digest of that.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) schema: Arc<FormSchema>,
     pub(crate) text: JsonText,
+    pub(crate) digest: Digest,
 }
 
 impl Form {
     pub(crate) fn new(schema: FormSchema) -> Result<Self, String> {
         let text = JsonText::new(&schema).map_err(|error| error.to_string())?;
-        Ok(Self { schema: Arc::new(schema), text })
+        let digest = Digest::of_parts(&[text.get().as_bytes()]);
+        Ok(Self { schema: Arc::new(schema), text, digest })
     }
 }
 

@@ -70,6 +70,7 @@ mod error;
 mod extension;
 pub mod form;
 mod handler;
+mod listed;
 pub mod manual;
 mod prompt;
 mod question;

@@ -8,7 +8,7 @@ use mrtr_codec::{KeyRing, Seal};
 use mrtr_schema::capabilities::{
     Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
-use mrtr_schema::jsonrpc::{JsonText, ObjectWriter};
+use mrtr_schema::jsonrpc::JsonText;
 use mrtr_schema::meta::key;
 use mrtr_schema::{Object, uri};
 use mrtr_transport::headers::ParamHeader;
@@ -23,6 +23,7 @@ use crate::completion::Completer;
 use crate::conform::Schemas;
 use crate::error::Error;
 use crate::extension::{ExtensionCall, Method, is_identifier};
+use crate::listed::{Listed, written};
 use crate::prompt::Prompt;
 use crate::replay::{ErasedGuard, ReplayGuard};
 use crate::replica::{Pressure, Replica};
@@ -42,10 +43,10 @@ pub struct Server {
 
 pub(crate) struct Inner {
     pub(crate) instructions: Option<String>,
-    pub(crate) tools: Vec<Tool>,
-    pub(crate) prompts: Vec<Prompt>,
-    pub(crate) resources: Vec<Resource>,
-    pub(crate) templates: Vec<(Template, ResourceTemplate)>,
+    pub(crate) tools: Listed<Tool>,
+    pub(crate) prompts: Listed<Prompt>,
+    pub(crate) resources: Listed<Resource>,
+    pub(crate) templates: Listed<(Template, ResourceTemplate)>,
     pub(crate) lists: Cache,
     extensions: Object,
     pub(crate) methods: Vec<(String, Method)>,
@@ -146,15 +147,15 @@ impl Inner {
     }
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.iter().find(|tool| tool.wire.name == name)
+        self.tools.get(name)
     }
 
     pub(crate) fn prompt(&self, name: &str) -> Option<&Prompt> {
-        self.prompts.iter().find(|prompt| prompt.wire.name == name)
+        self.prompts.get(name)
     }
 
     pub(crate) fn resource(&self, uri: &str) -> Option<&Resource> {
-        self.resources.iter().find(|resource| resource.wire.uri == uri)
+        self.resources.get(uri)
     }
 
     /// What holds for the flows of the resource with this URI, or of the template for it.
@@ -167,7 +168,7 @@ impl Inner {
 
     /// Whether there is a resource with this URI, or a template for it.
     pub(crate) fn has_resource(&self, uri: &str) -> bool {
-        self.resources.iter().any(|resource| resource.wire.uri == uri)
+        self.resource(uri).is_some()
             || self.templates.iter().any(|(template, _)| template.matches(uri).is_some())
     }
 
@@ -363,9 +364,7 @@ impl ServerBuilder {
         check_unique("method", self.methods.iter().map(|(name, _)| name))?;
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
-        // Plain data is always JSON.
-        let written_meta =
-            JsonText::new(&meta).unwrap_or_else(|_| ObjectWriter::with_capacity(0).end());
+        let written_meta = written(&meta);
         let sealer = match self.sealer {
             Some(sealer) => sealer,
             None => {
@@ -379,10 +378,10 @@ impl ServerBuilder {
         };
         let inner = Inner {
             instructions: self.instructions,
-            tools: self.tools,
-            prompts: self.prompts,
-            resources: self.resources,
-            templates,
+            tools: Listed::new(self.tools),
+            prompts: Listed::new(self.prompts),
+            resources: Listed::new(self.resources),
+            templates: Listed::new(templates),
             lists: self.lists,
             extensions: self.extensions,
             methods: self.methods,

@@ -57,8 +57,7 @@ impl Answering {
         let Received { request, meta, headers, extensions, place } = request;
         let (outbox, inbox) = Outbox::new();
         let call = Call { request, meta, headers, extensions, outbox, place };
-        let dispatch = Arc::clone(dispatch);
-        let running = Box::pin(async move { dispatch.dispatch(call).await });
+        let running = Box::pin(Arc::clone(dispatch).dispatch(call));
         Self { state: State::Running(running), inbox }
     }
 

@@ -53,7 +53,10 @@ pub trait Dispatch: Send + Sync + 'static {
     /// Answers one request. Errors are answers too.
     ///
     /// Dropping the future cancels the request; the transport does so when the client goes away.
-    fn dispatch(&self, call: Call) -> impl Future<Output = Response<JsonText>> + Send;
+    fn dispatch(
+        self: Arc<Self>,
+        call: Call,
+    ) -> impl Future<Output = Response<JsonText>> + Send + 'static;
 }
 
 /// Sends requests: a connection to a server, as a client sees it.

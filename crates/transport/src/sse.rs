@@ -39,22 +39,24 @@ impl Decoder {
     ///
     /// If an event is too long. The decoder is of no use then.
     pub fn push(&mut self, bytes: &[u8], mut event: impl FnMut(Vec<u8>)) -> Result<(), TooLong> {
-        for &byte in bytes {
-            let was_cr = std::mem::replace(&mut self.after_cr, byte == b'\r');
-            match byte {
-                b'\n' if was_cr => {}
-                b'\n' | b'\r' => {
-                    if let Some(data) = self.end_line() {
-                        event(data);
-                    }
-                }
-                _ => self.line.push(byte),
+        let mut rest = bytes;
+        loop {
+            if !rest.is_empty() && std::mem::take(&mut self.after_cr) {
+                rest = rest.strip_prefix(b"\n").unwrap_or(rest);
             }
-            if self.line.len() + self.data.len() > self.limit {
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
+            if self.line.len() + self.data.len() + piece.len() > self.limit {
                 return Err(TooLong(self.limit));
             }
+            self.line.extend_from_slice(piece);
+            let Some((end, after)) = after.split_first() else { return Ok(()) };
+            self.after_cr = *end == b'\r';
+            if let Some(data) = self.end_line() {
+                event(data);
+            }
+            rest = after;
         }
-        Ok(())
     }
 
     /// Ends a line; an empty one ends the event.
@@ -79,6 +81,8 @@ impl Decoder {
             self.has_data = true;
             self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
         }
+        line.clear();
+        self.line = line;
         None
     }
 }

@@ -199,14 +199,14 @@ impl<'a> Leg<'a> {
         let capabilities = self.context.round.capabilities();
         let mut open = Vec::with_capacity(requests.len());
         for (key, request) in requests {
-            let question = Question::new(&request).map_err(|why| {
+            let question = Question::new(request).map_err(|why| {
                 let why = format!("the question {key:?} cannot be asked: {why}");
                 self.failed(&Fault::Handler(why))
             })?;
             if let Some(missing) = question.missing(capabilities) {
                 return Err(self.failed(&Fault::Capability(Box::new(missing))));
             }
-            open.push(Open { key, question: Arc::new(question) });
+            open.push(Open { key: key.into(), question: Arc::new(question) });
         }
         self.suspend(&open, SavedContent::Manual(state.unwrap_or_default()))
     }
@@ -219,7 +219,7 @@ impl<'a> Leg<'a> {
             return Err(self.failed(&Fault::Handler(why)));
         }
         let flow = self.context.round.next_flow().map_err(|fault| self.failed(&fault))?;
-        let asked = open.iter().map(|open| (open.key.clone(), open.question.pin())).collect();
+        let asked = open.iter().map(|open| (Arc::clone(&open.key), open.question.pin())).collect();
         let saved = Saved { version: self.version, flow, asked, content };
         let body = saved.pack();
         check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
@@ -242,16 +242,14 @@ impl<'a> Leg<'a> {
             "round ended with questions"
         );
         // As [`mrtr_schema::input::InputRequiredResult`], of what is written already.
-        let length = open.iter().map(|open| open.key.len() + open.question.text().get().len());
-        let (all, more) = (length.sum::<usize>() + token.len(), 256);
+        let length = open.iter().map(|open| open.key.len() + open.question.length());
+        let length = length.sum::<usize>() + token.len() + self.server.written_meta.get().len();
         let mut result =
-            ObjectWriter::with_capacity(all + more).text("resultType", "input_required");
+            ObjectWriter::with_capacity(length + 128).text("resultType", "input_required");
         if !open.is_empty() {
-            let mut questions = ObjectWriter::with_capacity(all);
-            for Open { key, question } in open {
-                questions = questions.written(key, question.text());
-            }
-            result = result.written("inputRequests", &questions.end());
+            result = result.object("inputRequests", |questions| {
+                open.iter().fold(questions, |all, Open { key, question }| question.write(key, all))
+            });
         }
         let result = result.text("requestState", &token);
         Ok(result.written("_meta", &self.server.written_meta).end())
@@ -313,15 +311,14 @@ fn resume(
             (round, Manual::default())
         }
         SavedContent::Manual(state) => {
-            let was_asked = |key: &String| asked.iter().any(|(asked, _)| asked == key);
-            let (answers, unasked) = responses.0.into_iter().partition(|(key, _)| was_asked(key));
+            let (answers, unasked) = responses.0.into_iter().partition(|(key, _)| asked.has(key));
             let manual = Manual {
                 state: (!state.is_empty()).then_some(state),
                 answers: Answers(InputResponses(answers)),
                 unasked: Answers(InputResponses(unasked)),
             };
             let none = InputResponses::default();
-            let mut round = Round::later(flow, Journal::default(), &[], none, client, replica);
+            let mut round = Round::later(flow, Journal::default(), &asked, none, client, replica);
             round.manual = true;
             (round, manual)
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::fault::Fault;
-use super::round::{Asked, Round};
+use super::round::{Looked, Round};
 use crate::error::Error;
 use crate::question::Question;
 
@@ -36,7 +36,7 @@ type Decode<T> = Box<dyn Fn(&str) -> Decoded<T> + Send + Sync>;
 #[must_use = "a question is asked when it is awaited"]
 pub struct Ask<T> {
     round: Arc<Round>,
-    key: String,
+    key: Arc<str>,
     question: Result<Arc<Question>, String>,
     decode: Decode<T>,
     /// What it comes to if the client cannot be asked, if it may be passed over.
@@ -53,7 +53,7 @@ enum Progress {
 }
 
 /// Takes an open question back when it is dropped.
-struct Withdraw(Arc<Round>, String);
+struct Withdraw(Arc<Round>, Arc<str>);
 
 impl Drop for Withdraw {
     fn drop(&mut self) {
@@ -71,7 +71,7 @@ impl<T> Ask<T> {
     /// A question; if it cannot be asked, the reason why.
     pub(crate) fn new(
         round: Arc<Round>,
-        key: String,
+        key: Arc<str>,
         question: Result<Question, String>,
         decode: impl Fn(&str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
@@ -108,7 +108,7 @@ impl<T> Future for Ask<T> {
 
     fn poll(mut self: StdPin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (round, key) = (&this.round, this.key.as_str());
+        let (round, key) = (&this.round, &this.key);
         let mistake = |why: &str| {
             round.fail(Fault::Handler(format!("the question {key:?} {why}")));
             Progress::Waiting(None)
@@ -122,15 +122,15 @@ impl<T> Future for Ask<T> {
             (Progress::New, Ok(question)) => {
                 let optional = this.passed_over.is_some();
                 let answer = match round.ask(key, question, optional, cx.waker(), &this.decode) {
-                    Asked::Answered(answer) => Some(answer),
-                    Asked::PassedOver => this.passed_over.map(|answer| Ok(answer())),
-                    Asked::Waiting | Asked::Closed => None,
+                    Looked::Answered(answer) => Some(answer),
+                    Looked::PassedOver => this.passed_over.map(|answer| Ok(answer())),
+                    Looked::Waiting | Looked::Closed => None,
                 };
                 if let Some(answer) = answer {
                     this.progress = Progress::Done;
                     return Poll::Ready(answer);
                 }
-                let withdraw = Withdraw(Arc::clone(round), key.to_owned());
+                let withdraw = Withdraw(Arc::clone(round), Arc::clone(key));
                 this.progress = Progress::Waiting(Some(withdraw));
             }
         }

@@ -31,7 +31,8 @@ pub(crate) enum Ending<T> {
 ///
 /// Without the third, a handler that yields beside a question would split a joined round in two. A
 /// runtime may put the wake-up of a task that yields off until it has turned to its other tasks, so
-/// "since" is one turn of the runtime: the driver yields itself, and looks again.
+/// "since" is one turn of the runtime: the driver yields itself, and looks again. Where it is the only one to
+/// have the waker, there is nothing to look for.
 ///
 /// The round is closed before the handler is dropped: what is dropped with it was asked.
 pub(crate) async fn drive<T>(
@@ -69,15 +70,22 @@ pub(crate) async fn drive<T>(
             Ok(output) => return Ending::Finished(output, round.close().0),
             Err(Some(fault)) => return Ending::Failed(fault),
             Err(None) => {
-                tokio::task::yield_now().await;
-                // Besides `own` and `waker` themselves, and those who wait for the end of the round.
-                let known = round.waits_only_here(&waker).map(|here| 2 + here);
-                let others = known.is_some_and(|known| Arc::strong_count(&own) > known);
+                // Whether others have the waker, besides `own`, `waker`, and those who wait for the end of the round; `None` if
+                // that cannot be known.
+                let others = || {
+                    let known = round.waits_only_here(&waker).map(|here| 2 + here);
+                    known.map(|known| Arc::strong_count(&own) > known)
+                };
+                // What nobody has, nobody fires.
+                if others() != Some(false) {
+                    tokio::task::yield_now().await;
+                }
+                let others = others();
                 if !own.is_woken()
                     && let Some((journal, open)) = round.close_if_suspended(activity)
                 {
-                    if others {
-                        let keys: Vec<_> = open.iter().map(|open| open.key.as_str()).collect();
+                    if others == Some(true) {
+                        let keys: Vec<_> = open.iter().map(|open| &*open.key).collect();
                         tracing::warn!(
                             target: "mrtr::rounds",
                             beside = ?keys,

@@ -21,8 +21,8 @@ pub(super) struct Inside<F> {
 }
 
 impl<F> Inside<F> {
-    pub(super) fn new(round: &Round, key: &str, doing: F) -> Self {
-        Self { round: address(round), key: key.into(), doing }
+    pub(super) fn new(round: &Round, key: &Arc<str>, doing: F) -> Self {
+        Self { round: address(round), key: Arc::clone(key), doing }
     }
 }
 

@@ -167,13 +167,37 @@ impl Journal {
     }
 }
 
+/// Questions that went out, in the order of their keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked(Vec<(Arc<str>, Pin)>);
+
+impl Asked {
+    /// What a question asks, if it is one of them.
+    pub(super) fn get(&self, key: &str) -> Option<Pin> {
+        let at = self.0.binary_search_by(|(asked, _)| (**asked).cmp(key)).ok()?;
+        self.0.get(at).map(|(_, pin)| *pin)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+}
+
+impl FromIterator<(Arc<str>, Pin)> for Asked {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, Pin)>>(questions: I) -> Self {
+        let mut questions = Vec::from_iter(questions);
+        questions.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Self(questions)
+    }
+}
+
 /// The body of a sealed state.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
     pub(crate) version: Version,
     pub(crate) flow: Flow,
     /// The questions that went out with this state.
-    pub(crate) asked: Vec<(String, Pin)>,
+    pub(crate) asked: Asked,
     pub(crate) content: SavedContent,
 }
 
@@ -189,7 +213,7 @@ impl Saved {
     /// Starts the flow over: it stays the same flow, and nothing was learned.
     pub(crate) fn forget(&mut self, method: &str, target: &str) {
         tracing::info!(target: "mrtr::rounds", method, target, version = self.version.number, "a call of an earlier version starts over");
-        self.asked.clear();
+        self.asked = Asked::default();
         self.content = SavedContent::Journal(Journal::default());
     }
 
@@ -198,13 +222,13 @@ impl Saved {
             SavedContent::Journal(journal) => journal.entries.iter().map(Entry::size).sum(),
             SavedContent::Manual(state) => state.len(),
         };
-        let asked: usize = self.asked.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
+        let asked: usize = self.asked.0.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
         let mut out = Packer::with_capacity(64 + asked + entries);
         out.byte(FORMAT).number(self.version.number.into()).number(self.version.since.into());
         out.raw(&self.flow.id).number(self.flow.started.0).number(self.flow.rounds);
         out.byte(self.flow.sheds);
-        out.number(self.asked.len() as u64);
-        for (key, pin) in &self.asked {
+        out.number(self.asked.0.len() as u64);
+        for (key, pin) in &self.asked.0 {
             out.bytes(key.as_bytes()).raw(&pin.0);
         }
         match &self.content {
@@ -239,8 +263,9 @@ impl Saved {
         // Lists grow as they are read: a count is no reason to allocate.
         let mut asked = Vec::new();
         for _ in 0..input.number()? {
-            asked.push((input.text()?.to_owned(), Pin(input.array()?)));
+            asked.push((input.text()?.into(), Pin(input.array()?)));
         }
+        let asked = asked.into_iter().collect();
         let content = match input.byte()? {
             0 => SavedContent::Manual(input.text()?.to_owned()),
             1 => {
@@ -302,7 +327,9 @@ mod tests {
         let packed = |entries: Vec<Entry>| {
             let flow = Flow { id: [7; 16], started: UnixSeconds(0), rounds: 3, sheds: 1 };
             let content = SavedContent::Journal(Journal { entries });
-            Saved { version: Version::default(), flow, asked: Vec::new(), content }.pack().len()
+            Saved { version: Version::default(), flow, asked: Asked::default(), content }
+                .pack()
+                .len()
         };
         let none = packed(Vec::new());
         let pin = Pin([9; 16]);
@@ -341,7 +368,10 @@ mod tests {
         };
         for content in [SavedContent::Journal(journal), SavedContent::Manual("[1]".into())] {
             let version = Version { number: 300, since: 2 };
-            let asked = vec![("diet".into(), Pin([1; 16]))];
+            let asked = [("seat", 2), ("diet", 1)].map(|(key, n)| (key.into(), Pin([n; 16])));
+            let asked = Asked::from_iter(asked);
+            assert_eq!(asked.get("diet"), Some(Pin([1; 16])));
+            assert_eq!((asked.has("seat"), asked.has("hold")), (true, false));
             let saved = Saved { version, flow, asked, content };
             let bytes = saved.pack();
             assert_eq!(Saved::unpack(&bytes).as_ref(), Ok(&saved));

@@ -1,14 +1,18 @@
 //! One pass of the handler over what is recorded.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
 use super::journal::{
-    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PASSED_OVER, Pin, StepKind,
+    Asked, Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PASSED_OVER, Pin, StepKind,
 };
 use super::text::Text;
+
+/// An index takes as long as some searches.
+const FEW: usize = 16;
 
 /// The journal as this pass finds it, and what the pass adds.
 #[derive(Debug, Default)]
@@ -18,7 +22,12 @@ pub(super) struct Pass {
     /// stays in the order in which things were learned.
     fresh: Vec<Entry>,
     /// Keys that this pass has used, and that it found nothing under.
-    new: Vec<String>,
+    new: BTreeSet<Arc<str>>,
+    /// How many keys were not found at once.
+    missed: usize,
+    /// Where keys are, once many were not found at once, as far as it was made.
+    index: HashMap<Text, usize>,
+    indexed: usize,
     /// Where the next key will be, most often: a pass goes over the journal in its order.
     next: usize,
     /// How many entries that an earlier pass came to this one has not come to.
@@ -52,19 +61,15 @@ pub(super) enum Found<T> {
 
 impl Pass {
     /// `asked` are the questions of the state that came with the request; a response to anything else is not looked at.
-    pub(super) fn new(
-        journal: Journal,
-        asked: &[(String, Pin)],
-        responses: InputResponses,
-    ) -> Self {
-        let asked: HashMap<&str, Pin> = asked.iter().map(|(key, pin)| (&**key, *pin)).collect();
+    pub(super) fn new(journal: Journal, asked: &Asked, responses: InputResponses) -> Self {
         let ahead = journal.entries.iter().filter(|entry| entry.kind.is_behind()).count();
         let size = journal.entries.iter().map(Entry::size).sum();
-        let (fresh, new) = (Vec::new(), Vec::new());
-        let mut pass = Self { journal, fresh, new, next: 0, ahead, at_the_end: false, size };
+        let mut pass = Self { journal, ahead, size, ..Self::default() };
         for (key, answer) in responses.0 {
-            if let (Some(pin), None) = (asked.get(&*key), pass.find(&key)) {
-                let kind = EntryKind::Answer { pin: *pin, read: false };
+            if let Some(pin) = asked.get(&key)
+                && pass.find(&key).is_none()
+            {
+                let kind = EntryKind::Answer { pin, read: false };
                 let (key, value) = (key.into(), answer.get().into());
                 pass.fresh.push(Entry { key, kind, value, used: false });
             }
@@ -79,17 +84,27 @@ impl Pass {
         answers.map(|entry| (entry.key.clone(), entry.value.clone())).collect()
     }
 
-    fn find(&self, key: &str) -> Option<usize> {
-        let is_it =
-            |entry: &Entry| *entry.key == *key && !matches!(entry.kind, EntryKind::Aside(_));
+    fn find(&mut self, key: &str) -> Option<usize> {
+        let is_aside = |entry: &Entry| matches!(entry.kind, EntryKind::Aside(_));
+        let is_it = |entry: &Entry| *entry.key == *key && !is_aside(entry);
         if self.journal.entries.get(self.next).is_some_and(is_it) {
             return Some(self.next);
         }
-        self.journal.entries.iter().position(is_it)
+        self.missed += 1;
+        if self.missed <= FEW {
+            return self.journal.entries.iter().position(is_it);
+        }
+        for (at, entry) in self.journal.entries.iter().enumerate().skip(self.indexed) {
+            if !is_aside(entry) {
+                self.index.insert(entry.key.clone(), at);
+            }
+        }
+        self.indexed = self.journal.entries.len();
+        self.index.get(key).copied()
     }
 
     /// Uses a key; a key is used once in a pass.
-    pub(super) fn take(&mut self, key: &str) -> Result<Place, Fault> {
+    pub(super) fn take(&mut self, key: &Arc<str>) -> Result<Place, Fault> {
         let twice = || Fault::Handler(format!("the key {key:?} is used twice in one pass"));
         let found = self.find(key);
         if let Some((at, entry)) =
@@ -102,11 +117,10 @@ impl Pass {
             self.next = at + 1;
             return Ok(Place::Recorded(at));
         }
-        if self.new.iter().any(|used| used == key) {
+        if !self.new.insert(Arc::clone(key)) {
             return Err(twice());
         }
-        self.new.push(key.to_owned());
-        let fresh = self.fresh.iter().position(|entry| *entry.key == *key);
+        let fresh = self.fresh.iter().position(|entry| *entry.key == **key);
         self.at_the_end |= fresh.is_none();
         Ok(fresh.map_or(Place::Nothing, Place::Fresh))
     }
@@ -117,7 +131,7 @@ impl Pass {
     /// `decode` says why an answer does not fit, or what it is.
     pub(super) fn answer<T>(
         &mut self,
-        (key, place): (&str, Place),
+        (key, place): (&Arc<str>, Place),
         pin: Pin,
         optional: bool,
         decode: impl Fn(&str) -> Result<T, String>,
@@ -153,7 +167,7 @@ impl Pass {
                          done since"
                     )));
                 }
-                self.new.push(key.to_owned());
+                self.new.insert(Arc::clone(key));
                 Some(self.remove(at))
             }
         };
@@ -204,6 +218,8 @@ impl Pass {
     /// Takes an entry out of the journal.
     fn remove(&mut self, at: usize) -> Entry {
         self.next = self.next.min(at);
+        self.index.clear();
+        self.indexed = 0;
         self.journal.entries.remove(at)
     }
 
@@ -242,7 +258,7 @@ impl Pass {
     }
 
     /// Keeps what was learned under a key that this pass has used.
-    pub(super) fn record(&mut self, key: &str, kind: EntryKind, value: String) {
+    pub(super) fn record(&mut self, key: &Arc<str>, kind: EntryKind, value: String) {
         self.push(Entry { key: key.into(), kind, value: value.into(), used: true });
     }
 

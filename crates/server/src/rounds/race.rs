@@ -11,7 +11,7 @@ use crate::error::Error;
 /// See [`crate::Context::race`].
 pub(crate) async fn race<T>(
     round: Arc<Round>,
-    key: String,
+    key: Arc<str>,
     one: impl Future<Output = Result<T, Error>>,
     other: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {

@@ -11,7 +11,7 @@ use mrtr_schema::meta::RequestMeta;
 use super::fault::Fault;
 use super::inside;
 use super::journal::{
-    CHECKPOINT, EntryKind, Flow, Journal, MAX_ENTRY, PASSED_OVER, Pin, SIDES, StepKind, unordered,
+    Asked, CHECKPOINT, EntryKind, Flow, Journal, MAX_ENTRY, PASSED_OVER, SIDES, StepKind, unordered,
 };
 use super::pass::{Found, Pass, Place};
 use super::text::Text;
@@ -67,12 +67,12 @@ struct State {
 
 /// A question that waits.
 pub(crate) struct Open {
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     pub(crate) question: Arc<Question>,
 }
 
 /// What became of a look at a question.
-pub(crate) enum Asked<T> {
+pub(crate) enum Looked<T> {
     Answered(T),
     /// The client cannot be asked, and the question is one that may be passed over.
     PassedOver,
@@ -119,7 +119,7 @@ impl Round {
     pub(crate) fn later(
         flow: Flow,
         journal: Journal,
-        asked: &[(String, Pin)],
+        asked: &Asked,
         responses: InputResponses,
         client: Arc<RequestMeta>,
         replica: Arc<Replica>,
@@ -198,21 +198,21 @@ impl Round {
     /// is passed over if the client cannot be asked.
     pub(crate) fn ask<T>(
         &self,
-        key: &str,
+        key: &Arc<str>,
         question: &Arc<Question>,
         optional: bool,
         waker: &Waker,
         decode: impl Fn(&str) -> Result<T, String>,
-    ) -> Asked<T> {
+    ) -> Looked<T> {
         let mut state = self.lock();
         if state.closed {
-            return Asked::Closed;
+            return Looked::Closed;
         }
         let Some(place) = state.enter(self, key) else { return state.wait(waker) };
         let mut question = Arc::clone(question);
         match state.pass.answer((key, place), question.pin(), optional, decode) {
-            Found::Fits(answer) => return Asked::Answered(answer),
-            Found::PassedOver => return Asked::PassedOver,
+            Found::Fits(answer) => return Looked::Answered(answer),
+            Found::PassedOver => return Looked::PassedOver,
             Found::Fault(fault) => {
                 state.fail(fault);
                 return state.wait(waker);
@@ -224,12 +224,12 @@ impl Round {
             if optional {
                 // What the next leg's client can do makes no difference: the handler has gone on.
                 state.pass.record(key, EntryKind::Choice, PASSED_OVER.to_owned());
-                return Asked::PassedOver;
+                return Looked::PassedOver;
             }
             state.fail(Fault::Capability(Box::new(missing)));
             return state.wait(waker);
         }
-        state.open.push(Open { key: key.to_owned(), question });
+        state.open.push(Open { key: Arc::clone(key), question });
         state.keep_on();
         state.wake_driver();
         state.wait(waker)
@@ -240,14 +240,14 @@ impl Round {
         let mut state = self.lock();
         let closed = state.closed;
         if !closed {
-            let _: Asked<()> = state.wait(waker);
+            let _: Looked<()> = state.wait(waker);
         }
         closed
     }
 
     /// A question whose future was dropped before the round ended is not asked.
     pub(crate) fn withdraw(&self, key: &str) {
-        self.lock().open.retain(|open| open.key != key);
+        self.lock().open.retain(|open| *open.key != *key);
     }
 
     /// Whether the pass has not yet come to where the last leg ended.
@@ -259,7 +259,7 @@ impl Round {
     /// cannot be read.
     pub(crate) fn begin_step<T>(
         &self,
-        key: &str,
+        key: &Arc<str>,
         recall: impl FnOnce(StepKind, &str) -> Result<T, String>,
     ) -> Begun<T> {
         let mut state = self.lock();
@@ -299,7 +299,7 @@ impl Round {
     }
 
     /// First look at a race: whether its first side won it, if it was decided.
-    pub(crate) fn winner(&self, key: &str) -> Option<bool> {
+    pub(crate) fn winner(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
         let place = state.enter(self, key)?;
         let chosen = state.pass.choice(place, "a race", SIDES);
@@ -308,7 +308,7 @@ impl Round {
     }
 
     /// Decides a race.
-    pub(crate) fn decide(&self, key: &str, first: bool) {
+    pub(crate) fn decide(&self, key: &Arc<str>, first: bool) {
         let mut state = self.lock();
         if !state.closed {
             let [one, other] = SIDES;
@@ -318,7 +318,7 @@ impl Round {
     }
 
     /// Whether the round was ended here before; if not, now is when. `None` if the handler goes no further.
-    pub(crate) fn checkpoint(&self, key: &str) -> Option<bool> {
+    pub(crate) fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
         let place = state.enter(self, key)?;
         let chosen = state.pass.choice(place, "a checkpoint", [CHECKPOINT]);
@@ -342,7 +342,7 @@ impl Round {
         let mut state = self.lock();
         state.moving_on += 1;
         state.wake_driver();
-        let _: Asked<()> = state.wait(waker);
+        let _: Looked<()> = state.wait(waker);
     }
 
     /// Whoever asked for it does not wait any more.
@@ -352,7 +352,7 @@ impl Round {
     }
 
     /// Ends a step, with its result if it has one to record.
-    pub(crate) fn end_step(&self, key: &str, result: Option<(StepKind, String)>) {
+    pub(crate) fn end_step(&self, key: &Arc<str>, result: Option<(StepKind, String)>) {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
         if let Some((kind, value)) = result {
@@ -427,11 +427,11 @@ impl State {
         }
     }
 
-    fn wait<T>(&mut self, waker: &Waker) -> Asked<T> {
+    fn wait<T>(&mut self, waker: &Waker) -> Looked<T> {
         if !self.waiters.iter().any(|other| other.will_wake(waker)) {
             self.waiters.push(waker.clone());
         }
-        Asked::Waiting
+        Looked::Waiting
     }
 
     /// Whether the flow may be left to another replica: with something new, and without a question. An answer that came in
@@ -461,7 +461,7 @@ impl State {
     }
 
     /// Uses a key; a key is used once in a pass, and none inside a step.
-    fn enter(&mut self, round: &Round, key: &str) -> Option<Place> {
+    fn enter(&mut self, round: &Round, key: &Arc<str>) -> Option<Place> {
         let taken = match inside::step_of(round) {
             None if round.manual => Err(Fault::mixed()),
             None => self.pass.take(key),

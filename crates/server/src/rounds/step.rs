@@ -23,7 +23,7 @@ use crate::error::Error;
 /// What a step's closure is given.
 pub struct Step {
     round: Arc<Round>,
-    key: String,
+    key: Arc<str>,
     inputs: Option<Digest>,
     /// Once it was asked for.
     idempotency_key: OnceLock<String>,
@@ -94,7 +94,7 @@ const ALONE: Duration = Duration::from_mins(1);
 #[must_use = "a step is done when it is awaited"]
 pub struct StepRun<'a, T> {
     round: Arc<Round>,
-    key: String,
+    key: Arc<str>,
     options: Options,
     /// Has it done in a task of its own.
     detach: Option<Detach<'a, T>>,
@@ -130,7 +130,7 @@ enum Progress<'a, T> {
 }
 
 impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
-    pub(crate) fn new<F, Fut>(round: Arc<Round>, key: String, run: F) -> Self
+    pub(crate) fn new<F, Fut>(round: Arc<Round>, key: Arc<str>, run: F) -> Self
     where
         F: FnOnce(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
@@ -236,7 +236,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (round, key) = (&this.round, this.key.as_str());
+        let (round, key) = (&this.round, &this.key);
         this.progress = match std::mem::replace(&mut this.progress, Progress::Done) {
             Progress::New(_) if this.options.sealed_first && round.rounds() == 0 => {
                 Progress::Never(Some(MovingOn::new(round, cx)))
@@ -286,7 +286,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
 
 fn start<'a, T: 'a>(
     round: &Arc<Round>,
-    key: &str,
+    key: &Arc<str>,
     options: &Options,
     detach: Option<Detach<'a, T>>,
     run: Start<'a, T>,
@@ -294,7 +294,7 @@ fn start<'a, T: 'a>(
     let running = Running::new(round, key);
     let step = Step {
         round: Arc::clone(round),
-        key: key.to_owned(),
+        key: Arc::clone(key),
         inputs: options.inputs,
         idempotency_key: OnceLock::new(),
     };
@@ -337,7 +337,7 @@ fn recall<T: DeserializeOwned>(kind: StepKind, kept: &str) -> Result<Result<T, E
 }
 
 /// Ends the round with a state, once: see [`crate::Context::checkpoint`].
-pub(crate) async fn checkpoint(round: Arc<Round>, key: String) -> Result<(), Error> {
+pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), Error> {
     let passed = round.checkpoint(&key);
     if passed == Some(true) {
         return Ok(());
@@ -372,13 +372,13 @@ impl Drop for MovingOn {
 /// A step in flight. Dropping it ends the step, whether it came to a result or not.
 struct Running {
     round: Arc<Round>,
-    key: String,
+    key: Arc<str>,
     result: Option<(StepKind, String)>,
 }
 
 impl Running {
-    fn new(round: &Arc<Round>, key: &str) -> Self {
-        Self { round: Arc::clone(round), key: key.to_owned(), result: None }
+    fn new(round: &Arc<Round>, key: &Arc<str>) -> Self {
+        Self { round: Arc::clone(round), key: Arc::clone(key), result: None }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Pieces of one long text.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -32,6 +34,12 @@ impl From<&str> for Text {
     }
 }
 
+impl From<&Arc<str>> for Text {
+    fn from(text: &Arc<str>) -> Self {
+        Self::piece(text, 0..text.len())
+    }
+}
+
 impl From<String> for Text {
     fn from(text: String) -> Self {
         Self { at: 0..text.len(), of: text.into() }
@@ -45,6 +53,18 @@ impl PartialEq for Text {
 }
 
 impl Eq for Text {}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        self
+    }
+}
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

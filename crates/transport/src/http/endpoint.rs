@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::load::{Load, Share};
 use super::reply::{self, ResponseBody, json, plain};
-use super::same::SameMeta;
+use super::same::{Known, SameMeta};
 use crate::access::Access;
 use crate::answering::{Answering, Received};
 use crate::headers;
@@ -231,8 +231,13 @@ impl<D> Shared<D> {
                         bytes = data;
                         continue;
                     }
+                    let least = read + data.len();
+                    if joined.capacity() < least {
+                        // It grows by doubling, but not beyond what was announced.
+                        let most = announced.clamp(least, least.max(LEAST_RESERVED) * 2);
+                        joined.reserve_exact(most - joined.len());
+                    }
                     if joined.is_empty() {
-                        joined.reserve(announced.min(LONGEST_RESERVED));
                         joined.extend_from_slice(&std::mem::take(&mut bytes));
                     }
                     joined.extend_from_slice(&data);
@@ -256,7 +261,9 @@ impl<D> Shared<D> {
         headers: &::http::HeaderMap,
         body: &[u8],
     ) -> Result<Option<(jsonrpc::Request, Meta)>, Box<Refused>> {
-        let request = match Message::parse_within(body, self.limits.depth) {
+        let last = self.same.last();
+        let known = Known::text(last.as_ref());
+        let request = match Message::parse_knowing(body, self.limits.depth, known) {
             Ok(Message::Request(request)) => request,
             // This revision has no notification for servers over HTTP; unknown ones are ignored.
             Ok(Message::Notification(_)) => return Ok(None),
@@ -267,7 +274,7 @@ impl<D> Shared<D> {
             Err(error) => return Err(Refused::of(Message::salvage_id(body), error)),
         };
         let refused = |error| Refused::of(Some(request.id.clone()), error);
-        let mirrored = self.same.mirrored(&request).map_err(refused)?;
+        let mirrored = self.same.mirrored(&request, last.as_ref()).map_err(refused)?;
         if let Some(error) = legacy::refuse(&request, &mirrored) {
             return Err(refused(error));
         }
@@ -298,8 +305,8 @@ impl<D> Shared<D> {
     }
 }
 
-/// How much room is made for a body of an announced length before it has come.
-const LONGEST_RESERVED: usize = 16 << 10;
+/// Half of how much room is made at least for a body of an announced length before it has come.
+const LEAST_RESERVED: usize = 8 << 10;
 
 fn busy() -> Box<Refused> {
     let error = ErrorObject::internal("The server has too much to do; try again later");

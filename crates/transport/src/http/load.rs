@@ -74,6 +74,7 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use ::http::{Request, StatusCode};
@@ -86,11 +87,11 @@ mod tests {
     use crate::seam::{Call, Dispatch};
 
     /// It goes on with what it was called for when nobody waits for that any more.
-    struct GoingOn(std::sync::Arc<Notify>);
+    struct GoingOn(Arc<Notify>);
 
     impl Dispatch for GoingOn {
-        async fn dispatch(&self, call: Call) -> Response<JsonText> {
-            let end = std::sync::Arc::clone(&self.0);
+        async fn dispatch(self: Arc<Self>, call: Call) -> Response<JsonText> {
+            let end = Arc::clone(&self.0);
             tokio::spawn(async move {
                 end.notified().await;
                 drop(call);
@@ -101,9 +102,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_counts_for_as_long_as_the_server_goes_on_with_it() {
-        let end = std::sync::Arc::new(Notify::new());
+        let end = Arc::new(Notify::new());
         let limits = Limits { in_flight: 1, ..Limits::default() };
-        let mut endpoint = Endpoint::new(GoingOn(std::sync::Arc::clone(&end))).limits(limits);
+        let mut endpoint = Endpoint::new(GoingOn(Arc::clone(&end))).limits(limits);
         let mut status = async || {
             let body = br#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
             let request = Request::post("/mcp")

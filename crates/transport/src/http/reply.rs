@@ -32,8 +32,8 @@ pub(super) async fn reply(mut answering: Answering, share: Arc<Share>) -> Respon
             json(status, &response)
         }
         Some(Part::Notification(first)) => {
-            let (first, idle) = (Some(notification(&first)), Box::pin(sleep(KEEP_ALIVE)));
-            let events = Events { first, answering, idle, _share: share };
+            let first = Some(notification(&first));
+            let events = Events { first, answering, idle: None, _share: share };
             let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -62,8 +62,17 @@ pub(super) fn plain(status: StatusCode) -> Response<ResponseBody> {
 
 /// An event in one piece, so that it goes out in one write.
 fn event(message: &str) -> Bytes {
-    // In JSON, line breaks stand between tokens only, where they mean nothing.
-    Bytes::from(["data: ", &message.replace(['\n', '\r'], ""), "\n\n"].concat())
+    let mut event = String::with_capacity(message.len() + 8);
+    event.push_str("data: ");
+    // In JSON, line breaks stand between tokens only, where they mean nothing. Few writers have any.
+    let breaks = |any: bool, byte: u8| any | matches!(byte, b'\n' | b'\r');
+    if message.bytes().fold(false, breaks) {
+        event.extend(message.split(['\n', '\r']));
+    } else {
+        event.push_str(message);
+    }
+    event.push_str("\n\n");
+    Bytes::from(event)
 }
 
 fn notification(notification: &Notification) -> Bytes {
@@ -82,7 +91,8 @@ enum Inner {
 struct Events {
     first: Option<Bytes>,
     answering: Answering,
-    idle: Pin<Box<Sleep>>,
+    /// Since there was nothing to send.
+    idle: Option<Pin<Box<Sleep>>>,
     _share: Arc<Share>,
 }
 
@@ -98,9 +108,9 @@ impl Events {
             },
         };
         if next.is_none() {
-            ready!(self.idle.as_mut().poll(cx));
+            ready!(self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE))).as_mut().poll(cx));
         }
-        self.idle = Box::pin(sleep(KEEP_ALIVE));
+        self.idle = None;
         Poll::Ready(Some(next.unwrap_or_else(|| Bytes::from_static(b":\n\n"))))
     }
 }
@@ -159,7 +169,7 @@ mod tests {
     struct Listening;
 
     impl Dispatch for Listening {
-        async fn dispatch(&self, call: Call) -> Written {
+        async fn dispatch(self: Arc<Self>, call: Call) -> Written {
             let first = Notification::new("notifications/x", &()).unwrap();
             call.outbox.send(first).await;
             std::future::pending().await

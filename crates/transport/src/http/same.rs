@@ -10,31 +10,47 @@ const LONGEST: usize = 1024;
 
 /// The `_meta` that was read last: one that is the same, byte for byte, says the same.
 #[derive(Debug, Default)]
-pub(super) struct SameMeta(Mutex<Option<(Box<str>, Arc<RequestMeta>)>>);
+pub(super) struct SameMeta(Mutex<Option<Arc<Known>>>);
+
+#[derive(Debug)]
+pub(super) struct Known {
+    text: Box<str>,
+    meta: Arc<RequestMeta>,
+}
+
+impl Known {
+    /// The last one's text; nothing, if there is none.
+    pub(super) fn text(known: Option<&Arc<Self>>) -> &str {
+        known.map_or("", |known| &known.text)
+    }
+}
 
 impl SameMeta {
-    /// As [`Mirrored::of`].
-    pub(super) fn mirrored<'r>(&self, request: &'r Request) -> Result<Mirrored<'r>, ErrorObject> {
+    /// The last one. Whoever has the lock is not waited for: reading takes no longer.
+    pub(super) fn last(&self) -> Option<Arc<Known>> {
+        self.0.try_lock().ok()?.clone()
+    }
+
+    /// As [`Mirrored::of`], where `last` was the last one.
+    pub(super) fn mirrored<'r>(
+        &self,
+        request: &'r Request,
+        last: Option<&Arc<Known>>,
+    ) -> Result<Mirrored<'r>, ErrorObject> {
         let params = request.params.as_ref();
         let text = params.and_then(|params| params.member("_meta"));
         let (Some(params), Some(text)) = (params, text.filter(|text| text.len() <= LONGEST)) else {
             return Mirrored::of(request);
         };
-        if let Some(meta) = self.find(text) {
+        if let Some(known) = last.filter(|known| *known.text == *text) {
             let (name, uri) = (params.string("name"), params.string("uri"));
-            return Ok(Mirrored { meta: Some(meta), name, uri });
+            return Ok(Mirrored { meta: Some(Arc::clone(&known.meta)), name, uri });
         }
         let mirrored = Mirrored::of(request)?;
-        // Whoever has the lock is not waited for: reading takes no longer.
         if let (Some(meta), Ok(mut last)) = (&mirrored.meta, self.0.try_lock()) {
-            *last = Some((text.into(), Arc::clone(meta)));
+            *last = Some(Arc::new(Known { text: text.into(), meta: Arc::clone(meta) }));
         }
         Ok(mirrored)
-    }
-
-    fn find(&self, text: &str) -> Option<Arc<RequestMeta>> {
-        let last = self.0.try_lock().ok()?;
-        last.as_ref().filter(|(known, _)| **known == *text).map(|(_, meta)| Arc::clone(meta))
     }
 }
 
@@ -54,7 +70,10 @@ mod tests {
     #[test]
     fn what_is_the_same_is_read_once_and_what_differs_is_read() {
         let same = SameMeta::default();
-        let read = |meta: &Value| same.mirrored(&request(meta)).map(|mirrored| mirrored.meta);
+        let read = |meta: &Value| {
+            let last = same.last();
+            same.mirrored(&request(meta), last.as_ref()).map(|mirrored| mirrored.meta)
+        };
         let (one, other) = (json!({ "progressToken": 1 }), json!({ "progressToken": 2 }));
         let first = read(&one).unwrap().unwrap();
         assert!(Arc::ptr_eq(&first, &read(&one).unwrap().unwrap()));
@@ -66,7 +85,9 @@ mod tests {
         let long = json!({ "long": "x".repeat(LONGEST) });
         let (first, second) = (read(&long).unwrap().unwrap(), read(&long).unwrap().unwrap());
         assert!(first == second && !Arc::ptr_eq(&first, &second));
-        let named = same.mirrored(&request(&one)).unwrap().name.unwrap().into_owned();
+        assert_eq!(Known::text(None), "");
+        let named_request = request(&one);
+        let named = same.mirrored(&named_request, None).unwrap().name.unwrap().into_owned();
         assert_eq!(named, "a");
     }
 }

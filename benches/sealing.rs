@@ -1,6 +1,6 @@
 //! Sealing and opening beside the bare ciphers and beside the official SDK's token, which is signed only.
 //!
-//! `cargo bench --manifest-path crates/codec/benches/Cargo.toml`
+//! `cargo bench --manifest-path benches/Cargo.toml --bench sealing`
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

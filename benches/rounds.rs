@@ -1,6 +1,6 @@
 //! What a round costs beside what its journal holds: the same leg, with more and more steps recorded before it.
 //!
-//! `cargo bench --manifest-path crates/server/benches/Cargo.toml`
+//! `cargo bench --manifest-path benches/Cargo.toml --bench rounds`
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

@@ -1,0 +1,16 @@
+//! `counted NAME TIMES`: does an operation so often, for those who count instructions.
+
+use benches::OPERATIONS;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let (Some(name), Some(times)) = (args.next(), args.next().and_then(|n| n.parse::<u32>().ok()))
+    else {
+        // Without arguments, what there is.
+        OPERATIONS.iter().for_each(|(name, _)| println!("{name}"));
+        return;
+    };
+    let found = OPERATIONS.into_iter().find(|(own, _)| **own == *name);
+    let mut run = found.expect("it is in the table").1();
+    (0..times).for_each(|_| run());
+}

@@ -1,0 +1,120 @@
+//! What a request goes through, as operations that are done again and again.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+mod client;
+mod server;
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use mrtr_codec::{Binding, Digest, KeyRing, Secret, UnixSeconds, Validity, open, seal};
+use mrtr_schema::jsonrpc::Message;
+use mrtr_schema::meta::Mirrored;
+use mrtr_transport::{headers, sse};
+
+/// Done again and again.
+pub type Operation = Box<dyn FnMut()>;
+
+/// By name; each is built when it is wanted.
+pub const OPERATIONS: [(&str, fn() -> Operation); 12] = [
+    ("envelope", envelope),
+    ("headers", check_headers),
+    ("echo", server::echo),
+    ("flow", server::flow),
+    ("progress", server::progress),
+    ("list", server::list),
+    ("replay", server::replay),
+    ("seal", sealed),
+    ("open", opened),
+    ("digest", digest),
+    ("events", events),
+    ("client", client::flow),
+];
+
+const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}"#;
+
+/// A call, as its body.
+fn call(tool: &str, arguments: &str, more: &str) -> Bytes {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1000000001,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},{more}"_meta":{META}}}}}"#
+    )
+    .into()
+}
+
+fn head(method: &'static str, name: &'static str) -> HeaderMap {
+    let fields = [
+        ("host", "127.0.0.1:3000"),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", method),
+        ("mcp-name", name),
+    ];
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    fields.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+}
+
+/// A body becomes a request.
+fn envelope() -> Operation {
+    let body = call("echo", r#"{"text":"The quick brown fox"}"#, "");
+    Box::new(move || drop(black_box(Message::parse(black_box(&body)).unwrap())))
+}
+
+/// The headers of a request are held against its body.
+fn check_headers() -> Operation {
+    let Ok(Message::Request(request)) = Message::parse(&call("echo", "{}", "")) else {
+        panic!("a request")
+    };
+    let head = head("tools/call", "echo");
+    Box::new(move || {
+        let mirrored = Mirrored::of(black_box(&request)).unwrap();
+        headers::check(black_box(&head), &request.method, &mirrored).unwrap();
+    })
+}
+
+const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+fn ring() -> KeyRing {
+    let secret = Secret::from_bytes(b"0123456789abcdef0123456789abcdef").unwrap();
+    KeyRing::builder("https://bench.example/mcp").active(secret).build().unwrap()
+}
+
+fn binding(arguments: Digest) -> Binding<'static> {
+    Binding { principal: None, method: "tools/call", target: "order", arguments }
+}
+
+/// A state of 256 bytes becomes a token.
+fn sealed() -> Operation {
+    let (ring, arguments) = (ring(), Digest::of_json(Some("{}")).unwrap());
+    Box::new(move || {
+        let validity = Validity::starting(NOW, 600);
+        black_box(seal(&ring, &binding(arguments), validity, black_box(&[7; 256])).unwrap());
+    })
+}
+
+/// A token becomes a state of 256 bytes.
+fn opened() -> Operation {
+    let (ring, arguments) = (ring(), Digest::of_json(Some("{}")).unwrap());
+    let token = seal(&ring, &binding(arguments), Validity::starting(NOW, 600), &[7; 256]).unwrap();
+    Box::new(move || drop(open(&ring, black_box(&token), &binding(arguments), NOW).unwrap()))
+}
+
+/// Arguments become their canonical digest.
+fn digest() -> Operation {
+    let arguments =
+        r#"{"item":"tea","people":2,"when":{"day":"Friday","at":[19,30]},"notes":"by the window"}"#;
+    Box::new(move || _ = black_box(Digest::of_json(Some(black_box(arguments))).unwrap()))
+}
+
+/// A stream of four events is read.
+fn events() -> Operation {
+    let event = r#"data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"total":3}}"#;
+    let stream = format!("{event}\n\n").repeat(4);
+    Box::new(move || {
+        let (mut decoder, mut count) = (sse::Decoder::new(1 << 20), 0);
+        decoder.push(black_box(stream.as_bytes()), |_| count += 1).unwrap();
+        assert_eq!(count, 4);
+    })
+}

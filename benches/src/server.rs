@@ -1,0 +1,157 @@
+//! Calls of an endpoint, without a network.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use mrtr_server::{Context, Result, Server, Tool};
+use mrtr_transport::http::Endpoint;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tower_service::Service as _;
+
+use crate::{Operation, call, head, ring};
+
+#[derive(Deserialize, JsonSchema)]
+struct Text {
+    text: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Item {
+    item: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Order {
+    #[schemars(range(min = 1, max = 10))]
+    quantity: u32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Consent {
+    yes: bool,
+}
+
+async fn say(_: Context, Text { text }: Text) -> Result<String> {
+    Ok(text)
+}
+
+async fn order(cx: Context, Item { item }: Item) -> Result<String> {
+    let Order { quantity } = cx.elicit("quantity", format!("How many of {item}?")).await?;
+    Ok(format!("{quantity} x {item}"))
+}
+
+async fn count(cx: Context) -> Result<String> {
+    for n in 1..=3 {
+        cx.progress(f64::from(n), Some(3.0), None);
+    }
+    Ok("counted".to_owned())
+}
+
+async fn plan(cx: Context) -> Result<String> {
+    let mut length = 0;
+    for n in 0..100 {
+        length += cx.step(format!("step-{n}"), async |_| Ok("x".repeat(98))).await?.len();
+    }
+    for question in ["first", "second"] {
+        let Consent { yes } = cx.elicit(question, "Go on?").await?;
+        length += usize::from(yes);
+    }
+    Ok(length.to_string())
+}
+
+struct Caller {
+    endpoint: Endpoint<Server>,
+    runtime: Runtime,
+}
+
+impl Caller {
+    fn new(tools: usize) -> Self {
+        let server = Server::builder("bench", "1").key_ring(ring()).anonymous();
+        let server = server
+            .tool(Tool::new("echo", "Says it again", say))
+            .tool(Tool::new("order", "Orders something", order))
+            .tool(Tool::new("count", "Counts to three", count))
+            .tool(Tool::new("plan", "Does a hundred steps", plan));
+        let numbered = (1..=tools).map(|n| Tool::new(format!("tool-{n}"), "Does one thing", say));
+        let server = numbered.fold(server, mrtr_server::ServerBuilder::tool).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Self { endpoint: Endpoint::new(server), runtime }
+    }
+
+    fn call(&mut self, head: &HeaderMap, body: &Bytes) -> Bytes {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.headers_mut() = head.clone();
+        let endpoint = &mut self.endpoint;
+        self.runtime.block_on(async {
+            let response = endpoint.call(request).await.unwrap();
+            response.into_body().collect().await.unwrap().to_bytes()
+        })
+    }
+
+    /// The state that comes back with a question.
+    fn state(&mut self, head: &HeaderMap, body: &Bytes) -> String {
+        let answer: Value = serde_json::from_slice(&self.call(head, body)).unwrap();
+        answer.pointer("/result/requestState").unwrap().as_str().unwrap().to_owned()
+    }
+}
+
+fn with(key: &str, content: &str, state: &str) -> String {
+    format!(
+        r#""inputResponses":{{"{key}":{{"action":"accept","content":{content}}}}},"requestState":"{state}","#
+    )
+}
+
+/// A call of one leg.
+pub fn echo() -> Operation {
+    let mut caller = Caller::new(0);
+    let head = head("tools/call", "echo");
+    let body = call("echo", r#"{"text":"The quick brown fox jumps over the lazy dog"}"#, "");
+    Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
+}
+
+/// A call of two legs, with a form in between.
+pub fn flow() -> Operation {
+    let mut caller = Caller::new(0);
+    let (head, tea) = (head("tools/call", "order"), r#"{"item":"tea"}"#);
+    let first = call("order", tea, "");
+    let state = caller.state(&head, &first);
+    let second = call("order", tea, &with("quantity", r#"{"quantity":3}"#, &state));
+    Box::new(move || {
+        assert!(caller.call(&head, &first).ends_with(b"}"));
+        assert!(caller.call(&head, &second).ends_with(b"}"));
+    })
+}
+
+/// Three notifications and a result, as events.
+pub fn progress() -> Operation {
+    let mut caller = Caller::new(0);
+    let head = head("tools/call", "count");
+    let body = call("count", "{}", "").to_vec();
+    let body =
+        String::from_utf8(body).unwrap().replace(r#""_meta":{"#, r#""_meta":{"progressToken":1,"#);
+    let body = Bytes::from(body);
+    Box::new(move || assert!(caller.call(&head, &body).ends_with(b"\n\n")))
+}
+
+/// A list of 200 tools.
+pub fn list() -> Operation {
+    let mut caller = Caller::new(196);
+    let head = head("tools/list", "");
+    let body = String::from_utf8(call("", "{}", "").to_vec()).unwrap();
+    let body = body.replace("tools/call", "tools/list").replace(r#""name":"","arguments":{},"#, "");
+    let body = Bytes::from(body);
+    Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
+}
+
+/// A state with a hundred steps is opened, gone through, and sealed with one answer more.
+pub fn replay() -> Operation {
+    let mut caller = Caller::new(0);
+    let head = head("tools/call", "plan");
+    let state = caller.state(&head, &call("plan", "{}", ""));
+    let body = call("plan", "{}", &with("first", r#"{"yes":true}"#, &state));
+    Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
+}
