@@ -39,7 +39,7 @@ pub fn run(args: &[String]) -> Result {
         Some((name, count.trim().parse::<i64>().ok()?))
     });
     let known: BTreeMap<_, _> = known.collect();
-    let mut text = notes.iter().map(|note| format!("{note}\n")).collect::<String>();
+    let mut text = notes.join("\n") + "\n";
     let mut wrong = Vec::new();
     println!("\n  {:<12}{:>10}{:>10}{:>8}", "", "written", "counted", "");
     for name in names.lines() {

@@ -7,7 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::outline::{self, Span};
+use crate::outline::{self, Span, is_plain};
 use crate::text::Text;
 
 /// The parameters of a request: a JSON object, unread, of which it is known what members it has.
@@ -75,7 +75,7 @@ impl Params {
     pub fn string(&self, name: &str) -> Option<Cow<'_, str>> {
         let value = self.member(name)?;
         let inner = value.strip_prefix('"')?.strip_suffix('"')?;
-        if inner.contains('\\') {
+        if !is_plain(inner.as_bytes()) {
             return serde_json::from_str(value).ok().map(|Text(text)| text);
         }
         Some(inner.into())

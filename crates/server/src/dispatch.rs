@@ -55,9 +55,10 @@ impl Inner {
             // Boxed, so that what is called most does not carry around the room for all others.
             return Box::pin(self.answer_other(request, caller)).await;
         }
-        let member = |name: &str| request.params.as_ref()?.string(name);
-        let rules = || self.tool(&member("name")?).map(|tool| &tool.rules);
-        if once(member("requestState").is_some(), rules) {
+        let params = request.params.as_ref();
+        let has_state = params.and_then(|params| params.member("requestState")).is_some();
+        let rules = || self.tool(&params?.string("name")?).map(|tool| &tool.rules);
+        if once(has_state, rules) {
             let (inner, request) = (Arc::clone(self), request.clone());
             return finish(self, async move { inner.call_tool(&request, caller).await }).await;
         }
