@@ -18,14 +18,15 @@ use mrtr_transport::{headers, sse};
 pub type Operation = Box<dyn FnMut()>;
 
 /// By name; each is built when it is wanted.
-pub const OPERATIONS: [(&str, fn() -> Operation); 12] = [
+pub const OPERATIONS: [(&str, fn() -> Operation); 13] = [
     ("envelope", envelope),
     ("headers", check_headers),
     ("echo", server::echo),
     ("flow", server::flow),
     ("progress", server::progress),
     ("list", server::list),
-    ("replay", server::replay),
+    ("round", || server::round(0)),
+    ("replay", || server::round(100)),
     ("seal", sealed),
     ("open", opened),
     ("digest", digest),

@@ -50,9 +50,14 @@ async fn count(cx: Context) -> Result<String> {
     Ok("counted".to_owned())
 }
 
-async fn plan(cx: Context) -> Result<String> {
+#[derive(Deserialize, JsonSchema)]
+struct Steps {
+    steps: u32,
+}
+
+async fn plan(cx: Context, Steps { steps }: Steps) -> Result<String> {
     let mut length = 0;
-    for n in 0..100 {
+    for n in 0..steps {
         length += cx.step(format!("step-{n}"), async |_| Ok("x".repeat(98))).await?.len();
     }
     for question in ["first", "second"] {
@@ -74,7 +79,7 @@ impl Caller {
             .tool(Tool::new("echo", "Says it again", say))
             .tool(Tool::new("order", "Orders something", order))
             .tool(Tool::new("count", "Counts to three", count))
-            .tool(Tool::new("plan", "Does a hundred steps", plan));
+            .tool(Tool::new("plan", "Does so many steps", plan));
         let numbered = (1..=tools).map(|n| Tool::new(format!("tool-{n}"), "Does one thing", say));
         let server = numbered.fold(server, mrtr_server::ServerBuilder::tool).build().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -147,11 +152,11 @@ pub fn list() -> Operation {
     Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
 }
 
-/// A state with a hundred steps is opened, gone through, and sealed with one answer more.
-pub fn replay() -> Operation {
+/// A state with so many results of a hundred bytes is opened, gone through, and sealed with one answer more.
+pub fn round(steps: u32) -> Operation {
     let mut caller = Caller::new(0);
-    let head = head("tools/call", "plan");
-    let state = caller.state(&head, &call("plan", "{}", ""));
-    let body = call("plan", "{}", &with("first", r#"{"yes":true}"#, &state));
+    let (head, arguments) = (head("tools/call", "plan"), format!(r#"{{"steps":{steps}}}"#));
+    let state = caller.state(&head, &call("plan", &arguments, ""));
+    let body = call("plan", &arguments, &with("first", r#"{"yes":true}"#, &state));
     Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
 }

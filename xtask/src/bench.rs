@@ -4,6 +4,7 @@
 mod builds;
 mod chart;
 mod growth;
+mod operations;
 mod rivals;
 mod subject;
 mod waiting;
@@ -63,8 +64,9 @@ impl Target {
 
 type Measure = fn(&Extent) -> Result<Part>;
 
-const PARTS: [(&str, Measure); 4] = [
+const PARTS: [(&str, Measure); 5] = [
     ("rivals", rivals::measure),
+    ("operations", operations::measure),
     ("growth", growth::measure),
     ("waiting", waiting::measure),
     ("builds", builds::measure),

@@ -2,9 +2,10 @@
 //! written down.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Result;
@@ -20,31 +21,16 @@ pub fn run(args: &[String]) -> Result {
     if !there("valgrind") {
         return Err("counting instructions needs valgrind: install it, for example by `apt-get install valgrind`".into());
     }
-    let home = scratch("instructions")?;
-    let build = [
-        "build",
-        "--quiet",
-        "--locked",
-        "--release",
-        "--bins",
-        "--manifest-path=benches/Cargo.toml",
-    ];
-    step(cargo(&build).env("CARGO_TARGET_DIR", &home))?;
-    let program = home.join("release/counted");
+    let program = program()?;
     let names = output(&mut Command::new(&program))?;
-    let file = fs::read_to_string(root().join(BASELINE)).unwrap_or_default();
-    let (notes, counts): (Vec<_>, Vec<_>) = file.lines().partition(|line| line.starts_with('#'));
-    let known = counts.iter().filter_map(|line| {
-        let (name, count) = line.split_once(' ')?;
-        Some((name, count.trim().parse::<i64>().ok()?))
-    });
-    let known: BTreeMap<_, _> = known.collect();
+    let known = written_down()?;
+    let file = fs::read_to_string(root().join(BASELINE))?;
+    let notes: Vec<_> = file.lines().filter(|line| line.starts_with('#')).collect();
     let mut text = notes.join("\n") + "\n";
     let mut wrong = Vec::new();
     println!("\n  {:<12}{:>10}{:>10}{:>8}", "", "written", "counted", "");
     for name in names.lines() {
-        let [few, many] =
-            [TIMES.0, TIMES.0 + TIMES.1].map(|times| count(&program, &home, name, times));
+        let [few, many] = [TIMES.0, TIMES.0 + TIMES.1].map(|times| count(&program, name, times));
         let counted = (many? - few?) / TIMES.1;
         let written = known.get(name).copied().unwrap_or_default();
         let more = if written == 0 { 100 } else { (counted - written) * 100 / written };
@@ -68,9 +54,39 @@ pub fn run(args: &[String]) -> Result {
     .into())
 }
 
+/// Does operations; without arguments, it names them.
+pub fn program() -> Result<PathBuf> {
+    let home = scratch("instructions")?;
+    let build = [
+        "build",
+        "--quiet",
+        "--locked",
+        "--release",
+        "--bins",
+        "--manifest-path=benches/Cargo.toml",
+    ];
+    step(cargo(&build).env("CARGO_TARGET_DIR", &home))?;
+    Ok(home.join("release/counted"))
+}
+
+/// The counts that are written down.
+pub fn written_down() -> Result<BTreeMap<String, i64>> {
+    let file = fs::read_to_string(root().join(BASELINE))?;
+    let counts = file.lines().filter(|line| !line.starts_with('#'));
+    let count = |line: &str| {
+        let (name, count) = line.split_once(' ').ok_or("no count")?;
+        Ok((name.to_owned(), count.trim().parse()?))
+    };
+    counts
+        .map(|line| {
+            count(line).map_err(|e: Box<dyn Error>| format!("{BASELINE}: {line:?}: {e}").into())
+        })
+        .collect()
+}
+
 /// Of a whole process that does an operation so often.
-fn count(program: &Path, home: &Path, name: &str, times: i64) -> Result<i64> {
-    let counts = home.join("counts");
+fn count(program: &Path, name: &str, times: i64) -> Result<i64> {
+    let counts = scratch("instructions")?.join("counts");
     let mut valgrind = Command::new("valgrind");
     valgrind
         .args(["--tool=callgrind", "--quiet"])
