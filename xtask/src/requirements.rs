@@ -98,6 +98,44 @@ pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
     Ok(())
 }
 
+/// Where attacks stand, each with the tests that show what becomes of it.
+const ATTACKS: &str = "docs/security-tests.md";
+
+/// Checks that each attack has a test that is there, or is said to have none.
+pub fn check_attacks(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
+    let text = fs::read_to_string(root().join(ATTACKS))?;
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    let (mut count, mut open) = (0, Vec::new());
+    for row in rows.filter(|row| !row.starts_with("attack |")) {
+        let (attack, shown) = row.split_once(" | ").unwrap_or_default();
+        count += 1;
+        if attack.starts_with("open") {
+            open.push(attack);
+            continue;
+        }
+        let tests: Vec<_> = shown
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter_map(|text| text.split_once(".rs::"))
+            .collect();
+        if tests.is_empty() {
+            wrong.push(format!("{ATTACKS}: nothing shows what becomes of: {attack}"));
+        }
+        for (file, function) in tests {
+            let name = format!("crates/{file}.rs");
+            let text = sources.iter().find(|(source, _)| *source == name);
+            if !text.is_some_and(|(_, text)| text.contains(&format!("fn {function}("))) {
+                wrong.push(format!(
+                    "{ATTACKS} names a test that is not there: {file}.rs::{function}"
+                ));
+            }
+        }
+    }
+    println!("tidy: {count} attacks, {} of them without a test", open.len());
+    Ok(())
+}
+
 /// The ledger's own rows, without what was found about others.
 fn read() -> Result<String> {
     let ledger = fs::read_to_string(root().join(LEDGER))?;

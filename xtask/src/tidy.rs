@@ -192,7 +192,8 @@ fn files(wrong: &mut Vec<String>) -> Result {
             sources.push((name.to_owned(), text));
         }
     }
-    requirements::check(&sources, wrong)
+    requirements::check(&sources, wrong)?;
+    requirements::check_attacks(&sources, wrong)
 }
 
 #[cfg(test)]

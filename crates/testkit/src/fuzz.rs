@@ -1,6 +1,8 @@
 //! The bodies of the fuzz targets (`fuzz/`): what must hold for any bytes. They run here too, as ordinary tests, over
 //! the corpus and over bytes made from it.
 
+pub mod protocol;
+
 use std::sync::Mutex;
 
 use mrtr_codec::canonical::canonicalize;
@@ -13,8 +15,18 @@ use mrtr_codec::{
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 3] =
-    [("token", token), ("claims", claims), ("canonical", canonical)];
+pub const TARGETS: [(&str, Body); 10] = [
+    ("token", token),
+    ("claims", claims),
+    ("canonical", canonical),
+    ("message", protocol::message),
+    ("header", protocol::header),
+    ("events", protocol::events),
+    ("journal", protocol::journal),
+    ("client", protocol::client),
+    ("template", protocol::template),
+    ("form", protocol::form),
+];
 
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 

@@ -11,6 +11,7 @@ mod hostile;
 mod listen;
 mod notifications;
 mod set;
+mod slow;
 mod stdio;
 mod stdio_client;
 mod stdio_wire;

@@ -21,11 +21,15 @@ pub(crate) fn server() -> Server {
 
 /// Serves until the test ends, and says on which port.
 pub(crate) async fn serve(limits: Limits) -> u16 {
+    let options = ServeOptions { header_time: Duration::from_secs(5), ..ServeOptions::default() };
+    serve_by(limits, options).await
+}
+
+pub(crate) async fn serve_by(limits: Limits, options: ServeOptions) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let endpoint = Endpoint::new(server()).access(Access::loopback()).limits(limits);
     let forever = std::future::pending();
-    let options = ServeOptions { header_time: Duration::from_secs(5), ..ServeOptions::default() };
     tokio::spawn(mrtr::http::serve(listener, endpoint, options, forever));
     port
 }

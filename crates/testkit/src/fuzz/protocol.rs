@@ -1,0 +1,347 @@
+//! What peers send: messages, headers, events, states that are authentic and make no sense, results, templates, forms.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a finding is a panic"
+)]
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use futures_util::FutureExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use mrtr_client::{Action, Event, Ids, Machine, RoundLimits};
+use mrtr_codec::{Binding, Digest, UnixSeconds, Validity, seal};
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_schema::form::FormSchema;
+use mrtr_schema::input::InputResponses;
+use mrtr_schema::jsonrpc::{MAX_DEPTH, Message, Params, raw};
+use mrtr_schema::meta::{Mirrored, RequestMeta};
+use mrtr_schema::{Object, PROTOCOL_VERSION};
+use mrtr_server::{Clock, Context, ResourceTemplate, Result, Server, ServerBuilder, Tool};
+use mrtr_transport::access::Access;
+use mrtr_transport::http::Endpoint;
+use mrtr_transport::{headers, sse};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tower_service::Service as _;
+
+use super::{NOW, ring};
+
+#[derive(Deserialize, JsonSchema)]
+struct Consent {
+    yes: bool,
+}
+
+/// Does all that a journal is about.
+async fn book(cx: Context) -> Result<String> {
+    let held: u32 = cx.step("hold", async |_| Ok(5)).await?;
+    let first: Consent = cx.elicit("first", "Go on?").await?;
+    let won = cx.race("which", async { Ok(1) }, async { Ok(2) }).await?;
+    let other: Option<Consent> = cx.elicit("other", "And now?").optional().await?;
+    cx.checkpoint("here").await?;
+    cx.progress(1.0, None, None);
+    Ok(format!("{held} {} {won} {}", first.yes, other.is_some_and(|other| other.yes)))
+}
+
+/// Time stands still.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> UnixSeconds {
+        NOW
+    }
+}
+
+fn builder() -> ServerBuilder {
+    let server = Server::builder("fuzzed", "1").key_ring(ring()).clock(Still).anonymous();
+    server.tool(Tool::new("book", "Books", book))
+}
+
+thread_local! {
+    static ENDPOINT: RefCell<Option<Endpoint<Server>>> = const { RefCell::new(None) };
+}
+
+/// Posts a body, and holds what comes back against what may come back: a status of the protocol, and JSON.
+fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (StatusCode, Value) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let mut request = Request::new(Full::from(body.to_vec()));
+    *request.method_mut() = Method::POST;
+    *request.headers_mut() = head;
+    runtime.expect("a runtime").block_on(async {
+        let Ok(response) = endpoint.call(request).await;
+        let status = response.status();
+        let known = [200, 202, 400, 403, 404, 406, 415].contains(&status.as_u16());
+        assert!(known, "{status} is none of the protocol's");
+        let is_json = headers::is_json(response.headers());
+        let mut body = response.into_body();
+        if !is_json {
+            // Events, of which the first is looked at, or nothing.
+            let _ = body.frame().now_or_never();
+            return (status, Value::Null);
+        }
+        let Ok(body) = body.collect().await;
+        let answer: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+        assert_eq!(answer["jsonrpc"], "2.0");
+        (status, answer)
+    })
+}
+
+fn usual_head() -> HeaderMap {
+    [
+        ("host", "localhost"),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+    .collect()
+}
+
+/// The headers that a request has to have, as far as it can be read.
+fn head_of(body: &[u8]) -> HeaderMap {
+    let mut head = usual_head();
+    if let Ok(Message::Request(request)) = Message::parse(body)
+        && let Ok(mirrored) = Mirrored::of(&request)
+        && let Ok(method) = HeaderValue::from_str(&headers::encode(&request.method))
+    {
+        head.insert(headers::METHOD, method);
+        head.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(PROTOCOL_VERSION));
+        head.extend(headers::mirror(&request.method, &mirrored));
+    }
+    head
+}
+
+/// A body that may be a message. What is read is the same when it is written and read again, and when its `_meta` was seen
+/// before; and whatever it is, an endpoint answers it as the protocol says.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn message(data: &[u8]) {
+    if let Ok(Message::Request(request)) = Message::parse(data) {
+        let shown = |message: Message| match message {
+            Message::Request(request) => serde_json::to_string(&request).expect("JSON"),
+            other => panic!("a request became {other:?}"),
+        };
+        let written = serde_json::to_string(&request).expect("JSON");
+        let again = Message::parse(written.as_bytes()).expect("what was read is written so");
+        assert_eq!(shown(again), written);
+        let known = request.params.as_ref().and_then(|params| params.member("_meta"));
+        if let Some(known) = known.filter(|known| known.starts_with('{')) {
+            let again = Message::parse_knowing(data, MAX_DEPTH, known).expect("it was read before");
+            assert_eq!(shown(again), written);
+        }
+    }
+    ENDPOINT.with_borrow_mut(|endpoint| {
+        let endpoint = endpoint.get_or_insert_with(|| {
+            Endpoint::new(builder().build().expect("a server")).access(Access::loopback())
+        });
+        post(endpoint, head_of(data), data);
+    });
+}
+
+/// Lines of headers, before a request that is in order.
+///
+/// # Panics
+///
+/// If an answer is none of the protocol's, or a value does not survive being encoded.
+pub fn header(data: &[u8]) {
+    const NAMES: [&str; 10] = [
+        "host",
+        "origin",
+        "content-type",
+        "content-encoding",
+        "accept",
+        "mcp-protocol-version",
+        "mcp-method",
+        "mcp-name",
+        "mcp-param-a",
+        "expect",
+    ];
+    let body = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "book", "arguments": {}, "_meta": meta() },
+    });
+    let body = body.to_string();
+    let mut head = head_of(body.as_bytes());
+    for line in data.split(|byte| *byte == b'\n') {
+        let Some((first, value)) = line.split_first() else { continue };
+        let Some(name) = NAMES.get(usize::from(first & 15)) else { continue };
+        if let Ok(text) = std::str::from_utf8(value) {
+            let encoded = headers::encode(text);
+            assert_eq!(headers::decode(&encoded).as_deref(), Some(text));
+        }
+        let Ok(value) = HeaderValue::from_bytes(value) else { continue };
+        let name = HeaderName::from_static(name);
+        if first & 16 == 0 {
+            head.insert(name, value);
+        } else {
+            head.append(name, value);
+        }
+    }
+    let mut endpoint = Endpoint::new(builder().build().expect("a server"));
+    post(&mut endpoint, head, body.as_bytes());
+}
+
+/// A stream of events: the same, however it is cut; and no longer than it may be.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn events(data: &[u8]) {
+    const LIMIT: usize = 512;
+    let read = |size: usize| {
+        let (mut decoder, mut events) = (sse::Decoder::new(LIMIT), Vec::new());
+        let mut pieces = data.chunks(size);
+        let read = pieces.try_for_each(|piece| decoder.push(piece, |event| events.push(event)));
+        (events, read.is_ok())
+    };
+    let whole = read(data.len().max(1));
+    assert!(whole.0.iter().all(|event| event.len() <= LIMIT));
+    assert_eq!(read(1), whole);
+    assert_eq!(read(7), whole);
+}
+
+fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": PROTOCOL_VERSION,
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } },
+    })
+}
+
+/// The body of a state that is authentic: it was written by this code, or is refused; in no case it does harm.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn journal(data: &[u8]) {
+    let arguments = Digest::of_json(Some("{}")).expect("a digest");
+    let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+    let Ok(state) = seal(&ring(), &binding, Validity::starting(NOW, 600), data) else { return };
+    let answer = json!({ "action": "accept", "content": { "yes": true } });
+    let body = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {
+            "name": "book", "arguments": {}, "requestState": state,
+            "inputResponses": { "first": answer, "other": answer }, "_meta": meta(),
+        },
+    });
+    let body = body.to_string();
+    let mut endpoint = Endpoint::new(builder().build().expect("a server"));
+    let (status, answer) = post(&mut endpoint, head_of(body.as_bytes()), body.as_bytes());
+    assert!(
+        answer.get("result").is_some() == (status == StatusCode::OK)
+            || answer["error"]["code"] == -32603
+    );
+}
+
+/// What a server answers, line by line: a client is done within its limits, and never shows what a form does not have.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn client(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut lines =
+        text.lines().filter_map(|line| serde_json::from_str::<Box<RawValue>>(line).ok());
+    let params = vec![("name".to_owned(), raw(&"book").expect("JSON"))];
+    let (ids, limits) = (Ids::default(), RoundLimits::default());
+    let meta = RequestMeta::default();
+    let started = Machine::start(ids.clone(), "tools/call", params, meta.clone(), limits);
+    let (mut machine, mut action) = started.expect("a call");
+    for step in 0_u32.. {
+        assert!(step < 64, "it goes on and on");
+        let event = match action {
+            Action::Send(request) => {
+                let sent = serde_json::to_string(&request).expect("JSON");
+                assert!(
+                    matches!(Message::parse(sent.as_bytes()), Ok(Message::Request(_))),
+                    "{sent}"
+                );
+                let Some(line) = lines.next() else { return };
+                Event::Response(Ok(line))
+            }
+            Action::Ask(questions) => {
+                let answer = ElicitResult::decline();
+                let answers = questions.0.into_iter();
+                let answers = answers.map(|(key, _)| (key, raw(&answer).expect("JSON")));
+                Event::Answers(InputResponses(answers.collect()))
+            }
+            Action::Wait(_) => Event::Waited,
+            Action::Done(_) => return,
+        };
+        // Now and then it is put down and taken up again.
+        if let (Event::Answers(_), 3) = (&event, step) {
+            let Some(call) = machine.pause() else { return };
+            (machine, action) = Machine::resume(call, ids.clone(), meta.clone(), limits);
+            continue;
+        }
+        match machine.next(event) {
+            Ok(next) => action = next,
+            Err(_) => return,
+        }
+    }
+}
+
+/// A template and, on the next line, a URI: what the variables hold leads nowhere else.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn template(data: &[u8]) {
+    let Some((template, uri)) =
+        std::str::from_utf8(data).ok().and_then(|text| text.split_once('\n'))
+    else {
+        return;
+    };
+    let show = async |_: Context, values: HashMap<String, String>| {
+        let leads = |value: &str| value.split('/').any(|part| part == ".." || part == ".");
+        assert!(!values.values().any(|value| leads(value) || value.contains('\0')), "{values:?}");
+        let mut text = String::new();
+        for (name, value) in values {
+            let _ = write!(text, "{name}={value};");
+        }
+        Ok(text)
+    };
+    let Ok(server) =
+        builder().resource_template(ResourceTemplate::new(template, "t", show)).build()
+    else {
+        return;
+    };
+    let Ok(params) = Params::new(&json!({ "uri": uri, "_meta": meta() })) else { return };
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{}}}"#,
+        params.get()
+    );
+    post(&mut Endpoint::new(server), head_of(body.as_bytes()), body.as_bytes());
+}
+
+/// A form's schema and, on the next line, an answer. What is read as a form is the same when it is written and read again,
+/// and an answer that was checked passes again.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn form(data: &[u8]) {
+    let Some((schema, answer)) =
+        std::str::from_utf8(data).ok().and_then(|text| text.split_once('\n'))
+    else {
+        return;
+    };
+    let Ok(form) = serde_json::from_str::<FormSchema>(schema) else { return };
+    let written = serde_json::to_string(&form).expect("JSON");
+    let again: FormSchema = serde_json::from_str(&written).expect("what was read is written so");
+    assert_eq!(again, form);
+    let _ = form.defaults();
+    let Ok(answer) = serde_json::from_str::<Object>(answer) else { return };
+    if let Ok(checked) = form.check(answer) {
+        assert_eq!(form.check(checked.clone()).as_ref().ok(), Some(&checked));
+    }
+}
