@@ -92,7 +92,7 @@ fn count(program: &Path, name: &str, times: i64) -> Result<i64> {
         .args(["--tool=callgrind", "--quiet"])
         .arg(format!("--callgrind-out-file={}", counts.display()));
     let status =
-        valgrind.arg(program).args([name, &times.to_string()]).stderr(Stdio::inherit()).status()?;
+        valgrind.arg(program).args([name, &times.to_string()]).stdout(Stdio::null()).status()?;
     if !status.success() {
         return Err(format!("{name} ended with {status}").into());
     }

@@ -206,6 +206,27 @@ mod tests {
         );
     }
 
+    /// To the last bit: what is written is read as what it was.
+    #[test]
+    fn numbers_survive() {
+        for number in [
+            "1111111111111110000000000017938878571701105096",
+            "0.1",
+            "2.2250738585072014e-308",
+            "9007199254740993",
+        ] {
+            let form = format!(
+                r#"{{"type":"object","properties":{{"n":{{"type":"number","default":{number}}}}}}}"#
+            );
+            let read: FormSchema = serde_json::from_str(&form).unwrap();
+            let written = serde_json::to_value(&read).unwrap();
+            let default = written.pointer("/properties/n/default").and_then(Value::as_f64);
+            assert_eq!(default, number.parse().ok(), "{number}: {written}");
+            let written = written.to_string();
+            assert_eq!(serde_json::from_str::<FormSchema>(&written).unwrap(), read, "{number}");
+        }
+    }
+
     #[test]
     fn what_a_form_cannot_say_is_refused_with_the_field_named() {
         for (schema, part) in [
