@@ -11,11 +11,13 @@ mod waiting;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::process::Command;
 use std::time::Instant;
 
 use crate::Result;
-use crate::run::{output, root};
+use crate::page;
+use crate::run::output;
 
 const PAGE: &str = "docs/benchmarks.md";
 
@@ -111,7 +113,7 @@ pub fn run(args: &[String]) -> Result {
         println!("\n{text}\n  ({:.0} s)", started.elapsed().as_secs_f64());
         if write {
             let text = format!("{}\n{text}", provenance(command.trim())?);
-            replace(name, &text)?;
+            page::replace(PAGE, name, &text)?;
         }
         all += targets.len();
         missed.extend(targets.into_iter().filter(|target| !target.is_met()));
@@ -120,17 +122,6 @@ pub fn run(args: &[String]) -> Result {
     for target in &missed {
         print!("  {}", target.row());
     }
-    Ok(())
-}
-
-/// Puts `text` where the page has the part.
-fn replace(name: &str, text: &str) -> Result {
-    let page = fs::read_to_string(root().join(PAGE))?;
-    let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
-    let lacks = || format!("{PAGE} lacks the marks of {name}");
-    let (before, rest) = page.split_once(&begin).ok_or_else(lacks)?;
-    let (_, after) = rest.split_once(&end).ok_or_else(lacks)?;
-    fs::write(root().join(PAGE), format!("{before}{begin}\n{}\n\n{end}{after}", text.trim()))?;
     Ok(())
 }
 
@@ -156,6 +147,12 @@ fn provenance(command: &str) -> Result<String> {
         field("model name"),
     )?;
     Ok(text)
+}
+
+/// Shows more of a line that is not yet at its end.
+fn show(text: &str) -> Result {
+    print!("{text}");
+    Ok(std::io::stdout().flush()?)
 }
 
 /// Of an odd number of values, the one in the middle; of an even number, the higher of the two. 0 if there is none.

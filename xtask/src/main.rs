@@ -6,6 +6,7 @@ mod fuzz;
 mod instructions;
 mod interop;
 mod mutants;
+mod page;
 mod requirements;
 mod rivals;
 mod run;

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use crate::Result;
 use crate::run::root;
+use crate::{Result, page};
 
 /// Where the ledger is.
 pub const LEDGER: &str = "docs/requirements.md";
 
-/// Between these lines of the ledger stands what `cargo xtask rivals` found.
-pub const BEGIN: &str = "<!-- rivals: begin -->";
-pub const END: &str = "<!-- rivals: end -->";
+/// The part of the ledger that `cargo xtask rivals` writes.
+pub const RIVALS: &str = "rivals";
 
 const LEVELS: [&str; 4] = ["MUST", "MUST NOT", "SHOULD", "SHOULD NOT"];
 const SIDES: [&str; 3] = ["server", "client", "both"];
@@ -37,7 +36,7 @@ impl<'a> Row<'a> {
 
     /// Tests, as file and function; and scenarios of the official suite.
     fn references(&self) -> impl Iterator<Item = &'a str> {
-        self.cover.split('`').skip(1).step_by(2)
+        quoted(self.cover)
     }
 
     fn reason(&self) -> Option<&'static str> {
@@ -54,7 +53,7 @@ fn word(text: &str) -> bool {
 /// Checks the ledger, and the ids that sources name as `req: page/slug`.
 pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
     let ledger = read()?;
-    let files: BTreeMap<_, _> = sources.iter().map(|(name, text)| (name.as_str(), text)).collect();
+    let files = by_name(sources);
     let (mut ids, mut counts, mut open) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
     for row in ledger.lines().filter_map(Row::of) {
         let Row { id, level, cover } = row;
@@ -65,16 +64,10 @@ pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
         if !LEVELS.contains(&must) || !SIDES.contains(&side) {
             wrong.push(format!("{LEDGER}: {id} is {level:?}"));
         }
-        for reference in row.references() {
-            let Some((file, function)) = reference.split_once(".rs::") else { continue };
-            let text = files.get(format!("crates/{file}.rs").as_str());
-            if !text.is_some_and(|text| text.contains(&format!("fn {function}("))) {
-                wrong.push(format!("{LEDGER}: {id} names a test that is not there: {reference}"));
-            }
-        }
+        let tests = check_tests(cover, &files, &format!("{LEDGER}: {id}"), wrong);
         let kind = row.reason().unwrap_or("covered");
-        let is_shown = |text: &str| text.contains(".rs::") || text.starts_with("suite: ");
-        if kind == "covered" && !row.references().any(is_shown) {
+        let is_shown = tests > 0 || row.references().any(|text| text.starts_with("suite: "));
+        if kind == "covered" && !is_shown {
             wrong.push(format!("{LEDGER}: {id} is neither covered nor explained: {cover:?}"));
         }
         *counts.entry(kind).or_insert(0) += 1;
@@ -98,12 +91,39 @@ pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
     Ok(())
 }
 
+fn by_name(sources: &[(String, String)]) -> BTreeMap<&str, &str> {
+    sources.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect()
+}
+
+/// What stands in a cell between backticks.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// Checks that the tests that a cell names, as file and function, are there. How many it names.
+fn check_tests(
+    cell: &str,
+    files: &BTreeMap<&str, &str>,
+    of: &str,
+    wrong: &mut Vec<String>,
+) -> usize {
+    let tests = quoted(cell).filter_map(|text| text.split_once(".rs::"));
+    tests
+        .map(|(file, function)| {
+            let text = files.get(format!("crates/{file}.rs").as_str());
+            if !text.is_some_and(|text| text.contains(&format!("fn {function}("))) {
+                wrong.push(format!("{of} names a test that is not there: {file}.rs::{function}"));
+            }
+        })
+        .count()
+}
+
 /// Where attacks stand, each with the tests that show what becomes of it.
 const ATTACKS: &str = "docs/security-tests.md";
 
 /// Checks that each attack has a test that is there, or is said to have none.
 pub fn check_attacks(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
-    let text = fs::read_to_string(root().join(ATTACKS))?;
+    let (text, files) = (fs::read_to_string(root().join(ATTACKS))?, by_name(sources));
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
     let (mut count, mut open) = (0, Vec::new());
     for row in rows.filter(|row| !row.starts_with("attack |")) {
@@ -113,23 +133,8 @@ pub fn check_attacks(sources: &[(String, String)], wrong: &mut Vec<String>) -> R
             open.push(attack);
             continue;
         }
-        let tests: Vec<_> = shown
-            .split('`')
-            .skip(1)
-            .step_by(2)
-            .filter_map(|text| text.split_once(".rs::"))
-            .collect();
-        if tests.is_empty() {
+        if check_tests(shown, &files, &format!("{ATTACKS}: {attack}"), wrong) == 0 {
             wrong.push(format!("{ATTACKS}: nothing shows what becomes of: {attack}"));
-        }
-        for (file, function) in tests {
-            let name = format!("crates/{file}.rs");
-            let text = sources.iter().find(|(source, _)| *source == name);
-            if !text.is_some_and(|(_, text)| text.contains(&format!("fn {function}("))) {
-                wrong.push(format!(
-                    "{ATTACKS} names a test that is not there: {file}.rs::{function}"
-                ));
-            }
         }
     }
     println!("tidy: {count} attacks, {} of them without a test", open.len());
@@ -138,8 +143,8 @@ pub fn check_attacks(sources: &[(String, String)], wrong: &mut Vec<String>) -> R
 
 /// The ledger's own rows, without what was found about others.
 fn read() -> Result<String> {
-    let ledger = fs::read_to_string(root().join(LEDGER))?;
-    Ok(ledger.split(BEGIN).next().unwrap_or_default().to_owned())
+    let [own, ..] = page::split(LEDGER, RIVALS)?;
+    Ok(own)
 }
 
 /// All ids, with their levels.

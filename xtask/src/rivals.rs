@@ -4,7 +4,6 @@
 mod probes;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -14,10 +13,10 @@ use serde_json::{Value, json};
 
 use probes::{Holds, Probe};
 
-use crate::Result;
 use crate::interop::Peer;
-use crate::requirements::{self, BEGIN, END, LEDGER};
-use crate::run::{Server, build, root};
+use crate::requirements::{self, LEDGER, RIVALS};
+use crate::run::{Server, build};
+use crate::{Result, page};
 
 struct Answer {
     status: u16,
@@ -122,12 +121,9 @@ pub fn run(args: &[String]) -> Result {
         "\n{table}\n  {} requests; to {broken} of them a rival answers otherwise",
         probes::all().count()
     );
-    let ledger = fs::read_to_string(root().join(LEDGER))?;
-    let (before, rest) = ledger.split_once(BEGIN).ok_or("the ledger lacks the place for rivals")?;
-    let (stands, after) =
-        rest.split_once(END).ok_or("the ledger lacks the end of the place for rivals")?;
+    let [_, stands, _] = page::split(LEDGER, RIVALS)?;
     if args.iter().any(|arg| arg == "--write") {
-        fs::write(root().join(LEDGER), format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))?;
+        page::replace(LEDGER, RIVALS, &table)?;
     } else if stands.trim() != table.trim() {
         wrong.push(format!("{LEDGER} says otherwise: run `cargo xtask rivals --write` and look"));
     }

@@ -80,6 +80,15 @@ pub fn build(args: &[&str]) -> Result<PathBuf> {
     Ok(target().join("debug"))
 }
 
+/// Builds the programs of a package that is not part of the workspace, as a user would run them, and says where they are.
+pub fn release(package: &str) -> Result<PathBuf> {
+    let home = scratch("release")?;
+    let manifest = format!("--manifest-path={package}/Cargo.toml");
+    let mut build = cargo(&["build", "--quiet", "--locked", "--release", "--bins", &manifest]);
+    run(build.env("CARGO_TARGET_DIR", &home))?;
+    Ok(home.join("release"))
+}
+
 /// A process that ends when this value does.
 pub struct Server {
     child: Child,

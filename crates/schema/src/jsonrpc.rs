@@ -410,12 +410,10 @@ impl Envelope<'_> {
             Some(id) => Id::Is(serde_json::from_str(id.get()).map_err(|e| format!("`id`: {e}"))?),
             None => Id::Absent,
         };
-        let params = params.map(RawValue::to_owned);
         let method = method.map(|Text(method)| method.into_owned());
-        let result = result.map(RawValue::to_owned);
         match (method, result, error) {
             (Some(method), None, None) => {
-                if params.as_ref().is_some_and(|p| !p.get().starts_with('{')) {
+                if params.is_some_and(|p| !p.get().starts_with('{')) {
                     return Err("`params` must be an object".to_owned());
                 }
                 match id {
@@ -426,12 +424,16 @@ impl Envelope<'_> {
                     }
                     Id::Null => Err("`id` must not be null".to_owned()),
                     Id::Absent => {
+                        let params = params.map(RawValue::to_owned);
                         Ok(Message::Notification(Notification { jsonrpc, method, params }))
                     }
                 }
             }
             (None, Some(result), None) => match id {
-                Id::Is(id) => Ok(Message::Response(Response { id: Some(id), outcome: Ok(result) })),
+                Id::Is(id) => {
+                    let outcome = Ok(result.to_owned());
+                    Ok(Message::Response(Response { id: Some(id), outcome }))
+                }
                 _ => Err("a result needs the `id` of its request".to_owned()),
             },
             (None, None, Some(error)) => {

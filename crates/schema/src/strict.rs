@@ -2,7 +2,6 @@
 //!
 //! It decides; but most messages need not go through it, since [`crate::outline`] can vouch for them.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -83,39 +82,14 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Strict, A::Error> {
-        let mut seen = Keys::default();
+        let mut seen = HashSet::new();
         while let Some(Text(key)) = members.next_key()? {
             members.next_value::<Strict>()?;
-            if !seen.insert(key.clone()) {
-                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
+            if let Some(twice) = seen.replace(key) {
+                return Err(A::Error::custom(format_args!("duplicate key {twice:?}")));
             }
         }
         Ok(Strict)
-    }
-}
-
-/// The keys of an object so far.
-#[derive(Default)]
-struct Keys<'de> {
-    first: Vec<Cow<'de, str>>,
-    /// Once there are many.
-    others: HashSet<Cow<'de, str>>,
-}
-
-impl<'de> Keys<'de> {
-    /// So many are compared one by one, which takes less than to hash them.
-    const FEW: usize = 16;
-
-    /// Whether `key` was not among them.
-    fn insert(&mut self, key: Cow<'de, str>) -> bool {
-        if self.first.contains(&key) {
-            return false;
-        }
-        if self.first.len() < Self::FEW {
-            self.first.push(key);
-            return true;
-        }
-        self.others.insert(key)
     }
 }
 

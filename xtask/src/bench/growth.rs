@@ -5,7 +5,7 @@ use std::fs;
 
 use super::chart::Chart;
 use super::subject::{Load, Sample, Subject, built, check};
-use super::{Extent, Part, median};
+use super::{Extent, Part, median, show};
 use crate::Result;
 use crate::run::root;
 
@@ -84,11 +84,10 @@ pub fn measure(extent: &Extent) -> Result<Part> {
         series.iter().map(|series| series.points.iter().map(|_| Vec::new()).collect()).collect();
     for round in 1..=extent.rounds {
         for (series, samples) in series.iter().zip(&mut all) {
-            print!("  {round}/{}  {:<66}", extent.rounds, series.title);
+            show(&format!("  {round}/{}  {:<66}", extent.rounds, series.title))?;
             for ((_, load), samples) in series.points.iter().zip(samples) {
                 let sample = served.measure(load, extent)?;
-                print!(" {:>7.1}", sample.get("cpu_us"));
-                std::io::Write::flush(&mut std::io::stdout())?;
+                show(&format!(" {:>7.1}", sample.get("cpu_us")))?;
                 samples.push(sample);
             }
             println!();

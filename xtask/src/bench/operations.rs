@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use super::subject::check;
-use super::{Extent, Part, Target, median};
+use super::{Extent, Part, Target, median, show};
 use crate::Result;
 use crate::instructions::{program, written_down};
 use crate::run::output;
@@ -19,12 +19,12 @@ pub fn measure(extent: &Extent) -> Result<Part> {
     let names: Vec<&str> = names.lines().collect();
     let mut all: Vec<Vec<f64>> = names.iter().map(|_| Vec::new()).collect();
     for round in 1..=extent.rounds {
-        print!("  {round}/{} ", extent.rounds);
+        show(&format!("  {round}/{} ", extent.rounds))?;
         for (name, taken) in names.iter().zip(&mut all) {
             let mut timed = Command::new("taskset");
             timed.args(["-c", "1"]).arg(&program).args([*name, "3000"]);
             let nanos: f64 = output(&mut timed)?.trim().parse()?;
-            print!(" {nanos:.0}");
+            show(&format!(" {nanos:.0}"))?;
             taken.push(nanos);
         }
         println!();

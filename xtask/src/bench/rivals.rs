@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::subject::{Load, Sample, Subject, built, check};
-use super::{Extent, Part, Target, median};
+use super::{Extent, Part, Target, median, show};
 use crate::Result;
 use crate::tools::{python, script, typescript};
 
@@ -99,14 +99,13 @@ pub fn measure(extent: &Extent) -> Result<Part> {
     let workloads = workloads();
     let mut tables: Vec<Vec<Row<'_>>> = Vec::new();
     for workload in &workloads {
-        let takes_part = |subject: &&Subject| workload.subjects.contains(&subject.name.as_str());
-        let row = |subject: &'static str| Row { subject, samples: Vec::new() };
-        let there = |name: &&&str| subjects.iter().filter(takes_part).any(|s| s.name == **name);
-        tables.push(workload.subjects.iter().filter(there).map(|name| row(name)).collect());
+        let there = |name: &&str| subjects.iter().any(|subject| subject.name == *name);
+        let names = workload.subjects.iter().copied().filter(there);
+        tables.push(names.map(|subject| Row { subject, samples: Vec::new() }).collect());
     }
     for round in 1..=extent.rounds {
         for (workload, rows) in workloads.iter().zip(&mut tables) {
-            print!("  {round}/{}  {:<62}", extent.rounds, workload.title);
+            show(&format!("  {round}/{}  {:<62}", extent.rounds, workload.title))?;
             for row in rows {
                 let subject = subjects.iter().find(|subject| subject.name == row.subject);
                 let subject = subject.ok_or("a server without a program")?;
@@ -119,8 +118,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
                     load = load.of_server(&["--json"]);
                 }
                 let sample = subject.measure(&load, extent)?;
-                print!(" {:>6.0}", sample.get("per_second"));
-                std::io::Write::flush(&mut std::io::stdout())?;
+                show(&format!(" {:>6.0}", sample.get("per_second")))?;
                 row.samples.push(sample);
             }
             println!();

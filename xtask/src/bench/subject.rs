@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Extent;
 use crate::Result;
-use crate::run::{cargo, output, run, scratch};
+use crate::run::{output, release, scratch, there};
 
 /// A server.
 pub struct Subject {
@@ -61,7 +61,7 @@ impl Subject {
 
     /// Starts the server on one core, puts load on it from the other, and ends it.
     pub fn measure(&self, load: &Load, extent: &Extent) -> Result<Sample> {
-        let program = scratch("bench")?.join("release/load");
+        let program = scratch("release")?.join("release/load");
         let mut command = Command::new("taskset");
         command.args(["-c", "0"]).arg(program).args(["--workload", &load.workload]);
         command.args(["--connections", &load.connections.to_string()]);
@@ -74,11 +74,7 @@ impl Subject {
 
 /// Builds what stands in `xtask/peers/{name}`; where the programs are.
 pub fn built(name: &str) -> Result<PathBuf> {
-    let home = scratch("bench")?;
-    let manifest = format!("--manifest-path=xtask/peers/{name}/Cargo.toml");
-    let mut build = cargo(&["build", "--quiet", "--locked", "--release", "--bins", &manifest]);
-    run(build.env("CARGO_TARGET_DIR", &home))?;
-    Ok(home.join("release"))
+    release(&format!("xtask/peers/{name}"))
 }
 
 /// Whether there is what measuring takes.
@@ -90,7 +86,7 @@ pub fn check() -> Result {
                 .into(),
         );
     }
-    if !crate::run::there("taskset") {
+    if !there("taskset") {
         return Err("the benchmarks need `taskset`, of util-linux: install it".into());
     }
     Ok(())

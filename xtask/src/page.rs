@@ -1,0 +1,28 @@
+//! Pages of which a part is written by a command: what stands between two marks.
+
+use std::fs;
+
+use crate::Result;
+use crate::run::root;
+
+fn marks(name: &str) -> [String; 2] {
+    ["begin", "end"].map(|end| format!("<!-- {name}: {end} -->"))
+}
+
+/// What a page says before a part, in it, and after it.
+pub fn split(page: &str, name: &str) -> Result<[String; 3]> {
+    let text = fs::read_to_string(root().join(page))?;
+    let [begin, end] = marks(name);
+    let lacks = || format!("{page} lacks the marks of {name}");
+    let (before, rest) = text.split_once(&begin).ok_or_else(lacks)?;
+    let (part, after) = rest.split_once(&end).ok_or_else(lacks)?;
+    Ok([before, part, after].map(str::to_owned))
+}
+
+/// Writes a part of a page anew.
+pub fn replace(page: &str, name: &str, part: &str) -> Result {
+    let [before, _, after] = split(page, name)?;
+    let [begin, end] = marks(name);
+    fs::write(root().join(page), format!("{before}{begin}\n\n{}\n\n{end}{after}", part.trim()))?;
+    Ok(())
+}
