@@ -1,6 +1,7 @@
 //! Long calls, and many.
 
 use mrtr_client::RoundLimits;
+use mrtr_server::testing::Call;
 use mrtr_server::{Context, Tool};
 use mrtr_testkit::{Fleet, TestClock};
 use serde_json::json;
@@ -34,6 +35,34 @@ async fn a_hundred_steps_and_twenty_rounds() {
     assert_eq!((result.text().as_str(), log.legs().len()), ("100", 21));
     let longest = log.legs().iter().map(|leg| leg.outcome.to_string().len()).max();
     assert!(longest.is_some_and(|bytes| bytes < 32 << 10), "{longest:?}");
+}
+
+/// A version that comes to its steps in another order finds each of forty, and the answer to its own wording of a question.
+#[tokio::test]
+async fn a_long_journal_is_found_in_any_order() {
+    let (clock, runs) = (TestClock::default(), Count::default());
+    let server = |wording: &'static str, backwards: bool| {
+        let runs = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                for step in 0..40 {
+                    let step = if backwards { 39 - step } else { step };
+                    cx.step(format!("step {step}"), async |_| Ok(runs.up())).await?;
+                }
+                let a = cx.elicit::<Text>("a", wording).await?.text;
+                Ok(a + &cx.elicit::<Text>("b", "?").await?.text)
+            }
+        });
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let legs = [("one", false), ("two", true), ("one", true), ("one", true)];
+    let fleet = Fleet::new(legs.map(|(wording, backwards)| server(wording, backwards)));
+    let text = |text: &str| json!({ "text": text });
+    let call = Call::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
+    let story = call.answer("b", text("third")).run(&fleet.as_principal(alice())).await.unwrap();
+    assert_eq!((story.text(), runs.get()), ("firstthird", 40));
+    assert_eq!(story.rounds(), [["a"], ["a"], ["b"]]);
 }
 
 /// A thousand calls whose clients never come back, each with a question in a task of its own, leave no task.
