@@ -43,7 +43,7 @@ pub use mrtr_schema::notification::LogLevel;
 pub mod http {
     pub use mrtr_transport::access::Access;
     #[cfg(feature = "server")]
-    pub use mrtr_transport::http::{Endpoint, Limits, ServeOptions, serve};
+    pub use mrtr_transport::http::{Endpoint, Limits, Ready, ServeOptions, serve};
     #[cfg(feature = "client")]
     pub use mrtr_transport::http::{HttpClient, HttpClientBuilder};
 }
@@ -92,6 +92,6 @@ pub use mrtr_server::{
     SharedKeyRing, Step, StepRun, Tool, ToolOutput, UnixSeconds, form, manual,
 };
 #[cfg(feature = "server")]
-pub use serve::{serve, serve_stdio};
+pub use serve::{serve, serve_stdio, shutdown};
 #[cfg(feature = "client")]
 pub use set::{ClientSet, ConfigError, Connection, Listed};

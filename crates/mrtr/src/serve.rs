@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 use std::time::Duration;
 
 use mrtr_server::Server;
-use mrtr_transport::http::{Endpoint, ServeOptions};
+use mrtr_transport::http::{Endpoint, Ready, ServeOptions};
 use mrtr_transport::stdio::{StreamLimits, serve_stream};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
@@ -17,7 +17,7 @@ const LAST_LEGS: Duration = Duration::from_secs(10);
 ///
 /// Requests have to name this machine in `Host`, and in `Origin` if they have one, so that no web page
 /// elsewhere can call through a browser. Bind a loopback address: whoever reaches the port can claim any
-/// host. For more, build an [`Endpoint`] and pass it to [`crate::http::serve`], or mount it in your router.
+/// host. For more, build an [`Endpoint`] and pass it to [`crate::http::serve`] with [`shutdown`], or mount it in your router.
 ///
 /// # Errors
 ///
@@ -34,15 +34,38 @@ pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()
         );
     }
     tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
-    let closing = server.clone();
-    let end = async move {
-        told_to_end().await;
-        closing.close();
-    };
     let (endpoint, options) = (Endpoint::new(server.clone()), ServeOptions::default());
+    let end = shutdown(server.clone(), options.ready.clone());
     let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
     finish(&server).await;
     outcome
+}
+
+/// Waits until the process is told to end (SIGINT or SIGTERM), turns `ready` off and gives its notice, in which requests are served as
+/// before, and then [closes](Server::close) `server`, so that flows go on elsewhere: the shutdown that
+/// [`crate::http::serve`] and those of other HTTP servers take as an argument.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use mrtr::http::{Endpoint, Ready, ServeOptions};
+///
+/// # async fn run(server: mrtr::Server, listener: tokio::net::TcpListener) -> std::io::Result<()> {
+/// let ready = Ready::with_notice(Duration::from_secs(5));
+/// let end = mrtr::shutdown(server.clone(), ready.clone());
+/// let options = ServeOptions { ready, ..ServeOptions::default() };
+/// mrtr::http::serve(listener, Endpoint::new(server.clone()), options, end).await?;
+/// // What may not be cut off has some time to end.
+/// let _ = tokio::time::timeout(Duration::from_secs(10), server.finished()).await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// When the future is dropped, nothing of it happens any more.
+pub async fn shutdown(server: Server, ready: Ready) {
+    told_to_end().await;
+    ready.leave().await;
+    server.close();
 }
 
 /// What may not be cut off has some time to end.
@@ -60,11 +83,7 @@ async fn finish(server: &Server) {
 /// If the streams are broken.
 pub async fn serve_stdio(server: Server) -> io::Result<()> {
     let (stdin, stdout) = (BufReader::new(standard_input()), tokio::io::stdout());
-    let closing = server.clone();
-    let end = async move {
-        told_to_end().await;
-        closing.close();
-    };
+    let end = shutdown(server.clone(), Ready::default());
     let outcome = serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
     finish(&server).await;
     outcome

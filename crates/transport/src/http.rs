@@ -7,6 +7,8 @@ mod endpoint;
 #[cfg(feature = "http-endpoint")]
 mod load;
 #[cfg(feature = "http-endpoint")]
+mod ready;
+#[cfg(feature = "http-endpoint")]
 mod reply;
 #[cfg(feature = "http-endpoint")]
 mod same;
@@ -17,6 +19,8 @@ mod serve;
 pub use client::{HttpClient, HttpClientBuilder};
 #[cfg(feature = "http-endpoint")]
 pub use endpoint::{Endpoint, Limits};
+#[cfg(feature = "http-endpoint")]
+pub use ready::Ready;
 #[cfg(feature = "http-endpoint")]
 pub use reply::ResponseBody;
 #[cfg(feature = "http-serve")]

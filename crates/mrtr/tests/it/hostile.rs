@@ -288,3 +288,29 @@ async fn a_redirect_is_not_followed() {
     };
     assert!(!contacted);
 }
+
+/// A gateway that got no answer from its server says so in its own words: the server may have acted, and a leg that may be
+/// sent again is.
+#[tokio::test]
+async fn a_gateway_without_an_answer_is_a_connection_that_broke() {
+    for status in ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"] {
+        let page = "<html>It is not there.</html>";
+        let gateway = move |length| {
+            Deed::Raw(format!(
+                "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{page}"
+            ))
+        };
+        let error = Hostile::serve(move |_| gateway(page.len())).await.call().await;
+        assert!(error.as_transport_error().is_some_and(|error| error.is_broken()), "{error}");
+        assert!(error.to_string().contains(status), "{error}");
+
+        let asked = AtomicUsize::new(0);
+        let back = Hostile::serve(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => gateway(page.len()),
+            _ => Deed::Result(json!({ "content": [{ "type": "text", "text": "done" }] })),
+        });
+        let http = HttpClient::builder(&back.await.url).build().unwrap();
+        let client = Client::builder(http).build().resending(2);
+        assert_eq!(client.call_tool("t", json!({})).await.unwrap().text(), "done");
+    }
+}

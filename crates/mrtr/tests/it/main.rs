@@ -10,6 +10,7 @@ mod hand;
 mod hostile;
 mod listen;
 mod notifications;
+mod ready;
 mod set;
 mod slow;
 mod stdio;

@@ -7,7 +7,6 @@
     reason = "a finding is a panic"
 )]
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -30,6 +29,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 use tower_service::Service as _;
 
 use super::{NOW, ring};
@@ -65,16 +65,25 @@ fn builder() -> ServerBuilder {
 }
 
 thread_local! {
-    static ENDPOINT: RefCell<Option<Endpoint<Server>>> = const { RefCell::new(None) };
+    static RUNTIME: Runtime = {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime")
+    };
+    static ENDPOINT: Endpoint<Server> =
+        Endpoint::new(builder().build().expect("a server")).access(Access::loopback());
+}
+
+/// To the server that all inputs have in common.
+fn post_to_ours(head: HeaderMap, body: &[u8]) -> (StatusCode, Value) {
+    post(&mut ENDPOINT.with(Clone::clone), head, body)
 }
 
 /// Posts a body, and holds what comes back against what may come back: a status of the protocol, and JSON.
 fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (StatusCode, Value) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let mut request = Request::new(Full::from(body.to_vec()));
     *request.method_mut() = Method::POST;
     *request.headers_mut() = head;
-    runtime.expect("a runtime").block_on(async {
+    let answered = async {
         let Ok(response) = endpoint.call(request).await;
         let status = response.status();
         let known = [200, 202, 400, 403, 404, 406, 415].contains(&status.as_u16());
@@ -90,7 +99,8 @@ fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (Statu
         let answer: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
         assert_eq!(answer["jsonrpc"], "2.0");
         (status, answer)
-    })
+    };
+    RUNTIME.with(|runtime| runtime.block_on(answered))
 }
 
 fn usual_head() -> HeaderMap {
@@ -139,12 +149,7 @@ pub fn message(data: &[u8]) {
             assert_eq!(shown(again), written);
         }
     }
-    ENDPOINT.with_borrow_mut(|endpoint| {
-        let endpoint = endpoint.get_or_insert_with(|| {
-            Endpoint::new(builder().build().expect("a server")).access(Access::loopback())
-        });
-        post(endpoint, head_of(data), data);
-    });
+    post_to_ours(head_of(data), data);
 }
 
 /// Lines of headers, before a request that is in order.
@@ -186,8 +191,7 @@ pub fn header(data: &[u8]) {
             head.append(name, value);
         }
     }
-    let mut endpoint = Endpoint::new(builder().build().expect("a server"));
-    post(&mut endpoint, head, body.as_bytes());
+    post_to_ours(head, body.as_bytes());
 }
 
 /// A stream of events: the same, however it is cut; and no longer than it may be.
@@ -234,8 +238,7 @@ pub fn journal(data: &[u8]) {
         },
     });
     let body = body.to_string();
-    let mut endpoint = Endpoint::new(builder().build().expect("a server"));
-    let (status, answer) = post(&mut endpoint, head_of(body.as_bytes()), body.as_bytes());
+    let (status, answer) = post_to_ours(head_of(body.as_bytes()), body.as_bytes());
     assert!(
         answer.get("result").is_some() == (status == StatusCode::OK)
             || answer["error"]["code"] == -32603

@@ -175,6 +175,11 @@ impl HttpClient {
         let mut decoder = match kind.as_str() {
             "application/json" => None,
             "text/event-stream" if status.is_success() => Some(Decoder::new(self.max_response)),
+            // Between us and the server, somebody did not get its answer.
+            _ if matches!(status.as_u16(), 502..=504) => {
+                let what = format!("{} is behind a gateway that answered {status}", self.name);
+                return Err(TransportError::new(Kind::Broken, what));
+            }
             other => {
                 let other =
                     if other.is_empty() { "nothing".to_owned() } else { format!("{other:.64?}") };

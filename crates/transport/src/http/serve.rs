@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{Request, Response, StatusCode};
+use ::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{Either, Empty};
@@ -19,10 +19,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
+use super::ready::Ready;
+
 /// How to serve.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// The path of the MCP endpoint; others are answered with 404. Default: `/mcp`.
+    /// The path of the MCP endpoint; others than those below are answered with 404. Default: `/mcp`.
     pub path: String,
     /// How long a connection may take to send the headers of a request. Default: 15 s.
     pub header_time: Duration,
@@ -33,6 +35,14 @@ pub struct ServeOptions {
     pub connections: usize,
     /// How long requests in flight may take after the shutdown began. Default: 10 s.
     pub shutdown_time: Duration,
+    /// Where `GET` is answered with 200 as long as the process serves at all, whoever asks: whether to start it anew.
+    /// Default: `/health`. Empty: nowhere.
+    pub health_path: String,
+    /// Where `GET` is answered with 200 or 503 by `ready`, whoever asks: whether to send requests. Default: `/ready`. Empty:
+    /// nowhere.
+    pub ready_path: String,
+    /// Whether it is to be given requests. Default: it is, until a shutdown, which gives no notice.
+    pub ready: Ready,
 }
 
 impl Default for ServeOptions {
@@ -43,6 +53,9 @@ impl Default for ServeOptions {
             header_bytes: 64 << 10,
             connections: 10_000,
             shutdown_time: Duration::from_secs(10),
+            health_path: "/health".to_owned(),
+            ready_path: "/ready".to_owned(),
+            ready: Ready::default(),
         }
     }
 }
@@ -70,7 +83,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let path: Arc<str> = options.path.into();
+    let options = Arc::new(options);
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(options.connections));
     let mut shutdown = std::pin::pin!(shutdown);
@@ -95,9 +108,10 @@ where
         };
         // Without it, small responses wait for the client's acknowledgements.
         let _ = stream.set_nodelay(true);
-        let (path, service) = (Arc::clone(&path), service.clone());
+        let (routes, service) = (Arc::clone(&options), service.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            call((request.uri().path() == &*path).then(|| service.clone()), request)
+            let other = routes.answer(&request);
+            call(other.map_or_else(|| Ok(service.clone()), Err), request)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -119,18 +133,47 @@ where
     Ok(())
 }
 
-/// Calls a service if there is one, else there is nothing at the request's path.
+impl ServeOptions {
+    /// The answer to a request that is not for the service.
+    fn answer<B>(&self, request: &Request<B>) -> Option<StatusCode> {
+        let path = request.uri().path();
+        if path == self.path {
+            return None;
+        }
+        // An empty one is no path of any request.
+        let status = match path {
+            _ if path == self.health_path => StatusCode::OK,
+            _ if path == self.ready_path && self.ready.is_ready() => StatusCode::OK,
+            _ if path == self.ready_path => StatusCode::SERVICE_UNAVAILABLE,
+            _ => return Some(StatusCode::NOT_FOUND),
+        };
+        let asks = matches!(*request.method(), Method::GET | Method::HEAD);
+        Some(if asks { status } else { StatusCode::METHOD_NOT_ALLOWED })
+    }
+}
+
+/// Calls the service, or answers with a status alone.
 async fn call<S, B>(
-    service: Option<S>,
+    service: Result<S, StatusCode>,
     request: Request<Incoming>,
 ) -> Result<Response<Either<B, Empty<Bytes>>>, Infallible>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
 {
-    let Some(mut service) = service else {
-        let mut response = Response::new(Either::Right(Empty::new()));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        return Ok(response);
+    let mut service = match service {
+        Ok(service) => service,
+        Err(status) => {
+            let mut response = Response::new(Either::Right(Empty::new()));
+            *response.status_mut() = status;
+            // What was true a moment ago is of no use.
+            let fresh = HeaderValue::from_static("no-store");
+            response.headers_mut().insert(header::CACHE_CONTROL, fresh);
+            if status == StatusCode::METHOD_NOT_ALLOWED {
+                let allowed = HeaderValue::from_static("GET, HEAD");
+                response.headers_mut().insert(header::ALLOW, allowed);
+            }
+            return Ok(response);
+        }
     };
     poll_fn(|cx| service.poll_ready(cx)).await?;
     service.call(request).await.map(|response| response.map(Either::Left))

@@ -1,0 +1,69 @@
+//! What load balancers ask.
+
+use std::time::Duration;
+
+use mrtr::http::{Limits, Ready, ServeOptions};
+use tokio::io::AsyncWriteExt;
+
+use crate::wire::{assert_alive, connect, read_response, serve_by};
+
+/// The status of a request without a body, from whoever.
+async fn status(port: u16, verb: &str, path: &str) -> (u16, String) {
+    let mut stream = connect(port).await;
+    let request = format!("{verb} {path} HTTP/1.1\r\nHost: 10.1.2.3\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (status, head, _) = read_response(&mut stream).await;
+    (status, head)
+}
+
+#[tokio::test]
+async fn a_process_that_is_not_ready_says_so_and_serves() {
+    let ready = Ready::default();
+    let options = ServeOptions { ready: ready.clone(), ..ServeOptions::default() };
+    let port = serve_by(Limits::default(), options).await;
+    for now in [true, false, true] {
+        ready.set(now);
+        let (said, head) = status(port, "GET", "/ready").await;
+        assert_eq!(said, if now { 200 } else { 503 });
+        assert!(head.contains("cache-control: no-store"), "{head}");
+        assert_eq!(status(port, "HEAD", "/ready").await.0, said);
+        assert_eq!(status(port, "GET", "/health").await.0, 200);
+        assert_alive(port).await;
+    }
+    let (said, head) = status(port, "POST", "/ready").await;
+    assert_eq!(said, 405);
+    assert!(head.contains("allow: get, head"), "{head}");
+    assert_eq!(status(port, "GET", "/other").await.0, 404);
+}
+
+#[tokio::test]
+async fn nobody_is_told_where_nothing_is_to_be_told() {
+    let nowhere = String::new();
+    let options = ServeOptions {
+        health_path: nowhere.clone(),
+        ready_path: nowhere,
+        ..ServeOptions::default()
+    };
+    let port = serve_by(Limits::default(), options).await;
+    for path in ["/health", "/ready", "/"] {
+        assert_eq!(status(port, "GET", path).await.0, 404, "{path}");
+    }
+}
+
+/// Its notice is given once it is unready, and no later.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_gives_notice() {
+    let notice = Duration::from_secs(5);
+    let ready = Ready::with_notice(notice);
+    let leaving = tokio::spawn({
+        let ready = ready.clone();
+        async move {
+            let begun = tokio::time::Instant::now();
+            ready.leave().await;
+            begun.elapsed()
+        }
+    });
+    tokio::task::yield_now().await;
+    assert!(!ready.is_ready() && !leaving.is_finished());
+    assert_eq!(leaving.await.unwrap(), notice);
+}
