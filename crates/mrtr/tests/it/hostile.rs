@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mrtr::client::RoundLimits;
+use mrtr::client::{RoundLimits, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::{CallError, Client, ElicitResult};
 use serde_json::{Value, json};
@@ -301,7 +301,7 @@ async fn a_gateway_without_an_answer_is_a_connection_that_broke() {
             ))
         };
         let error = Hostile::serve(move |_| gateway(page.len())).await.call().await;
-        assert!(error.as_transport_error().is_some_and(|error| error.is_broken()), "{error}");
+        assert!(error.as_transport_error().is_some_and(TransportError::is_broken), "{error}");
         assert!(error.to_string().contains(status), "{error}");
 
         let asked = AtomicUsize::new(0);
