@@ -1,6 +1,7 @@
 //! What the project does with itself: `cargo xtask` lists it.
 
 mod bench;
+mod chaos;
 mod conformance;
 mod fuzz;
 mod instructions;
@@ -58,6 +59,12 @@ const COMMANDS: &[Command] = &[
         usage: "[--flows N] [--seed S]",
         help: "random handlers and random faults, held against what rounds promise (100,000 flows if not said)",
         run: simulate::run,
+    },
+    Command {
+        name: "chaos",
+        usage: "[--minutes N] [--seed S] [--balancer nginx|haproxy] [--break WHAT]",
+        help: "replicas killed, drained, rotated and upgraded behind a load balancer (2 minutes); --break: pinning, recording, retire, drain",
+        run: chaos::run,
     },
     Command {
         name: "vectors",

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::run::{cargo, run as step, scratch};
-use crate::{conformance, instructions, interop, rivals, simulate, tidy, vectors};
+use crate::{chaos, conformance, instructions, interop, rivals, simulate, tidy, vectors};
 
 pub fn run(args: &[String]) -> Result {
     if let Some(other) = args.first() {
@@ -54,6 +54,9 @@ pub fn run(args: &[String]) -> Result {
     step(cargo(&worker).env("CARGO_TARGET_DIR", scratch("worker")?))?;
     instructions::run(&[])?;
     simulate::run(&[])?;
+    for short in ["--minutes 0.5 --balancer nginx", "--minutes 0.4 --balancer haproxy"] {
+        chaos::run(&short.split(' ').map(str::to_owned).collect::<Vec<_>>())?;
+    }
     conformance::run(&[])?;
     vectors::run(&[])?;
     interop::run(&[])?;

@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Unpublished members, which may depend on any other.
-const FREE: &[&str] = &["mrtr-testkit", "mrtr-conformance", "mrtr-examples", "xtask"];
+const FREE: &[&str] = &["mrtr-chaos", "mrtr-testkit", "mrtr-conformance", "mrtr-examples", "xtask"];
 
 /// What must never be in a crate's dependencies, however far down.
 const NEVER: &[(&str, &[&str])] = &[
@@ -50,11 +50,23 @@ pub fn run(_: &[String]) -> Result {
     never(&mut wrong);
     licenses(&metadata, &mut wrong)?;
     files(&mut wrong)?;
+    patches(&mut wrong);
     if wrong.is_empty() {
         println!("tidy: the graph, the licenses, the files and the words are as they should be");
         return Ok(());
     }
     Err(format!("\n  {}", wrong.join("\n  ")).into())
+}
+
+/// What is broken on purpose is to be found where it is looked for.
+fn patches(wrong: &mut Vec<String>) {
+    for patch in crate::chaos::patches() {
+        let mut check = Command::new("git");
+        check.args(["apply", "--check"]).arg(&patch).current_dir(root());
+        if !check.status().is_ok_and(|status| status.success()) {
+            wrong.push(format!("{} does not fit any more", patch.display()));
+        }
+    }
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

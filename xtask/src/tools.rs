@@ -138,3 +138,25 @@ pub fn installed(name: &str, version: &str) -> Result<PathBuf> {
 pub fn script(name: &str) -> PathBuf {
     root().join(Path::new("xtask/python")).join(name)
 }
+
+/// A program of the system, by the name of its Debian package; installed if it is not there and may be.
+pub fn debian(program: &str) -> Result {
+    let is_there = || {
+        let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
+        found.is_ok_and(|output| output.status.success())
+    };
+    if is_there() {
+        return Ok(());
+    }
+    let how = format!("apt-get install -y {program}");
+    if there("apt-get") && output(Command::new("id").arg("-u"))?.trim() == "0" {
+        let install =
+            format!("apt-get update -qq && DEBIAN_FRONTEND=noninteractive {how} -qq >/dev/null");
+        run(Command::new("sh").args(["-c", &install]))?;
+    }
+    if is_there() {
+        Ok(())
+    } else {
+        Err(format!("this needs {program}: install it, for example by `{how}`").into())
+    }
+}

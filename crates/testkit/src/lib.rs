@@ -2,6 +2,7 @@
 //! in `mrtr::testing`.
 
 pub mod fuzz;
+pub mod random;
 pub mod simulate;
 
 pub use mrtr_server::testing::{Fleet, Leg, Log, TestClock};

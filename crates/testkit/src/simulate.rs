@@ -15,7 +15,6 @@
 
 mod network;
 mod program;
-mod random;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,10 +31,10 @@ use serde_json::{Map, Value, json};
 
 use network::Upgrade;
 use program::{Expected, Program, Version, mix};
-use random::Random;
 use world::World;
 
 use crate::TestClock;
+use crate::random::Random;
 
 /// What was simulated.
 #[derive(Debug, Default, Clone, Copy)]

@@ -10,8 +10,8 @@ use mrtr_server::{Context, Error};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::random::Random;
 use super::world::World;
+use crate::random::Random;
 
 /// A part of a handler.
 #[derive(Debug, Clone)]
@@ -408,5 +408,5 @@ fn text_hash(text: &str) -> u64 {
 
 /// Two numbers, as one that depends on both and on their order.
 pub(super) fn mix(a: u64, b: u64) -> u64 {
-    Random::new(a ^ b.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)).next()
+    Random::new(a ^ b.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)).any()
 }

@@ -1,14 +1,17 @@
 //! Random numbers that a seed brings back (SplitMix64).
 
+/// See the module.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -17,7 +20,7 @@ impl Random {
     }
 
     /// A number from 0 to below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.any() % end.max(1)
     }
 }

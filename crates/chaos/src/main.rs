@@ -1,0 +1,59 @@
+//! Replicas as processes behind a load balancer, killed, drained, rotated and upgraded while clients call; and what is
+//! promised, held against what came of it. `cargo xtask chaos` runs it.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program's output")]
+
+mod balancer;
+mod fleet;
+mod ledger;
+mod order;
+mod people;
+mod plan;
+mod replica;
+mod verdict;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Child;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type Result<T = ()> = std::result::Result<T, BoxError>;
+
+const USAGE: &str = "usage: chaos run --conf FILE [--balancer nginx|haproxy] [--seconds N] [--seed S] [--people N] \
+                     [--retire-early] [--ignore-drain] --dir DIR";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let done = match args.next().as_deref() {
+        Some("run") => plan::run(args).await,
+        Some("replica") => replica::run(args).await.map(|()| true),
+        _ => Err(USAGE.into()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("chaos: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The value that follows an option.
+fn value<T: std::str::FromStr>(option: &str, args: &mut impl Iterator<Item = String>) -> Result<T> {
+    let value = args.next().ok_or_else(|| format!("{option} takes a value"))?;
+    value.parse().map_err(|_| format!("{option} does not take {value:?}").into())
+}
+
+/// Sends a signal to a process of ours.
+fn signal(child: &Child, signal: Signal) -> Result {
+    let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+    Ok(kill_process(pid.ok_or("a process ended by itself: see what it logged")?, signal)?)
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,119 @@
+//! One replica: a process that serves the tool, reads its key ring anew on SIGHUP, and ends on SIGTERM when it is done.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, header};
+use mrtr::http::{Access, Endpoint, Limits, Ready, ServeOptions};
+use mrtr::{KeyRing, Principal, Server, SharedKeyRing};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tower_service::Service;
+
+use crate::ledger::Ledger;
+use crate::order::{self, Received};
+use crate::{Result, value};
+
+const AUDIENCE: &str = "https://orders.example/mcp";
+
+pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
+    let (mut port, mut version, mut lifetime, mut notice) = (0_u16, 1_u32, 60_u64, 0_u64);
+    let (mut ring, mut ledger) = (PathBuf::new(), PathBuf::new());
+    let mut ignore_drain = false;
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--port" => port = value(&arg, &mut args)?,
+            "--version" => version = value(&arg, &mut args)?,
+            "--lifetime" => lifetime = value(&arg, &mut args)?,
+            "--notice-ms" => notice = value(&arg, &mut args)?,
+            "--ring" => ring = value(&arg, &mut args)?,
+            "--ledger" => ledger = value(&arg, &mut args)?,
+            "--ignore-drain" => ignore_drain = true,
+            other => return Err(format!("a replica has no option {other:?}").into()),
+        }
+    }
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .init();
+    let shared = SharedKeyRing::new(KeyRing::from_file(AUDIENCE, &ring)?);
+    let ledger = Arc::new(Ledger::open(&ledger)?);
+    let server = Server::builder("orders", version.to_string())
+        .sealer(shared.clone())
+        .tool(order::tool(version, ledger, Duration::from_secs(lifetime)))
+        .build()?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let replaced = KeyRing::from_file(AUDIENCE, &ring)
+                .map_err(|error| error.to_string())
+                .and_then(|ring| shared.replace(ring).map_err(|error| error.to_string()));
+            // The fleet waits for this line.
+            println!(
+                "{}",
+                replaced.map_or_else(|why| format!("no ring: {why}"), |()| "ring".to_owned())
+            );
+        }
+    });
+    if ignore_drain {
+        // As if nobody had thought of it: the process ends at once.
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::spawn(async move {
+            terminate.recv().await;
+            std::process::exit(0);
+        });
+    }
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+    println!("listening {port}");
+    let ready = Ready::with_notice(Duration::from_millis(notice));
+    let end = mrtr::shutdown(server.clone(), ready.clone());
+    let options = ServeOptions { ready, ..ServeOptions::default() };
+    let endpoint =
+        Endpoint::new(server.clone()).access(Access::loopback()).limits(Limits::default());
+    mrtr::http::serve(listener, Named::new(endpoint), options, end).await?;
+    let _ = tokio::time::timeout(Duration::from_secs(10), server.finished()).await;
+    Ok(())
+}
+
+/// A layer that takes each caller's word for who it is, and numbers requests. What is under test is what comes after.
+#[derive(Clone)]
+struct Named<S> {
+    inner: S,
+    received: Arc<AtomicU64>,
+}
+
+impl<S> Named<S> {
+    fn new(inner: S) -> Self {
+        Self { inner, received: Arc::default() }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Named<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<std::result::Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        let token =
+            request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if let Some(caller) = token.and_then(|token| token.strip_prefix("Bearer ")) {
+            let caller = caller.to_owned();
+            let nth = self.received.fetch_add(1, Ordering::Relaxed);
+            let number = format!("{}-{nth}", std::process::id());
+            let principal = Principal::new("https://login.example", &caller);
+            request.extensions_mut().insert(principal);
+            request.extensions_mut().insert(Received { number, caller });
+        }
+        self.inner.call(request)
+    }
+}

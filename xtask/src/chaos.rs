@@ -1,0 +1,116 @@
+//! Replicas behind a load balancer, and what is promised held against what came of it: `crates/chaos`, optimized.
+//!
+//! With `--break` one thing is broken on purpose, and the run has to find that and no more. Two are broken by a
+//! patch, applied to a copy of the sources: what is shipped has no switch for them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::run::{cargo, output, root, run as step, scratch, target};
+use crate::tools::debian;
+
+/// What can be broken: its name, how, and the promises that are not kept then. A step that is not recorded runs again when
+/// more was answered, and so is another thing to the world outside, with another key.
+const BREAKS: &[(&str, How, &str)] = &[
+    ("pinning", How::Patch, "answers"),
+    ("recording", How::Patch, "steps, keys"),
+    ("retire", How::Option("--retire-early"), "rotation"),
+    ("drain", How::Option("--ignore-drain"), "drain"),
+];
+
+enum How {
+    /// `crates/chaos/broken/{name}.patch`
+    Patch,
+    /// An option of the program.
+    Option(&'static str),
+}
+
+/// The patches, of which `tidy` sees that they fit.
+pub fn patches() -> Vec<PathBuf> {
+    let patched = BREAKS.iter().filter(|(_, how, _)| matches!(how, How::Patch));
+    patched.map(|(name, ..)| patch(name)).collect()
+}
+
+fn patch(name: &str) -> PathBuf {
+    root().join("crates/chaos/broken").join(name).with_extension("patch")
+}
+
+pub fn run(args: &[String]) -> Result {
+    let (mut minutes, mut balancer, mut broken) = (2.0, "nginx".to_owned(), None);
+    let mut rest = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{arg} takes a value"))?;
+        match arg.as_str() {
+            "--minutes" => {
+                let given = value.parse::<f64>().ok().filter(|minutes| *minutes > 0.0);
+                minutes = given.ok_or("`--minutes` takes a number")?;
+            }
+            "--balancer" => balancer.clone_from(value),
+            "--break" => {
+                let known = BREAKS.iter().find(|(name, ..)| name == value);
+                broken = Some(known.ok_or_else(|| {
+                    let names: Vec<_> = BREAKS.iter().map(|(name, ..)| *name).collect();
+                    format!("what can be broken is {}", names.join(", "))
+                })?);
+            }
+            "--seed" | "--people" => rest.extend([arg.clone(), value.clone()]),
+            other => return Err(format!("`chaos` has no option {other}").into()),
+        }
+    }
+    let conf = match &*balancer {
+        "nginx" => "docs/deploying/nginx.conf",
+        "haproxy" => "docs/deploying/haproxy.cfg",
+        other => return Err(format!("the load balancer is nginx or haproxy, not {other:?}").into()),
+    };
+    debian(&balancer)?;
+    let program = match broken {
+        Some((name, How::Patch, _)) => build_broken(name)?,
+        _ => build(&root(), &target())?,
+    };
+    let dir = scratch("chaos")?.join(&balancer);
+    let mut chaos = Command::new(program);
+    chaos.arg("run").arg("--conf").arg(root().join(conf)).arg("--dir").arg(&dir);
+    chaos.args(["--balancer", &balancer, "--seconds", &format!("{:.0}", minutes * 60.0)]);
+    chaos.args(rest);
+    if let Some((_, How::Option(option), _)) = broken {
+        chaos.arg(option);
+    }
+    let Some((name, _, promise)) = broken else { return step(&mut chaos) };
+    // It ends as a run that has found something.
+    let _ = chaos.status()?;
+    let report = fs::read_to_string(dir.join("report.md"))?;
+    let found = report.lines().last().unwrap_or_default();
+    if found == format!("broken promises: {promise}") {
+        println!(
+            "with {name} broken, {promise:?} is the one promise that is not kept: it was found"
+        );
+        return Ok(());
+    }
+    Err(format!("with {name} broken, {promise} was to be found, and it said: {found}").into())
+}
+
+fn build(sources: &Path, target: &Path) -> Result<PathBuf> {
+    let mut build = cargo(&["build", "--quiet", "--release", "--package", "mrtr-chaos"]);
+    step(build.current_dir(sources).env("CARGO_TARGET_DIR", target))?;
+    Ok(target.join("release/mrtr-chaos"))
+}
+
+/// The same program, of a copy of the sources that is patched.
+fn build_broken(name: &str) -> Result<PathBuf> {
+    let copy = scratch("broken")?.join("sources");
+    let _ = fs::remove_dir_all(&copy);
+    let files = output(Command::new("git").args(["ls-files", "-z"]).current_dir(root()))?;
+    for file in files.split('\0').filter(|file| root().join(file).is_file()) {
+        let to = copy.join(file);
+        to.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::copy(root().join(file), to)?;
+    }
+    let mut apply = Command::new("git");
+    // The copy is within this repository's directory, but none of its business.
+    apply.env("GIT_CEILING_DIRECTORIES", scratch("broken")?);
+    step(apply.arg("apply").arg(patch(name)).current_dir(&copy))?;
+    build(&copy, &scratch("broken")?.join("target"))
+}
