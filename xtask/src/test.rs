@@ -50,8 +50,11 @@ pub fn run(args: &[String]) -> Result {
     )?;
     step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
     step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
-    let worker = ["run", "--quiet", "--locked", "--manifest-path=examples/worker/Cargo.toml"];
-    step(cargo(&worker).env("CARGO_TARGET_DIR", scratch("worker")?))?;
+    for example in ["worker", "otlp"] {
+        let manifest = format!("--manifest-path=examples/{example}/Cargo.toml");
+        let run = ["run", "--quiet", "--locked", &manifest];
+        step(cargo(&run).env("CARGO_TARGET_DIR", scratch(example)?))?;
+    }
     instructions::run(&[])?;
     simulate::run(&[])?;
     for short in ["--minutes 0.5 --balancer nginx", "--minutes 0.4 --balancer haproxy"] {

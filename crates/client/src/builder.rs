@@ -10,6 +10,7 @@ use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::RequestId;
 use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::meta::TraceContext;
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
@@ -21,7 +22,7 @@ use crate::client::{Client, Inner};
 use crate::handlers::{BoxError, Handlers, Question, boxed};
 use crate::heard::Heard;
 use crate::machine::{Ids, RoundLimits};
-use crate::watch::{Seen, TraceContext, Verdict, Watch};
+use crate::watch::{Seen, Verdict, Watch};
 
 /// Builds a [`Client`].
 #[must_use = "call `build`"]

@@ -68,6 +68,7 @@ pub use error::CallError;
 pub use handlers::{BoxError, Question};
 pub use listen::{Announcement, Subscription};
 pub use machine::{Action, Event, Ids, Machine, RoundLimits};
+pub use mrtr_schema::meta::TraceContext;
 pub use mrtr_transport::{Exchange, Outgoing, TransportError};
 pub use turn::{CallResult, Turn};
-pub use watch::{LegSeen, Seen, TraceContext, Verdict};
+pub use watch::{LegSeen, Seen, Verdict};

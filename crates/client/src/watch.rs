@@ -8,6 +8,7 @@ use std::time::Duration;
 use mrtr_schema::Object;
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::RequestId;
+use mrtr_schema::meta::TraceContext;
 use serde_json::value::RawValue;
 
 use crate::error::CallError;
@@ -58,51 +59,6 @@ pub struct LegSeen<'a> {
     pub leg: u32,
 }
 
-/// The trace that a request belongs to, as W3C Trace Context has it (specification: base protocol, "OpenTelemetry trace context").
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TraceContext {
-    /// `traceparent`
-    pub traceparent: String,
-    /// `tracestate`
-    pub tracestate: Option<String>,
-    /// `baggage`
-    pub baggage: Option<String>,
-}
-
-impl TraceContext {
-    /// Whether it has the form that W3C Trace Context gives it. `tracestate` is looked at for its characters only.
-    fn is_valid(&self) -> bool {
-        let mut parts = self.traceparent.split('-');
-        let lengths = [("version", 2), ("trace-id", 32), ("parent-id", 16), ("flags", 2)];
-        let is_hex = |part: &str| part.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
-        let fits = lengths.iter().all(|(name, length)| {
-            let is_id = name.ends_with("id");
-            parts.next().is_some_and(|part| {
-                part.len() == *length && is_hex(part) && !(is_id && part.bytes().all(|c| c == b'0'))
-            })
-        });
-        let printable = |text: &String| text.bytes().all(|c| matches!(c, b' '..=b'~'));
-        let rest = self.tracestate.iter().chain(&self.baggage).all(printable);
-        fits && rest && parts.next().is_none() && !self.traceparent.starts_with("ff")
-    }
-
-    /// As `_meta` has it. What has another form than it should is not sent.
-    pub(crate) fn into_meta(self) -> Object {
-        if !self.is_valid() {
-            tracing::warn!(target: "mrtr::client", context = ?self, "a trace context that is none is not sent");
-            return Object::new();
-        }
-        let all = [
-            ("traceparent", Some(self.traceparent)),
-            ("tracestate", self.tracestate),
-            ("baggage", self.baggage),
-        ];
-        let given =
-            all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
-        given.collect()
-    }
-}
-
 /// What is to become of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -146,7 +102,11 @@ impl Watch {
     /// What the trace adds to `_meta`.
     pub(crate) fn trace(&self) -> Object {
         let context = self.tracer.as_ref().and_then(|tracer| tracer());
-        context.map(TraceContext::into_meta).unwrap_or_default()
+        let Some(context) = context else { return Object::new() };
+        context.to_meta().unwrap_or_else(|| {
+            tracing::warn!(target: "mrtr::client", ?context, "a trace context that is none is not sent");
+            Object::new()
+        })
     }
 
     pub(crate) async fn judge(
@@ -164,34 +124,5 @@ impl Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_a_trace_context_is_sent() {
-        let of = |traceparent: &str| TraceContext {
-            traceparent: traceparent.to_owned(),
-            ..TraceContext::default()
-        };
-        let good = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
-        assert_eq!(of(good).into_meta().len(), 1);
-        for wrong in [
-            "",
-            "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7",
-            "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01-",
-            "00-0AF7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01",
-            "00-0af7651916cd43dd8448eb211c80319-00f067aa0ba902b7-01",
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-            "ff-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01",
-        ] {
-            assert!(of(wrong).into_meta().is_empty(), "{wrong}");
-        }
-        let state = TraceContext { tracestate: Some("a=\u{e9}".to_owned()), ..of(good) };
-        assert!(state.into_meta().is_empty());
     }
 }

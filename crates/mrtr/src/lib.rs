@@ -84,6 +84,7 @@ pub use connect::connect;
 #[cfg(feature = "client")]
 pub use mrtr_client::{CallError, Client, ClientBuilder};
 pub use mrtr_schema::elicitation::ElicitResult;
+pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
     Answer, Ask, Asks, BuildError, Cache, Change, Changes, Clock, Completing, Context, Error,

@@ -59,6 +59,7 @@ mod strict;
 pub mod subscription;
 mod text;
 pub mod tool;
+mod trace;
 pub mod uri;
 mod written;
 

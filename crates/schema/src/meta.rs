@@ -15,6 +15,7 @@ use crate::capabilities::{ClientCapabilities, Implementation};
 use crate::jsonrpc::{ErrorObject, Request, RequestId};
 use crate::notification::LogLevel;
 use crate::text::Text;
+pub use crate::trace::TraceContext;
 
 /// The reserved `_meta` keys that this crate reads.
 pub mod key {

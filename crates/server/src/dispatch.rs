@@ -21,6 +21,7 @@ use serde_json::json;
 use tracing::Instrument as _;
 
 use crate::caller::{Caller, Notify};
+use crate::observed::Observed;
 use crate::server::{Inner, Server};
 use crate::tool::Rules;
 
@@ -31,12 +32,19 @@ impl Dispatch for Server {
     ) -> impl Future<Output = Response<JsonText>> + Send + 'static {
         // All that can be done at once is done here: what a future is given, it carries to its end.
         let inner = Arc::clone(&self.inner);
+        let observed = Observed::of(&inner, &call.request, call.meta.as_deref());
         let caller = inner.caller(&mut call).map_err(Box::new);
         let request = call.request;
         async move {
-            let outcome = match caller {
-                Ok(caller) => Inner::answer(&inner, &request, caller).await,
-                Err(error) => Err(*error),
+            let outcome = match (caller, observed) {
+                (Ok(caller), None) => Inner::answer(&inner, &request, caller).await,
+                (Ok(caller), Some(observed)) => {
+                    Box::pin(observed.see(Inner::answer(&inner, &request, caller))).await
+                }
+                (Err(error), None) => Err(*error),
+                (Err(error), Some(observed)) => {
+                    Box::pin(observed.see(std::future::ready(Err(*error)))).await
+                }
             };
             let id = request.id;
             if let Err(error) = &outcome {
@@ -47,7 +55,7 @@ impl Dispatch for Server {
     }
 }
 
-type Answer = Result<JsonText, ErrorObject>;
+pub(crate) type Answer = Result<JsonText, ErrorObject>;
 
 impl Inner {
     async fn answer(self: &Arc<Self>, request: &Request, caller: Box<Caller>) -> Answer {

@@ -72,6 +72,7 @@ pub mod form;
 mod handler;
 mod listed;
 pub mod manual;
+mod observed;
 mod prompt;
 mod question;
 mod refusal;

@@ -9,7 +9,7 @@ use mrtr_schema::capabilities::{
     Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
 use mrtr_schema::jsonrpc::JsonText;
-use mrtr_schema::meta::key;
+use mrtr_schema::meta::{TraceContext, key};
 use mrtr_schema::{Object, uri};
 use mrtr_transport::headers::ParamHeader;
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ use crate::conform::Schemas;
 use crate::error::Error;
 use crate::extension::{ExtensionCall, Method, is_identifier};
 use crate::listed::{Listed, written};
+use crate::observed::TraceParent;
 use crate::prompt::Prompt;
 use crate::replay::{ErasedGuard, ReplayGuard};
 use crate::replica::{Pressure, Replica};
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
     pub(crate) provided: Arc<http::Extensions>,
+    pub(crate) trace_parent: Option<TraceParent>,
 }
 
 /// Builds a [`Server`].
@@ -86,6 +88,7 @@ pub struct ServerBuilder {
     clock: Box<dyn Clock>,
     anonymous: bool,
     provided: http::Extensions,
+    trace_parent: Option<TraceParent>,
 }
 
 impl Server {
@@ -124,6 +127,7 @@ impl Server {
             clock: Box::new(SystemClock),
             anonymous: false,
             provided: http::Extensions::new(),
+            trace_parent: None,
         }
     }
 }
@@ -300,6 +304,21 @@ impl ServerBuilder {
         self
     }
 
+    /// Takes the span of each request into the trace that its client says it belongs to (`traceparent` and its like in
+    /// `_meta`; specification: base protocol, "OpenTelemetry trace context"), so that all rounds of a call are one trace,
+    /// whichever replicas they come to. `adopt` is given the span before it is entered; with `tracing-opentelemetry` it calls
+    /// `set_parent`. A context that has not the form of W3C Trace Context is passed over.
+    ///
+    /// The span, `request` with the target `mrtr::server`, and the metrics are named as OpenTelemetry's semantic conventions for MCP
+    /// have it; `docs/deploying.md` lists them.
+    pub fn trace_parent(
+        mut self,
+        adopt: impl Fn(&tracing::Span, &TraceContext) + Send + Sync + 'static,
+    ) -> Self {
+        self.trace_parent = Some(TraceParent::new(adopt));
+        self
+    }
+
     /// What tells the time. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
@@ -396,6 +415,7 @@ impl ServerBuilder {
             clock: self.clock,
             anonymous: self.anonymous,
             provided: Arc::new(self.provided),
+            trace_parent: self.trace_parent,
         };
         Ok(Server { inner: Arc::new(inner) })
     }

@@ -37,6 +37,8 @@ pub mod headers;
 pub mod http;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
 mod legacy;
+#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
+mod metrics;
 mod outbox;
 mod seam;
 pub mod sse;

@@ -9,6 +9,7 @@ mod child;
 mod hand;
 mod hostile;
 mod listen;
+mod metrics;
 mod notifications;
 mod ready;
 mod set;

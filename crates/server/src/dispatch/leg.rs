@@ -126,6 +126,7 @@ impl<'a> Leg<'a> {
         {
             return answer;
         }
+        tracing::Span::current().record("mrtr.round", self.context.round.rounds() + 1);
         let ending = self.drive(handler).await;
         let answer = ending.and_then(|ending| self.answer(ending, unwrap, complete));
         if let Some(once) = &self.once {

@@ -15,6 +15,7 @@ mod long;
 mod manual;
 mod mistakes;
 mod moving_on;
+mod observed;
 #[cfg(all(feature = "redis", unix))]
 mod redis;
 mod refusals;

@@ -8,8 +8,9 @@ use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Fleet, TestClock};
 use mrtr_transport::{Exchange as _, Outgoing};
 use serde_json::{Value, json};
-use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Level};
+use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::fleet::{Text, alice, replica, ring, secret};
 
@@ -66,10 +67,19 @@ pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 impl Lines {
     /// Collects until the guard is dropped.
     pub(crate) fn collect() -> (Self, (DefaultGuard, Dispatch)) {
+        Self::collect_from(Level::INFO)
+    }
+
+    /// The same, from this level on, with a line for the end of each span.
+    pub(crate) fn collect_from(level: Level) -> (Self, (DefaultGuard, Dispatch)) {
         let lines = Self::default();
         let writer = lines.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_span_events(FmtSpan::CLOSE)
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .finish();
         // With a single subscriber, `tracing` lets the thread that comes first decide for all whether a line is
         // of interest.
         let second = Dispatch::new(tracing_subscriber::registry());

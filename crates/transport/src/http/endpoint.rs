@@ -22,8 +22,8 @@ use super::same::{Known, SameMeta};
 use crate::access::Access;
 use crate::answering::{Answering, Received};
 use crate::headers;
-use crate::legacy;
 use crate::seam::{Dispatch, Place};
+use crate::{legacy, metrics};
 
 /// Bounds on what a client may send.
 #[derive(Debug, Clone, Copy)]
@@ -332,6 +332,7 @@ impl Refused {
     }
 
     fn respond(self) -> Response<ResponseBody> {
+        metrics::refused(metrics::reason(self.status, &self.error));
         tracing::debug!(target: "mrtr::http", status = self.status.as_u16(), error = %self.error, "request refused");
         let mut response = json(self.status, &jsonrpc::Response::error(self.id, self.error));
         if self.status == StatusCode::METHOD_NOT_ALLOWED {

@@ -89,7 +89,7 @@ where
                 None => break,
                 Some(Line::TooLong) => {
                     let why = format!("the message is longer than {} bytes", limits.message);
-                    session.answer(None, ErrorObject::invalid_request(why)).await;
+                    session.refuse(None, ErrorObject::invalid_request(why)).await;
                 }
                 Some(Line::Whole(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Some(Line::Whole(line)) => session.message(&line, limits).await,
@@ -164,7 +164,8 @@ impl Stage {
 }
 
 impl<D: Dispatch> Session<D> {
-    async fn answer(&self, id: Option<RequestId>, error: ErrorObject) {
+    async fn refuse(&self, id: Option<RequestId>, error: ErrorObject) {
+        crate::metrics::refused(crate::metrics::reason_of(&error));
         // Nobody to write to is nobody to tell.
         let _ = self.out.send((response(&Response::error(id, error)), None)).await;
     }
@@ -199,7 +200,7 @@ impl<D: Dispatch> Session<D> {
             Err(error) if Message::was_notification(line) => {
                 tracing::debug!(target: "mrtr::stdio", %error, "a notification is passed over");
             }
-            Err(error) => self.answer(Message::salvage_id(line), error).await,
+            Err(error) => self.refuse(Message::salvage_id(line), error).await,
         }
     }
 
@@ -237,7 +238,7 @@ impl<D: Dispatch> Session<D> {
         };
         let (meta, room) = match refused {
             Ok(accepted) => accepted,
-            Err(error) => return self.answer(Some(id), error).await,
+            Err(error) => return self.refuse(Some(id), error).await,
         };
         let listens = request.method == method::LISTEN;
         let place = Place::new(Arc::clone(&room));

@@ -1,0 +1,166 @@
+//! What those who look on learn of a request: a span, and how long it took, as OpenTelemetry's semantic conventions for MCP name
+//! things. What nobody looks at costs nothing.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Instant;
+
+use mrtr_schema::jsonrpc::Request;
+use mrtr_schema::meta::{RequestMeta, TraceContext};
+use mrtr_schema::{PROTOCOL_VERSION, method};
+use serde::Deserialize;
+use tracing::{Instrument as _, Level, Span};
+
+use crate::dispatch::Answer;
+use crate::server::Inner;
+
+/// The methods of the protocol that a server may be asked for.
+const METHODS: [&str; 10] = [
+    method::DISCOVER,
+    method::TOOLS_LIST,
+    method::TOOLS_CALL,
+    method::PROMPTS_LIST,
+    method::PROMPTS_GET,
+    method::RESOURCES_LIST,
+    method::RESOURCE_TEMPLATES_LIST,
+    method::RESOURCES_READ,
+    method::COMPLETE,
+    method::LISTEN,
+];
+
+/// Takes a request's span into the trace of its client.
+pub(crate) struct TraceParent(Adopt);
+
+type Adopt = Box<dyn Fn(&Span, &TraceContext) + Send + Sync>;
+
+impl TraceParent {
+    pub(crate) fn new(adopt: impl Fn(&Span, &TraceContext) + Send + Sync + 'static) -> Self {
+        Self(Box::new(adopt))
+    }
+}
+
+impl fmt::Debug for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TraceParent")
+    }
+}
+
+/// A request that somebody looks at.
+pub(crate) struct Observed {
+    span: Span,
+    /// If its time is of interest.
+    begun: Option<Instant>,
+    what: What,
+}
+
+/// A request's method and what it is about, as far as they are this server's: what a client makes up is no name for a metric.
+struct What {
+    method: String,
+    tool: Option<String>,
+    prompt: Option<String>,
+}
+
+impl What {
+    fn of(server: &Inner, request: &Request) -> Self {
+        let is_known = METHODS.contains(&&*request.method)
+            || server.methods.iter().any(|(name, _)| *name == request.method);
+        let method = if is_known { &*request.method } else { "_OTHER" };
+        let name = || request.params.as_ref()?.string("name");
+        let tool =
+            name().filter(|name| method == method::TOOLS_CALL && server.tool(name).is_some());
+        let prompt =
+            name().filter(|name| method == method::PROMPTS_GET && server.prompt(name).is_some());
+        let owned =
+            |name: Option<std::borrow::Cow<'_, str>>| name.map(std::borrow::Cow::into_owned);
+        Self { method: method.to_owned(), tool: owned(tool), prompt: owned(prompt) }
+    }
+}
+
+impl Observed {
+    /// `None` if nobody looks on.
+    pub(crate) fn of(
+        server: &Inner,
+        request: &Request,
+        meta: Option<&RequestMeta>,
+    ) -> Option<Self> {
+        let spans = tracing::enabled!(target: "mrtr::server", Level::INFO);
+        let times = tracing::enabled!(
+            target: "mrtr::metrics", Level::TRACE, histogram.mcp.server.operation.duration
+        );
+        if !spans && !times {
+            return None;
+        }
+        let what = What::of(server, request);
+        let span = if spans { span(&what, request) } else { Span::none() };
+        if let Some(TraceParent(adopt)) = &server.trace_parent
+            && let Some(context) = meta.and_then(|meta| TraceContext::from_meta(&meta.other))
+        {
+            adopt(&span, &context);
+        }
+        Some(Self { span, begun: times.then(Instant::now), what })
+    }
+
+    /// Looks on.
+    pub(crate) async fn see(self, answer: impl Future<Output = Answer>) -> Answer {
+        let Self { span, begun, what } = self;
+        let answer = answer.instrument(span.clone()).await;
+        let Kind { result_type, is_error } = match &answer {
+            Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
+            Err(_) => Kind::default(),
+        };
+        let code = answer.as_ref().err().map(|error| error.code.to_string());
+        let error = code.as_deref().or(is_error.then_some("tool_error"));
+        span.record("error.type", error);
+        span.record("rpc.response.status_code", code.as_deref());
+        span.record("mrtr.result_type", result_type);
+        if let Some(begun) = begun {
+            tracing::event!(
+                target: "mrtr::metrics",
+                Level::TRACE,
+                histogram.mcp.server.operation.duration = begun.elapsed().as_secs_f64(),
+                mcp.method.name = what.method,
+                gen_ai.tool.name = what.tool,
+                gen_ai.prompt.name = what.prompt,
+                error.type = error,
+                mrtr.result_type = result_type,
+            );
+        }
+        answer
+    }
+}
+
+/// What a result says of itself.
+#[derive(Default, Deserialize)]
+struct Kind<'a> {
+    #[serde(borrow, default, rename = "resultType")]
+    result_type: Option<&'a str>,
+    #[serde(default, rename = "isError")]
+    is_error: bool,
+}
+
+fn span(What { method, tool, prompt }: &What, request: &Request) -> Span {
+    // A URI is not a name: there are too many.
+    let name = match tool.as_ref().or(prompt.as_ref()) {
+        Some(name) => format!("{method} {name}"),
+        None => method.clone(),
+    };
+    let uri = || request.params.as_ref()?.string("uri");
+    let uri = if method == method::RESOURCES_READ { uri() } else { None };
+    tracing::info_span!(
+        target: "mrtr::server",
+        "request",
+        otel.name = name,
+        otel.kind = "server",
+        mcp.method.name = method,
+        gen_ai.operation.name = tool.as_ref().map(|_| "execute_tool"),
+        gen_ai.tool.name = tool,
+        gen_ai.prompt.name = prompt,
+        mcp.resource.uri = uri.as_deref(),
+        mcp.protocol.version = PROTOCOL_VERSION,
+        jsonrpc.request.id = %request.id,
+        mrtr.round = tracing::field::Empty,
+        mrtr.result_type = tracing::field::Empty,
+        rpc.response.status_code = tracing::field::Empty,
+        error.type = tracing::field::Empty,
+    )
+}
