@@ -38,16 +38,13 @@ fn patch(name: &str) -> PathBuf {
 }
 
 pub fn run(args: &[String]) -> Result {
-    let (mut minutes, mut balancer, mut broken) = (2.0, "nginx".to_owned(), None);
+    let (mut seconds, mut balancer, mut broken) = ("120".to_owned(), "nginx".to_owned(), None);
     let mut rest = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let value = args.next().ok_or_else(|| format!("{arg} takes a value"))?;
         match arg.as_str() {
-            "--minutes" => {
-                let given = value.parse::<f64>().ok().filter(|minutes| *minutes > 0.0);
-                minutes = given.ok_or("`--minutes` takes a number")?;
-            }
+            "--minutes" => seconds = in_seconds(value)?,
             "--balancer" => balancer.clone_from(value),
             "--break" => {
                 let known = BREAKS.iter().find(|(name, ..)| name == value);
@@ -73,7 +70,7 @@ pub fn run(args: &[String]) -> Result {
     let dir = scratch("chaos")?.join(&balancer);
     let mut chaos = Command::new(program);
     chaos.arg("run").arg("--conf").arg(root().join(conf)).arg("--dir").arg(&dir);
-    chaos.args(["--balancer", &balancer, "--seconds", &format!("{:.0}", minutes * 60.0)]);
+    chaos.args(["--balancer", &balancer, "--seconds", &seconds]);
     chaos.args(rest);
     if let Some((_, How::Option(option), _)) = broken {
         chaos.arg(option);
@@ -90,6 +87,29 @@ pub fn run(args: &[String]) -> Result {
         return Ok(());
     }
     Err(format!("with {name} broken, {promise} was to be found, and it said: {found}").into())
+}
+
+/// A thousand connections at the highest rate that the machine gives.
+pub fn load(args: &[String]) -> Result {
+    let mut seconds = "300".to_owned();
+    let mut rest = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{arg} takes a value"))?;
+        match arg.as_str() {
+            "--minutes" => seconds = in_seconds(value)?,
+            "--connections" => rest.extend([arg.clone(), value.clone()]),
+            other => return Err(format!("`load` has no option {other}").into()),
+        }
+    }
+    let mut load = Command::new(build(&root(), &target())?);
+    load.args(["load", "--seconds", &seconds]).arg("--dir").arg(scratch("load")?).args(rest);
+    step(&mut load)
+}
+
+fn in_seconds(minutes: &str) -> Result<String> {
+    let given = minutes.parse::<f64>().ok().filter(|minutes| *minutes > 0.0);
+    Ok(format!("{:.0}", given.ok_or("`--minutes` takes a number")? * 60.0))
 }
 
 fn build(sources: &Path, target: &Path) -> Result<PathBuf> {

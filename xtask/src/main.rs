@@ -67,6 +67,12 @@ const COMMANDS: &[Command] = &[
         run: chaos::run,
     },
     Command {
+        name: "load",
+        usage: "[--minutes N] [--connections N]",
+        help: "a thousand connections, one request of a hundred malformed: what is answered, and what is held (5 minutes)",
+        run: chaos::load,
+    },
+    Command {
         name: "vectors",
         usage: "[--write]",
         help: "the token format's vectors against a second implementation; or writes them",

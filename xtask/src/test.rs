@@ -60,6 +60,7 @@ pub fn run(args: &[String]) -> Result {
     for short in ["--minutes 0.5 --balancer nginx", "--minutes 0.4 --balancer haproxy"] {
         chaos::run(&short.split(' ').map(str::to_owned).collect::<Vec<_>>())?;
     }
+    chaos::load(&["--minutes", "0.4"].map(str::to_owned))?;
     conformance::run(&[])?;
     vectors::run(&[])?;
     interop::run(&[])?;

@@ -140,6 +140,21 @@ impl Replica {
         crate::signal(&running.child, signal)
     }
 
+    /// How many tasks its runtime has.
+    pub(crate) async fn tasks(&mut self) -> Result<usize> {
+        self.signal(Signal::USR1)?;
+        let line = self.line().await?;
+        let tasks = line.strip_prefix("tasks ").and_then(|tasks| tasks.parse().ok());
+        Ok(tasks.ok_or(line)?)
+    }
+
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> Result<usize> {
+        let pid = self.running.as_ref().and_then(|running| running.child.id());
+        let pid = pid.ok_or("the replica does not run")?;
+        Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+    }
+
     /// SIGTERM, and waits until it has ended.
     pub(crate) async fn drain(&mut self) -> Result {
         self.signal(Signal::TERM)?;

@@ -2,15 +2,19 @@
 //! promised, held against what came of it. `cargo xtask chaos` runs it.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program's output")]
+#![expect(clippy::indexing_slicing, reason = "JSON is indexed; what is not there is null")]
 
 mod balancer;
 mod fleet;
 mod ledger;
+mod load;
+mod malformed;
 mod order;
 mod people;
 mod plan;
 mod replica;
 mod verdict;
+mod wire;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,13 +26,14 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Result<T = ()> = std::result::Result<T, BoxError>;
 
 const USAGE: &str = "usage: chaos run --conf FILE [--balancer nginx|haproxy] [--seconds N] [--seed S] [--people N] \
-                     [--retire-early] [--ignore-drain] --dir DIR";
+                     [--retire-early] [--ignore-drain] --dir DIR\n       chaos load [--seconds N] [--connections N] --dir DIR";
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let done = match args.next().as_deref() {
         Some("run") => plan::run(args).await,
+        Some("load") => load::run(args).await,
         Some("replica") => replica::run(args).await.map(|()| true),
         _ => Err(USAGE.into()),
     };

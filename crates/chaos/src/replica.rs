@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use http::{Request, header};
 use mrtr::http::{Access, Endpoint, Limits, Ready, ServeOptions};
-use mrtr::{KeyRing, Principal, Server, SharedKeyRing};
+use mrtr::{Changes, KeyRing, Principal, Server, SharedKeyRing, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_service::Service;
 
@@ -41,8 +44,11 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         .init();
     let shared = SharedKeyRing::new(KeyRing::from_file(AUDIENCE, &ring)?);
     let ledger = Arc::new(Ledger::open(&ledger)?);
+    let echo = async |_: mrtr::Context, said: Said| Ok(said.text);
     let server = Server::builder("orders", version.to_string())
         .sealer(shared.clone())
+        .changes(Changes::default())
+        .tool(Tool::new("echo", "Says it again", echo))
         .tool(order::tool(version, ledger, Duration::from_secs(lifetime)))
         .build()?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -56,6 +62,12 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
                 "{}",
                 replaced.map_or_else(|why| format!("no ring: {why}"), |()| "ring".to_owned())
             );
+        }
+    });
+    let mut asked = signal(SignalKind::user_defined1())?;
+    tokio::spawn(async move {
+        while asked.recv().await.is_some() {
+            println!("tasks {}", Handle::current().metrics().num_alive_tasks());
         }
     });
     if ignore_drain {
@@ -76,6 +88,11 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     mrtr::http::serve(listener, Named::new(endpoint), options, end).await?;
     let _ = tokio::time::timeout(Duration::from_secs(10), server.finished()).await;
     Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Said {
+    text: String,
 }
 
 /// A layer that takes each caller's word for who it is, and numbers requests. What is under test is what comes after.

@@ -1,0 +1,307 @@
+//! A thousand connections at the highest rate that the machine gives, one request of a hundred malformed, and what a replica holds
+//! before, meanwhile and afterwards.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mrtr::Secret;
+use mrtr_testkit::random::Random;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::fleet::Fleet;
+use crate::malformed::{SLOW, mistakes, slow};
+use crate::wire::{Connection, Head, body};
+use crate::{Result, lock, value};
+
+/// How many go away at once, of those who listen; five times over it is 10,000.
+const LISTENERS: usize = 2_000;
+
+/// What a replica may hold more in the end than when it was warm.
+const GROWTH_KIB: u64 = 4096;
+
+#[derive(Debug, Default)]
+struct Load {
+    port: u16,
+    over: AtomicBool,
+    /// Good requests.
+    answered: AtomicU64,
+    /// By what was sent: how often it was answered rightly, and the first thing that was not right.
+    outcomes: Mutex<BTreeMap<&'static str, (u64, Option<String>)>>,
+    /// Of one request in sixteen.
+    times: Mutex<Vec<Duration>>,
+    /// A state of somebody.
+    state: Mutex<String>,
+}
+
+impl Load {
+    fn note(&self, what: &'static str, outcome: Result) {
+        let mut outcomes = lock(&self.outcomes);
+        let (times, wrong) = outcomes.entry(what).or_default();
+        match outcome {
+            Ok(()) => *times += 1,
+            Err(error) => drop(wrong.get_or_insert_with(|| error.to_string())),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// What a process holds.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    kib: u64,
+    descriptors: usize,
+    tasks: usize,
+}
+
+pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> {
+    let (mut seconds, mut connections, mut dir) = (300_u64, 1_000_u64, PathBuf::new());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--seconds" => seconds = value(&arg, &mut args)?,
+            "--connections" => connections = value(&arg, &mut args)?,
+            "--dir" => dir = value(&arg, &mut args)?,
+            other => return Err(format!("the load has no option {other:?}").into()),
+        }
+    }
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir)?;
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let fleet = Fleet::new(&[port], &dir, Duration::from_mins(10), false);
+    fleet.rotate(&format!("active {}\n", Secret::generate()?.to_base64url().as_str())).await?;
+    fleet.start(&mut *fleet.hold(0).await?, 2).await?;
+
+    let load = Arc::new(Load { port, ..Load::default() });
+    // What is made once, at the first request, is no leak.
+    Box::pin(caller(0, Arc::clone(&load), 100)).await?;
+    let before = held(&fleet).await?;
+    println!("one replica on 127.0.0.1:{port}, {connections} connections, {seconds} s");
+    let begun = Instant::now();
+    let mut tasks = JoinSet::new();
+    for nth in 0..connections {
+        tasks.spawn(caller(nth, Arc::clone(&load), u64::MAX));
+    }
+    for which in 0..SLOW.len() {
+        tasks.spawn(slowly(which, Arc::clone(&load)));
+    }
+    tasks.spawn(listeners(Arc::clone(&load)));
+    let (mut warm, mut most) = (before, before);
+    for second in 1..=seconds {
+        sleep(Duration::from_secs(1)).await;
+        let now = held(&fleet).await?;
+        // All that there is at once has been there by then.
+        if second <= seconds / 2 {
+            warm.kib = warm.kib.max(now.kib);
+        }
+        most.kib = most.kib.max(now.kib);
+        most.descriptors = most.descriptors.max(now.descriptors);
+        most.tasks = most.tasks.max(now.tasks);
+        if second % 10 == 0 {
+            let answered = load.answered.load(Ordering::Relaxed);
+            eprintln!(
+                "{second:5} s: {answered} answered, {} KiB, {} descriptors, {} tasks",
+                now.kib, now.descriptors, now.tasks
+            );
+        }
+    }
+    let elapsed = begun.elapsed();
+    load.over.store(true, Ordering::Relaxed);
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    let after = settled(&fleet, before).await?;
+    fleet.hold(0).await?.drain().await?;
+    let (text, kept) = report(&load, elapsed, [before, warm, most, after]);
+    println!("\n{text}");
+    fs::write(dir.join("report.md"), text)?;
+    Ok(kept)
+}
+
+async fn held(fleet: &Fleet) -> Result<Held> {
+    let kib = fleet.memory(0).ok_or("the replica does not run")?;
+    let mut replica = fleet.hold(0).await?;
+    Ok(Held { kib, descriptors: replica.descriptors()?, tasks: replica.tasks().await? })
+}
+
+/// What it holds when all have gone, once it has noticed.
+async fn settled(fleet: &Fleet, before: Held) -> Result<Held> {
+    let mut now = held(fleet).await?;
+    for _ in 0..60 {
+        if now.descriptors <= before.descriptors && now.tasks <= before.tasks {
+            break;
+        }
+        sleep(Duration::from_secs(1)).await;
+        now = held(fleet).await?;
+    }
+    Ok(now)
+}
+
+/// One connection: calls, lists and orders; and now and then, on another, something that is wrong.
+async fn caller(nth: u64, load: Arc<Load>, most: u64) -> Result {
+    let name = format!("caller-{nth}");
+    let mut random = Random::new(nth);
+    let mut connection = Connection::open(load.port).await?;
+    let said = format!("{nth} ").repeat(20);
+    let echo = json!({ "name": "echo", "arguments": { "text": said } });
+    let echo = (Head::new(&name, "tools/call", Some("echo")), body("tools/call", echo));
+    let list = (Head::new(&name, "tools/list", None), body("tools/list", json!({})));
+    let order = Head::new(&name, "tools/call", Some("order"));
+    let mut flow = json!({ "name": "order", "arguments": { "flow": format!("{nth}-0") } });
+    for request in 0..most {
+        if load.is_over() {
+            break;
+        }
+        if random.below(100) == 0 {
+            let foreign = lock(&load.state).clone();
+            let all = mistakes(&name, &foreign);
+            let which = usize::try_from(random.below(all.len() as u64))?;
+            if let Some(mistake) = all.get(which) {
+                load.note(mistake.name, mistake.make(load.port).await);
+            }
+            continue;
+        }
+        let begun = Instant::now();
+        let (what, outcome) = match random.below(10) {
+            0 => ("a list", good(&mut connection, &list.0, &list.1).await),
+            1..=3 => (
+                "a leg of an order",
+                good(&mut connection, &order, &body("tools/call", flow.clone())).await,
+            ),
+            _ => ("a call", good(&mut connection, &echo.0, &echo.1).await),
+        };
+        if request % 16 == 0 {
+            lock(&load.times).push(begun.elapsed());
+        }
+        let outcome = outcome.and_then(|result| match what {
+            "a call" if result["content"][0]["text"] != *said => Err("another's answer".into()),
+            "a leg of an order" => {
+                next_leg(&mut flow, &result, &format!("{nth}-{request}"), &load);
+                Ok(())
+            }
+            _ => Ok(()),
+        });
+        if outcome.is_err() {
+            connection = Connection::open(load.port).await?;
+        }
+        load.answered.fetch_add(1, Ordering::Relaxed);
+        load.note(what, outcome);
+    }
+    Ok(())
+}
+
+/// The result of a request that is in order.
+async fn good(connection: &mut Connection, head: &Head, body: &[u8]) -> Result<Value> {
+    let (status, body) = connection.exchange("POST", head, body).await?;
+    let mut answer: Value = serde_json::from_slice(&body)?;
+    if status == 200 && answer["result"].is_object() {
+        return Ok(answer["result"].take());
+    }
+    Err(format!("{status} and {}", answer["error"]).into())
+}
+
+/// Answers what was asked, or begins again.
+fn next_leg(flow: &mut Value, result: &Value, next: &str, load: &Load) {
+    let Some(state) = result["requestState"].as_str() else {
+        *flow = json!({ "name": "order", "arguments": { "flow": next } });
+        return;
+    };
+    state.clone_into(&mut lock(&load.state));
+    let keys = result["inputRequests"].as_object().into_iter().flatten().map(|(key, _)| key);
+    let answer = json!({ "action": "accept", "content": { "text": "x" } });
+    let answers: serde_json::Map<_, _> = keys.map(|key| (key.clone(), answer.clone())).collect();
+    flow["inputResponses"] = answers.into();
+    flow["requestState"] = json!(state);
+}
+
+async fn slowly(which: usize, load: Arc<Load>) -> Result {
+    let name = SLOW.get(which).copied().unwrap_or_default();
+    while !load.is_over() {
+        load.note(name, slow(which, load.port).await);
+    }
+    Ok(())
+}
+
+/// Many who listen, and go away without a word.
+async fn listeners(load: Arc<Load>) -> Result {
+    let head = Head::new("listener", "subscriptions/listen", None);
+    let body =
+        body("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
+    let request = format!("{}Content-Length: {}\r\n\r\n", head.text("POST"), body.len());
+    for _ in 0..5 {
+        let mut all = Vec::new();
+        for _ in 0..LISTENERS {
+            let mut connection = Connection::open(load.port).await?;
+            connection.stream.write_all(request.as_bytes()).await?;
+            connection.stream.write_all(&body).await?;
+            all.push(connection);
+        }
+        for mut connection in all {
+            let (status, _) = connection.response().await?;
+            let outcome = if status == 200 { Ok(()) } else { Err(format!("{status}").into()) };
+            load.note("a subscription, given up", outcome);
+        }
+        if load.is_over() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn report(load: &Load, elapsed: Duration, held: [Held; 4]) -> (String, bool) {
+    let [before, warm, most, after] = held;
+    let mut text = String::from("| sent | answered as it should be | otherwise |\n|---|---|---|\n");
+    let mut kept = true;
+    for (what, (times, wrong)) in &*lock(&load.outcomes) {
+        kept &= wrong.is_none() && *times > 0;
+        let wrong = wrong.as_deref().unwrap_or("none").replace('|', "\\|");
+        let _ = writeln!(text, "| {what} | {times} | {wrong} |");
+    }
+    let mut times = std::mem::take(&mut *lock(&load.times));
+    times.sort_unstable();
+    let at =
+        |hundredth: usize| times.get(times.len() * hundredth / 100).copied().unwrap_or_default();
+    let answered = load.answered.load(Ordering::Relaxed);
+    let rate = answered / elapsed.as_secs().max(1);
+    let _ = writeln!(
+        text,
+        "\n{answered} good requests in {:.0} s, {rate} a second; median {:.1?}, 99th of 100 {:.1?}\n",
+        elapsed.as_secs_f64(),
+        at(50),
+        at(99)
+    );
+    text += "| held | before | when warm | at most | afterwards |\n|---|---|---|---|---|\n";
+    let _ =
+        writeln!(text, "| KiB | {} | {} | {} | {} |", before.kib, warm.kib, most.kib, after.kib);
+    let (b, m, a) = (before.descriptors, most.descriptors, after.descriptors);
+    let _ = writeln!(text, "| descriptors | {b} | | {m} | {a} |");
+    let _ = writeln!(text, "| tasks | {} | | {} | {} |", before.tasks, most.tasks, after.tasks);
+    let grown = most.kib.saturating_sub(warm.kib);
+    let leaks = [
+        (grown > GROWTH_KIB).then_some("memory"),
+        (after.descriptors > before.descriptors).then_some("descriptors"),
+        (after.tasks > before.tasks).then_some("tasks"),
+    ];
+    let leaks: Vec<_> = leaks.into_iter().flatten().collect();
+    let _ = match leaks.as_slice() {
+        [] => writeln!(text, "\nleaks: none"),
+        some => writeln!(text, "\nleaks: {}", some.join(", ")),
+    };
+    kept &= leaks.is_empty();
+    let _ = writeln!(
+        text,
+        "{}",
+        if kept { "load: all as it should be" } else { "load: not as it should be" }
+    );
+    (text, kept)
+}

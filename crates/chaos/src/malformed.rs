@@ -1,0 +1,142 @@
+//! What is wrong with a request, and what the server has to say to it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::Result;
+use crate::wire::{Connection, Head, body};
+
+/// A mistake, and the status that it gets, and the code of the error; without one, it gets a result that says what is wrong.
+pub(crate) struct Mistake {
+    pub(crate) name: &'static str,
+    verb: &'static str,
+    head: Head,
+    body: Vec<u8>,
+    status: u16,
+    code: Option<i64>,
+}
+
+/// All mistakes; `foreign` is a state of somebody else.
+pub(crate) fn mistakes(caller: &str, foreign: &str) -> Vec<Mistake> {
+    let head = || Head::new(caller, "tools/call", Some("echo"));
+    let echo = || json!({ "name": "echo", "arguments": { "text": "x" } });
+    let good = || body("tools/call", echo());
+    let mut stolen = echo();
+    stolen["requestState"] = json!(foreign);
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    // A code of 0 is none.
+    let wrong = |name, head, body: Vec<u8>, status, code| Mistake {
+        name,
+        verb: "POST",
+        head,
+        body,
+        status,
+        code: (code != 0).then_some(code),
+    };
+    vec![
+        wrong("half of a message", head(), good().split_off(20), 400, -32700),
+        wrong("JSON nested 10,000 deep", head(), deep.into(), 400, -32700),
+        wrong("no request", head(), b"{}".to_vec(), 400, -32600),
+        wrong(
+            "no such method",
+            Head::new(caller, "no/such", None),
+            body("no/such", json!({})),
+            404,
+            -32601,
+        ),
+        wrong(
+            "no such tool",
+            head().with("Mcp-Name", "none"),
+            body("tools/call", json!({ "name": "none" })),
+            400,
+            -32602,
+        ),
+        wrong(
+            "arguments of another type",
+            head(),
+            body("tools/call", json!({ "name": "echo", "arguments": { "text": 5 } })),
+            200,
+            0,
+        ),
+        wrong(
+            "a header that says otherwise",
+            head().with("Mcp-Name", "order"),
+            good(),
+            400,
+            -32020,
+        ),
+        wrong("another host", head().with("Host", "evil.example"), good(), 403, -32600),
+        wrong("another origin", head().with("Origin", "http://evil.example"), good(), 403, -32600),
+        wrong(
+            "a body that is packed",
+            head().with("Content-Encoding", "gzip"),
+            vec![0x1f; 512],
+            415,
+            -32600,
+        ),
+        wrong("10 MB, written before anything is read", head(), vec![b' '; 10 << 20], 413, -32600),
+        wrong("the state of somebody else", head(), body("tools/call", stolen), 400, -32602),
+        Mistake { verb: "GET", ..wrong("a GET", head(), Vec::new(), 405, -32600) },
+    ]
+}
+
+impl Mistake {
+    /// Makes it, on a connection of its own; an error says what came instead.
+    pub(crate) async fn make(&self, port: u16) -> Result {
+        let mut connection = Connection::open(port).await?;
+        let (status, body) = connection.exchange(self.verb, &self.head, &self.body).await?;
+        let answer: Value = serde_json::from_slice(&body)?;
+        let (code, is_error) = (answer["error"]["code"].as_i64(), &answer["result"]["isError"]);
+        if (status, code) == (self.status, self.code) && (code.is_some() || *is_error == true) {
+            return Ok(());
+        }
+        Err(format!("{status} and {code:?}, not {} and {:?}", self.status, self.code).into())
+    }
+}
+
+/// Connections that take their time, each of which is closed by the server, or answered.
+pub(crate) const SLOW: [&str; 4] = [
+    "a head that never ends",
+    "a head of 1 MiB",
+    "chunks that never end",
+    "half of a request, and no more",
+];
+
+pub(crate) async fn slow(which: usize, port: u16) -> Result {
+    let mut connection = Connection::open(port).await?;
+    let head = Head::new("slow", "tools/call", Some("echo")).text("POST");
+    match which {
+        0 => {
+            let drip = async {
+                while connection.stream.write_all(b"X").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            };
+            let within = Duration::from_mins(1);
+            Ok(tokio::time::timeout(within, drip).await.map_err(|_| "it was never closed")?)
+        }
+        1 => {
+            let long = format!("{head}X-Long: {}\r\n\r\n", "x".repeat(1 << 20));
+            // It may be closed before all is written.
+            let _ = connection.stream.write_all(long.as_bytes()).await;
+            match connection.response().await {
+                Ok((431, _)) | Err(_) => Ok(()),
+                Ok((status, _)) => Err(format!("{status}, not 431").into()),
+            }
+        }
+        2 => {
+            let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n");
+            connection.stream.write_all(chunked.as_bytes()).await?;
+            match connection.response().await? {
+                (408, _) => Ok(()),
+                (status, _) => Err(format!("{status}, not 408").into()),
+            }
+        }
+        _ => {
+            connection.stream.write_all(head.as_bytes()).await?;
+            if connection.is_closed().await { Ok(()) } else { Err("it was never closed".into()) }
+        }
+    }
+}
