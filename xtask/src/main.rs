@@ -33,7 +33,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         usage: "",
-        help: "all that must hold: fmt, clippy, tidy, tests, docs, quickstart, simulation, conformance, vectors, interop, rivals",
+        help: "all that must hold: fmt, clippy, tidy, tests, docs, examples, simulation, chaos, load, conformance, vectors, interop, rivals",
         run: test::run,
     },
     Command {
@@ -132,7 +132,10 @@ fn main() -> ExitCode {
 fn help() -> ExitCode {
     println!("cargo xtask <command>\n");
     for Command { name, usage, help, .. } in COMMANDS {
-        println!("  {:<45} {help}", format!("{name} {usage}"));
+        let command = format!("{name} {usage}");
+        // What is long has a line of its own.
+        let end = if command.len() > 45 { format!("\n{:48}", "") } else { " ".to_owned() };
+        println!("  {command:<45}{end}{help}");
     }
     ExitCode::SUCCESS
 }

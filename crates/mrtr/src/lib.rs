@@ -9,6 +9,8 @@ mod chapters {
     mod client {}
     #[doc = include_str!("../../../docs/sdk-integration.md")]
     mod sdk_integration {}
+    #[doc = include_str!("../../../docs/deploying.md")]
+    mod deploying {}
 }
 
 #[cfg(feature = "client")]
