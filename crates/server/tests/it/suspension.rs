@@ -445,3 +445,26 @@ async fn handlers_get_what_the_server_provides_and_layers_leave() {
         "a pool, a tenant"
     );
 }
+
+/// What comes up in a task of its own, turn by turn, is asked in the same round: as long as something happens, it is waited for.
+#[tokio::test]
+async fn questions_that_follow_each_other_in_a_task_are_asked_in_one_round() {
+    let (text, asked) = run(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let own = cx.clone();
+            let task = tokio::spawn(async move {
+                let later = async {
+                    tokio::task::yield_now().await;
+                    own.elicit::<Text>("c", "?").await
+                };
+                let (b, c) = tokio::try_join!(own.elicit::<Text>("b", "?"), later)?;
+                Ok::<_, Error>(b.text + &c.text)
+            });
+            let a = cx.elicit::<Text>("a", "?");
+            let (a, task) = tokio::join!(a, task);
+            Ok(a?.text + &task??)
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked), ("abc", keys(&[&["a", "b", "c"], &[]])));
+}
