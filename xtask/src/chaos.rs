@@ -81,9 +81,7 @@ pub fn run(args: &[String]) -> Result {
     let report = fs::read_to_string(dir.join("report.md"))?;
     let found = report.lines().last().unwrap_or_default();
     if found == format!("broken promises: {promise}") {
-        println!(
-            "with {name} broken, {promise:?} is the one promise that is not kept: it was found"
-        );
+        println!("with {name} broken, what is not kept is {promise}, and no more: it was found");
         return Ok(());
     }
     Err(format!("with {name} broken, {promise} was to be found, and it said: {found}").into())

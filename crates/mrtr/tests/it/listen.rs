@@ -2,11 +2,15 @@
 
 use futures_util::StreamExt;
 use mrtr::client::Announcement;
-use mrtr::http::{Endpoint, ServeOptions};
+use mrtr::http::{Endpoint, Limits, ServeOptions};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::{Change, Changes, Context, Resource, Server, Tool};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+
+use crate::wire::{self, Head};
 
 fn server(changes: &Changes) -> Server {
     Server::builder("test", "1")
@@ -124,5 +128,36 @@ async fn a_broken_connection_is_made_again() {
     for _ in 0..3 {
         assert!(matches!(heard.next().await, Some(Ok(Announcement::Acknowledged(_)))));
         cut.send(()).await.unwrap();
+    }
+}
+
+/// Two thousand, a hundred at a time: that is how many there is room for, and each hundred finds it empty again.
+#[tokio::test]
+async fn listeners_who_go_away_leave_nothing() {
+    let limits = Limits { in_flight: 100, ..Limits::default() };
+    let port = wire::serve(limits).await;
+    let head = Head::new("subscriptions/listen", None);
+    let body = wire::request("subscriptions/listen", &wire::params(json!({ "notifications": {} })));
+    let request = format!("{}Content-Length: {}\r\n\r\n", head.text("POST"), body.len());
+    let request = [request.into_bytes(), body].concat();
+    let listen = async || {
+        let mut stream = wire::connect(port).await;
+        stream.write_all(&request).await.unwrap();
+        let (status, ..) = wire::read_response(&mut stream).await;
+        (status, stream)
+    };
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..20 {
+        let mut all = Vec::new();
+        while all.len() < 100 {
+            all.push(listen().await);
+            assert_eq!(all.last().map(|(status, _)| *status), Some(200));
+        }
+        assert_eq!(listen().await.0, 503);
+        drop(all);
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
     }
 }
