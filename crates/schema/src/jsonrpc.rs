@@ -8,6 +8,7 @@ use serde::de::{DeserializeOwned, Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::located::{read, read_value};
 use crate::outline::{self, Outline};
 pub use crate::params::Params;
 pub use crate::text::Text;
@@ -452,16 +453,6 @@ enum Id {
     Absent,
 }
 
-/// Reads JSON. Where in it a mistake is, is only looked for when there is one: to know it takes several times as long.
-fn read<'de, T: Deserialize<'de>>(
-    text: &'de str,
-) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
-    serde_json::from_str(text).or_else(|_| {
-        let mut json = serde_json::Deserializer::from_str(text);
-        serde_path_to_error::deserialize(&mut json)
-    })
-}
-
 /// Reads the parameters of `request` as `T`. Absent parameters read as `{}`.
 ///
 /// # Errors
@@ -492,9 +483,7 @@ pub(crate) fn take<T: DeserializeOwned>(
 ) -> Result<Option<T>, String> {
     match object.shift_remove(key) {
         None => Ok(None),
-        Some(value) => {
-            serde_path_to_error::deserialize(value).map(Some).map_err(|e| format!("`{key}`: {e}"))
-        }
+        Some(value) => read_value(&value).map(Some).map_err(|e| format!("`{key}`: {e}")),
     }
 }
 

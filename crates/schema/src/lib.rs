@@ -46,6 +46,7 @@ pub mod input;
 #[cfg(feature = "validate")]
 pub mod json_schema;
 pub mod jsonrpc;
+pub mod located;
 pub mod meta;
 pub mod notification;
 mod outline;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::Object;
 use crate::content::{ContentBlock, MediaContent, Role, TextContent};
+use crate::located::read_value;
 use crate::tool::{Tool, some};
 
 /// What the server asks a model.
@@ -200,10 +201,10 @@ impl Serialize for SamplingContents {
 
 impl<'de> Deserialize<'de> for SamplingContents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = |value| serde_path_to_error::deserialize(value).map_err(D::Error::custom);
+        let read = |value| read_value(value).map_err(D::Error::custom);
         match Value::deserialize(deserializer)? {
-            Value::Array(items) => items.into_iter().map(read).collect::<Result<_, _>>().map(Self),
-            value => Ok(Self(vec![read(value)?])),
+            Value::Array(items) => items.iter().map(read).collect::<Result<_, _>>().map(Self),
+            value => Ok(Self(vec![read(&value)?])),
         }
     }
 }

@@ -10,6 +10,7 @@ use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, UrlParams};
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
+use mrtr_schema::located::read_value;
 use mrtr_schema::notification::{LogLevel, LogMessage, name};
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
@@ -347,7 +348,7 @@ pub(crate) fn read_form<T: DeserializeOwned>(
         ElicitAction::Accept => {
             let content =
                 form.check(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
-            let value = serde_path_to_error::deserialize(Value::Object(content));
+            let value = read_value(&Value::Object(content));
             value.map(Answer::Accept).map_err(|e| e.to_string())
         }
     }

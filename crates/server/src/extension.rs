@@ -7,6 +7,7 @@ use std::future::Future;
 use mrtr_codec::Principal;
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::located::read_value;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -30,7 +31,7 @@ impl ExtensionCall {
     ///
     /// [`Error::invalid`], which is -32602, if they do not read as `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_path_to_error::deserialize(Value::Object(self.params.clone()))
+        read_value(&Value::Object(self.params.clone()))
             .map_err(|e| Error::invalid(format!("Invalid params: {e}")))
     }
 

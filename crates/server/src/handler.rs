@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mrtr_schema::Object;
+use mrtr_schema::{Object, located};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -64,22 +64,12 @@ impl<R: Into<O>, O> IntoOutput<O> for R {
     }
 }
 
-/// Reads arguments. Where a mistake is, is only looked for when there is one.
+/// Reads arguments. The line and column of a mistake are none of the caller's: what they sent was written anew on its way.
 fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
-    serde_json::from_str(arguments).or_else(|_| {
-        let mut json = serde_json::Deserializer::from_str(arguments);
-        serde_path_to_error::deserialize(&mut json).map_err(misfit)
+    located::read(arguments).map_err(|misfit| match misfit.path() {
+        "" => misfit.why(),
+        path => format!("{path}: {}", misfit.why()),
     })
-}
-
-/// Why arguments do not fit, and where. The line and column are none of the caller's: what they sent was
-/// written anew on its way.
-fn misfit(error: serde_path_to_error::Error<serde_json::Error>) -> String {
-    let path = error.path().to_string();
-    let inner = error.into_inner();
-    let position = format!(" at line {} column {}", inner.line(), inner.column());
-    let why = inner.to_string().replace(&position, "");
-    if path == "." { why } else { format!("{path}: {why}") }
 }
 
 /// No arguments.

@@ -162,14 +162,25 @@ fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Vec<ChoiceOp
     let list = |schema: &mut Object, key: &str| take_list::<String>(schema, key);
     if let Some(options) = take_list::<Titled>(schema, titled)? {
         let option = |t: Titled| ChoiceOption { value: t.r#const, title: t.title };
-        return Ok(Some(options.into_iter().map(option).collect()));
+        return Ok(Some(all_titled_or_none(options.into_iter().map(option).collect())));
     }
     let Some(values) = list(schema, "enum")? else {
         return Ok(None);
     };
     // The display names of older revisions.
     let mut names = list(schema, "enumNames")?.unwrap_or_default().into_iter();
-    Ok(Some(values.into_iter().map(|value| ChoiceOption { value, title: names.next() }).collect()))
+    let option = |value| ChoiceOption { value, title: names.next() };
+    Ok(Some(all_titled_or_none(values.into_iter().map(option).collect())))
+}
+
+/// Where some have titles, those that have none show their value.
+fn all_titled_or_none(mut options: Vec<ChoiceOption>) -> Vec<ChoiceOption> {
+    if options.iter().any(|option| option.title.is_some()) {
+        for option in &mut options {
+            option.title.get_or_insert_with(|| option.value.clone());
+        }
+    }
+    options
 }
 
 fn take_list<T: DeserializeOwned>(
@@ -256,5 +267,13 @@ mod tests {
         let form: FormSchema = serde_json::from_str(text).unwrap();
         let FieldKind::Choice { options, .. } = &form.fields[0].kind else { panic!() };
         assert_eq!(options[0].title.as_deref(), Some("A"));
+        // What is read is the same when it is written and read again, where there are too few of them, too.
+        let few = text.replace(r#"["a"]"#, r#"["a","b"]"#);
+        let titled = r#"{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"a","title":"A"},{"const":"b"}]}}}"#;
+        for text in [few.as_str(), titled] {
+            let form: FormSchema = serde_json::from_str(text).unwrap();
+            let written = serde_json::to_string(&form).unwrap();
+            assert_eq!(serde_json::from_str::<FormSchema>(&written).unwrap(), form);
+        }
     }
 }
