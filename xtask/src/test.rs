@@ -57,7 +57,13 @@ pub fn run(args: &[String]) -> Result {
     }
     instructions::run(&[])?;
     simulate::run(&[])?;
-    for short in ["--minutes 0.5 --balancer nginx", "--minutes 0.4 --balancer haproxy"] {
+    for short in [
+        "--minutes 0.5 --balancer nginx",
+        "--minutes 0.5 --balancer haproxy",
+        // That it finds something when there is something to find.
+        "--minutes 0.4 --break retire",
+        "--minutes 0.4 --break drain",
+    ] {
         chaos::run(&short.split(' ').map(str::to_owned).collect::<Vec<_>>())?;
     }
     chaos::load(&["--minutes", "0.4"].map(str::to_owned))?;

@@ -45,7 +45,7 @@ pub(crate) struct Balancer {
 pub(crate) struct Served {
     /// Seconds since 1970.
     pub(crate) at: f64,
-    pub(crate) status: u16,
+    pub(crate) status: i32,
 }
 
 impl Balancer {
@@ -120,7 +120,7 @@ fn line(line: &str) -> Option<Served> {
 
 /// Counts by status, as text.
 pub(crate) fn statuses<'a>(served: impl Iterator<Item = &'a Served>) -> String {
-    let mut counts = BTreeMap::<u16, u32>::new();
+    let mut counts = BTreeMap::<i32, u32>::new();
     served.for_each(|served| *counts.entry(served.status).or_default() += 1);
     let mut text = String::new();
     for (status, count) in counts {
@@ -157,7 +157,10 @@ fn configuration(
                 logs
             }
             (Kind::Nginx, "worker_processes", _) => "worker_processes 1;".to_owned(),
-            (Kind::Nginx, "listen", _) => format!("listen {local}:{port};"),
+            // Without connections that stay open, none is closed by a reload just as it is used.
+            (Kind::Nginx, "listen", _) => {
+                format!("listen {local}:{port};\n{indent}keepalive_timeout 0;")
+            }
             (Kind::Nginx, "proxy_next_upstream", _) => "proxy_next_upstream off;".to_owned(),
             (Kind::Nginx, "server", address) if address != "{" => {
                 let (at, replica) = left.next().ok_or("more replicas than there are")?;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use mrtr::Secret;
 use mrtr_testkit::random::Random;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
@@ -22,7 +23,7 @@ use crate::malformed::{SLOW, mistakes, slow};
 use crate::wire::{Connection, Head, body};
 use crate::{Result, lock, value};
 
-/// How many go away at once, of those who listen; five times over it is 10,000.
+/// How many go away at once, of those who listen; five times over it is 10,000, and that at least.
 const LISTENERS: usize = 2_000;
 
 /// What a replica may hold more in the end than when it was warm.
@@ -75,6 +76,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
             other => return Err(format!("the load has no option {other:?}").into()),
         }
     }
+    room_for_descriptors(connections + LISTENERS as u64 + 1_000)?;
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -126,6 +128,20 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
     println!("\n{text}");
     fs::write(dir.join("report.md"), text)?;
     Ok(kept)
+}
+
+/// Raises the limit of this process, and so of those that it starts.
+fn room_for_descriptors(needed: u64) -> Result {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        return Err(
+            format!("{needed} descriptors are needed: raise the limit (`ulimit -n`)").into()
+        );
+    }
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })?)
 }
 
 async fn held(fleet: &Fleet) -> Result<Held> {
@@ -238,7 +254,10 @@ async fn listeners(load: Arc<Load>) -> Result {
     let body =
         body("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
     let request = format!("{}Content-Length: {}\r\n\r\n", head.text("POST"), body.len());
-    for _ in 0..5 {
+    for time in 0.. {
+        if time >= 5 && load.is_over() {
+            break;
+        }
         let mut all = Vec::new();
         for _ in 0..LISTENERS {
             let mut connection = Connection::open(load.port).await?;
@@ -250,9 +269,6 @@ async fn listeners(load: Arc<Load>) -> Result {
             let (status, _) = connection.response().await?;
             let outcome = if status == 200 { Ok(()) } else { Err(format!("{status}").into()) };
             load.note("a subscription, given up", outcome);
-        }
-        if load.is_over() {
-            break;
         }
     }
     Ok(())

@@ -34,6 +34,10 @@ pub(crate) struct Flow {
 
 #[derive(Debug)]
 pub(crate) struct Leg {
+    /// In seconds since the run began.
+    pub(crate) begun: f64,
+    /// How many questions its caller had been asked by then.
+    pub(crate) asked: usize,
     pub(crate) took: Duration,
     /// Whether it went out without a state.
     pub(crate) is_first: bool,
@@ -149,7 +153,7 @@ impl People {
             let Ok(response) = http.exchange(Outgoing::new(request)).await else { continue };
             self.foreign.tried.fetch_add(1, Ordering::Relaxed);
             match response.outcome {
-                Err(error) if error.code == -32602 => {
+                Err(error) if error.data == Some(json!({ "reason": "invalid_request_state" })) => {
                     self.foreign.refused.fetch_add(1, Ordering::Relaxed);
                 }
                 other => lock(&self.foreign.otherwise).push(format!("{other:?}")),
@@ -174,7 +178,7 @@ impl Exchange for Watched {
         let request = outgoing.request.clone();
         let carries = |name| request.params.as_ref().is_some_and(|all| all.member(name).is_some());
         let is_first = !carries("requestState");
-        let begun = Instant::now();
+        let (begun, since) = (Instant::now(), self.people.begun.elapsed().as_secs_f64());
         let response = self.http.exchange(outgoing).await;
         let took = begun.elapsed();
         let refused = match &response {
@@ -185,7 +189,10 @@ impl Exchange for Watched {
             _ => None,
         };
         let broken = response.as_ref().err().map(ToString::to_string);
-        lock(&self.now).legs.push(Leg { took, is_first, broken, refused });
+        let mut now = lock(&self.now);
+        let asked = now.asked.len();
+        now.legs.push(Leg { begun: since, asked, took, is_first, broken, refused });
+        drop(now);
         if !is_first {
             *lock(&self.people.last) = Some(request);
         }

@@ -262,12 +262,12 @@ async fn rotate(fleet: &Fleet, done: &Done, active: &mut Secret, early: bool) ->
         fleet.rotate(&format!("active {old}\nstaged {new}\n")).await?;
         sleep(Duration::from_millis(300)).await;
         fleet.rotate(&format!("active {new}\nretiring {old}\n")).await?;
+        done.rotated.fetch_add(1, Ordering::Relaxed);
         if !early {
             sleep(LIFETIME + Duration::from_secs(1)).await;
         }
         fleet.rotate(&format!("active {new}\n")).await?;
         *active = next;
-        done.rotated.fetch_add(1, Ordering::Relaxed);
         sleep(Duration::from_millis(300)).await;
     }
 }

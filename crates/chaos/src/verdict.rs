@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::balancer::{Served, statuses};
 use crate::ledger::Entry;
 use crate::lock;
-use crate::order::{AT_FIRST, BOUGHT, DECLINED, answer_to, consents};
+use crate::order::{AT_FIRST, BOUGHT, DECLINED, answer_to, consents, may_run};
 use crate::people::{Flow, Foreign};
 use crate::plan::Done;
 
@@ -118,6 +118,7 @@ fn judge(seen: &Seen<'_>) -> Vec<Promise> {
             text: "a replica that is told to end cuts nobody off",
             broken: cut(seen),
         },
+        Promise { name: "run", text: "all that was to happen did", broken: idle(seen) },
         Promise { name: "memory", text: "a replica does not grow", broken: grown(seen) },
     ]
 }
@@ -154,10 +155,12 @@ fn steps(flow: &Flow, runs: &BTreeMap<&str, Vec<&Entry>>) -> Vec<String> {
         return Vec::new();
     }
     let expected: &[&str] = if consents(&flow.id) { &BOUGHT } else { &DECLINED };
-    let broken = flow.legs.iter().filter(|leg| leg.broken.is_some()).count();
     let mut wrong = Vec::new();
     for step in expected {
         let times = runs.get(step).map_or(0, Vec::len);
+        // Those in which it may have run.
+        let lost = flow.legs.iter().filter(|leg| leg.broken.is_some() && may_run(step, leg.asked));
+        let broken = lost.count();
         if times == 0 || times > 1 + broken {
             wrong.push(format!("{}: {step} ran {times} times, {broken} responses lost", flow.id));
         }
@@ -202,12 +205,31 @@ fn refused(flow: &Flow) -> Vec<String> {
     why.map(|why| format!("{}: {why}", flow.id)).collect()
 }
 
-/// What the load balancer could not get answered while nobody was killed.
+/// What had no answer while nobody was killed, for the load balancer or for callers.
 fn cut(seen: &Seen<'_>) -> Vec<String> {
-    let failed = calm(seen).filter(|served| served.status >= 499);
-    failed
-        .map(|served| format!("{} at {:.1} s", served.status, served.at - seen.began_at))
-        .collect()
+    // Some statuses are none: -1 is a request that came to nothing.
+    let failed = calm(seen).filter(|served| !(200..499).contains(&served.status));
+    let of_balancer =
+        failed.map(|served| format!("{} at {:.1} s", served.status, served.at - seen.began_at));
+    let legs = seen.flows.iter().flat_map(|flow| &flow.legs);
+    let broken = legs.filter(|leg| leg.begun < seen.calm_until - 1.0);
+    let of_callers =
+        broken.filter_map(|leg| Some(format!("{} at {:.1} s", leg.broken.as_ref()?, leg.begun)));
+    of_balancer.chain(of_callers).collect()
+}
+
+/// A run in which little happened says little.
+fn idle(seen: &Seen<'_>) -> Vec<String> {
+    let answered = seen.flows.iter().flat_map(|flow| &flow.legs).filter(|leg| leg.broken.is_none());
+    let enough = [
+        ("no replica was drained", seen.done.drained.load(Ordering::Relaxed) > 4),
+        ("no replica was killed", seen.done.killed.load(Ordering::Relaxed) > 0),
+        ("no key was rotated", seen.done.rotated.load(Ordering::Relaxed) > 0),
+        ("nobody tried to steal", seen.foreign.tried.load(Ordering::Relaxed) > 0),
+        ("hardly a call was made", seen.flows.len() > 100),
+        ("the load balancer's log cannot be read", seen.served.len() >= answered.count()),
+    ];
+    enough.iter().filter(|(_, is_so)| !is_so).map(|(what, _)| (*what).to_owned()).collect()
 }
 
 fn calm<'a>(seen: &'a Seen<'_>) -> impl Iterator<Item = &'a Served> {

@@ -172,7 +172,9 @@ impl<X: Exchange> Client<X> {
         let outcome = match &response {
             Ok(Ok(result)) => Ok(&**result),
             Ok(Err(refusal)) => {
-                Span::current().record("error.type", refusal.code);
+                let code = refusal.code.to_string();
+                Span::current().record("rpc.response.status_code", &code);
+                Span::current().record("error.type", code);
                 error = CallError::server(refusal.clone());
                 Err(&error)
             }
@@ -257,11 +259,13 @@ fn leg_span(machine: &Machine, request: &Request) -> Span {
         otel.name = name,
         otel.kind = "client",
         mcp.method.name = method,
+        gen_ai.operation.name = tool.map(|_| "execute_tool"),
         gen_ai.tool.name = tool,
         gen_ai.prompt.name = prompt,
         mcp.resource.uri = resource,
         mcp.protocol.version = PROTOCOL_VERSION,
         jsonrpc.request.id = %request.id,
+        rpc.response.status_code = tracing::field::Empty,
         error.type = tracing::field::Empty,
     )
 }

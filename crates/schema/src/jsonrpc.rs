@@ -44,11 +44,12 @@ pub enum RequestId {
     String(String),
 }
 
+/// For a line of a log: a peer chose it, so it is cut to 128 characters, and what would break the line is escaped.
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(n) => n.fmt(f),
-            Self::String(s) => s.fmt(f),
+            Self::String(s) => shorten(s).escape_debug().fmt(f),
         }
     }
 }
@@ -291,7 +292,7 @@ impl ErrorObject {
 }
 
 /// The first 128 characters.
-fn shorten(text: &str) -> Cow<'_, str> {
+pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(128) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
         None => text.into(),
@@ -490,6 +491,14 @@ pub(crate) fn take<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_shown_on_one_line() {
+        let id = |text: &str| RequestId::String(text.to_owned()).to_string();
+        assert_eq!(id("a-1"), "a-1");
+        assert_eq!(id("1\n WARN \u{1b}[2J"), r"1\n WARN \u{1b}[2J");
+        assert_eq!(id(&"x".repeat(1 << 20)).chars().count(), 129);
+    }
 
     #[test]
     fn tells_the_kinds_apart() {

@@ -2,6 +2,10 @@
 
 use crate::Object;
 
+/// How many bytes of these are passed on: as many as W3C asks everybody to.
+const TRACESTATE: usize = 512;
+const BAGGAGE: usize = 8192;
+
 /// The trace that a request belongs to, as W3C Trace Context has it (specification: base protocol, "OpenTelemetry trace context").
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceContext {
@@ -38,7 +42,7 @@ impl TraceContext {
         self.is_valid().then(|| given.collect())
     }
 
-    /// `tracestate` and `baggage` are looked at for their characters only.
+    /// `tracestate` and `baggage` are looked at for their characters and lengths only.
     fn is_valid(&self) -> bool {
         let mut parts = self.traceparent.split('-');
         let lengths = [("version", 2), ("trace-id", 32), ("parent-id", 16), ("flags", 2)];
@@ -50,7 +54,9 @@ impl TraceContext {
             })
         });
         let printable = |text: &String| text.bytes().all(|c| matches!(c, b' '..=b'~'));
-        let rest = self.tracestate.iter().chain(&self.baggage).all(printable);
+        let rest = self.tracestate.iter().chain(&self.baggage).all(printable)
+            && self.tracestate.as_ref().is_none_or(|state| state.len() <= TRACESTATE)
+            && self.baggage.as_ref().is_none_or(|baggage| baggage.len() <= BAGGAGE);
         fits && rest && parts.next().is_none() && !self.traceparent.starts_with("ff")
     }
 }
@@ -81,6 +87,8 @@ mod tests {
             let meta = Object::from_iter([("traceparent".to_owned(), wrong.into())]);
             assert_eq!(TraceContext::from_meta(&meta), None, "{wrong}");
         }
+        let long = TraceContext { baggage: Some("a".repeat(BAGGAGE + 1)), ..good.clone() };
+        assert_eq!(long.to_meta(), None);
         let state = TraceContext { tracestate: Some("a=\u{e9}".to_owned()), ..good };
         assert_eq!(state.to_meta(), None);
         assert_eq!(TraceContext::from_meta(&Object::new()), None);

@@ -9,6 +9,7 @@ use mrtr_schema::jsonrpc::Request;
 use mrtr_schema::meta::{RequestMeta, TraceContext};
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use serde::Deserialize;
+use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Level, Span};
 
 use crate::dispatch::Answer;
@@ -51,6 +52,7 @@ pub(crate) struct Observed {
     /// If its time is of interest.
     begun: Option<Instant>,
     what: What,
+    has_ended: bool,
 }
 
 /// A request's method and what it is about, as far as they are this server's: what a client makes up is no name for a metric.
@@ -83,49 +85,60 @@ impl Observed {
         request: &Request,
         meta: Option<&RequestMeta>,
     ) -> Option<Self> {
-        let spans = tracing::enabled!(target: "mrtr::server", Level::INFO);
-        let times = tracing::enabled!(
-            target: "mrtr::metrics", Level::TRACE, histogram.mcp.server.operation.duration
-        );
-        if !spans && !times {
+        let level = LevelFilter::current();
+        if level < LevelFilter::INFO {
             return None;
         }
         let what = What::of(server, request);
-        let span = if spans { span(&what, request) } else { Span::none() };
+        let span = span(&what, request);
         if let Some(TraceParent(adopt)) = &server.trace_parent
             && let Some(context) = meta.and_then(|meta| TraceContext::from_meta(&meta.other))
         {
             adopt(&span, &context);
         }
-        Some(Self { span, begun: times.then(Instant::now), what })
+        // Whether the metric is of interest cannot be asked without a word to those who filter.
+        let begun = (level >= LevelFilter::TRACE).then(Instant::now);
+        Some(Self { span, begun, what, has_ended: false })
     }
 
     /// Looks on.
-    pub(crate) async fn see(self, answer: impl Future<Output = Answer>) -> Answer {
-        let Self { span, begun, what } = self;
-        let answer = answer.instrument(span.clone()).await;
+    pub(crate) async fn see(mut self, answer: impl Future<Output = Answer>) -> Answer {
+        let answer = answer.instrument(self.span.clone()).await;
         let Kind { result_type, is_error } = match &answer {
             Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
             Err(_) => Kind::default(),
         };
         let code = answer.as_ref().err().map(|error| error.code.to_string());
-        let error = code.as_deref().or(is_error.then_some("tool_error"));
-        span.record("error.type", error);
-        span.record("rpc.response.status_code", code.as_deref());
-        span.record("mrtr.result_type", result_type);
-        if let Some(begun) = begun {
+        self.span.record("rpc.response.status_code", code.as_deref());
+        self.end(result_type, code.as_deref().or(is_error.then_some("tool_error")));
+        answer
+    }
+
+    fn end(&mut self, result_type: Option<&str>, error: Option<&str>) {
+        self.has_ended = true;
+        self.span.record("error.type", error);
+        self.span.record("mrtr.result_type", result_type);
+        if let Some(begun) = self.begun {
             tracing::event!(
                 target: "mrtr::metrics",
                 Level::TRACE,
                 histogram.mcp.server.operation.duration = begun.elapsed().as_secs_f64(),
-                mcp.method.name = what.method,
-                gen_ai.tool.name = what.tool,
-                gen_ai.prompt.name = what.prompt,
+                mcp.method.name = self.what.method,
+                gen_ai.tool.name = self.what.tool,
+                gen_ai.prompt.name = self.what.prompt,
                 error.type = error,
                 mrtr.result_type = result_type,
             );
         }
-        answer
+    }
+}
+
+/// Its client has gone, or it was cancelled: that is an end, too.
+impl Drop for Observed {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.end(None, Some("cancelled"));
+        }
     }
 }
 
@@ -138,6 +151,9 @@ struct Kind<'a> {
     is_error: bool,
 }
 
+/// How many characters of a URI are shown.
+const LONGEST_URI: usize = 1024;
+
 fn span(What { method, tool, prompt }: &What, request: &Request) -> Span {
     // A URI is not a name: there are too many.
     let name = match tool.as_ref().or(prompt.as_ref()) {
@@ -146,6 +162,7 @@ fn span(What { method, tool, prompt }: &What, request: &Request) -> Span {
     };
     let uri = || request.params.as_ref()?.string("uri");
     let uri = if method == method::RESOURCES_READ { uri() } else { None };
+    let uri: Option<String> = uri.map(|uri| uri.chars().take(LONGEST_URI).collect());
     tracing::info_span!(
         target: "mrtr::server",
         "request",

@@ -69,7 +69,10 @@ async fn all_rounds_of_a_call_are_one_trace() {
             assert!(line.contains(part), "{part} in {line}");
         }
     }
-    assert!(closed[1].contains("error.type=-32602") && !closed[0].contains("error.type"), "{log}");
+    assert!(
+        closed[1].contains(r#"error.type="-32602""#) && !closed[0].contains("error.type"),
+        "{log}"
+    );
 }
 
 /// A hundred calls at once over one connection: no state, answer or id of one turns up in another. The server looks for it.

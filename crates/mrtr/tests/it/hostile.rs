@@ -293,11 +293,15 @@ async fn a_redirect_is_not_followed() {
 /// sent again is.
 #[tokio::test]
 async fn a_gateway_without_an_answer_is_a_connection_that_broke() {
-    for status in ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"] {
-        let page = "<html>It is not there.</html>";
+    let (html, json) = ("text/html", "application/json");
+    for (status, kind, page) in [
+        ("502 Bad Gateway", html, "<html>It is not there.</html>"),
+        ("503 Service Unavailable", html, ""),
+        ("504 Gateway Timeout", json, r#"{"message":"Endpoint request timed out"}"#),
+    ] {
         let gateway = move |length| {
             Deed::Raw(format!(
-                "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{page}"
+                "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{page}"
             ))
         };
         let error = Hostile::serve(move |_| gateway(page.len())).await.call().await;

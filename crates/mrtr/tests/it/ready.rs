@@ -5,7 +5,7 @@ use std::time::Duration;
 use mrtr::http::{Limits, Ready, ServeOptions};
 use tokio::io::AsyncWriteExt;
 
-use crate::wire::{assert_alive, connect, read_response, serve_by};
+use crate::wire::{Head, assert_alive, connect, exchange, read_response, serve_by};
 
 /// The status of a request without a body, from whoever.
 async fn status(port: u16, verb: &str, path: &str) -> (u16, String) {
@@ -14,6 +14,10 @@ async fn status(port: u16, verb: &str, path: &str) -> (u16, String) {
     stream.write_all(request.as_bytes()).await.unwrap();
     let (status, head, _) = read_response(&mut stream).await;
     (status, head)
+}
+
+fn head_of_a_list() -> Head {
+    Head::new("tools/list", None)
 }
 
 #[tokio::test]
@@ -29,6 +33,10 @@ async fn a_process_that_is_not_ready_says_so_and_serves() {
         assert_eq!(status(port, "HEAD", "/ready").await.0, said);
         assert_eq!(status(port, "GET", "/health").await.0, 200);
         assert_alive(port).await;
+        // Who is not ready lets go of connections that stay open.
+        let (_, head, _) =
+            exchange(&mut connect(port).await, "POST", &head_of_a_list(), b"{}").await;
+        assert_eq!(head.contains("connection: close"), !now, "{head}");
     }
     let (said, head) = status(port, "POST", "/ready").await;
     assert_eq!(said, 405);
@@ -64,6 +72,7 @@ async fn a_shutdown_gives_notice() {
         }
     });
     tokio::task::yield_now().await;
-    assert!(!ready.is_ready() && !leaving.is_finished());
+    ready.set(true);
+    assert!(!ready.is_ready() && !leaving.is_finished(), "whoever leaves stays unready");
     assert_eq!(leaving.await.unwrap(), notice);
 }

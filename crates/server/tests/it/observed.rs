@@ -109,3 +109,24 @@ async fn metrics_have_reasons_and_no_made_up_names() {
     }
     assert!(!timed.concat().contains("made"), "{timed:#?}");
 }
+
+/// Those whose clients go away are counted, too.
+#[tokio::test]
+async fn a_request_that_is_given_up_has_an_end() {
+    let clock = TestClock::default();
+    let slow = Tool::new("s", "", async |_: Context| {
+        std::future::pending::<()>().await;
+        Ok("never")
+    });
+    let fleet = Fleet::new([replica(&clock).tool(slow).build().unwrap()]).as_principal(alice());
+    let (lines, _guard) = Lines::collect_from(Level::TRACE);
+    let given_up = async { tokio::task::yield_now().await };
+    tokio::select! {
+        biased;
+        _ = send(&fleet, "s", json!({}), json!({})) => unreachable!(),
+        () = given_up => {}
+    }
+    let log = lines.text();
+    let timed = log.lines().find(|line| line.contains("histogram.mcp.server.operation.duration="));
+    assert!(timed.is_some_and(|line| line.ends_with(r#"error.type="cancelled""#)), "{log}");
+}

@@ -404,3 +404,29 @@ async fn a_step_without_room_is_not_begun() {
     assert!(log.contains("the step \"big-8\" was not begun"), "{log}");
     assert!(log.contains("most of them by \"big-7\""), "{log}");
 }
+
+/// Between two tries there are 50 to 100 ms, by chance: those who failed together do not come again together.
+#[tokio::test(start_paused = true)]
+async fn tries_are_spread_by_chance() {
+    let (text, _) = run(|| {
+        Tool::new("t", "", async |cx: Context| {
+            let mut pauses = Vec::new();
+            for n in 0..64 {
+                let begun = tokio::time::Instant::now();
+                let fails = async |s: mrtr_server::Step| {
+                    let failed = s.retry(2, || async { Err::<(), _>("no") }).await;
+                    Ok(failed.is_err())
+                };
+                assert!(cx.step(format!("step {n}"), fails).await?);
+                pauses.push(begun.elapsed().as_millis());
+            }
+            // Time is told in whole milliseconds.
+            assert!(pauses.iter().all(|pause| (50..=101).contains(pause)), "{pauses:?}");
+            pauses.sort_unstable();
+            pauses.dedup();
+            Ok(if pauses.len() > 8 { "spread" } else { "together" })
+        })
+    })
+    .await;
+    assert_eq!(text, "spread");
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::http::{HeaderMap, HeaderValue, header};
+use ::http::{HeaderMap, HeaderValue, StatusCode, header};
 use mrtr_schema::jsonrpc::{Message, Notification, Request, Response};
 use mrtr_schema::meta::Mirrored;
 use reqwest::redirect::Policy;
@@ -103,6 +103,8 @@ impl HttpClientBuilder {
         let http = reqwest::Client::builder()
             .redirect(Policy::none())
             .tcp_nodelay(true)
+            // Before servers give idle connections up, ours after 15 s: what is sent on one that is about to be closed is lost.
+            .pool_idle_timeout(IDLE)
             .connect_timeout(self.timeout)
             .build()
             .map_err(|e| wrong("the HTTP client cannot be made".to_owned()).because(e))?;
@@ -115,6 +117,14 @@ impl HttpClientBuilder {
         let Self { headers, max_response, timeout, .. } = self;
         Ok(HttpClient { http, name, url, headers, max_response, timeout })
     }
+}
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Whether it is an answer in the server's place. Our own servers say 503, too, but as the protocol has it.
+fn is_gateways(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 502..=504)
 }
 
 impl Exchange for HttpClient {
@@ -152,6 +162,12 @@ impl HttpClient {
         TransportError::new(kind, format!("{} {what}", self.name)).because(error.without_url())
     }
 
+    /// Between us and the server, somebody did not get its answer.
+    fn behind_a_gateway(&self, status: StatusCode) -> TransportError {
+        let what = format!("{} is behind a gateway that answered {status}", self.name);
+        TransportError::new(Kind::Broken, what)
+    }
+
     fn protocol(&self, what: impl std::fmt::Display) -> TransportError {
         TransportError::new(Kind::Protocol, format!("{} {what}", self.name))
     }
@@ -175,11 +191,7 @@ impl HttpClient {
         let mut decoder = match kind.as_str() {
             "application/json" => None,
             "text/event-stream" if status.is_success() => Some(Decoder::new(self.max_response)),
-            // Between us and the server, somebody did not get its answer.
-            _ if matches!(status.as_u16(), 502..=504) => {
-                let what = format!("{} is behind a gateway that answered {status}", self.name);
-                return Err(TransportError::new(Kind::Broken, what));
-            }
+            _ if is_gateways(status) => return Err(self.behind_a_gateway(status)),
             other => {
                 let other =
                     if other.is_empty() { "nothing".to_owned() } else { format!("{other:.64?}") };
@@ -217,6 +229,10 @@ impl HttpClient {
                 Kind::Broken,
                 format!("{} ended the stream before the response", self.name),
             ));
+        }
+        // A gateway may write JSON, too, but none of the protocol.
+        if is_gateways(status) && !matches!(Message::parse(&whole), Ok(Message::Response(_))) {
+            return Err(self.behind_a_gateway(status));
         }
         self.response(&whole, request, heard)?
             .ok_or_else(|| self.protocol(format_args!("answered {status} with a notification")))

@@ -13,6 +13,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Ready {
     yes: Arc<AtomicBool>,
+    leaving: Arc<AtomicBool>,
     notice: Duration,
 }
 
@@ -20,15 +21,16 @@ impl Ready {
     /// Ready, until it is said otherwise. `notice` is how long a shutdown waits when it has said so: as long as a load balancer
     /// takes to notice, its interval of asking times how often it has to hear a no.
     pub fn with_notice(notice: Duration) -> Self {
-        Self { yes: Arc::new(AtomicBool::new(true)), notice }
+        Self { yes: Arc::new(AtomicBool::new(true)), leaving: Arc::default(), notice }
     }
 
     /// Whether it is.
     pub fn is_ready(&self) -> bool {
-        self.yes.load(Ordering::Relaxed)
+        self.yes.load(Ordering::Relaxed) && !self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Says whether it is: not before a cache is warm, say, or while a database is away.
+    /// Says whether it is: not before a cache is warm, say, or while a database is away. Once it
+    /// [leaves](Self::leave) it stays unready, whatever is said.
     pub fn set(&self, ready: bool) {
         self.yes.store(ready, Ordering::Relaxed);
     }
@@ -38,7 +40,7 @@ impl Ready {
     ///
     /// When the future is dropped it stays unready.
     pub async fn leave(&self) {
-        self.set(false);
+        self.leaving.store(true, Ordering::Relaxed);
         if !self.notice.is_zero() {
             tracing::info!(target: "mrtr::http", notice = ?self.notice, "not ready any more");
             tokio::time::sleep(self.notice).await;

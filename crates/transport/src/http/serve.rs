@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tower_service::Service;
 
 use super::ready::Ready;
@@ -26,12 +27,14 @@ use super::ready::Ready;
 pub struct ServeOptions {
     /// The path of the MCP endpoint; others than those below are answered with 404. Default: `/mcp`.
     pub path: String,
-    /// How long a connection may take to send the headers of a request. Default: 15 s.
+    /// How long a connection may take to send the headers of a request, and so how long one may be idle between two. Default:
+    /// 15 s. Whoever keeps connections to use them again had better give them up before that.
     pub header_time: Duration,
     /// How many bytes of a connection are buffered, 8 KiB at least: a head that is not complete by then is answered
     /// with 431. It may be longer by what one read brings. Default: 64 KiB.
     pub header_bytes: usize,
-    /// How many connections are served at once; more wait to be accepted. Default: 10 000.
+    /// How many connections are served at once; more wait to be accepted. Default: 12 000: more than there may be requests in flight
+    /// ([`Limits::in_flight`](super::Limits::in_flight)), so that what is too much is told so, and a load balancer gets to ask.
     pub connections: usize,
     /// How long requests in flight may take after the shutdown began. Default: 10 s.
     pub shutdown_time: Duration,
@@ -51,7 +54,7 @@ impl Default for ServeOptions {
             path: "/mcp".to_owned(),
             header_time: Duration::from_secs(15),
             header_bytes: 64 << 10,
-            connections: 10_000,
+            connections: 12_000,
             shutdown_time: Duration::from_secs(10),
             health_path: "/health".to_owned(),
             ready_path: "/ready".to_owned(),
@@ -61,7 +64,10 @@ impl Default for ServeOptions {
 }
 
 /// Serves `service`, an [`Endpoint`](super::Endpoint) under whatever layers, on `listener` until
-/// `shutdown` is done; then takes no more connections and lets requests in flight finish.
+/// `shutdown` is done; then takes no more connections and lets requests in flight finish, within
+/// [`ServeOptions::shutdown_time`]. What is left by then is closed. While [`Ready`] says no, responses close their connections.
+///
+/// Dropping the future closes all connections at once.
 ///
 /// HTTP/1.1 only: for HTTP/2 and TLS, put the service into a server of your choice.
 ///
@@ -85,6 +91,7 @@ where
 {
     let options = Arc::new(options);
     let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
     let slots = Arc::new(Semaphore::new(options.connections));
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -110,8 +117,16 @@ where
         let _ = stream.set_nodelay(true);
         let (routes, service) = (Arc::clone(&options), service.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let other = routes.answer(&request);
-            call(other.map_or_else(|| Ok(service.clone()), Err), request)
+            let service = routes.answer(&request).map_or_else(|| Ok(service.clone()), Err);
+            let routes = Arc::clone(&routes);
+            async move {
+                let mut response = call(service, request).await?;
+                if !routes.ready.is_ready() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(header::CONNECTION, close);
+                }
+                Ok::<_, Infallible>(response)
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -119,7 +134,9 @@ where
             .max_buf_size(options.header_bytes.max(8 << 10))
             .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
-        tokio::spawn(async move {
+        // Those that have ended are forgotten.
+        while connections.try_join_next().is_some() {}
+        connections.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(target: "mrtr::http", %error, "connection ended");
             }
