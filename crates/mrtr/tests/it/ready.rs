@@ -1,11 +1,17 @@
 //! What load balancers ask.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr::http::{Limits, Ready, ServeOptions};
-use tokio::io::AsyncWriteExt;
+use mrtr::http::{Endpoint, Limits, Ready, ServeOptions};
+use mrtr::{Context, Server, Tool};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 
-use crate::wire::{Head, assert_alive, connect, exchange, read_response, serve_by};
+use crate::wire::{
+    Head, assert_alive, connect, exchange, params, read_response, request, serve_by,
+};
 
 /// The status of a request without a body, from whoever.
 async fn status(port: u16, verb: &str, path: &str) -> (u16, String) {
@@ -75,4 +81,40 @@ async fn a_shutdown_gives_notice() {
     ready.set(true);
     assert!(!ready.is_ready() && !leaving.is_finished(), "whoever leaves stays unready");
     assert_eq!(leaving.await.unwrap(), notice);
+}
+
+/// What has not ended in its time is cut off, handler and all, before `serve` returns.
+#[tokio::test]
+async fn nothing_outlives_the_shutdown() {
+    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(()));
+    let held = (Arc::clone(&begun), Arc::clone(&dropped));
+    let endless = Tool::new("t", "", move |_: Context| {
+        let (begun, held) = held.clone();
+        async move {
+            let _held = held;
+            begun.notify_one();
+            std::future::pending::<()>().await;
+            Ok("never")
+        }
+    });
+    let server = Server::builder("test", "1").tool(endless).anonymous().build().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let shutdown_time = Duration::from_millis(10);
+    let options = ServeOptions { shutdown_time, ..ServeOptions::default() };
+    let wait = Arc::clone(&begun);
+    let end = async move { wait.notified().await };
+    let serving = mrtr::http::serve(listener, Endpoint::new(server), options, end);
+    let serving = tokio::spawn(serving);
+    let mut stream = connect(port).await;
+    let call = request("tools/call", &params(json!({ "name": "t", "arguments": {} })));
+    let head = Head::new("tools/call", Some("t")).text("POST");
+    let head = format!("{head}Content-Length: {}\r\n\r\n", call.len());
+    stream.write_all(&[head.into_bytes(), call].concat()).await.unwrap();
+    serving.await.unwrap().unwrap();
+    // It is aborted, which happens as soon as the runtime comes to it.
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
+    assert!(read.is_ok(), "the connection is open still");
+    assert_eq!((rest.len(), Arc::strong_count(&dropped)), (0, 1));
 }
