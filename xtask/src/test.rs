@@ -66,7 +66,7 @@ pub fn run(args: &[String]) -> Result {
     ] {
         chaos::run(&short.split(' ').map(str::to_owned).collect::<Vec<_>>())?;
     }
-    chaos::load(&["--minutes", "0.4"].map(str::to_owned))?;
+    chaos::load(&["--minutes", "0.75"].map(str::to_owned))?;
     conformance::run(&[])?;
     vectors::run(&[])?;
     interop::run(&[])?;
