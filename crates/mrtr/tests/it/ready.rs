@@ -87,13 +87,13 @@ async fn a_shutdown_gives_notice() {
 #[tokio::test]
 async fn nothing_outlives_the_shutdown() {
     let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(()));
-    let held = (Arc::clone(&begun), Arc::clone(&dropped));
+    let both = (Arc::clone(&begun), Arc::clone(&dropped));
     let endless = Tool::new("t", "", move |_: Context| {
-        let (begun, held) = held.clone();
+        let (begun, kept) = both.clone();
         async move {
-            let _held = held;
             begun.notify_one();
             std::future::pending::<()>().await;
+            drop(kept);
             Ok("never")
         }
     });
