@@ -40,9 +40,10 @@ fn patch(name: &str) -> PathBuf {
 pub fn run(args: &[String]) -> Result {
     let (mut seconds, mut balancer, mut broken) = ("120".to_owned(), "nginx".to_owned(), None);
     let mut rest = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let value = args.next().ok_or_else(|| format!("{arg} takes a value"))?;
+    for pair in args.chunks(2) {
+        let [arg, value] = pair else {
+            return Err(format!("{} takes a value", pair.concat()).into());
+        };
         match arg.as_str() {
             "--minutes" => seconds = in_seconds(value)?,
             "--balancer" => balancer.clone_from(value),
@@ -91,9 +92,10 @@ pub fn run(args: &[String]) -> Result {
 pub fn load(args: &[String]) -> Result {
     let mut seconds = "300".to_owned();
     let mut rest = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let value = args.next().ok_or_else(|| format!("{arg} takes a value"))?;
+    for pair in args.chunks(2) {
+        let [arg, value] = pair else {
+            return Err(format!("{} takes a value", pair.concat()).into());
+        };
         match arg.as_str() {
             "--minutes" => seconds = in_seconds(value)?,
             "--connections" => rest.extend([arg.clone(), value.clone()]),

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use crate::fleet::Fleet;
 use crate::malformed::{SLOW, mistakes, slow};
 use crate::wire::{Connection, Head, body};
-use crate::{Result, lock, value};
+use crate::{Result, lock, quarter, value};
 
 /// How many go away at once, of those who listen; five times over it is 10,000, and that at least.
 const LISTENERS: usize = 2_000;
@@ -272,17 +272,9 @@ async fn listeners(load: Arc<Load>) -> Result {
     Ok(())
 }
 
-/// The median of a quarter of these, the first of which is 0.
-fn quarter(of: &[u64], which: usize) -> u64 {
-    let length = of.len() / 4;
-    let mut some: Vec<_> = of.iter().skip(which * length).take(length).collect();
-    some.sort_unstable();
-    some.get(some.len() / 2).map_or(0, |kib| **kib)
-}
-
 fn report(load: &Load, elapsed: Duration, memory: &[u64], held: [Held; 3]) -> (String, bool) {
     let [before, most, after] = held;
-    let (warm, last) = (quarter(memory, 1), quarter(memory, 3));
+    let [warm, last] = [1, 3].map(|which| quarter(memory, which).unwrap_or(0));
     let mut text = String::from("| sent | answered as it should be | otherwise |\n|---|---|---|\n");
     let mut kept = true;
     for (what, (times, wrong)) in &*lock(&load.outcomes) {

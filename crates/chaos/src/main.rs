@@ -59,6 +59,14 @@ fn signal(child: &Child, signal: Signal) -> Result {
     Ok(kill_process(pid.ok_or("a process ended by itself: see what it logged")?, signal)?)
 }
 
+/// The median of a quarter of these, the first of which is 0.
+fn quarter(of: &[u64], which: usize) -> Option<u64> {
+    let length = of.len() / 4;
+    let mut some: Vec<_> = of.iter().skip(which * length).take(length).copied().collect();
+    some.sort_unstable();
+    some.get(some.len() / 2).copied()
+}
+
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -16,9 +16,6 @@ pub(crate) const TOOL: &str = "order";
 /// What is done in an order that was consented to, and what in one that was not.
 pub(crate) const BOUGHT: [&str; 5] = ["reserve", "cook", "quote", "pay", "close"];
 pub(crate) const DECLINED: [&str; 4] = ["reserve", "cook", "quote", "release"];
-/// What is done in the first round.
-pub(crate) const AT_FIRST: [&str; 2] = ["reserve", "cook"];
-
 /// Whether a step may run in a leg that was sent when so many questions had been asked.
 pub(crate) fn may_run(step: &str, asked: usize) -> bool {
     match step {

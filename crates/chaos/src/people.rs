@@ -62,7 +62,6 @@ pub(crate) struct People {
 #[derive(Debug, Default)]
 pub(crate) struct Foreign {
     pub(crate) tried: AtomicU64,
-    pub(crate) refused: AtomicU64,
     /// What was answered otherwise.
     pub(crate) otherwise: Mutex<Vec<String>>,
 }
@@ -152,11 +151,10 @@ impl People {
             // What does not get through says nothing.
             let Ok(response) = http.exchange(Outgoing::new(request)).await else { continue };
             self.foreign.tried.fetch_add(1, Ordering::Relaxed);
-            match response.outcome {
-                Err(error) if error.data == Some(json!({ "reason": "invalid_request_state" })) => {
-                    self.foreign.refused.fetch_add(1, Ordering::Relaxed);
-                }
-                other => lock(&self.foreign.otherwise).push(format!("{other:?}")),
+            let is_refused = matches!(&response.outcome, Err(error)
+                if error.data == Some(json!({ "reason": "invalid_request_state" })));
+            if !is_refused {
+                lock(&self.foreign.otherwise).push(format!("{:?}", response.outcome));
             }
         }
         Ok(())

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::balancer::{Served, statuses};
 use crate::ledger::Entry;
-use crate::lock;
-use crate::order::{AT_FIRST, BOUGHT, DECLINED, answer_to, consents, may_run};
+use crate::order::{BOUGHT, DECLINED, answer_to, consents, may_run};
 use crate::people::{Flow, Foreign};
 use crate::plan::Done;
+use crate::{lock, quarter};
 
 /// How much more memory the witness may hold in the end, in KiB.
 const GROWTH: u64 = 2048;
@@ -176,7 +176,7 @@ fn keys(flow: &Flow, runs: &BTreeMap<&str, Vec<&Entry>>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (step, runs) in runs {
         let keys: BTreeSet<_> = runs.iter().map(|run| &run.key).collect();
-        let most = if AT_FIRST.contains(step) { begun } else { 1 };
+        let most = if may_run(step, 0) { begun } else { 1 };
         if keys.len() > most {
             wrong.push(format!("{}: {step} ran with {} keys", flow.id, keys.len()));
         }
@@ -241,13 +241,7 @@ fn held(seen: &Seen<'_>) -> Option<(u64, u64)> {
     // The second half of the run: it has its version by then.
     let untouched: Vec<u64> =
         seen.memory.iter().filter(|(at, _)| *at > seen.calm_until).map(|(_, kib)| *kib).collect();
-    let quarter = untouched.len() / 4;
-    let median = |mut some: Vec<u64>| {
-        some.sort_unstable();
-        some.get(some.len() / 2).copied()
-    };
-    let first = median(untouched.iter().take(quarter).copied().collect())?;
-    Some((first, median(untouched.iter().rev().take(quarter).copied().collect())?))
+    Some((quarter(&untouched, 0)?, quarter(&untouched, 3)?))
 }
 
 fn grown(seen: &Seen<'_>) -> Vec<String> {
@@ -296,9 +290,9 @@ fn what_happened(seen: &Seen<'_>) -> String {
     row("a leg, median, 99th of 100, slowest", spread(times.collect(), "ms"));
     let times = seen.flows.iter().map(|flow| flow.ended - flow.begun);
     row("a call with people who think 0.1 s, the same", spread(times.collect(), "s"));
-    let foreign = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let (tried, refused) = (foreign(&seen.foreign.tried), foreign(&seen.foreign.refused));
-    row("states of others tried, refused", format!("{tried}, {refused}"));
+    let tried = seen.foreign.tried.load(Ordering::Relaxed);
+    let otherwise = lock(&seen.foreign.otherwise).len();
+    row("states of others tried, not refused", format!("{tried}, {otherwise}"));
     row("the load balancer while nobody was killed", statuses(self::calm(seen)));
     let rest = seen.served.iter().filter(|it| it.at >= seen.began_at + seen.calm_until);
     row("the load balancer afterwards", statuses(rest));

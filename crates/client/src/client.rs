@@ -114,8 +114,8 @@ impl<X: Exchange> Client<X> {
     }
 
     /// The same client, for calls whose legs may be sent again, up to so often in one call, if there is no connection or it breaks
-    /// before there is a response, or a gateway answers 502, 503 or 504 in the server's place. The server may have acted on what it got, so use this only for what may be done twice: reading,
-    /// or a tool whose annotations say `idempotentHint`. A leg goes out again with the same state, the same answers and another
+    /// before there is a response, or a gateway answers 502, 503 or 504 in the server's place. The server may have acted on what it
+    /// got, so use this only for what may be done twice: reading, or a tool whose annotations say `idempotentHint`. A leg goes out again with the same state, the same answers and another
     /// id, after 50 to 100 ms, and twice as long each time. Default: 0.
     #[must_use]
     pub fn resending(&self, times: u32) -> Self {
