@@ -1,6 +1,6 @@
 //! Writing JSON into one piece of text.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
@@ -112,8 +112,7 @@ impl ObjectWriter {
     /// Adds a member that is a number.
     pub(crate) fn number(mut self, name: &str, value: i64) -> Self {
         self.name(name);
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "{value}");
+        self.text.push_str(&value.to_string());
         self
     }
 

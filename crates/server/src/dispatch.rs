@@ -32,7 +32,7 @@ impl Dispatch for Server {
     ) -> impl Future<Output = Response<JsonText>> + Send + 'static {
         // All that can be done at once is done here: what a future is given, it carries to its end.
         let inner = Arc::clone(&self.inner);
-        let observed = Observed::of(&inner, &call.request, call.meta.as_deref());
+        let observed = Observed::of(&inner, &call.request, call.meta.as_deref()).map(Box::new);
         let caller = inner.caller(&mut call).map_err(Box::new);
         let request = call.request;
         async move {

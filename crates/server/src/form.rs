@@ -2,7 +2,7 @@
 //! `schemars` derives.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use mrtr_codec::Digest;
@@ -44,7 +44,7 @@ impl Form {
 
 /// The form for a type, which is made once.
 pub(crate) fn cached<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
-    type Cache = RwLock<HashMap<TypeId, Result<Arc<Form>, String>>>;
+    type Cache = RwLock<BTreeMap<TypeId, Result<Arc<Form>, String>>>;
     static CACHE: OnceLock<Cache> = OnceLock::new();
     let (cache, own) = (CACHE.get_or_init(Cache::default), TypeId::of::<T>());
     let known = cache.read().unwrap_or_else(PoisonError::into_inner).get(&own).cloned();

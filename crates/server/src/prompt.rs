@@ -66,7 +66,7 @@ impl PromptOutput {
     /// These messages.
     pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
         let messages = messages.into_iter().map(|(role, content)| PromptMessage { role, content });
-        Self(Output::Complete(GetPromptResult {
+        Self(Output::complete(GetPromptResult {
             messages: messages.collect(),
             ..GetPromptResult::default()
         }))
@@ -87,6 +87,6 @@ impl From<&str> for PromptOutput {
 
 impl From<InputRequired> for PromptOutput {
     fn from(questions: InputRequired) -> Self {
-        Self(Output::InputRequired(questions))
+        Self(Output::questions(questions))
     }
 }

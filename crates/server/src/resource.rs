@@ -135,7 +135,7 @@ impl ResourceOutput {
     /// Several contents, with URIs of their own: a directory.
     pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
         let contents = contents.into_iter().collect();
-        Self(Output::Complete(ReadResourceResult { contents, ..ReadResourceResult::default() }))
+        Self(Output::complete(ReadResourceResult { contents, ..ReadResourceResult::default() }))
     }
 
     /// The URI and media type are filled in from the request and the resource.
@@ -164,6 +164,6 @@ impl From<&str> for ResourceOutput {
 
 impl From<InputRequired> for ResourceOutput {
     fn from(questions: InputRequired) -> Self {
-        Self(Output::InputRequired(questions))
+        Self(Output::questions(questions))
     }
 }

@@ -133,11 +133,21 @@ impl fmt::Debug for Tool {
 #[derive(Debug)]
 pub struct ToolOutput(pub(crate) Output<CallToolResult>);
 
-/// A result, or questions in the manual form.
+/// A result, or questions in the manual form. Boxed, since it is handed on from future to future.
 #[derive(Debug)]
 pub(crate) enum Output<T> {
-    Complete(T),
-    InputRequired(InputRequired),
+    Complete(Box<T>),
+    InputRequired(Box<InputRequired>),
+}
+
+impl<T> Output<T> {
+    pub(crate) fn complete(result: T) -> Self {
+        Self::Complete(Box::new(result))
+    }
+
+    pub(crate) fn questions(questions: InputRequired) -> Self {
+        Self::InputRequired(Box::new(questions))
+    }
 }
 
 impl ToolOutput {
@@ -149,7 +159,7 @@ impl ToolOutput {
     /// Any content for the model.
     pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
-        Self(Output::Complete(CallToolResult { content, ..CallToolResult::default() }))
+        Self(Output::complete(CallToolResult { content, ..CallToolResult::default() }))
     }
 
     /// A value for programs, and content for the model that says the same in its own way. For most
@@ -157,7 +167,7 @@ impl ToolOutput {
     pub fn structured(value: Value, blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
         let structured_content = Some(value);
-        Self(Output::Complete(CallToolResult {
+        Self(Output::complete(CallToolResult {
             content,
             structured_content,
             ..CallToolResult::default()
@@ -188,7 +198,7 @@ impl From<&str> for ToolOutput {
 
 impl From<InputRequired> for ToolOutput {
     fn from(questions: InputRequired) -> Self {
-        Self(Output::InputRequired(questions))
+        Self(Output::questions(questions))
     }
 }
 

@@ -166,16 +166,23 @@ pub fn accepts_both(headers: &HeaderMap) -> bool {
 
 /// Whether the body is JSON, in UTF-8 and not compressed.
 pub fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let mut parts = kind.split(';').map(str::trim);
+    let plain =
+        headers.get_all(header::CONTENT_ENCODING).iter().all(|v| v.as_bytes() == b"identity");
+    plain && headers.get(header::CONTENT_TYPE).is_some_and(is_json_type)
+}
+
+fn is_json_type(kind: &HeaderValue) -> bool {
+    // What nearly every client sends.
+    if kind == "application/json" {
+        return true;
+    }
+    let mut parts = kind.to_str().unwrap_or_default().split(';').map(str::trim);
     let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
     let utf8 = parts.filter_map(|p| p.split_once('=')).all(|(name, value)| {
         !name.eq_ignore_ascii_case("charset")
             || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
     });
-    let plain =
-        headers.get_all(header::CONTENT_ENCODING).iter().all(|v| v.as_bytes() == b"identity");
-    json && utf8 && plain
+    json && utf8
 }
 
 /// The HTTP status that goes with a JSON-RPC error.

@@ -1,5 +1,7 @@
 //! Streamable HTTP: the backends.
 
+#[cfg(feature = "http-endpoint")]
+mod body;
 #[cfg(feature = "http-client")]
 mod client;
 #[cfg(feature = "http-endpoint")]

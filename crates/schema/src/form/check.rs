@@ -39,18 +39,20 @@ impl FormSchema {
     /// Every field that does not fit.
     pub fn check(&self, mut content: Object) -> Result<Object, Problems> {
         let mut problems = Vec::new();
-        let mut kept = Object::new();
         for field in &self.fields {
-            match content.shift_remove(&field.name).filter(|v| !v.is_null()) {
+            match content.get_mut(&field.name).filter(|value| !value.is_null()) {
                 None if field.required => problems.push(field.problem("is missing")),
                 None => {}
-                Some(value) => match field.check(&value) {
-                    Ok(()) => drop(kept.insert(field.name.clone(), field.normal(value))),
+                Some(value) => match field.check(value) {
+                    Ok(()) => field.normalize(value),
                     Err(message) => problems.push(field.problem(message)),
                 },
             }
         }
-        if problems.is_empty() { Ok(kept) } else { Err(Problems(problems)) }
+        content.retain(|name, value| {
+            !value.is_null() && self.fields.iter().any(|field| field.name == *name)
+        });
+        if problems.is_empty() { Ok(content) } else { Err(Problems(problems)) }
     }
 }
 
@@ -61,14 +63,13 @@ impl Field {
 
     /// A whole number that was written as `2.0` becomes `2`, so that it reads as an integer.
     #[expect(clippy::cast_possible_truncation, reason = "the number is whole and within the range")]
-    fn normal(&self, value: Value) -> Value {
-        match (&self.kind, value.as_f64()) {
-            (FieldKind::Number { integer: true, .. }, Some(number))
-                if value.is_f64() && number.abs() <= 2f64.powi(53) =>
-            {
-                Value::from(number as i64)
-            }
-            _ => value,
+    fn normalize(&self, value: &mut Value) {
+        if let (FieldKind::Number { integer: true, .. }, Some(number)) =
+            (&self.kind, value.as_f64())
+            && value.is_f64()
+            && number.abs() <= 2f64.powi(53)
+        {
+            *value = Value::from(number as i64);
         }
     }
 

@@ -82,13 +82,13 @@ impl Inner {
                 return self.complete(&failure);
             }
         };
-        let complete = |outcome: Result<CallToolResult, Error>| {
-            let result =
-                outcome.unwrap_or_else(|error| ToolOutput::failure(error.message().to_owned()));
+        let complete = |outcome: Result<Box<CallToolResult>, Error>| {
+            let result = outcome
+                .unwrap_or_else(|error| Box::new(ToolOutput::failure(error.message().to_owned())));
             let fits = tool.schemas.check_result(&result);
             let fits = fits.and_then(|()| result.content.iter().try_for_each(ContentBlock::check));
             fits.map_err(|why| unfit(&tool.wire.name, &why))?;
-            self.complete(&result)
+            self.complete(&*result)
         };
         leg.run(handler, |output| output.0, complete).await
     }
@@ -159,7 +159,7 @@ impl Inner {
                     let mut blocks = result.messages.iter().map(|message| &message.content);
                     let fits = blocks.try_for_each(ContentBlock::check);
                     fits.map_err(|why| unfit(&call.name, &why))?;
-                    self.complete(&result)
+                    self.complete(&*result)
                 }
                 // A prompt has no place for failures in its result.
                 Err(error) => Err(refused(&error)),
@@ -217,7 +217,7 @@ impl Inner {
             |ResourceOutput(output)| output,
             |outcome| match outcome {
                 Ok(result) => {
-                    let result = filled(result, &call.uri, what, retried);
+                    let result = filled(*result, &call.uri, what, retried);
                     let fits = result.contents.iter().try_for_each(ResourceContents::check);
                     fits.map_err(|why| unfit(&call.uri, &why))?;
                     self.complete(&result)

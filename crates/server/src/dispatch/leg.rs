@@ -1,6 +1,8 @@
 //! One leg of a flow: from the sealed state that came to the one that goes out.
 
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -11,6 +13,8 @@ use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{ErrorObject, ObjectWriter, code};
 use mrtr_schema::meta::RequestMeta;
 use serde_json::json;
+use tokio::task::unconstrained;
+use tokio::time::sleep;
 
 use super::Answer;
 use super::once::{Claim, Once};
@@ -47,7 +51,7 @@ pub(super) struct Leg<'a> {
     /// What the next state says of the handlers that wrote it.
     version: Version,
     /// If the state that came is for single use.
-    once: Option<Once<'a>>,
+    once: Option<Box<Once<'a>>>,
     context: Arc<ContextInner>,
 }
 
@@ -90,7 +94,7 @@ impl<'a> Leg<'a> {
                 }
                 if let Some(guard) = server.guard.as_deref().filter(|_| target.rules.single_use) {
                     let deadline = target.rules.deadline;
-                    once = Some(Once::new(server, guard, &opened, &responses, deadline)?);
+                    once = Some(Box::new(Once::new(server, guard, &opened, &responses, deadline)?));
                 }
                 Some(saved)
             }
@@ -102,9 +106,11 @@ impl<'a> Leg<'a> {
         };
         #[cfg(feature = "testing")]
         {
-            round.steps = caller.get().cloned();
+            if let Some(round) = Arc::get_mut(&mut round) {
+                round.steps = caller.get().cloned();
+            }
         }
-        let context = Arc::new(ContextInner { round: Arc::new(round), caller, manual });
+        let context = Arc::new(ContextInner { round, caller, manual });
         Ok(Self { server, target, digest, version, once, context })
     }
 
@@ -118,7 +124,7 @@ impl<'a> Leg<'a> {
         &self,
         handler: BoxFuture<Result<O, Error>>,
         unwrap: impl FnOnce(O) -> Output<W>,
-        complete: impl FnOnce(Result<W, Error>) -> Answer,
+        complete: impl FnOnce(Result<Box<W>, Error>) -> Answer,
     ) -> Answer {
         if let Some(once) = &self.once
             && let Claim::Answered(answer) =
@@ -143,7 +149,8 @@ impl<'a> Leg<'a> {
         // However the leg ends, and if its client goes away: who waits in a task of its own learns of it.
         let _close = CloseOnDrop(round);
         let deadline = self.target.rules.deadline;
-        tokio::time::timeout(deadline, drive(round, handler)).await.map_err(|_| {
+        let driven = pin!(drive(round, handler));
+        within(deadline, driven).await.ok_or_else(|| {
             self.failed(&Fault::Handler(format!("the leg ran longer than {deadline:?}")))
         })
     }
@@ -152,7 +159,7 @@ impl<'a> Leg<'a> {
         &self,
         ending: Ending<Result<O, Error>>,
         unwrap: impl FnOnce(O) -> Output<W>,
-        complete: impl FnOnce(Result<W, Error>) -> Answer,
+        complete: impl FnOnce(Result<Box<W>, Error>) -> Answer,
     ) -> Answer {
         match ending {
             Ending::Failed(fault) => Err(self.failed(&fault)),
@@ -182,7 +189,7 @@ impl<'a> Leg<'a> {
                     Ok(Output::InputRequired(_)) if !journal.entries.is_empty() => {
                         Err(self.failed(&Fault::mixed()))
                     }
-                    Ok(Output::InputRequired(manual)) => self.suspend_manual(manual),
+                    Ok(Output::InputRequired(manual)) => self.suspend_manual(*manual),
                     Err(error) => {
                         self.log(&error);
                         complete(Err(error))
@@ -292,8 +299,8 @@ fn begin(
     now: UnixSeconds,
     responses: InputResponses,
     client: Arc<RequestMeta>,
-) -> (Round, Manual) {
-    let round = Round::first(now, client, Arc::clone(&server.replica));
+) -> (Arc<Round>, Manual) {
+    let round = Arc::new(Round::first(now, client, Arc::clone(&server.replica)));
     (round, Manual { unasked: Answers(responses), ..Manual::default() })
 }
 
@@ -303,13 +310,13 @@ fn resume(
     saved: Saved,
     responses: InputResponses,
     client: Arc<RequestMeta>,
-) -> (Round, Manual) {
+) -> (Arc<Round>, Manual) {
     let Saved { flow, asked, content, .. } = saved;
     let replica = Arc::clone(&server.replica);
     match content {
         SavedContent::Journal(journal) => {
             let round = Round::later(flow, journal, &asked, responses, client, replica);
-            (round, Manual::default())
+            (Arc::new(round), Manual::default())
         }
         SavedContent::Manual(state) => {
             let (answers, unasked) = responses.0.into_iter().partition(|(key, _)| asked.has(key));
@@ -321,9 +328,23 @@ fn resume(
             let none = InputResponses::default();
             let mut round = Round::later(flow, Journal::default(), &asked, none, client, replica);
             round.manual = true;
-            (round, manual)
+            (Arc::new(round), manual)
         }
     }
+}
+
+/// Waits for a future, at most so long from when it first has to be waited for: most have not.
+async fn within<F: Future>(time: Duration, mut future: Pin<&mut F>) -> Option<F::Output> {
+    let mut clock = None;
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => {
+            // A future that has used up its turn does not keep the clock from being looked at.
+            let clock = clock.get_or_insert_with(|| Box::pin(unconstrained(sleep(time))));
+            clock.as_mut().poll(cx).map(|()| None)
+        }
+    })
+    .await
 }
 
 struct CloseOnDrop<'a>(&'a Round);
@@ -345,7 +366,7 @@ pub(super) fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
 
 /// Runs a future that may panic.
 pub(super) async fn guarded<T>(mut future: BoxFuture<T>) -> Result<T, ErrorObject> {
-    std::future::poll_fn(|cx| match start(|| future.as_mut().poll(cx)) {
+    poll_fn(|cx| match start(|| future.as_mut().poll(cx)) {
         Ok(polled) => polled.map(Ok),
         Err(error) => Poll::Ready(Err(error)),
     })

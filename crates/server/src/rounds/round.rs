@@ -453,9 +453,11 @@ impl State {
     }
 
     fn close(&mut self) -> (Journal, Vec<Open>) {
-        self.closed = true;
         self.driver = None;
         self.waiters.drain(..).for_each(Waker::wake);
+        if std::mem::replace(&mut self.closed, true) {
+            return Default::default();
+        }
         let pass = std::mem::take(&mut self.pass);
         (pass.into_journal(), std::mem::take(&mut self.open))
     }

@@ -364,6 +364,19 @@ async fn a_leg_has_a_deadline() {
     assert!(run(slow).await.0.contains("Internal error"));
 }
 
+#[tokio::test]
+async fn a_leg_that_never_rests_has_a_deadline() {
+    let busy = || {
+        let never = async |_: Context| -> Result<String> {
+            loop {
+                tokio::task::consume_budget().await;
+            }
+        };
+        Tool::new("t", "", never).deadline(Duration::from_millis(10))
+    };
+    assert!(run(busy).await.0.contains("Internal error"));
+}
+
 /// Sends one leg by hand; `more` are parameters beside the usual ones.
 async fn call(fleet: &mrtr_testkit::Fleet, more: Value) -> Value {
     crate::refusals::send(fleet, "t", json!({}), more).await

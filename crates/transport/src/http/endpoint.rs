@@ -11,12 +11,12 @@ use std::time::Duration;
 use ::http::{HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::BodyExt as _;
 use mrtr_schema::jsonrpc::{self, ErrorObject, Message, RequestId};
 use mrtr_schema::meta::RequestMeta;
 use tower_service::Service;
 
-use super::load::{Load, Share};
+use super::body::{drain, read};
+use super::load::Load;
 use super::reply::{self, ResponseBody, json, plain};
 use super::same::{Known, SameMeta};
 use crate::access::Access;
@@ -134,18 +134,18 @@ where
             let mut body = pin!(body);
             if let Err(refused) = checked {
                 // The client may be writing its body still; let it finish, so that it sees the answer.
-                Box::pin(shared.drain(body, 0, &headers)).await;
+                Box::pin(drain(&shared.limits, body, 0, &headers)).await;
                 return Ok(refused.respond());
             }
             let Some(mut share) = shared.load.share() else {
-                Box::pin(shared.drain(body, 0, &headers)).await;
+                Box::pin(drain(&shared.limits, body, 0, &headers)).await;
                 return Ok(busy().respond());
             };
-            let bytes = match shared.read(body.as_mut(), &mut share).await {
+            let bytes = match read(&shared.limits, body.as_mut(), &mut share).await {
                 Ok(bytes) => bytes,
                 Err((refused, read)) => {
                     if let Some(read) = read {
-                        Box::pin(shared.drain(body, read, &headers)).await;
+                        Box::pin(drain(&shared.limits, body, read, &headers)).await;
                     }
                     return Ok(refused.respond());
                 }
@@ -190,71 +190,6 @@ impl<D> Shared<D> {
         Ok(())
     }
 
-    /// Reads the body, in bounded memory and time. Where the rest is to be drained, an error says how much was read.
-    async fn read<B>(
-        &self,
-        mut body: Pin<&mut B>,
-        share: &mut Share,
-    ) -> Result<Bytes, (Box<Refused>, Option<usize>)>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: fmt::Display,
-    {
-        let too_long = || {
-            let why = format!("the body is longer than {} bytes", self.limits.body);
-            Refused::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorObject::invalid_request(why))
-        };
-        if body.size_hint().lower() > self.limits.body as u64 {
-            return Err((too_long(), Some(0)));
-        }
-        // A length that was only announced takes no memory.
-        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-        let mut bytes = Bytes::new();
-        let mut joined = Vec::new();
-        let all = async {
-            while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|e| {
-                    let why = format!("the body broke off: {e}");
-                    let error = ErrorObject::invalid_request(why);
-                    (Refused::new(StatusCode::BAD_REQUEST, error), None)
-                })?;
-                if let Ok(data) = frame.into_data() {
-                    let read = bytes.len() + joined.len();
-                    if read + data.len() > self.limits.body {
-                        return Err((too_long(), Some(read)));
-                    }
-                    if !share.grow(data.len()) {
-                        return Err((busy(), Some(read)));
-                    }
-                    // A short body comes in one piece, and need not be copied.
-                    if read == 0 {
-                        bytes = data;
-                        continue;
-                    }
-                    let least = read + data.len();
-                    if joined.capacity() < least {
-                        // It grows by doubling, but not beyond what was announced.
-                        let most = announced.clamp(least, least.max(LEAST_RESERVED) * 2);
-                        joined.reserve_exact(most - joined.len());
-                    }
-                    if joined.is_empty() {
-                        joined.extend_from_slice(&std::mem::take(&mut bytes));
-                    }
-                    joined.extend_from_slice(&data);
-                }
-            }
-            Ok(())
-        };
-        match tokio::time::timeout(self.limits.body_time, all).await {
-            Ok(read) => read.map(|()| if joined.is_empty() { bytes } else { joined.into() }),
-            Err(_) => {
-                let why = format!("the body took longer than {:?}", self.limits.body_time);
-                let error = ErrorObject::invalid_request(why);
-                Err((Refused::new(StatusCode::REQUEST_TIMEOUT, error), None))
-            }
-        }
-    }
-
     /// Reads the message; `None` is a notification.
     fn message(
         &self,
@@ -282,33 +217,9 @@ impl<D> Shared<D> {
         let meta = mirrored.meta;
         Ok(Some((request, meta)))
     }
-
-    /// Reads on and throws away, up to the limits. A client that waits for `100 Continue` has sent
-    /// nothing, and needs no draining.
-    async fn drain<B>(&self, mut body: Pin<&mut B>, mut read: usize, headers: &::http::HeaderMap)
-    where
-        B: Body<Data = Bytes>,
-    {
-        if headers.contains_key(header::EXPECT) {
-            return;
-        }
-        let rest = async {
-            while read <= self.limits.drain {
-                let Some(Ok(frame)) = body.frame().await else {
-                    break;
-                };
-                read += frame.data_ref().map_or(0, Bytes::len);
-            }
-        };
-        // Whether it ended or time was up, the answer goes out now.
-        let _ = tokio::time::timeout(self.limits.body_time, rest).await;
-    }
 }
 
-/// Half of how much room is made at least for a body of an announced length before it has come.
-const LEAST_RESERVED: usize = 8 << 10;
-
-fn busy() -> Box<Refused> {
+pub(super) fn busy() -> Box<Refused> {
     let error = ErrorObject::internal("The server has too much to do; try again later");
     Refused::new(StatusCode::SERVICE_UNAVAILABLE, error)
 }
@@ -316,14 +227,14 @@ fn busy() -> Box<Refused> {
 type Meta = Option<Arc<RequestMeta>>;
 
 /// A request that is answered here and does not reach the server.
-struct Refused {
+pub(super) struct Refused {
     status: StatusCode,
     id: Option<RequestId>,
     error: ErrorObject,
 }
 
 impl Refused {
-    fn new(status: StatusCode, error: ErrorObject) -> Box<Self> {
+    pub(super) fn new(status: StatusCode, error: ErrorObject) -> Box<Self> {
         Box::new(Self { status, id: None, error })
     }
 

@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use ::http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -117,10 +119,15 @@ where
         let _ = stream.set_nodelay(true);
         let (routes, service) = (Arc::clone(&options), service.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let service = routes.answer(&request).map_or_else(|| Ok(service.clone()), Err);
+            // Called right here, since a future carries all that it is made of.
+            let called = routes.call(&service, request);
             let routes = Arc::clone(&routes);
             async move {
-                let mut response = call(service, request).await?;
+                let mut response = match called {
+                    Called::Now(answer) => answer.await?.map(Either::Left),
+                    Called::Later(answer) => answer.await?.map(Either::Left),
+                    Called::Elsewhere(status) => elsewhere(status).map(Either::Right),
+                };
                 if !routes.ready.is_ready() {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(header::CONNECTION, close);
@@ -151,6 +158,28 @@ where
 }
 
 impl ServeOptions {
+    /// Calls a clone of the service, once it is ready.
+    fn call<S, B>(&self, service: &S, request: Request<Incoming>) -> Called<S::Future, B>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
+        S::Future: Send,
+    {
+        if let Some(status) = self.answer(&request) {
+            return Called::Elsewhere(status);
+        }
+        let mut service = service.clone();
+        if service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return Called::Now(service.call(request));
+        }
+        Called::Later(Box::pin(async move {
+            poll_fn(|cx| service.poll_ready(cx)).await?;
+            service.call(request).await
+        }))
+    }
+
     /// The answer to a request that is not for the service.
     fn answer<B>(&self, request: &Request<B>) -> Option<StatusCode> {
         let path = request.uri().path();
@@ -169,34 +198,75 @@ impl ServeOptions {
     }
 }
 
-/// Calls the service, or answers with a status alone.
-async fn call<S, B>(
-    service: Result<S, StatusCode>,
-    request: Request<Incoming>,
-) -> Result<Response<Either<B, Empty<Bytes>>>, Infallible>
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
-{
-    let mut service = match service {
-        Ok(service) => service,
-        Err(status) => {
-            let mut response = Response::new(Either::Right(Empty::new()));
-            *response.status_mut() = status;
-            // What was true a moment ago is of no use.
-            let fresh = HeaderValue::from_static("no-store");
-            response.headers_mut().insert(header::CACHE_CONTROL, fresh);
-            if status == StatusCode::METHOD_NOT_ALLOWED {
-                let allowed = HeaderValue::from_static("GET, HEAD");
-                response.headers_mut().insert(header::ALLOW, allowed);
-            }
-            return Ok(response);
-        }
-    };
-    poll_fn(|cx| service.poll_ready(cx)).await?;
-    service.call(request).await.map(|response| response.map(Either::Left))
+/// A request on its way.
+enum Called<F, B> {
+    Now(F),
+    /// The service was not ready for it.
+    Later(Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>),
+    /// It is not for the service.
+    Elsewhere(StatusCode),
+}
+
+/// A response that is a status alone.
+fn elsewhere(status: StatusCode) -> Response<Empty<Bytes>> {
+    let mut response = Response::new(Empty::new());
+    *response.status_mut() = status;
+    // What was true a moment ago is of no use.
+    let fresh = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, fresh);
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
 }
 
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use std::future::{Ready as Now, pending, ready};
+    use std::task::Poll;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    /// As a layer that makes requests wait: it is ready when it is asked for the third time.
+    #[derive(Clone)]
+    struct Third(u8);
+
+    impl Service<Request<Incoming>> for Third {
+        type Response = Response<Full<Bytes>>;
+        type Error = Infallible;
+        type Future = Now<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            self.0 += 1;
+            if self.0 >= 3 {
+                return Poll::Ready(Ok(()));
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+
+        fn call(&mut self, _: Request<Incoming>) -> Self::Future {
+            ready(Ok(Response::new(Full::from(format!("asked {} times", self.0)))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_service_that_is_not_ready_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        tokio::spawn(serve(listener, Third(0), ServeOptions::default(), pending()));
+        let request = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("asked 3 times"), "{answer}");
+    }
 }
