@@ -21,6 +21,7 @@ use serde_json::json;
 use tracing::Instrument as _;
 
 use crate::caller::{Caller, Notify};
+use crate::handler::BoxFuture;
 use crate::observed::Observed;
 use crate::server::{Inner, Server};
 use crate::tool::Rules;
@@ -42,9 +43,7 @@ impl Dispatch for Server {
                     Box::pin(observed.see(Inner::answer(&inner, &request, caller))).await
                 }
                 (Err(error), None) => Err(*error),
-                (Err(error), Some(observed)) => {
-                    Box::pin(observed.see(std::future::ready(Err(*error)))).await
-                }
+                (Err(error), Some(observed)) => observed.saw(Err(*error)),
             };
             let id = request.id;
             if let Err(error) = &outcome {
@@ -68,7 +67,8 @@ impl Inner {
         let rules = || self.tool(&params?.string("name")?).map(|tool| &tool.rules);
         if once(has_state, rules) {
             let (inner, request) = (Arc::clone(self), request.clone());
-            return finish(self, async move { inner.call_tool(&request, caller).await }).await;
+            let leg = Box::pin(async move { inner.call_tool(&request, caller).await });
+            return finish(self, leg).await;
         }
         self.call_tool(request, caller).await
     }
@@ -91,20 +91,17 @@ impl Inner {
             method::PROMPTS_GET if !self.prompts.is_empty() => {
                 let call: GetPromptParams = params(request)?;
                 let rules = || self.prompt(&call.name).map(|prompt| &prompt.rules);
-                if once(call.request_state.is_some(), rules) {
-                    let inner = Arc::clone(self);
-                    return finish(self, async move { inner.get_prompt(call, caller).await }).await;
-                }
-                self.get_prompt(call, caller).await
+                let once = once(call.request_state.is_some(), rules);
+                let inner = Arc::clone(self);
+                let leg = Box::pin(async move { inner.get_prompt(call, caller).await });
+                if once { finish(self, leg).await } else { leg.await }
             }
             method::RESOURCES_READ if self.has_resources() => {
                 let call: ReadResourceParams = params(request)?;
-                if once(call.request_state.is_some(), || self.rules_of(&call.uri)) {
-                    let inner = Arc::clone(self);
-                    return finish(self, async move { inner.read_resource(call, caller).await })
-                        .await;
-                }
-                self.read_resource(call, caller).await
+                let once = once(call.request_state.is_some(), || self.rules_of(&call.uri));
+                let inner = Arc::clone(self);
+                let leg = Box::pin(async move { inner.read_resource(call, caller).await });
+                if once { finish(self, leg).await } else { leg.await }
             }
             method::COMPLETE if self.capabilities().completions.is_some() => {
                 self.suggest(params(request)?, caller).await
@@ -164,10 +161,7 @@ fn once<'r>(has_state: bool, rules: impl FnOnce() -> Option<&'r Rules>) -> bool 
 
 /// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
 /// comes again.
-fn finish<L>(server: &Inner, leg: L) -> impl Future<Output = Answer> + use<L>
-where
-    L: Future<Output = Answer> + Send + 'static,
-{
+fn finish(server: &Inner, leg: BoxFuture<Answer>) -> impl Future<Output = Answer> + use<> {
     let running = server.replica.running.one();
     let leg = async move {
         let answer = leg.await;

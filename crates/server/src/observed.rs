@@ -102,8 +102,13 @@ impl Observed {
     }
 
     /// Looks on.
-    pub(crate) async fn see(mut self, answer: impl Future<Output = Answer>) -> Answer {
+    pub(crate) async fn see(self, answer: impl Future<Output = Answer>) -> Answer {
         let answer = answer.instrument(self.span.clone()).await;
+        self.saw(answer)
+    }
+
+    /// There is nothing more to see.
+    pub(crate) fn saw(mut self, answer: Answer) -> Answer {
         let Kind { result_type, is_error } = match &answer {
             Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
             Err(_) => Kind::default(),

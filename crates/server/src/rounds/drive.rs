@@ -55,14 +55,13 @@ pub(crate) async fn drive<T>(
                 round.fail(Fault::panicked(&*panic));
                 Poll::Pending
             });
-            activity = round.activity();
-            match (round.fault(), polled) {
-                (Some(fault), _) => Poll::Ready(Err(Some(fault))),
-                (None, Poll::Ready(output)) => Poll::Ready(Ok(output)),
-                (None, Poll::Pending) if round.is_suspended() && !own.is_woken() => {
-                    Poll::Ready(Err(None))
-                }
-                (None, Poll::Pending) => Poll::Pending,
+            let (happened, suspended) = round.look();
+            activity = happened;
+            match (suspended, polled) {
+                (Err(fault), _) => Poll::Ready(Err(Some(fault))),
+                (Ok(_), Poll::Ready(output)) => Poll::Ready(Ok(output)),
+                (Ok(true), Poll::Pending) if !own.is_woken() => Poll::Ready(Err(None)),
+                (Ok(_), Poll::Pending) => Poll::Pending,
             }
         })
         .await;

@@ -378,19 +378,15 @@ impl Round {
         self.lock().driver = Some(driver.clone());
     }
 
-    /// How often something happened that the driver has to look at.
-    pub(crate) fn activity(&self) -> u64 {
-        self.lock().activity
-    }
-
-    /// The fault, if there is one.
-    pub(crate) fn fault(&self) -> Option<Fault> {
-        self.lock().fault.clone()
-    }
-
-    /// Whether there is nothing to wait for but answers.
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.lock().is_suspended()
+    /// Called after each poll of the handler: how often something happened that the driver has to look at, and whether there
+    /// is nothing to wait for but answers.
+    ///
+    /// # Errors
+    ///
+    /// If there is a fault.
+    pub(crate) fn look(&self) -> (u64, Result<bool, Fault>) {
+        let state = self.lock();
+        (state.activity, state.fault.clone().map_or_else(|| Ok(state.is_suspended()), Err))
     }
 
     /// How many wait for the end of the round by this waker, if nobody waits by another: what those wait for besides
