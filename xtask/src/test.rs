@@ -49,7 +49,9 @@ pub fn run(args: &[String]) -> Result {
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
-    step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
+    for example in ["upgrades", "authentication"] {
+        step(&mut cargo(&["run", "--quiet", "--example", example]))?;
+    }
     for example in ["worker", "otlp"] {
         let manifest = format!("--manifest-path=examples/{example}/Cargo.toml");
         let run = ["run", "--quiet", "--locked", &manifest];
