@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::fleet::Fleet;
-use crate::malformed::{SLOW, mistakes, slow};
+use crate::malformed::{MISTAKES, SLOW, mistake, slow};
 use crate::wire::{Connection, Head, body};
 use crate::{Result, lock, quarter, value};
 
@@ -178,11 +178,8 @@ async fn caller(nth: u64, load: Arc<Load>, most: u64) -> Result {
         }
         if random.below(100) == 0 {
             let foreign = lock(&load.state).clone();
-            let all = mistakes(&name, &foreign);
-            let which = usize::try_from(random.below(all.len() as u64))?;
-            if let Some(mistake) = all.get(which) {
-                load.note(mistake.name, mistake.make(load.port).await);
-            }
+            let mistake = mistake(random.below(MISTAKES), &name, &foreign);
+            load.note(mistake.name, mistake.make(load.port).await);
             continue;
         }
         let begun = Instant::now();

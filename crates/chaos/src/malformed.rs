@@ -18,14 +18,13 @@ pub(crate) struct Mistake {
     code: Option<i64>,
 }
 
-/// All mistakes; `foreign` is a state of somebody else.
-pub(crate) fn mistakes(caller: &str, foreign: &str) -> Vec<Mistake> {
-    let head = || Head::new(caller, "tools/call", Some("echo"));
-    let echo = || json!({ "name": "echo", "arguments": { "text": "x" } });
-    let good = || body("tools/call", echo());
-    let mut stolen = echo();
-    stolen["requestState"] = json!(foreign);
-    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+/// How many kinds of mistakes there are.
+pub(crate) const MISTAKES: u64 = 13;
+
+/// One of [`MISTAKES`]; `foreign` is a state of somebody else.
+pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
+    let head = Head::new(caller, "tools/call", Some("echo"));
+    let good = body("tools/call", json!({ "name": "echo", "arguments": { "text": "x" } }));
     // A code of 0 is none.
     let wrong = |name, head, body: Vec<u8>, status, code| Mistake {
         name,
@@ -35,51 +34,64 @@ pub(crate) fn mistakes(caller: &str, foreign: &str) -> Vec<Mistake> {
         status,
         code: (code != 0).then_some(code),
     };
-    vec![
-        wrong("half of a message", head(), good().split_off(20), 400, -32700),
-        wrong("JSON nested 10,000 deep", head(), deep.into(), 400, -32700),
-        wrong("no request", head(), b"{}".to_vec(), 400, -32600),
-        wrong(
+    match which {
+        0 => wrong("half of a message", head, good[20..].to_vec(), 400, -32700),
+        1 => wrong(
+            "JSON nested 10,000 deep",
+            head,
+            format!("{}{}", "[".repeat(10_000), "]".repeat(10_000)).into(),
+            400,
+            -32700,
+        ),
+        2 => wrong("no request", head, b"{}".to_vec(), 400, -32600),
+        3 => wrong(
             "no such method",
             Head::new(caller, "no/such", None),
             body("no/such", json!({})),
             404,
             -32601,
         ),
-        wrong(
+        4 => wrong(
             "no such tool",
-            head().with("Mcp-Name", "none"),
+            head.with("Mcp-Name", "none"),
             body("tools/call", json!({ "name": "none" })),
             400,
             -32602,
         ),
-        wrong(
+        5 => wrong(
             "arguments of another type",
-            head(),
+            head,
             body("tools/call", json!({ "name": "echo", "arguments": { "text": 5 } })),
             200,
             0,
         ),
-        wrong(
-            "a header that says otherwise",
-            head().with("Mcp-Name", "order"),
-            good(),
-            400,
-            -32020,
-        ),
-        wrong("another host", head().with("Host", "evil.example"), good(), 403, -32600),
-        wrong("another origin", head().with("Origin", "http://evil.example"), good(), 403, -32600),
-        wrong(
+        6 => {
+            wrong("a header that says otherwise", head.with("Mcp-Name", "order"), good, 400, -32020)
+        }
+        7 => wrong("another host", head.with("Host", "evil.example"), good, 403, -32600),
+        8 => wrong("another origin", head.with("Origin", "http://evil.example"), good, 403, -32600),
+        9 => wrong(
             "a body that is packed",
-            head().with("Content-Encoding", "gzip"),
+            head.with("Content-Encoding", "gzip"),
             vec![0x1f; 512],
             415,
             -32600,
         ),
-        wrong("10 MB, written before anything is read", head(), vec![b' '; 10 << 20], 413, -32600),
-        wrong("the state of somebody else", head(), body("tools/call", stolen), 400, -32602),
-        Mistake { verb: "GET", ..wrong("a GET", head(), Vec::new(), 405, -32600) },
-    ]
+        10 => {
+            wrong("10 MB, written before anything is read", head, vec![b' '; 10 << 20], 413, -32600)
+        }
+        11 => wrong(
+            "the state of somebody else",
+            head,
+            body(
+                "tools/call",
+                json!({ "name": "echo", "arguments": { "text": "x" }, "requestState": foreign }),
+            ),
+            400,
+            -32602,
+        ),
+        _ => Mistake { verb: "GET", ..wrong("a GET", head, Vec::new(), 405, -32600) },
+    }
 }
 
 impl Mistake {

@@ -48,7 +48,10 @@ async fn each_refusal_is_counted_by_its_reason() {
         ("POST", head.clone().with("Content-Type", "text/html"), body.clone(), 415, "media_type"),
         ("GET", head.clone(), Vec::new(), 405, "method_not_allowed"),
     ];
+    let book = include_str!("../../../../docs/deploying.md");
+    let row = book.lines().find(|line| line.starts_with("| `mrtr.refusals`")).unwrap();
     for (verb, head, body, status, reason) in cases {
+        assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the book");
         let before = lines.0.lock().unwrap().len();
         let (got, ..) = exchange(&mut connect(port).await, verb, &head, &body).await;
         let said = String::from_utf8(lines.0.lock().unwrap()[before..].to_vec()).unwrap();
