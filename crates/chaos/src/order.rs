@@ -16,6 +16,7 @@ pub(crate) const TOOL: &str = "order";
 /// What is done in an order that was consented to, and what in one that was not.
 pub(crate) const BOUGHT: [&str; 5] = ["reserve", "cook", "quote", "pay", "close"];
 pub(crate) const DECLINED: [&str; 4] = ["reserve", "cook", "quote", "release"];
+
 /// Whether a step may run in a leg that was sent when so many questions had been asked.
 pub(crate) fn may_run(step: &str, asked: usize) -> bool {
     match step {

@@ -5,7 +5,7 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::xaes::{KEYS, Xaes256Gcm, wipe_stack};
+use crate::xaes::{Xaes256Gcm, wipe_stack};
 
 /// The length of a key id in bytes.
 pub(crate) const ID_LEN: usize = 16;
@@ -110,7 +110,7 @@ impl Key {
     /// The labels contain no zero byte, so no label with its audience is another's.
     pub(crate) fn derive(secret: &Secret, audience: &str) -> Self {
         let key = Self::derive_below(secret, audience);
-        wipe_stack::<KEYS>();
+        wipe_stack();
         key
     }
 

@@ -60,7 +60,7 @@ impl Xaes256Gcm {
         buffer: &mut [u8],
     ) -> Result<[u8; TAG_LEN], AeadError> {
         let tag = self.encrypt_below(nonce, aad, buffer);
-        wipe_stack::<MESSAGE>();
+        wipe_stack();
         tag
     }
 
@@ -77,7 +77,7 @@ impl Xaes256Gcm {
         sealed: &'b mut [u8],
     ) -> Result<&'b mut [u8], AeadError> {
         let verdict = self.decrypt_below(nonce, aad, sealed);
-        wipe_stack::<MESSAGE>();
+        wipe_stack();
         verdict?;
         let (text, _) = sealed.split_last_chunk_mut::<TAG_LEN>().ok_or(AeadError)?;
         Ok(text)
@@ -137,21 +137,17 @@ impl Xaes256Gcm {
     }
 }
 
-/// How deep on the stack keys are made.
-pub(crate) const KEYS: usize = if cfg!(debug_assertions) { 32 << 10 } else { 8 << 10 };
-
-/// How deep on the stack one message is encrypted or decrypted.
-const MESSAGE: usize = match (cfg!(debug_assertions), cfg!(feature = "aws-lc")) {
-    (true, _) => KEYS,
-    (false, true) => 2 << 10,
-    (false, false) => 4 << 10,
-};
-
 /// Overwrites what the functions that were just called have left on the stack: copies of what they moved, and keys that
-/// they spread out. How far down they reach was measured, and differs by library.
+/// they spread out. How far down they reach was measured by `tests/memory.rs`, and differs by library.
 #[inline(never)]
-pub(crate) fn wipe_stack<const DEPTH: usize>() {
-    std::hint::black_box(&mut [0u8; DEPTH]);
+#[cfg_attr(debug_assertions, expect(clippy::large_stack_arrays, reason = "it is about the stack"))]
+pub(crate) fn wipe_stack() {
+    const BYTES: usize = match (cfg!(debug_assertions), cfg!(feature = "aws-lc")) {
+        (true, _) => 32 * 1024,
+        (false, true) => 4 * 1024,
+        (false, false) => 8 * 1024,
+    };
+    std::hint::black_box(&mut [0u8; BYTES]);
 }
 
 impl std::fmt::Debug for Xaes256Gcm {
