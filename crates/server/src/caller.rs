@@ -8,8 +8,10 @@ use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{Progress, name};
-use mrtr_transport::{Outbox, Place};
+use mrtr_transport::Outbox;
 use serde::Serialize;
+
+use crate::replica::Replica;
 
 /// Who sent a request, what they can be asked, and how they are told of what comes before the response.
 #[derive(Debug)]
@@ -20,10 +22,7 @@ pub(crate) struct Caller {
     pub(crate) notify: Notify,
     /// From layers in front of the server.
     pub(crate) extensions: Extensions,
-    /// From who built it.
-    pub(crate) provided: Arc<Extensions>,
-    /// Held for as long as a handler may go on.
-    pub(crate) _place: Place,
+    pub(crate) replica: Arc<Replica>,
 }
 
 impl Caller {
@@ -47,7 +46,7 @@ impl Caller {
 
     /// What a layer in front left with the request, or what was given to all requests.
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.extensions.get().or_else(|| self.provided.get())
+        self.extensions.get().or_else(|| self.replica.provided.get())
     }
 }
 

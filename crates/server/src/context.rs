@@ -20,7 +20,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::asks::Asks;
-use crate::caller::Caller;
 use crate::error::Error;
 use crate::form::cached;
 use crate::manual::Answers;
@@ -33,21 +32,7 @@ use crate::rounds::{Answer, Ask, Round, Step, StepRun};
 /// every leg. In a loop, number it: `cx.elicit(format!("guest-{n}"), …)`.
 #[derive(Clone)]
 pub struct Context {
-    pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
     pub(crate) round: Arc<Round>,
-    pub(crate) caller: Box<Caller>,
-    pub(crate) manual: Manual,
-}
-
-/// What the manual form reads.
-#[derive(Default)]
-pub(crate) struct Manual {
-    pub(crate) state: Option<String>,
-    pub(crate) answers: Answers,
-    pub(crate) unasked: Answers,
 }
 
 impl Context {
@@ -71,12 +56,10 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        let key = Arc::<str>::from(key.into());
-        let own = Arc::clone(&key);
-        self.form(key, message.into(), move |answer| match answer {
+        self.form(key.into(), message.into(), |key, answer| match answer {
             Answer::Accept(value) => Ok(value),
-            Answer::Decline => Err(Error::declined(&own)),
-            Answer::Cancel => Err(Error::cancelled(&own)),
+            Answer::Decline => Err(Error::declined(key)),
+            Answer::Cancel => Err(Error::cancelled(key)),
         })
     }
 
@@ -89,24 +72,27 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        self.form(key.into().into(), message.into(), Ok)
+        self.form(key.into(), message.into(), |_, answer| Ok(answer))
     }
 
     fn form<T, R>(
         &self,
-        key: Arc<str>,
+        key: String,
         message: String,
-        outcome: impl Fn(Answer<T>) -> Result<R, Error> + Send + Sync + 'static,
+        outcome: impl Fn(&str, Answer<T>) -> Result<R, Error> + Send + Sync + 'static,
     ) -> Ask<R>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
         let (question, form) = match cached::<T>() {
-            Ok(form) => (Ok(Question::form(message, Arc::clone(&form))), Arc::clone(&form.schema)),
+            Ok(form) => {
+                let schema = Arc::clone(&form.schema);
+                (Ok(Question::form(message, form)), schema)
+            }
             Err(why) => (Err(why), Arc::default()),
         };
-        Ask::new(Arc::clone(&self.inner.round), key, question, move |text| {
-            read_form(&form, text).map(&outcome)
+        Ask::new(&self.round, key, question, move |key, text| {
+            Ok(outcome(key, read_form(&form, text)?))
         })
     }
 
@@ -125,16 +111,14 @@ impl Context {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> Ask<()> {
-        let key = Arc::<str>::from(key.into());
         let params = UrlParams { message: message.into(), url: url.into() };
         let question = Question::new(InputRequest::Elicit(ElicitParams::Url(params)));
-        let own = Arc::clone(&key);
-        Ask::new(Arc::clone(&self.inner.round), key, question, move |text| {
+        Ask::new(&self.round, key.into(), question, |key, text| {
             let result: ElicitResult = read(text)?;
             Ok(match result.action {
                 ElicitAction::Accept => Ok(()),
-                ElicitAction::Decline => Err(Error::declined(&own)),
-                ElicitAction::Cancel => Err(Error::cancelled(&own)),
+                ElicitAction::Decline => Err(Error::declined(key)),
+                ElicitAction::Cancel => Err(Error::cancelled(key)),
             })
         })
     }
@@ -149,7 +133,7 @@ impl Context {
         key: impl Into<String>,
         params: CreateMessageParams,
     ) -> Ask<CreateMessageResult> {
-        self.plain(key.into().into(), InputRequest::Sample(Box::new(params)), Ok)
+        self.plain(key.into(), InputRequest::Sample(Box::new(params)), Ok)
     }
 
     /// Asks for the client's roots. Deprecated in this revision of the protocol.
@@ -158,20 +142,18 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> Ask<Vec<Root>> {
-        self.plain(key.into().into(), InputRequest::Roots, |ListRootsResult { roots }| {
+        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots }| {
             roots.iter().try_for_each(Root::check).map(|()| roots)
         })
     }
 
     fn plain<W: DeserializeOwned + 'static, T: 'static>(
         &self,
-        key: Arc<str>,
+        key: String,
         request: InputRequest,
         pick: fn(W) -> Result<T, String>,
     ) -> Ask<T> {
-        Ask::new(Arc::clone(&self.inner.round), key, Question::new(request), move |text| {
-            pick(read(text)?).map(Ok)
-        })
+        Ask::new(&self.round, key, Question::new(request), move |_, text| pick(read(text)?).map(Ok))
     }
 
     /// Runs a side effect, and keeps its result: later rounds get the result, and do not run it again.
@@ -196,7 +178,7 @@ impl Context {
         F: FnOnce(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
     {
-        StepRun::new(Arc::clone(&self.inner.round), key.into().into(), run)
+        StepRun::new(Arc::clone(&self.round), key.into().into(), run)
     }
 
     /// Ends the round here, once, with a state and no question: the client comes again at once, and any replica goes on.
@@ -212,7 +194,7 @@ impl Context {
     where
         K: Into<String>,
     {
-        crate::rounds::checkpoint(Arc::clone(&self.inner.round), key.into().into())
+        crate::rounds::checkpoint(Arc::clone(&self.round), key.into().into())
     }
 
     /// Goes on with the one of two that first comes to something, and drops the other. Later rounds go on with the same one: which
@@ -250,7 +232,7 @@ impl Context {
         A: Future<Output = Result<T, Error>>,
         B: Future<Output = Result<T, Error>>,
     {
-        crate::rounds::race(Arc::clone(&self.inner.round), key.into().into(), one, other)
+        crate::rounds::race(Arc::clone(&self.round), key.into().into(), one, other)
     }
 
     /// Tells the client how far the call has come, if it wants to know.
@@ -259,19 +241,19 @@ impl Context {
     /// handler has not come to all that was recorded, nothing is sent. 64 may wait to be sent, from this and
     /// [`Context::log`] together; while they do, more are lost.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let muted = self.inner.round.is_replaying();
-        self.inner.caller.progress(progress, total, message, muted);
+        let muted = self.round.is_replaying();
+        self.round.caller.progress(progress, total, message, muted);
     }
 
     /// Sends a log message to the client, if it asked for this level. Deprecated in this revision of the
     /// protocol; `tracing` is for the server's own log. As with [`Context::progress`], what was sent on an
     /// earlier leg is not sent again.
     pub fn log(&self, level: LogLevel, data: impl Serialize) {
-        let wanted = self.inner.caller.meta.log_level.is_some_and(|wanted| level >= wanted);
-        if wanted && !self.inner.round.is_replaying() {
+        let wanted = self.round.caller.meta.log_level.is_some_and(|wanted| level >= wanted);
+        if wanted && !self.round.is_replaying() {
             match serde_json::to_value(data) {
                 Ok(data) => {
-                    self.inner
+                    self.round
                         .caller
                         .notify
                         .send(name::MESSAGE, &LogMessage { level, logger: None, data });
@@ -285,12 +267,12 @@ impl Context {
 
     /// Whether the client can be asked this kind of question.
     pub fn can(&self, kind: Asks) -> bool {
-        kind.supported(self.inner.round.capabilities())
+        kind.supported(self.round.capabilities())
     }
 
     /// Who calls, if something in front of the server has established it.
     pub fn principal(&self) -> Option<&Principal> {
-        self.inner.caller.principal.as_ref()
+        self.round.caller.principal.as_ref()
     }
 
     /// What a layer in front of the server left with the request, or what [`provide`] gave to all
@@ -298,17 +280,17 @@ impl Context {
     ///
     /// [`provide`]: crate::ServerBuilder::provide
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.inner.caller.get()
+        self.round.caller.get()
     }
 
     /// The HTTP headers of the request; none where it did not come over HTTP. Another leg may have others.
     pub fn headers(&self) -> &HeaderMap {
-        &self.inner.caller.headers
+        &self.round.caller.headers
     }
 
     /// What the client says it is. Not verified: for display and logs.
     pub fn client(&self) -> Option<&Implementation> {
-        self.inner.caller.meta.client_info.as_ref()
+        self.round.caller.meta.client_info.as_ref()
     }
 
     /// In the [manual form](crate::manual): what the handler kept on the leg before; `None` on the first.
@@ -317,18 +299,18 @@ impl Context {
     ///
     /// If it is of another type.
     pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
-        Ok(self.inner.manual.state.as_deref().map(serde_json::from_str).transpose()?)
+        Ok(self.round.manual.state.as_deref().map(serde_json::from_str).transpose()?)
     }
 
     /// In the [manual form](crate::manual): the answers to what the handler asked on the leg before.
     pub fn answers(&self) -> &Answers {
-        &self.inner.manual.answers
+        &self.round.manual.answers
     }
 
     /// In the [manual form](crate::manual): answers to questions that this server has no record of
     /// asking. A client may make up any it likes.
     pub fn unasked_answers(&self) -> &Answers {
-        &self.inner.manual.unasked
+        &self.round.manual.unasked
     }
 }
 
@@ -357,7 +339,7 @@ pub(crate) fn read_form<T: DeserializeOwned>(
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
-            .field("principal", &self.inner.caller.principal)
+            .field("principal", &self.round.caller.principal)
             .finish_non_exhaustive()
     }
 }

@@ -32,15 +32,15 @@ impl Dispatch for Server {
         mut call: Call,
     ) -> impl Future<Output = Response<JsonText>> + Send + 'static {
         // All that can be done at once is done here: what a future is given, it carries to its end.
-        let inner = Arc::clone(&self.inner);
-        let observed = Observed::of(&inner, &call.request, call.meta.as_deref()).map(Box::new);
-        let caller = inner.caller(&mut call).map_err(Box::new);
+        let observed = Observed::of(&self.inner, &call.request, call.meta.as_deref()).map(Box::new);
+        let caller = self.inner.caller(&mut call).map_err(Box::new);
         let request = call.request;
         async move {
+            let inner = &self.inner;
             let outcome = match (caller, observed) {
-                (Ok(caller), None) => Inner::answer(&inner, &request, caller).await,
+                (Ok(caller), None) => inner.answer(&request, caller).await,
                 (Ok(caller), Some(observed)) => {
-                    Box::pin(observed.see(Inner::answer(&inner, &request, caller))).await
+                    Box::pin(observed.see(inner.answer(&request, caller))).await
                 }
                 (Err(error), None) => Err(*error),
                 (Err(error), Some(observed)) => observed.saw(Err(*error)),
@@ -148,8 +148,7 @@ impl Inner {
             headers: std::mem::take(&mut call.headers),
             notify: Notify { outbox, last: Mutex::default() },
             extensions: std::mem::take(&mut call.extensions),
-            provided: Arc::clone(&self.provided),
-            _place: std::mem::take(&mut call.place),
+            replica: Arc::clone(&self.replica),
         }))
     }
 }

@@ -125,6 +125,14 @@ impl InputRequired {
     }
 }
 
+/// What the manual form reads.
+#[derive(Default)]
+pub(crate) struct Manual {
+    pub(crate) state: Option<String>,
+    pub(crate) answers: Answers,
+    pub(crate) unasked: Answers,
+}
+
 /// Answers that came with a request, for the manual form.
 ///
 /// They are what the client sent, held against nothing before they are read. The form that was asked for is not

@@ -1,7 +1,9 @@
-//! What a replica's rounds have in common.
+//! What all that a replica does has in common.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::Extensions;
 
 use crate::running::Running;
 
@@ -9,6 +11,8 @@ use crate::running::Running;
 pub(crate) struct Replica {
     pub(crate) pressure: Pressure,
     pub(crate) running: Running,
+    /// For all handlers, from who built the server.
+    pub(crate) provided: Extensions,
 }
 
 /// Whether others had better go on with its flows.

@@ -19,9 +19,7 @@ mod version;
 pub use ask::{Answer, Ask};
 pub(crate) use drive::{Ending, drive};
 pub(crate) use fault::Fault;
-pub(crate) use journal::{
-    Entry, Journal, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered,
-};
+pub(crate) use journal::{Entry, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered};
 pub(crate) use race::race;
 pub(crate) use round::{Open, Round};
 pub use step::{Step, StepRun};

@@ -64,7 +64,6 @@ pub(crate) struct Inner {
     pub(crate) replica: Arc<Replica>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
-    pub(crate) provided: Arc<http::Extensions>,
     pub(crate) trace_parent: Option<TraceParent>,
 }
 
@@ -411,10 +410,13 @@ impl ServerBuilder {
             meta,
             sealer,
             guard: self.guard,
-            replica: Arc::new(Replica { pressure: self.pressure, running: Running::new() }),
+            replica: Arc::new(Replica {
+                pressure: self.pressure,
+                running: Running::new(),
+                provided: self.provided,
+            }),
             clock: self.clock,
             anonymous: self.anonymous,
-            provided: Arc::new(self.provided),
             trace_parent: self.trace_parent,
         };
         Ok(Server { inner: Arc::new(inner) })

@@ -9,7 +9,7 @@ use mrtr_schema::jsonrpc::{JsonText, Notification, Request, Response};
 use mrtr_schema::meta::RequestMeta;
 
 use crate::outbox::{Inbox, Outbox};
-use crate::seam::{Call, Dispatch, Place};
+use crate::seam::{Call, Dispatch};
 
 /// A response, as a server gives it.
 pub(crate) type Written = Response<JsonText>;
@@ -20,14 +20,13 @@ pub(crate) struct Received {
     pub(crate) meta: Option<Arc<RequestMeta>>,
     pub(crate) headers: ::http::HeaderMap,
     pub(crate) extensions: ::http::Extensions,
-    pub(crate) place: Place,
 }
 
 impl Received {
     /// A request alone.
     pub(crate) fn new(request: Request, meta: Option<Arc<RequestMeta>>) -> Self {
         let (headers, extensions) = (::http::HeaderMap::new(), ::http::Extensions::new());
-        Self { request, meta, headers, extensions, place: Place::default() }
+        Self { request, meta, headers, extensions }
     }
 }
 
@@ -53,10 +52,15 @@ pub(crate) enum Part {
 }
 
 impl Answering {
-    pub(crate) fn new<D: Dispatch>(dispatch: &Arc<D>, request: Received) -> Self {
-        let Received { request, meta, headers, extensions, place } = request;
-        let (outbox, inbox) = Outbox::new();
-        let call = Call { request, meta, headers, extensions, outbox, place };
+    /// The request holds `place` for as long as anybody goes on with it.
+    pub(crate) fn new<D, P>(dispatch: &Arc<D>, request: Received, place: P) -> Self
+    where
+        D: Dispatch,
+        P: Send + Sync + 'static,
+    {
+        let Received { request, meta, headers, extensions } = request;
+        let (outbox, inbox) = Outbox::holding(place);
+        let call = Call { request, meta, headers, extensions, outbox };
         let running = Box::pin(Arc::clone(dispatch).dispatch(call));
         Self { state: State::Running(running), inbox }
     }

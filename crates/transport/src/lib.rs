@@ -47,4 +47,4 @@ pub mod stdio;
 
 pub use error::TransportError;
 pub use outbox::{Inbox, Outbox};
-pub use seam::{Call, Dispatch, Exchange, InProcess, Outgoing, Place};
+pub use seam::{Call, Dispatch, Exchange, InProcess, Outgoing};

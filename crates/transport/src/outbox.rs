@@ -1,6 +1,8 @@
 //! Where notifications about a request wait to be sent.
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -8,18 +10,25 @@ use std::task::{Context, Poll, Waker};
 use mrtr_schema::jsonrpc::Notification;
 
 /// Takes notifications about one request, to be sent before its response.
-#[derive(Debug)]
+///
+/// The request counts as in flight until this and all its clones are dropped, even if its client has gone.
 pub struct Outbox(Option<Arc<Shared>>);
 
 /// The other end of an [`Outbox`].
-#[derive(Debug)]
-pub struct Inbox(Arc<Shared>);
+pub struct Inbox {
+    shared: Arc<Shared>,
+    /// Nothing can come any more.
+    ended: bool,
+}
 
 /// Every request has one, and most send nothing: nothing is allocated for what might wait.
-#[derive(Debug, Default)]
-struct Shared(Mutex<Queue>);
+struct Shared<P: ?Sized = dyn Any + Send + Sync> {
+    queue: Mutex<Queue>,
+    /// What the request takes of its transport, until both ends are gone.
+    _place: P,
+}
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Queue {
     waiting: VecDeque<Notification>,
     /// How many outboxes there are.
@@ -32,7 +41,7 @@ struct Queue {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,9 +70,14 @@ impl Outbox {
 
     /// An outbox, and where its notifications come out.
     pub fn new() -> (Self, Inbox) {
-        let shared = Arc::new(Shared::default());
-        shared.lock().senders = 1;
-        (Self(Some(Arc::clone(&shared))), Inbox(shared))
+        Self::holding(())
+    }
+
+    /// As [`Outbox::new`]; both hold `place` until the last of them is dropped.
+    pub(crate) fn holding<P: Send + Sync + 'static>(place: P) -> (Self, Inbox) {
+        let queue = Mutex::new(Queue { senders: 1, ..Queue::default() });
+        let shared: Arc<Shared> = Arc::new(Shared { queue, _place: place });
+        (Self(Some(Arc::clone(&shared))), Inbox { shared, ended: false })
     }
 
     /// An outbox that throws everything away.
@@ -135,7 +149,7 @@ impl Drop for Outbox {
 impl Inbox {
     /// The next notification; `None` when the outbox and all its clones are gone.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
-        let mut queue = self.0.lock();
+        let mut queue = self.shared.lock();
         if let Some(next) = queue.waiting.pop_front() {
             let blocked = std::mem::take(&mut queue.blocked);
             drop(queue);
@@ -143,6 +157,7 @@ impl Inbox {
             return Poll::Ready(Some(next));
         }
         if queue.senders == 0 {
+            self.ended = true;
             return Poll::Ready(None);
         }
         match &mut queue.receiver {
@@ -155,12 +170,27 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        let mut queue = self.0.lock();
+        if self.ended {
+            return;
+        }
+        let mut queue = self.shared.lock();
         queue.closed = true;
         queue.waiting.clear();
         let blocked = std::mem::take(&mut queue.blocked);
         drop(queue);
         wake(blocked);
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Outbox")
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inbox")
     }
 }
 

@@ -1,6 +1,5 @@
 //! The two traits that keep servers and clients apart from how bytes travel.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -26,26 +25,6 @@ pub struct Call {
     pub extensions: ::http::Extensions,
     /// Where notifications about this request go.
     pub outbox: Outbox,
-    /// The request counts as in flight until this is dropped, even if its client has gone.
-    pub place: Place,
-}
-
-/// What a request takes of its transport: one of the places that there are for requests in flight.
-#[derive(Default)]
-pub struct Place(Option<Arc<dyn Any + Send + Sync>>);
-
-impl Place {
-    /// Holds `place` until it is dropped.
-    #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
-    pub(crate) fn new<T: Send + Sync + 'static>(place: Arc<T>) -> Self {
-        Self(Some(place))
-    }
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Place").field(&self.0.is_some()).finish()
-    }
 }
 
 /// Answers requests: a server, as a transport sees it.
@@ -132,7 +111,7 @@ impl<D: Dispatch> Exchange for InProcess<D> {
             Mirrored::of(&request).map_err(|e| TransportError::unsent(e.to_string()))?;
         let extensions = self.extensions.clone();
         let received = Received { extensions, ..Received::new(request, meta) };
-        let mut answering = Answering::new(&self.server, received);
+        let mut answering = Answering::new(&self.server, received, ());
         loop {
             match answering.next().await {
                 Some(Part::Notification(notification)) => heard(notification),

@@ -11,7 +11,6 @@ use mrtr_codec::{Binding, Digest, Principal, Refusal, UnixSeconds, Validity, ope
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{ErrorObject, ObjectWriter, code};
-use mrtr_schema::meta::RequestMeta;
 use serde_json::json;
 use tokio::task::unconstrained;
 use tokio::time::sleep;
@@ -20,15 +19,15 @@ use super::Answer;
 use super::once::{Claim, Once};
 use crate::asks;
 use crate::caller::Caller;
-use crate::context::{Context, Inner as ContextInner, Manual};
+use crate::context::Context;
 use crate::error::Error;
 use crate::handler::BoxFuture;
-use crate::manual::{Answers, InputRequired};
+use crate::manual::{Answers, InputRequired, Manual};
 use crate::question::Question;
 use crate::refusal::{refuse, refuse_newer};
 use crate::rounds::{
-    Ending, Entry, Fault, Journal, MAX_ENTRY, Onward, Open, Round, Saved, SavedContent, Version,
-    check_size, drive,
+    Ending, Entry, Fault, MAX_ENTRY, Onward, Open, Round, Saved, SavedContent, Version, check_size,
+    drive,
 };
 use crate::server::Inner;
 use crate::tool::{Output, Rules};
@@ -52,7 +51,7 @@ pub(super) struct Leg<'a> {
     version: Version,
     /// If the state that came is for single use.
     once: Option<Box<Once<'a>>>,
-    context: Arc<ContextInner>,
+    round: Arc<Round>,
 }
 
 impl<'a> Leg<'a> {
@@ -99,24 +98,20 @@ impl<'a> Leg<'a> {
                 Some(saved)
             }
         };
-        #[cfg_attr(not(feature = "testing"), expect(unused_mut, reason = "tests listen to it"))]
-        let (mut round, manual) = match saved {
-            Some(saved) => resume(server, saved, responses, Arc::clone(&caller.meta)),
-            None => begin(server, now, responses, Arc::clone(&caller.meta)),
-        };
-        #[cfg(feature = "testing")]
-        {
-            if let Some(round) = Arc::get_mut(&mut round) {
-                round.steps = caller.get().cloned();
+        let round = Arc::new(match saved {
+            Some(saved) => resume(saved, responses, caller),
+            // Answers that come with the first leg of a flow were never asked for.
+            None => {
+                let manual = Manual { unasked: Answers(responses), ..Manual::default() };
+                Round::first(now, caller, manual)
             }
-        }
-        let context = Arc::new(ContextInner { round, caller, manual });
-        Ok(Self { server, target, digest, version, once, context })
+        });
+        Ok(Self { server, target, digest, version, once, round })
     }
 
     /// What the handler gets.
     pub(super) fn context(&self) -> Context {
-        Context { inner: Arc::clone(&self.context) }
+        Context { round: Arc::clone(&self.round) }
     }
 
     /// Runs the handler until the round ends, and answers; or, where the state was used, as it was answered then.
@@ -128,11 +123,11 @@ impl<'a> Leg<'a> {
     ) -> Answer {
         if let Some(once) = &self.once
             && let Claim::Answered(answer) =
-                Box::pin(once.claim(&self.context.caller.notify.outbox)).await?
+                Box::pin(once.claim(&self.round.caller.notify.outbox)).await?
         {
             return answer;
         }
-        tracing::Span::current().record("mrtr.round", self.context.round.rounds() + 1);
+        tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
         let ending = self.drive(handler).await;
         let answer = ending.and_then(|ending| self.answer(ending, unwrap, complete));
         if let Some(once) = &self.once {
@@ -145,14 +140,19 @@ impl<'a> Leg<'a> {
         &self,
         handler: BoxFuture<Result<O, Error>>,
     ) -> Result<Ending<Result<O, Error>>, ErrorObject> {
-        let round = &*self.context.round;
+        let round = &*self.round;
         // However the leg ends, and if its client goes away: who waits in a task of its own learns of it.
-        let _close = CloseOnDrop(round);
+        let mut close = CloseOnDrop(Some(round));
         let deadline = self.target.rules.deadline;
         let driven = pin!(drive(round, handler));
-        within(deadline, driven).await.ok_or_else(|| {
+        let ending = within(deadline, driven).await.ok_or_else(|| {
             self.failed(&Fault::Handler(format!("the leg ran longer than {deadline:?}")))
-        })
+        })?;
+        if !matches!(ending, Ending::Failed(_)) {
+            // It is closed.
+            close.0 = None;
+        }
+        Ok(ending)
     }
 
     fn answer<O, W>(
@@ -204,7 +204,7 @@ impl<'a> Leg<'a> {
         if let Some(why) = mistake {
             return Err(self.failed(&Fault::Handler(why)));
         }
-        let capabilities = self.context.round.capabilities();
+        let capabilities = self.round.capabilities();
         let mut open = Vec::with_capacity(requests.len());
         for (key, request) in requests {
             let question = Question::new(request).map_err(|why| {
@@ -214,7 +214,7 @@ impl<'a> Leg<'a> {
             if let Some(missing) = question.missing(capabilities) {
                 return Err(self.failed(&Fault::Capability(Box::new(missing))));
             }
-            open.push(Open { key: key.into(), question: Arc::new(question) });
+            open.push(Open { key: key.into(), question });
         }
         self.suspend(&open, SavedContent::Manual(state.unwrap_or_default()))
     }
@@ -222,11 +222,11 @@ impl<'a> Leg<'a> {
     /// Seals what was learned, and asks.
     fn suspend(&self, open: &[Open], content: SavedContent) -> Answer {
         let most = self.target.rules.max_rounds;
-        if self.context.round.rounds() >= most.into() {
+        if self.round.rounds() >= most.into() {
             let why = format!("the flow has taken {most} rounds, and asks once more");
             return Err(self.failed(&Fault::Handler(why)));
         }
-        let flow = self.context.round.next_flow().map_err(|fault| self.failed(&fault))?;
+        let flow = self.round.next_flow().map_err(|fault| self.failed(&fault))?;
         let asked = open.iter().map(|open| (Arc::clone(&open.key), open.question.pin())).collect();
         let saved = Saved { version: self.version, flow, asked, content };
         let body = saved.pack();
@@ -235,7 +235,7 @@ impl<'a> Leg<'a> {
             Some(digest) => digest,
             None => arguments_digest(&self.target)?,
         };
-        let binding = binding(&self.target, digest, self.context.caller.principal.as_ref());
+        let binding = binding(&self.target, digest, self.round.caller.principal.as_ref());
         let validity = validity(self.server.clock.now(), flow.started, self.target.rules);
         let token = seal(&*self.server.sealer, &binding, validity, &body).map_err(|error| {
             self.failed(&Fault::Handler(format!("the state cannot be sealed: {error}")))
@@ -293,31 +293,11 @@ impl<'a> Leg<'a> {
     }
 }
 
-/// The first leg of a flow. Answers that came with it were never asked for.
-fn begin(
-    server: &Inner,
-    now: UnixSeconds,
-    responses: InputResponses,
-    client: Arc<RequestMeta>,
-) -> (Arc<Round>, Manual) {
-    let round = Arc::new(Round::first(now, client, Arc::clone(&server.replica)));
-    (round, Manual { unasked: Answers(responses), ..Manual::default() })
-}
-
 /// A later leg.
-fn resume(
-    server: &Inner,
-    saved: Saved,
-    responses: InputResponses,
-    client: Arc<RequestMeta>,
-) -> (Arc<Round>, Manual) {
+fn resume(saved: Saved, responses: InputResponses, caller: Box<Caller>) -> Round {
     let Saved { flow, asked, content, .. } = saved;
-    let replica = Arc::clone(&server.replica);
     match content {
-        SavedContent::Journal(journal) => {
-            let round = Round::later(flow, journal, &asked, responses, client, replica);
-            (Arc::new(round), Manual::default())
-        }
+        SavedContent::Journal(journal) => Round::later(flow, journal, &asked, responses, caller),
         SavedContent::Manual(state) => {
             let (answers, unasked) = responses.0.into_iter().partition(|(key, _)| asked.has(key));
             let manual = Manual {
@@ -325,10 +305,7 @@ fn resume(
                 answers: Answers(InputResponses(answers)),
                 unasked: Answers(InputResponses(unasked)),
             };
-            let none = InputResponses::default();
-            let mut round = Round::later(flow, Journal::default(), &asked, none, client, replica);
-            round.manual = true;
-            (Arc::new(round), manual)
+            Round::manual(flow, manual, caller)
         }
     }
 }
@@ -347,11 +324,13 @@ async fn within<F: Future>(time: Duration, mut future: Pin<&mut F>) -> Option<F:
     .await
 }
 
-struct CloseOnDrop<'a>(&'a Round);
+struct CloseOnDrop<'a>(Option<&'a Round>);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.close();
+        if let Some(round) = self.0 {
+            round.close();
+        }
     }
 }
 

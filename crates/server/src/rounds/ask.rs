@@ -24,7 +24,8 @@ pub enum Answer<T> {
 
 /// Why an answer does not fit, or what it means for the handler.
 pub(crate) type Decoded<T> = Result<Result<T, Error>, String>;
-type Decode<T> = Box<dyn Fn(&str) -> Decoded<T> + Send + Sync>;
+/// Reads an answer to the question under a key.
+type Decode<T> = Box<dyn Fn(&str, &str) -> Decoded<T> + Send + Sync>;
 
 /// A question on its way: await it for the answer.
 ///
@@ -35,48 +36,48 @@ type Decode<T> = Box<dyn Fn(&str) -> Decoded<T> + Send + Sync>;
 /// Dropping it before the round ends withdraws the question.
 #[must_use = "a question is asked when it is awaited"]
 pub struct Ask<T> {
-    round: Arc<Round>,
-    key: Arc<str>,
-    question: Result<Arc<Question>, String>,
+    asked: Asked,
     decode: Decode<T>,
     /// What it comes to if the client cannot be asked, if it may be passed over.
     passed_over: Option<fn() -> T>,
+}
+
+/// Takes the question back when it is dropped.
+struct Asked {
+    round: Arc<Round>,
+    key: Arc<str>,
     progress: Progress,
 }
 
 #[derive(Debug)]
 enum Progress {
-    New,
-    /// With what withdraws it, once it is open.
-    Waiting(#[expect(dead_code, reason = "it is held for its drop")] Option<Withdraw>),
+    /// What is to be asked, or why it cannot be.
+    New(Result<Question, String>),
+    Open,
+    /// It is not asked: the flow has a fault.
+    Stuck,
     Done,
 }
 
-/// Takes an open question back when it is dropped.
-struct Withdraw(Arc<Round>, Arc<str>);
-
-impl Drop for Withdraw {
+impl Drop for Asked {
     fn drop(&mut self) {
-        self.0.withdraw(&self.1);
-    }
-}
-
-impl fmt::Debug for Withdraw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Withdraw").field(&self.1).finish()
+        if matches!(self.progress, Progress::Open) {
+            self.round.withdraw(&self.key);
+        }
     }
 }
 
 impl<T> Ask<T> {
     /// A question; if it cannot be asked, the reason why.
     pub(crate) fn new(
-        round: Arc<Round>,
-        key: Arc<str>,
+        round: &Arc<Round>,
+        key: impl Into<Arc<str>>,
         question: Result<Question, String>,
-        decode: impl Fn(&str) -> Decoded<T> + Send + Sync + 'static,
+        decode: impl Fn(&str, &str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
-        let (question, decode) = (question.map(Arc::new), Box::new(decode));
-        Self { round, key, question, decode, passed_over: None, progress: Progress::New }
+        let (round, progress) = (Arc::clone(round), Progress::New(question));
+        let asked = Asked { round, key: key.into(), progress };
+        Self { asked, decode: Box::new(decode), passed_over: None }
     }
 }
 
@@ -96,10 +97,10 @@ impl<T: 'static> Ask<T> {
     ///
     /// That the client could not ask it is kept in the state: later rounds do not ask it either.
     pub fn optional(self) -> Ask<Option<T>> {
-        let Self { round, key, question, decode, progress, .. } = self;
+        let Self { asked, decode, .. } = self;
         // The only errors are that it was declined or dismissed.
-        let decode: Decode<Option<T>> = Box::new(move |text| Ok(Ok(decode(text)?.ok())));
-        Ask { round, key, question, decode, passed_over: Some(|| None), progress }
+        let decode: Decode<Option<T>> = Box::new(move |key, text| Ok(Ok(decode(key, text)?.ok())));
+        Ask { asked, decode, passed_over: Some(|| None) }
     }
 }
 
@@ -107,38 +108,34 @@ impl<T> Future for Ask<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: StdPin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let (round, key) = (&this.round, &this.key);
-        let mistake = |why: &str| {
+        let Self { asked, decode, passed_over } = &mut *self;
+        let Asked { round, key, progress } = asked;
+        let stuck = |why: &str| {
             round.fail(Fault::Handler(format!("the question {key:?} {why}")));
-            Progress::Waiting(None)
+            Progress::Stuck
         };
-        match (&this.progress, &this.question) {
-            (Progress::Waiting(_), _) => {}
-            (Progress::Done, _) => this.progress = mistake("is awaited again after its answer"),
-            (Progress::New, Err(why)) => {
-                this.progress = mistake(&format!("cannot be asked: {why}"));
-            }
-            (Progress::New, Ok(question)) => {
-                let optional = this.passed_over.is_some();
-                let answer = match round.ask(key, question, optional, cx.waker(), &this.decode) {
-                    Looked::Answered(answer) => Some(answer),
-                    Looked::PassedOver => this.passed_over.map(|answer| Ok(answer())),
-                    Looked::Waiting | Looked::Closed => None,
-                };
-                if let Some(answer) = answer {
-                    this.progress = Progress::Done;
-                    return Poll::Ready(answer);
+        *progress = match std::mem::replace(progress, Progress::Done) {
+            Progress::New(Ok(question)) => {
+                let decode = |text: &str| decode(key, text);
+                let optional = passed_over.is_some();
+                match (round.ask(key, question, optional, cx.waker(), decode), passed_over) {
+                    (Looked::Answered(answer), _) => return Poll::Ready(answer),
+                    (Looked::PassedOver, Some(answer)) => return Poll::Ready(Ok(answer())),
+                    (Looked::Waiting, _) => {
+                        *progress = Progress::Open;
+                        return Poll::Pending;
+                    }
+                    _ => Progress::Open,
                 }
-                let withdraw = Withdraw(Arc::clone(round), Arc::clone(key));
-                this.progress = Progress::Waiting(Some(withdraw));
             }
-        }
+            Progress::New(Err(why)) => stuck(&format!("cannot be asked: {why}")),
+            Progress::Done => stuck("is awaited again after its answer"),
+            waiting => waiting,
+        };
         // In the handler's own task it is dropped by the end of the round.
         if round.is_closed(cx.waker()) {
-            let closed = Error::round_closed(key);
-            this.progress = Progress::Done;
-            return Poll::Ready(Err(closed));
+            *progress = Progress::Done;
+            return Poll::Ready(Err(Error::round_closed(key)));
         }
         Poll::Pending
     }
@@ -150,8 +147,8 @@ impl<T> Unpin for Ask<T> {}
 impl<T> fmt::Debug for Ask<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ask")
-            .field("key", &self.key)
-            .field("progress", &self.progress)
+            .field("key", &self.asked.key)
+            .field("progress", &self.asked.progress)
             .finish_non_exhaustive()
     }
 }

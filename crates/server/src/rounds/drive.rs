@@ -45,66 +45,92 @@ pub(crate) async fn drive<T>(
     });
     let waker = Waker::from(Arc::clone(&own));
     loop {
-        let mut activity = 0;
         let polled = poll_fn(|cx| {
-            own.parent.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
-            round.watch(cx.waker());
-            own.woken.store(false, Ordering::SeqCst);
+            own.begin();
             let poll = || handler.as_mut().poll(&mut Context::from_waker(&waker));
             let polled = catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {
                 round.fail(Fault::panicked(&*panic));
                 Poll::Pending
             });
-            let (happened, suspended) = round.look();
-            activity = happened;
-            match (suspended, polled) {
-                (Err(fault), _) => Poll::Ready(Err(Some(fault))),
-                (Ok(_), Poll::Ready(output)) => Poll::Ready(Ok(output)),
-                (Ok(true), Poll::Pending) if !own.is_woken() => Poll::Ready(Err(None)),
-                (Ok(_), Poll::Pending) => Poll::Pending,
+            match polled {
+                Poll::Ready(output) => Poll::Ready(match round.finish() {
+                    Ok(journal) => Polled::Over(Ending::Finished(output, journal)),
+                    Err(fault) => Polled::Over(Ending::Failed(fault)),
+                }),
+                Poll::Pending => match round.look(cx.waker()) {
+                    Err(fault) => Poll::Ready(Polled::Over(Ending::Failed(fault))),
+                    Ok(Some(activity)) if !own.is_woken() => {
+                        Poll::Ready(Polled::Suspended(activity))
+                    }
+                    Ok(_) => {
+                        own.wait(cx.waker());
+                        Poll::Pending
+                    }
+                },
             }
         })
         .await;
-        match polled {
-            Ok(output) => return Ending::Finished(output, round.close().0),
-            Err(Some(fault)) => return Ending::Failed(fault),
-            Err(None) => {
-                // Whether others have the waker, besides `own`, `waker`, and those who wait for the end of the round; `None` if
-                // that cannot be known.
-                let others = || {
-                    let known = round.waits_only_here(&waker).map(|here| 2 + here);
-                    known.map(|known| Arc::strong_count(&own) > known)
-                };
-                // What nobody has, nobody fires.
-                if others() != Some(false) {
-                    tokio::task::yield_now().await;
-                }
-                let others = others();
-                if !own.is_woken()
-                    && let Some((journal, open)) = round.close_if_suspended(activity)
-                {
-                    if others == Some(true) {
-                        let keys: Vec<_> = open.iter().map(|open| &*open.key).collect();
-                        tracing::warn!(
-                            target: "mrtr::rounds",
-                            beside = ?keys,
-                            "the handler also waits for what is neither a question nor a step: that is dropped, as the round ends"
-                        );
-                    }
-                    return Ending::Suspended(journal, open);
-                }
+        let activity = match polled {
+            Polled::Over(ending) => return ending,
+            Polled::Suspended(activity) => activity,
+        };
+        // Whether others have the waker, besides `own`, `waker`, and those who wait for the end of the round; `None` if that
+        // cannot be known.
+        let others = || {
+            let known = round.waits_only_here(&waker).map(|here| 2 + here);
+            known.map(|known| Arc::strong_count(&own) > known)
+        };
+        let mut beside = others();
+        // What nobody has, nobody fires.
+        if beside != Some(false) {
+            tokio::task::yield_now().await;
+            beside = others();
+        }
+        if !own.is_woken()
+            && let Some((journal, open)) = round.close_if_suspended(activity)
+        {
+            if beside == Some(true) {
+                let keys: Vec<_> = open.iter().map(|open| &*open.key).collect();
+                tracing::warn!(
+                    target: "mrtr::rounds",
+                    beside = ?keys,
+                    "the handler also waits for what is neither a question nor a step: that is dropped, as the round ends"
+                );
             }
+            return Ending::Suspended(journal, open);
         }
     }
 }
 
-/// The handler's waker: it notes that it was fired, and passes it on.
+/// What came of a poll.
+enum Polled<T> {
+    Over(Ending<T>),
+    /// There is nothing to wait for but answers, as of this activity.
+    Suspended(u64),
+}
+
+/// The handler's waker: it notes that it was fired, and passes it on to who waits for that. During a poll nobody does: who
+/// polls looks afterwards.
 struct OwnWaker {
     woken: AtomicBool,
     parent: Mutex<Waker>,
 }
 
 impl OwnWaker {
+    /// From here on counts what fires it.
+    fn begin(&self) {
+        self.woken.store(false, Ordering::SeqCst);
+    }
+
+    /// Passes on to `parent` that it was fired, be it before this or after.
+    fn wait(&self, parent: &Waker) {
+        self.parent.lock().unwrap_or_else(PoisonError::into_inner).clone_from(parent);
+        // Who fires it before the line above may have found another parent.
+        if self.is_woken() {
+            parent.wake_by_ref();
+        }
+    }
+
     fn is_woken(&self) -> bool {
         self.woken.load(Ordering::SeqCst)
     }

@@ -6,7 +6,6 @@ use std::task::Waker;
 use mrtr_codec::{Digest, UnixSeconds};
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::meta::RequestMeta;
 
 use super::fault::Fault;
 use super::inside;
@@ -15,7 +14,8 @@ use super::journal::{
 };
 use super::pass::{Found, Pass, Place};
 use super::text::Text;
-use crate::caller;
+use crate::caller::Caller;
+use crate::manual::Manual;
 use crate::question::Question;
 use crate::replica::Replica;
 
@@ -24,8 +24,11 @@ use crate::replica::Replica;
 const MOST_SHEDS: u8 = 2;
 const LAST_SHED: u64 = 6;
 
-/// The state of one leg.
+/// One leg: who sent it, and how far it has come.
 pub(crate) struct Round {
+    pub(crate) caller: Box<Caller>,
+    /// What the manual form reads.
+    pub(crate) manual: Manual,
     /// A new flow's is drawn when it is first needed: most calls neither ask nor do steps.
     id: OnceLock<[u8; 16]>,
     started: UnixSeconds,
@@ -33,10 +36,8 @@ pub(crate) struct Round {
     sheds: u8,
     /// What was answered when the leg began.
     answers: Vec<(Text, Text)>,
-    client: Arc<RequestMeta>,
-    replica: Arc<Replica>,
     /// Whether the leg goes on from a state of the manual form, which has no journal.
-    pub(crate) manual: bool,
+    pub(crate) is_manual: bool,
     /// Who wants to hear of steps.
     #[cfg(feature = "testing")]
     pub(crate) steps: Option<crate::testing::StepLog>,
@@ -68,7 +69,7 @@ struct State {
 /// A question that waits.
 pub(crate) struct Open {
     pub(crate) key: Arc<str>,
-    pub(crate) question: Arc<Question>,
+    pub(crate) question: Question,
 }
 
 /// What became of a look at a question.
@@ -94,23 +95,19 @@ pub(crate) enum Begun<T> {
 
 impl Round {
     /// The first leg of a flow.
-    pub(crate) fn first(
-        started: UnixSeconds,
-        client: Arc<RequestMeta>,
-        replica: Arc<Replica>,
-    ) -> Self {
+    pub(crate) fn first(started: UnixSeconds, caller: Box<Caller>, manual: Manual) -> Self {
         Self {
             id: OnceLock::new(),
             started,
             rounds: 0,
             sheds: 0,
             answers: Vec::new(),
-            client,
-            replica,
-            manual: false,
+            is_manual: false,
+            manual,
             #[cfg(feature = "testing")]
-            steps: None,
+            steps: caller.get().cloned(),
             state: Mutex::default(),
+            caller,
         }
     }
 
@@ -121,21 +118,22 @@ impl Round {
         journal: Journal,
         asked: &Asked,
         responses: InputResponses,
-        client: Arc<RequestMeta>,
-        replica: Arc<Replica>,
+        caller: Box<Caller>,
     ) -> Self {
-        let Flow { id, started, rounds, sheds } = flow;
         let pass = Pass::new(journal, asked, responses);
         let answers = pass.answers();
         let state = State { pass, ..State::default() };
-        Self {
-            id: id.into(),
-            rounds,
-            sheds,
-            answers,
-            state: Mutex::new(state),
-            ..Self::first(started, client, replica)
-        }
+        Self { answers, state: Mutex::new(state), ..Self::of(flow, caller) }
+    }
+
+    /// A later leg that goes on from a state of the manual form.
+    pub(crate) fn manual(flow: Flow, manual: Manual, caller: Box<Caller>) -> Self {
+        Self { is_manual: true, manual, ..Self::of(flow, caller) }
+    }
+
+    fn of(flow: Flow, caller: Box<Caller>) -> Self {
+        let Flow { id, started, rounds, sheds } = flow;
+        Self { id: id.into(), rounds, sheds, ..Self::first(started, caller, Manual::default()) }
     }
 
     /// What identifies the flow.
@@ -180,11 +178,11 @@ impl Round {
     }
 
     pub(crate) fn capabilities(&self) -> &ClientCapabilities {
-        caller::capabilities(&self.client)
+        self.caller.capabilities()
     }
 
     pub(crate) fn replica(&self) -> &Replica {
-        &self.replica
+        &self.caller.replica
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -199,7 +197,7 @@ impl Round {
     pub(crate) fn ask<T>(
         &self,
         key: &Arc<str>,
-        question: &Arc<Question>,
+        question: Question,
         optional: bool,
         waker: &Waker,
         decode: impl Fn(&str) -> Result<T, String>,
@@ -209,17 +207,16 @@ impl Round {
             return Looked::Closed;
         }
         let Some(place) = state.enter(self, key) else { return state.wait(waker) };
-        let mut question = Arc::clone(question);
-        match state.pass.answer((key, place), question.pin(), optional, decode) {
+        let question = match state.pass.answer((key, place), question.pin(), optional, decode) {
             Found::Fits(answer) => return Looked::Answered(answer),
             Found::PassedOver => return Looked::PassedOver,
             Found::Fault(fault) => {
                 state.fail(fault);
                 return state.wait(waker);
             }
-            Found::Ask(Some(reason)) => question = Arc::new(question.again(&reason)),
-            Found::Ask(None) => {}
-        }
+            Found::Ask(Some(reason)) => question.again(&reason),
+            Found::Ask(None) => question,
+        };
         if let Some(missing) = question.missing(self.capabilities()) {
             if optional {
                 // What the next leg's client can do makes no difference: the handler has gone on.
@@ -286,7 +283,7 @@ impl Round {
             return Begun::Never;
         }
         let may_shed = self.sheds < MOST_SHEDS && self.rounds < LAST_SHED;
-        if may_shed && state.may_shed() && self.replica.pressure.is_high() {
+        if may_shed && state.may_shed() && self.replica().pressure.is_high() {
             state.shed = true;
             return Begun::MoveOn;
         }
@@ -373,20 +370,22 @@ impl Round {
         self.lock().fail(fault);
     }
 
-    /// Called before each poll of the handler.
-    pub(crate) fn watch(&self, driver: &Waker) {
-        self.lock().driver = Some(driver.clone());
-    }
-
-    /// Called after each poll of the handler: how often something happened that the driver has to look at, and whether there
-    /// is nothing to wait for but answers.
+    /// Called after each poll of the handler that left it waiting: how often something happened that the driver has to look
+    /// at, if there is nothing to wait for but answers. If there is, the next thing that happens wakes `driver`.
     ///
     /// # Errors
     ///
     /// If there is a fault.
-    pub(crate) fn look(&self) -> (u64, Result<bool, Fault>) {
-        let state = self.lock();
-        (state.activity, state.fault.clone().map_or_else(|| Ok(state.is_suspended()), Err))
+    pub(crate) fn look(&self, driver: &Waker) -> Result<Option<u64>, Fault> {
+        let mut state = self.lock();
+        if let Some(fault) = &state.fault {
+            return Err(fault.clone());
+        }
+        let suspended = state.is_suspended();
+        if !suspended {
+            state.driver = Some(driver.clone());
+        }
+        Ok(suspended.then_some(state.activity))
     }
 
     /// How many wait for the end of the round by this waker, if nobody waits by another: what those wait for besides
@@ -404,9 +403,22 @@ impl Round {
         (state.is_suspended() && state.activity == activity).then(|| state.close())
     }
 
+    /// Ends the round, as the handler has returned.
+    ///
+    /// # Errors
+    ///
+    /// If there is a fault.
+    pub(crate) fn finish(&self) -> Result<Journal, Fault> {
+        let mut state = self.lock();
+        match &state.fault {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(state.close().0),
+        }
+    }
+
     /// Ends the round. Whoever waits elsewhere learns of it; nothing is recorded any more.
-    pub(crate) fn close(&self) -> (Journal, Vec<Open>) {
-        self.lock().close()
+    pub(crate) fn close(&self) {
+        self.lock().close();
     }
 }
 
@@ -461,7 +473,7 @@ impl State {
     /// Uses a key; a key is used once in a pass, and none inside a step.
     fn enter(&mut self, round: &Round, key: &Arc<str>) -> Option<Place> {
         let taken = match inside::step_of(round) {
-            None if round.manual => Err(Fault::mixed()),
+            None if round.is_manual => Err(Fault::mixed()),
             None => self.pass.take(key),
             Some(step) => Err(Fault::Handler(format!(
                 "{key:?} is asked or done inside the step {step:?}: what a step does is recorded as one"

@@ -18,11 +18,11 @@ use tower_service::Service;
 use super::body::{drain, read};
 use super::load::Load;
 use super::reply::{self, ResponseBody, json, plain};
-use super::same::{Known, SameMeta};
+use super::same::SameMeta;
 use crate::access::Access;
 use crate::answering::{Answering, Received};
 use crate::headers;
-use crate::seam::{Dispatch, Place};
+use crate::seam::Dispatch;
 use crate::{legacy, metrics};
 
 /// Bounds on what a client may send.
@@ -71,7 +71,6 @@ struct Shared<D> {
     access: Access,
     limits: Limits,
     load: Load,
-    same: SameMeta,
 }
 
 impl<D> Clone for Endpoint<D> {
@@ -94,9 +93,7 @@ impl<D: Dispatch> Endpoint<D> {
 
     fn with(dispatch: Arc<D>, access: Access, limits: Limits) -> Self {
         let load = Load::new(&limits);
-        Self {
-            shared: Arc::new(Shared { dispatch, access, limits, load, same: SameMeta::default() }),
-        }
+        Self { shared: Arc::new(Shared { dispatch, access, limits, load }) }
     }
 
     /// Which hosts and origins may call. Default: only this machine's own names.
@@ -150,14 +147,12 @@ where
                     return Ok(refused.respond());
                 }
             };
-            Ok(match shared.message(&headers, &bytes) {
+            Ok(match SameMeta::with(|same| shared.message(&headers, &bytes, same)) {
                 Ok(Some((request, meta))) => {
                     drop(bytes);
                     // A server may go on with a request whose client has gone: it counts for as long as it does.
-                    let share = Arc::new(share);
-                    let place = Place::new(Arc::clone(&share));
-                    let received = Received { request, meta, headers, extensions, place };
-                    reply::reply(Answering::new(&shared.dispatch, received), share).await
+                    let received = Received { request, meta, headers, extensions };
+                    reply::reply(Answering::new(&shared.dispatch, received, share)).await
                 }
                 Ok(None) => plain(StatusCode::ACCEPTED),
                 Err(refused) => refused.respond(),
@@ -195,10 +190,9 @@ impl<D> Shared<D> {
         &self,
         headers: &::http::HeaderMap,
         body: &[u8],
+        same: &mut SameMeta,
     ) -> Result<Option<(jsonrpc::Request, Meta)>, Box<Refused>> {
-        let last = self.same.last();
-        let known = Known::text(last.as_ref());
-        let request = match Message::parse_knowing(body, self.limits.depth, known) {
+        let request = match Message::parse_knowing(body, self.limits.depth, same.text()) {
             Ok(Message::Request(request)) => request,
             // This revision has no notification for servers over HTTP; unknown ones are ignored.
             Ok(Message::Notification(_)) => return Ok(None),
@@ -209,7 +203,7 @@ impl<D> Shared<D> {
             Err(error) => return Err(Refused::of(Message::salvage_id(body), error)),
         };
         let refused = |error| Refused::of(Some(request.id.clone()), error);
-        let mirrored = self.same.mirrored(&request, last.as_ref()).map_err(refused)?;
+        let mirrored = same.mirrored(&request).map_err(refused)?;
         if let Some(error) = legacy::refuse(&request, &mirrored) {
             return Err(refused(error));
         }

@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,16 +14,15 @@ use http_body_util::Full;
 use mrtr_schema::jsonrpc::Notification;
 use tokio::time::{Sleep, sleep};
 
-use super::load::Share;
 use crate::answering::{Answering, Part, Written};
 use crate::headers;
 
 /// After how long without an event a comment is sent, so that nothing on the way closes the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Waits for the response or a notification, whichever is first, and answers accordingly. The share is given
+/// Waits for the response or a notification, whichever is first, and answers accordingly. The request's place is given
 /// back when the response is ready, or the stream ends.
-pub(super) async fn reply(mut answering: Answering, share: Arc<Share>) -> Response<ResponseBody> {
+pub(super) async fn reply(mut answering: Answering) -> Response<ResponseBody> {
     match answering.next().await {
         None => plain(StatusCode::INTERNAL_SERVER_ERROR),
         Some(Part::Response(response)) => {
@@ -33,7 +31,7 @@ pub(super) async fn reply(mut answering: Answering, share: Arc<Share>) -> Respon
         }
         Some(Part::Notification(first)) => {
             let first = Some(notification(&first));
-            let events = Events { first, answering, idle: None, _share: share };
+            let events = Events { first, answering, idle: None };
             let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -93,7 +91,6 @@ struct Events {
     answering: Answering,
     /// Since there was nothing to send.
     idle: Option<Pin<Box<Sleep>>>,
-    _share: Arc<Share>,
 }
 
 impl Events {
@@ -157,10 +154,10 @@ impl std::fmt::Debug for ResponseBody {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::answering::Received;
-    use crate::http::Limits;
-    use crate::http::load::Load;
     use crate::seam::{Call, Dispatch};
     use http_body_util::BodyExt as _;
     use mrtr_schema::jsonrpc::{Notification, Request, RequestId, Version};
@@ -180,9 +177,8 @@ mod tests {
     async fn a_quiet_stream_has_a_comment_every_fifteen_seconds() {
         let id = RequestId::Number(1);
         let request = Request { jsonrpc: Version, id, method: "x".to_owned(), params: None };
-        let answering = Answering::new(&Arc::new(Listening), Received::new(request, None));
-        let share = Arc::new(Load::new(&Limits::default()).share().unwrap());
-        let mut body = reply(answering, share).await.into_body();
+        let answering = Answering::new(&Arc::new(Listening), Received::new(request, None), ());
+        let mut body = reply(answering).await.into_body();
         let begun = tokio::time::Instant::now();
         let mut next = async || body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(next().await.starts_with(b"data: "));

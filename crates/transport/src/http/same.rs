@@ -1,6 +1,7 @@
 //! What a client says of itself, it says with every request.
 
-use std::sync::{Arc, Mutex};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::meta::{Mirrored, RequestMeta};
@@ -10,45 +11,41 @@ const LONGEST: usize = 1024;
 
 /// The `_meta` that was read last: one that is the same, byte for byte, says the same.
 #[derive(Debug, Default)]
-pub(super) struct SameMeta(Mutex<Option<Arc<Known>>>);
+pub(super) struct SameMeta(Option<(Box<str>, Arc<RequestMeta>)>);
 
-#[derive(Debug)]
-pub(super) struct Known {
-    text: Box<str>,
-    meta: Arc<RequestMeta>,
-}
-
-impl Known {
-    /// The last one's text; nothing, if there is none.
-    pub(super) fn text(known: Option<&Arc<Self>>) -> &str {
-        known.map_or("", |known| &known.text)
-    }
+thread_local! {
+    /// Each thread has its own: none waits for another.
+    static LAST: RefCell<SameMeta> = const { RefCell::new(SameMeta(None)) };
 }
 
 impl SameMeta {
-    /// The last one. Whoever has the lock is not waited for: reading takes no longer.
-    pub(super) fn last(&self) -> Option<Arc<Known>> {
-        self.0.try_lock().ok()?.clone()
+    /// With what was read last on this thread.
+    pub(super) fn with<T>(look: impl FnOnce(&mut Self) -> T) -> T {
+        LAST.with_borrow_mut(look)
     }
 
-    /// As [`Mirrored::of`], where `last` was the last one.
+    /// The last one's text; nothing, if there is none.
+    pub(super) fn text(&self) -> &str {
+        self.0.as_ref().map_or("", |(text, _)| text)
+    }
+
+    /// As [`Mirrored::of`].
     pub(super) fn mirrored<'r>(
-        &self,
+        &mut self,
         request: &'r Request,
-        last: Option<&Arc<Known>>,
     ) -> Result<Mirrored<'r>, ErrorObject> {
         let params = request.params.as_ref();
         let text = params.and_then(|params| params.member("_meta"));
         let (Some(params), Some(text)) = (params, text.filter(|text| text.len() <= LONGEST)) else {
             return Mirrored::of(request);
         };
-        if let Some(known) = last.filter(|known| *known.text == *text) {
+        if let Some((_, meta)) = self.0.as_ref().filter(|(known, _)| **known == *text) {
             let (name, uri) = (params.string("name"), params.string("uri"));
-            return Ok(Mirrored { meta: Some(Arc::clone(&known.meta)), name, uri });
+            return Ok(Mirrored { meta: Some(Arc::clone(meta)), name, uri });
         }
         let mirrored = Mirrored::of(request)?;
-        if let (Some(meta), Ok(mut last)) = (&mirrored.meta, self.0.try_lock()) {
-            *last = Some(Arc::new(Known { text: text.into(), meta: Arc::clone(meta) }));
+        if let Some(meta) = &mirrored.meta {
+            self.0 = Some((text.into(), Arc::clone(meta)));
         }
         Ok(mirrored)
     }
@@ -69,11 +66,9 @@ mod tests {
 
     #[test]
     fn what_is_the_same_is_read_once_and_what_differs_is_read() {
-        let same = SameMeta::default();
-        let read = |meta: &Value| {
-            let last = same.last();
-            same.mirrored(&request(meta), last.as_ref()).map(|mirrored| mirrored.meta)
-        };
+        let mut same = SameMeta::default();
+        assert_eq!(same.text(), "");
+        let mut read = |meta: &Value| same.mirrored(&request(meta)).map(|mirrored| mirrored.meta);
         let (one, other) = (json!({ "progressToken": 1 }), json!({ "progressToken": 2 }));
         let first = read(&one).unwrap().unwrap();
         assert!(Arc::ptr_eq(&first, &read(&one).unwrap().unwrap()));
@@ -85,9 +80,8 @@ mod tests {
         let long = json!({ "long": "x".repeat(LONGEST) });
         let (first, second) = (read(&long).unwrap().unwrap(), read(&long).unwrap().unwrap());
         assert!(first == second && !Arc::ptr_eq(&first, &second));
-        assert_eq!(Known::text(None), "");
         let named_request = request(&one);
-        let named = same.mirrored(&named_request, None).unwrap().name.unwrap().into_owned();
+        let named = same.mirrored(&named_request).unwrap().name.unwrap().into_owned();
         assert_eq!(named, "a");
     }
 }

@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::lines::{self, Line, Lines};
 use crate::answering::{Answering, Part, Received, Written};
 use crate::legacy;
-use crate::seam::{Dispatch, Place};
+use crate::seam::Dispatch;
 
 /// Bounds on what a client may send over a stream.
 #[derive(Debug, Clone, Copy)]
@@ -232,7 +232,7 @@ impl<D: Dispatch> Session<D> {
                 }
                 None => Arc::clone(&self.room)
                     .try_acquire_owned()
-                    .map(|room| (mirrored.meta, Arc::new(room)))
+                    .map(|room| (mirrored.meta, room))
                     .map_err(|_| ErrorObject::internal("too many requests are in flight")),
             },
         };
@@ -241,13 +241,10 @@ impl<D: Dispatch> Session<D> {
             Err(error) => return self.refuse(Some(id), error).await,
         };
         let listens = request.method == method::LISTEN;
-        let place = Place::new(Arc::clone(&room));
-        let received = Received { place, ..Received::new(request, meta) };
-        let mut answering = Answering::new(&self.dispatch, received);
+        let mut answering = Answering::new(&self.dispatch, Received::new(request, meta), room);
         let (out, stage) = (self.out.clone(), Arc::new(Stage(AtomicU8::new(Stage::RUNNING))));
         let own = Arc::clone(&stage);
         let task = self.tasks.spawn(async move {
-            let _room = room;
             while let Some(part) = answering.next().await {
                 let line = match part {
                     Part::Notification(notification) => lines::write(&notification),
