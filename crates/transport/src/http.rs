@@ -4,6 +4,8 @@
 mod body;
 #[cfg(feature = "http-client")]
 mod client;
+#[cfg(feature = "http-serve")]
+mod connection;
 #[cfg(feature = "http-endpoint")]
 mod endpoint;
 #[cfg(feature = "http-endpoint")]

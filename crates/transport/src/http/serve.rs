@@ -1,6 +1,7 @@
 //! Serving an endpoint straight on hyper.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -11,17 +12,17 @@ use std::time::Duration;
 use ::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::{Either, Empty};
+use http_body_util::{BodyExt as _, Either, Empty};
 use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tower_service::Service;
 
+use super::connection::{Busy, Connections, Graceful, Watched};
 use super::ready::Ready;
 
 /// How to serve.
@@ -29,8 +30,9 @@ use super::ready::Ready;
 pub struct ServeOptions {
     /// The path of the MCP endpoint; others than those below are answered with 404. Default: `/mcp`.
     pub path: String,
-    /// How long a connection may take to send the headers of a request, and so how long one may be idle between two. Default:
-    /// 15 s. Whoever keeps connections to use them again had better give them up before that.
+    /// How long a connection may take to send the headers of a request, and so how long one may be idle between two, or
+    /// take nothing of a response. Default: 15 s. It is closed up to a quarter of that later, or up to 2 s. Whoever keeps
+    /// connections to use them again had better give them up before that.
     pub header_time: Duration,
     /// How many bytes of a connection are buffered, 8 KiB at least: a head that is not complete by then is answered
     /// with 431. It may be longer by what one read brings. Default: 64 KiB.
@@ -89,12 +91,11 @@ where
         + 'static,
     S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
-    B::Error: std::error::Error + Send + Sync + 'static,
+    B::Error: Error + Send + Sync + 'static,
 {
-    let options = Arc::new(options);
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
+    let shutdown_time = options.shutdown_time;
     let slots = Arc::new(Semaphore::new(options.connections));
+    let mut connections = Connections::new(options);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         let accepted = async {
@@ -104,6 +105,7 @@ where
         };
         let (slot, stream) = tokio::select! {
             () = &mut shutdown => break,
+            () = connections.look() => continue,
             (slot, accepted) = accepted => match accepted {
                 Ok((stream, _)) => (slot, stream),
                 Err(error) if is_about_one_connection(&error) => continue,
@@ -117,44 +119,55 @@ where
         };
         // Without it, small responses wait for the client's acknowledgements.
         let _ = stream.set_nodelay(true);
-        let (routes, service) = (Arc::clone(&options), service.clone());
-        let service = service_fn(move |request: Request<Incoming>| {
-            // Called right here, since a future carries all that it is made of.
-            let called = routes.call(&service, request);
-            let routes = Arc::clone(&routes);
-            async move {
-                let mut response = match called {
-                    Called::Now(answer) => answer.await?.map(Either::Left),
-                    Called::Later(answer) => answer.await?.map(Either::Left),
-                    Called::Elsewhere(status) => elsewhere(status).map(Either::Right),
-                };
-                if !routes.ready.is_ready() {
-                    let close = HeaderValue::from_static("close");
-                    response.headers_mut().insert(header::CONNECTION, close);
+        let service = service.clone();
+        connections.add(slot, |connection| {
+            let stream =
+                Watched { stream: TokioIo::new(stream), connection: Arc::clone(connection) };
+            let buffer = connection.options().header_bytes.max(8 << 10);
+            let connection = Arc::clone(connection);
+            let service = service_fn(move |request: Request<Incoming>| {
+                // Called right here, since a future carries all that it is made of.
+                let busy = Busy::new(&connection);
+                let called = connection.options().call(&service, request);
+                async move {
+                    let mut response = match called {
+                        Called::Now(answer) => answer.await?.map(Either::Left),
+                        Called::Later(answer) => answer.await?.map(Either::Left),
+                        Called::Elsewhere(status) => elsewhere(status).map(Either::Right),
+                    };
+                    if !busy.options().ready.is_ready() {
+                        let close = HeaderValue::from_static("close");
+                        response.headers_mut().insert(header::CONNECTION, close);
+                    }
+                    // The body holds what the request held, until it ends.
+                    let held = move |error| {
+                        let _: &Busy = &busy;
+                        error
+                    };
+                    Ok::<_, Infallible>(response.map(|body| body.map_err(held)))
                 }
-                Ok::<_, Infallible>(response)
-            }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(options.header_time)
-            .max_buf_size(options.header_bytes.max(8 << 10))
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
-        // Those that have ended are forgotten.
-        while connections.try_join_next().is_some() {}
-        connections.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(target: "mrtr::http", %error, "connection ended");
-            }
-            drop(slot);
+            });
+            http1::Builder::new().max_buf_size(buffer).serve_connection(stream, service)
         });
     }
     drop(listener);
-    if tokio::time::timeout(options.shutdown_time, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(shutdown_time, connections.end()).await.is_err() {
         tracing::warn!(target: "mrtr::http", "shutdown left requests unfinished");
     }
     Ok(())
+}
+
+impl<I, S, B> Graceful for http1::Connection<I, S>
+where
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    I: Read + Write + Unpin,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn end(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
 }
 
 impl ServeOptions {

@@ -1,0 +1,350 @@
+//! Connections: how long one may wait for its client, and how all of them end.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::serve::ServeOptions;
+
+/// At most so long it takes to notice that a connection has waited too long.
+const SLOWEST: Duration = Duration::from_secs(1);
+
+/// All connections of a server.
+///
+/// None has a timer of its own, which every request would have to set anew: they are looked at together.
+pub(super) struct Connections {
+    common: Arc<Common>,
+    tasks: JoinSet<()>,
+    /// Those that had not ended when they were looked at last, and newer ones.
+    open: Vec<(AbortHandle, Arc<Connection>)>,
+    pace: Interval,
+    /// After how many looks a connection has waited too long.
+    patience: u64,
+}
+
+struct Common {
+    options: ServeOptions,
+    /// How often connections were looked at.
+    looks: AtomicU64,
+    closing: AtomicBool,
+}
+
+/// What is known of one connection.
+pub(super) struct Connection {
+    common: Arc<Common>,
+    /// The look after which something was last written; or it was accepted.
+    since: AtomicU64,
+    /// Whether a request is being answered.
+    busy: AtomicBool,
+    task: OnceLock<Waker>,
+}
+
+/// What can be asked to end when it has answered the request that it is at.
+pub(super) trait Graceful: Future {
+    fn end(self: Pin<&mut Self>);
+}
+
+impl Connections {
+    /// None yet.
+    pub(super) fn new(options: ServeOptions) -> Self {
+        let time = options.header_time;
+        let pace = (time / 8).clamp(Duration::from_millis(1), SLOWEST);
+        let patience = time.as_nanos().div_ceil(pace.as_nanos()) + 1;
+        let mut pace = interval(pace);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (looks, closing) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self {
+            common: Arc::new(Common { options, looks, closing }),
+            tasks: JoinSet::new(),
+            open: Vec::new(),
+            pace,
+            patience: u64::try_from(patience).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Serves one more. `slot` is given back when it ends.
+    pub(super) fn add<C, T>(&mut self, slot: T, serve: impl FnOnce(&Arc<Connection>) -> C)
+    where
+        C: Graceful<Output = hyper::Result<()>> + Send + 'static,
+        T: Send + 'static,
+    {
+        // Those that have ended are forgotten.
+        while self.tasks.try_join_next().is_some() {}
+        let common = Arc::clone(&self.common);
+        let since = common.looks.load(Ordering::Relaxed).into();
+        let (busy, task) = (AtomicBool::new(false), OnceLock::new());
+        let connection = Arc::new(Connection { common, since, busy, task });
+        let (serving, own) = (serve(&connection), Arc::clone(&connection));
+        let task = self.tasks.spawn(async move {
+            if let Err(error) = own.drive(serving).await {
+                tracing::debug!(target: "mrtr::http", %error, "connection ended");
+            }
+            drop(slot);
+        });
+        self.open.push((task, connection));
+    }
+
+    /// Waits until it is time to look at them, and ends those that have waited too long.
+    ///
+    /// If the future is dropped, nothing was looked at.
+    pub(super) async fn look(&mut self) {
+        self.pace.tick().await;
+        let now = self.common.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        let patience = self.patience;
+        self.open.retain(|(task, connection)| {
+            let late = connection.has_waited(now) > patience;
+            if late {
+                tracing::debug!(target: "mrtr::http", "connection ended: no request came in time");
+                task.abort();
+            }
+            !(late || task.is_finished())
+        });
+    }
+
+    /// Lets each answer the request that it is at, and waits until all have ended.
+    ///
+    /// If the future is dropped, those that are left are cut off.
+    pub(super) async fn end(mut self) {
+        self.common.closing.store(true, Ordering::SeqCst);
+        for (_, connection) in self.open {
+            connection.task.get().map(Waker::wake_by_ref);
+        }
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+impl Connection {
+    /// How its server serves.
+    pub(super) fn options(&self) -> &ServeOptions {
+        &self.common.options
+    }
+
+    async fn drive<C: Graceful>(&self, serving: C) -> C::Output {
+        let mut serving = pin!(serving);
+        let mut told = false;
+        poll_fn(|cx| {
+            // All wakers of a task wake it. This one is there before the question, so that the answer is not missed.
+            self.task.get_or_init(|| cx.waker().clone());
+            if !told && self.common.closing.load(Ordering::SeqCst) {
+                told = true;
+                serving.as_mut().end();
+            }
+            serving.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    fn is_alive(&self) {
+        self.since.store(self.common.looks.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// For how many looks it has waited, as of the look `now`.
+    fn has_waited(&self, now: u64) -> u64 {
+        let busy = self.busy.load(Ordering::Acquire);
+        if busy { 0 } else { now.saturating_sub(self.since.load(Ordering::Relaxed)) }
+    }
+}
+
+/// Held while a request is being answered, from its head to the end of the response.
+pub(super) struct Busy(Arc<Connection>);
+
+impl Busy {
+    pub(super) fn new(connection: &Arc<Connection>) -> Self {
+        connection.busy.store(true, Ordering::Relaxed);
+        Self(Arc::clone(connection))
+    }
+
+    pub(super) fn options(&self) -> &ServeOptions {
+        self.0.options()
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.is_alive();
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+/// The stream of a connection, which notes when something is written: a client that reads is not waited for.
+pub(super) struct Watched<I> {
+    pub(super) stream: I,
+    pub(super) connection: Arc<Connection>,
+}
+
+impl<I: Read + Unpin> Read for Watched<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<I: Write + Unpin> Write for Watched<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+        self.connection.is_alive();
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bytes));
+        self.connection.is_alive();
+        Poll::Ready(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use tokio::time::Instant;
+
+    const TIME: Duration = Duration::from_secs(8);
+
+    /// A connection that goes on until it is asked to end.
+    struct Serving(bool);
+
+    impl Future for Serving {
+        type Output = hyper::Result<()>;
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            if self.0 { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+    }
+
+    impl Graceful for Serving {
+        fn end(mut self: Pin<&mut Self>) {
+            self.0 = true;
+        }
+    }
+
+    type Ended = Arc<Mutex<Option<Instant>>>;
+
+    /// Says when it is dropped.
+    struct Slot(Ended);
+
+    impl Drop for Slot {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap() = Some(Instant::now());
+        }
+    }
+
+    fn add(connections: &mut Connections) -> (Arc<Connection>, Ended) {
+        let (mut added, ended) = (None, Ended::default());
+        connections.add(Slot(Arc::clone(&ended)), |connection| {
+            added = Some(Arc::clone(connection));
+            Serving(false)
+        });
+        (added.unwrap(), ended)
+    }
+
+    fn connections() -> Connections {
+        Connections::new(ServeOptions { header_time: TIME, ..ServeOptions::default() })
+    }
+
+    /// Looks at them for so long.
+    async fn look(connections: &mut Connections, time: Duration) {
+        let looking = async {
+            loop {
+                connections.look().await;
+            }
+        };
+        let _ = tokio::time::timeout(time, looking).await;
+        tokio::task::yield_now().await;
+    }
+
+    fn ended(ended: &Ended) -> Option<Instant> {
+        *ended.lock().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_nothing_is_waited_for_as_long_as_was_said_and_a_little_more() {
+        let mut connections = connections();
+        let begun = Instant::now();
+        let (_, first) = add(&mut connections);
+        look(&mut connections, 3 * TIME).await;
+        let waited = ended(&first).unwrap() - begun;
+        assert!(waited >= TIME && waited <= TIME * 5 / 4, "{waited:?}");
+        assert!(connections.open.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_begins_when_a_request_is_answered_and_its_response_is_written() {
+        let mut connections = connections();
+        let (connection, slot) = add(&mut connections);
+        let busy = Busy::new(&connection);
+        look(&mut connections, 10 * TIME).await;
+        assert_eq!(ended(&slot), None, "the handler takes its time");
+        drop(busy);
+        look(&mut connections, TIME * 3 / 4).await;
+        let mut stream = Watched { stream: Taken, connection: Arc::clone(&connection) };
+        poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, b"a")).await.unwrap();
+        look(&mut connections, TIME * 3 / 4).await;
+        assert_eq!(ended(&slot), None, "the client takes its time, and takes something");
+        look(&mut connections, TIME).await;
+        assert!(ended(&slot).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_are_asked_to_end() {
+        let mut connections = connections();
+        let slots = [add(&mut connections).1, add(&mut connections).1];
+        tokio::task::yield_now().await;
+        let late = add(&mut connections).1;
+        tokio::time::timeout(TIME, connections.end()).await.unwrap();
+        assert!(slots.iter().chain([&late]).all(|slot| ended(slot).is_some()));
+    }
+
+    /// It takes all that is written.
+    struct Taken;
+
+    impl Write for Taken {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+}
