@@ -24,7 +24,7 @@ pub(crate) struct Outline<'t> {
 /// exponents, deep nesting, objects with many keys. `known` is an object that was vouched for; where the `_meta` of `params` begins
 /// with it, it is not gone over again.
 pub(crate) fn of_request<'t>(text: &'t str, known: &'t str) -> Option<Outline<'t>> {
-    let mut scan = Scan { known: known.as_bytes(), ..Scan::new(text) };
+    let mut scan = Scan::new(text, known);
     let mut outline = Outline::default();
     let b'{' = scan.next()? else { return None };
     scan.object(&mut |scan, key| {
@@ -53,7 +53,7 @@ pub(crate) fn of_request<'t>(text: &'t str, known: &'t str) -> Option<Outline<'t
 
 /// Where the members of the object `text` stand in it; `None` as above.
 pub(crate) fn of_params(text: &str) -> Option<Vec<Span>> {
-    let mut scan = Scan::new(text);
+    let mut scan = Scan::new(text, "");
     let b'{' = scan.next()? else { return None };
     let spans = scan.spans(0)?;
     scan.end()?;
@@ -79,8 +79,9 @@ struct Scan<'t> {
 
 /// `None` gives up.
 impl<'t> Scan<'t> {
-    fn new(text: &'t str) -> Self {
-        Self { text, rest: text.as_bytes(), known: &[], keys: [""; MOST_KEYS], depth: 0 }
+    fn new(text: &'t str, known: &'t str) -> Self {
+        let (rest, known) = (text.as_bytes(), known.as_bytes());
+        Self { text, rest, known, keys: [""; MOST_KEYS], depth: 0 }
     }
 
     fn at(&self) -> usize {

@@ -52,7 +52,7 @@ macro_rules! all_can_ask {
                 self
             }
 
-            /// How long a flow may take from its first round. Default: 1 h. Counted in whole seconds.
+            /// How long a flow may take from the end of its first round. Default: 1 h. Counted in whole seconds.
             pub fn lifetime(mut self, time: Duration) -> Self {
                 self.rules.lifetime = time;
                 self

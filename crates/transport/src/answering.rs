@@ -73,18 +73,19 @@ impl Answering {
         {
             self.state = State::Last(response);
         }
-        if matches!(self.state, State::Over) {
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(Some(notification)) = self.inbox.poll_next(cx) {
-            return Poll::Ready(Some(Part::Notification(notification)));
-        }
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Last(response) => Poll::Ready(Some(Part::Response(response))),
-            running => {
+            State::Over => Poll::Ready(None),
+            running @ State::Running(_) => {
                 self.state = running;
-                Poll::Pending
+                self.inbox.poll_next(cx).map(|next| Some(Part::Notification(next)))
             }
+            State::Last(response) => Poll::Ready(Some(match self.inbox.next_sent() {
+                None => Part::Response(response),
+                Some(next) => {
+                    self.state = State::Last(response);
+                    Part::Notification(next)
+                }
+            })),
         }
     }
 

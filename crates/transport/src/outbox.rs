@@ -12,13 +12,13 @@ use mrtr_schema::jsonrpc::Notification;
 /// Takes notifications about one request, to be sent before its response.
 ///
 /// The request counts as in flight until this and all its clones are dropped, even if its client has gone.
+#[derive(Clone)]
 pub struct Outbox(Option<Arc<Shared>>);
 
 /// The other end of an [`Outbox`].
 pub struct Inbox {
     shared: Arc<Shared>,
-    /// Nothing can come any more.
-    ended: bool,
+    closed: bool,
 }
 
 /// Every request has one, and most send nothing: nothing is allocated for what might wait.
@@ -31,8 +31,6 @@ struct Shared<P: ?Sized = dyn Any + Send + Sync> {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Notification>,
-    /// How many outboxes there are.
-    senders: usize,
     closed: bool,
     receiver: Option<Waker>,
     /// Who waits for room.
@@ -75,9 +73,8 @@ impl Outbox {
 
     /// As [`Outbox::new`]; both hold `place` until the last of them is dropped.
     pub(crate) fn holding<P: Send + Sync + 'static>(place: P) -> (Self, Inbox) {
-        let queue = Mutex::new(Queue { senders: 1, ..Queue::default() });
-        let shared: Arc<Shared> = Arc::new(Shared { queue, _place: place });
-        (Self(Some(Arc::clone(&shared))), Inbox { shared, ended: false })
+        let shared: Arc<Shared> = Arc::new(Shared { queue: Mutex::default(), _place: place });
+        (Self(Some(Arc::clone(&shared))), Inbox { shared, closed: false })
     }
 
     /// An outbox that throws everything away.
@@ -125,40 +122,15 @@ impl Outbox {
     }
 }
 
-impl Clone for Outbox {
-    fn clone(&self) -> Self {
-        if let Some(shared) = &self.0 {
-            shared.lock().senders += 1;
-        }
-        Self(self.0.clone())
-    }
-}
-
-impl Drop for Outbox {
-    fn drop(&mut self) {
-        if let Some(shared) = &self.0 {
-            let mut queue = shared.lock();
-            queue.senders -= 1;
-            let receiver = if queue.senders == 0 { queue.receiver.take() } else { None };
-            drop(queue);
-            wake(receiver);
-        }
-    }
-}
-
 impl Inbox {
-    /// The next notification; `None` when the outbox and all its clones are gone.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
+    /// The next notification; when there is one, `cx` is woken.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Notification> {
         let mut queue = self.shared.lock();
         if let Some(next) = queue.waiting.pop_front() {
             let blocked = std::mem::take(&mut queue.blocked);
             drop(queue);
             wake(blocked);
-            return Poll::Ready(Some(next));
-        }
-        if queue.senders == 0 {
-            self.ended = true;
-            return Poll::Ready(None);
+            return Poll::Ready(next);
         }
         match &mut queue.receiver {
             Some(receiver) => receiver.clone_from(cx.waker()),
@@ -166,19 +138,25 @@ impl Inbox {
         }
         Poll::Pending
     }
+
+    /// The next notification of those that were sent already. No others are taken any more.
+    pub fn next_sent(&mut self) -> Option<Notification> {
+        let mut queue = self.shared.lock();
+        self.closed = true;
+        queue.closed = true;
+        let next = queue.waiting.pop_front();
+        let blocked = std::mem::take(&mut queue.blocked);
+        drop(queue);
+        wake(blocked);
+        next
+    }
 }
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        if self.ended {
-            return;
+        if !self.closed {
+            self.next_sent();
         }
-        let mut queue = self.shared.lock();
-        queue.closed = true;
-        queue.waiting.clear();
-        let blocked = std::mem::take(&mut queue.blocked);
-        drop(queue);
-        wake(blocked);
     }
 }
 
@@ -207,8 +185,8 @@ mod tests {
         Notification::new(format!("n/{n}"), &()).unwrap()
     }
 
-    async fn next(inbox: &mut Inbox) -> Option<String> {
-        poll_fn(|cx| inbox.poll_next(cx)).await.map(|notification| notification.method)
+    async fn next(inbox: &mut Inbox) -> String {
+        poll_fn(|cx| inbox.poll_next(cx)).await.method
     }
 
     #[tokio::test]
@@ -218,18 +196,20 @@ mod tests {
         assert!(outbox.try_send(notification(1)) && other.try_send(notification(2)));
         let listening = tokio::spawn(async move {
             let mut heard = Vec::new();
-            while let Some(method) = next(&mut inbox).await {
-                heard.push(method);
+            for _ in 1..=3 {
+                heard.push(next(&mut inbox).await);
             }
-            heard
+            (heard, inbox)
         });
         tokio::task::yield_now().await;
         assert!(other.send(notification(3)).await);
-        drop(outbox);
-        tokio::task::yield_now().await;
-        assert!(other.try_send(notification(4)), "a clone is left");
-        drop(other);
-        assert_eq!(listening.await.unwrap(), ["n/1", "n/2", "n/3", "n/4"]);
+        let (heard, mut inbox) = listening.await.unwrap();
+        assert_eq!(heard, ["n/1", "n/2", "n/3"]);
+        assert!(outbox.try_send(notification(4)) && other.try_send(notification(5)));
+        assert_eq!(inbox.next_sent().unwrap().method, "n/4");
+        assert!(other.is_closed() && !outbox.try_send(notification(6)), "too late");
+        assert_eq!(inbox.next_sent().unwrap().method, "n/5");
+        assert!(inbox.next_sent().is_none());
     }
 
     #[tokio::test]
@@ -245,7 +225,7 @@ mod tests {
             .collect();
         tokio::task::yield_now().await;
         assert!(waiting.iter().all(|task| !task.is_finished()));
-        assert_eq!(next(&mut inbox).await.as_deref(), Some("n/0"));
+        assert_eq!(next(&mut inbox).await, "n/0");
         tokio::task::yield_now().await;
         assert_eq!(waiting.iter().filter(|task| task.is_finished()).count(), 1);
         drop(inbox);

@@ -68,7 +68,6 @@ impl<'a> Leg<'a> {
         {
             return Err(missing_capability(&missing));
         }
-        let now = server.clock.now();
         let responses = responses.unwrap_or_default();
         let (mut digest, mut once, mut version) = (None, None, target.rules.version);
         let saved = match state {
@@ -78,7 +77,8 @@ impl<'a> Leg<'a> {
                 digest = Some(arguments);
                 let binding = binding(&target, arguments, caller.principal.as_ref());
                 // A state never outlives its flow: see `validity`.
-                let opened = open(&*server.sealer, token, &binding, now).and_then(|opened| {
+                let opened = open(&*server.sealer, token, &binding, server.clock.now());
+                let opened = opened.and_then(|opened| {
                     let saved = Saved::unpack(opened.body()).map_err(|_| Refusal::UnknownFormat)?;
                     Ok((saved, opened))
                 });
@@ -103,7 +103,7 @@ impl<'a> Leg<'a> {
             // Answers that come with the first leg of a flow were never asked for.
             None => {
                 let manual = Manual { unasked: Answers(responses), ..Manual::default() };
-                Round::first(now, caller, manual)
+                Round::first(caller, manual)
             }
         });
         Ok(Self { server, target, digest, version, once, round })
@@ -226,7 +226,8 @@ impl<'a> Leg<'a> {
             let why = format!("the flow has taken {most} rounds, and asks once more");
             return Err(self.failed(&Fault::Handler(why)));
         }
-        let flow = self.round.next_flow().map_err(|fault| self.failed(&fault))?;
+        let now = self.server.clock.now();
+        let flow = self.round.next_flow(now).map_err(|fault| self.failed(&fault))?;
         let asked = open.iter().map(|open| (Arc::clone(&open.key), open.question.pin())).collect();
         let saved = Saved { version: self.version, flow, asked, content };
         let body = saved.pack();
@@ -236,7 +237,7 @@ impl<'a> Leg<'a> {
             None => arguments_digest(&self.target)?,
         };
         let binding = binding(&self.target, digest, self.round.caller.principal.as_ref());
-        let validity = validity(self.server.clock.now(), flow.started, self.target.rules);
+        let validity = validity(now, flow.started, self.target.rules);
         let token = seal(&*self.server.sealer, &binding, validity, &body).map_err(|error| {
             self.failed(&Fault::Handler(format!("the state cannot be sealed: {error}")))
         })?;

@@ -31,7 +31,8 @@ pub(crate) struct Round {
     pub(crate) manual: Manual,
     /// A new flow's is drawn when it is first needed: most calls neither ask nor do steps.
     id: OnceLock<[u8; 16]>,
-    started: UnixSeconds,
+    /// When the first state of the flow was sealed; a new flow has none.
+    started: Option<UnixSeconds>,
     rounds: u64,
     sheds: u8,
     /// What was answered when the leg began.
@@ -95,10 +96,10 @@ pub(crate) enum Begun<T> {
 
 impl Round {
     /// The first leg of a flow.
-    pub(crate) fn first(started: UnixSeconds, caller: Box<Caller>, manual: Manual) -> Self {
+    pub(crate) fn first(caller: Box<Caller>, manual: Manual) -> Self {
         Self {
             id: OnceLock::new(),
-            started,
+            started: None,
             rounds: 0,
             sheds: 0,
             answers: Vec::new(),
@@ -133,7 +134,8 @@ impl Round {
 
     fn of(flow: Flow, caller: Box<Caller>) -> Self {
         let Flow { id, started, rounds, sheds } = flow;
-        Self { id: id.into(), rounds, sheds, ..Self::first(started, caller, Manual::default()) }
+        let (id, started) = (id.into(), Some(started));
+        Self { id, started, rounds, sheds, ..Self::first(caller, Manual::default()) }
     }
 
     /// What identifies the flow.
@@ -151,14 +153,15 @@ impl Round {
         Ok(*self.id.get_or_init(|| id))
     }
 
-    /// The flow as the next leg is to know it.
+    /// The flow as the next leg is to know it, if it is sealed `now`.
     ///
     /// # Errors
     ///
     /// As [`Round::id`].
-    pub(crate) fn next_flow(&self) -> Result<Flow, Fault> {
+    pub(crate) fn next_flow(&self, now: UnixSeconds) -> Result<Flow, Fault> {
         let sheds = self.sheds.saturating_add(self.lock().shed.into());
-        Ok(Flow { id: self.id()?, started: self.started, rounds: self.rounds + 1, sheds })
+        let started = self.started.unwrap_or(now);
+        Ok(Flow { id: self.id()?, started, rounds: self.rounds + 1, sheds })
     }
 
     /// How many rounds have ended without a result.
