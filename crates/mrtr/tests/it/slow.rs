@@ -63,6 +63,19 @@ async fn connections_that_say_nothing_give_way() {
     drop(silent);
 }
 
+#[tokio::test]
+async fn who_takes_no_responses_gives_way() {
+    let port = serve_by(Limits::default(), ServeOptions { connections: 1, ..short() }).await;
+    let mut stream = connect(port).await;
+    let head = Head::new("tools/call", Some("add"));
+    let arguments = json!({ "name": "add", "arguments": { "a": 2, "b": 3 } });
+    let body = String::from_utf8(request("tools/call", &params(arguments))).unwrap();
+    let asking = format!("{}Content-Length: {}\r\n\r\n{body}", head.text("POST"), body.len());
+    // It asks for as long as it can, and reads nothing.
+    let asking = async { while stream.write_all(asking.as_bytes()).await.is_ok() {} };
+    tokio::join!(asking, assert_alive(port));
+}
+
 /// Two lengths, or a length and chunks: what stands behind the shorter one could be another request.
 #[tokio::test]
 async fn a_request_that_could_be_read_as_two_is_not() {
