@@ -18,7 +18,8 @@ pub struct Outbox(Option<Arc<Shared>>);
 /// The other end of an [`Outbox`].
 pub struct Inbox {
     shared: Arc<Shared>,
-    closed: bool,
+    /// Nothing waits, and nothing is taken any more.
+    ended: bool,
 }
 
 /// Every request has one, and most send nothing: nothing is allocated for what might wait.
@@ -74,7 +75,7 @@ impl Outbox {
     /// As [`Outbox::new`]; both hold `place` until the last of them is dropped.
     pub(crate) fn holding<P: Send + Sync + 'static>(place: P) -> (Self, Inbox) {
         let shared: Arc<Shared> = Arc::new(Shared { queue: Mutex::default(), _place: place });
-        (Self(Some(Arc::clone(&shared))), Inbox { shared, closed: false })
+        (Self(Some(Arc::clone(&shared))), Inbox { shared, ended: false })
     }
 
     /// An outbox that throws everything away.
@@ -123,7 +124,7 @@ impl Outbox {
 }
 
 impl Inbox {
-    /// The next notification; when there is one, `cx` is woken.
+    /// The next notification. While there is none, `cx` is woken when one comes.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Notification> {
         let mut queue = self.shared.lock();
         if let Some(next) = queue.waiting.pop_front() {
@@ -142,9 +143,9 @@ impl Inbox {
     /// The next notification of those that were sent already. No others are taken any more.
     pub fn next_sent(&mut self) -> Option<Notification> {
         let mut queue = self.shared.lock();
-        self.closed = true;
         queue.closed = true;
         let next = queue.waiting.pop_front();
+        self.ended = next.is_none();
         let blocked = std::mem::take(&mut queue.blocked);
         drop(queue);
         wake(blocked);
@@ -154,7 +155,7 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        if !self.closed {
+        while !self.ended {
             self.next_sent();
         }
     }
@@ -229,6 +230,8 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(waiting.iter().filter(|task| task.is_finished()).count(), 1);
         drop(inbox);
+        let waiting_still = outbox.0.as_ref().map(|shared| shared.lock().waiting.len());
+        assert_eq!(waiting_still, Some(0), "what nobody takes is not kept");
         let mut sent = Vec::new();
         for task in waiting {
             sent.push(task.await.unwrap());
