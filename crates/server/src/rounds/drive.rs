@@ -52,21 +52,17 @@ pub(crate) async fn drive<T>(
                 round.fail(Fault::panicked(&*panic));
                 Poll::Pending
             });
-            match polled {
-                Poll::Ready(output) => Poll::Ready(match round.finish() {
-                    Ok(journal) => Polled::Over(Ending::Finished(output, journal)),
-                    Err(fault) => Polled::Over(Ending::Failed(fault)),
-                }),
-                Poll::Pending => match round.look(cx.waker()) {
-                    Err(fault) => Poll::Ready(Polled::Over(Ending::Failed(fault))),
-                    Ok(Some(activity)) if !own.is_woken() => {
-                        Poll::Ready(Polled::Suspended(activity))
-                    }
-                    Ok(_) => {
-                        own.wait(cx.waker());
-                        Poll::Pending
-                    }
-                },
+            if let Poll::Ready(output) = polled {
+                let finished = round.finish().map(|journal| Ending::Finished(output, journal));
+                return Poll::Ready(Polled::Over(finished.unwrap_or_else(Ending::Failed)));
+            }
+            match round.look(cx.waker()) {
+                Err(fault) => Poll::Ready(Polled::Over(Ending::Failed(fault))),
+                Ok(Some(activity)) if !own.is_woken() => Poll::Ready(Polled::Suspended(activity)),
+                Ok(_) => {
+                    own.wait(cx.waker());
+                    Poll::Pending
+                }
             }
         })
         .await;

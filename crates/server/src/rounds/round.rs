@@ -38,7 +38,7 @@ pub(crate) struct Round {
     /// What was answered when the leg began.
     answers: Vec<(Text, Text)>,
     /// Whether the leg goes on from a state of the manual form, which has no journal.
-    pub(crate) is_manual: bool,
+    is_manual: bool,
     /// Who wants to hear of steps.
     #[cfg(feature = "testing")]
     pub(crate) steps: Option<crate::testing::StepLog>,
@@ -373,8 +373,8 @@ impl Round {
         self.lock().fail(fault);
     }
 
-    /// Called after each poll of the handler that left it waiting: how often something happened that the driver has to look
-    /// at, if there is nothing to wait for but answers. If there is, the next thing that happens wakes `driver`.
+    /// Called after each poll of the handler that left it waiting. If there is nothing to wait for but answers: how often
+    /// something happened that the driver has to look at. Otherwise the next time that something happens wakes `driver`.
     ///
     /// # Errors
     ///
