@@ -1,6 +1,8 @@
 //! The paved path of a server.
 
+use std::future::Future;
 use std::io::{self, Read as _};
+use std::pin::Pin;
 use std::time::Duration;
 
 use mrtr_server::Server;
@@ -8,6 +10,10 @@ use mrtr_transport::http::{Endpoint, Ready, ServeOptions};
 use mrtr_transport::stdio::{StreamLimits, serve_stream};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
+
+/// A future that is compiled here: an `async fn` is compiled where it is awaited, and with it all that it awaits, which would be
+/// most of a server, anew with every change of an application.
+type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// How long legs may take that go on without their clients when all else has ended.
 const LAST_LEGS: Duration = Duration::from_secs(10);
@@ -23,22 +29,27 @@ const LAST_LEGS: Duration = Duration::from_secs(10);
 ///
 /// If `address` cannot be listened on.
 pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    if !address.ip().is_loopback() {
-        tracing::warn!(
-            target: "mrtr::http",
-            %address,
-            "listening beyond this machine, for requests that name it as their host: to be reached by a \
-             name, build an `Endpoint` with `access`"
-        );
-    }
-    tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
-    let (endpoint, options) = (Endpoint::new(server.clone()), ServeOptions::default());
-    let end = shutdown(server.clone(), options.ready.clone());
-    let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
-    finish(&server).await;
-    outcome
+    serve_on(server, TcpListener::bind(address).await?).await
+}
+
+fn serve_on(server: Server, listener: TcpListener) -> Serving {
+    Box::pin(async move {
+        let address = listener.local_addr()?;
+        if !address.ip().is_loopback() {
+            tracing::warn!(
+                target: "mrtr::http",
+                %address,
+                "listening beyond this machine, for requests that name it as their host: to be reached by a \
+                 name, build an `Endpoint` with `access`"
+            );
+        }
+        tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
+        let (endpoint, options) = (Endpoint::new(server.clone()), ServeOptions::default());
+        let end = shutdown(server.clone(), options.ready.clone());
+        let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
+        finish(&server).await;
+        outcome
+    })
 }
 
 /// Waits until the process is told to end (SIGINT or SIGTERM), turns `ready` off and gives its notice, in which requests are served as
@@ -82,11 +93,18 @@ async fn finish(server: &Server) {
 ///
 /// If the streams are broken.
 pub async fn serve_stdio(server: Server) -> io::Result<()> {
-    let (stdin, stdout) = (BufReader::new(standard_input()), tokio::io::stdout());
-    let end = shutdown(server.clone(), Ready::default());
-    let outcome = serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
-    finish(&server).await;
-    outcome
+    serve_standard_streams(server).await
+}
+
+fn serve_standard_streams(server: Server) -> Serving {
+    Box::pin(async move {
+        let (stdin, stdout) = (BufReader::new(standard_input()), tokio::io::stdout());
+        let end = shutdown(server.clone(), Ready::default());
+        let outcome =
+            serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
+        finish(&server).await;
+        outcome
+    })
 }
 
 /// Standard input, read by a thread that nothing waits for: the runtime's own would keep the process from ending
