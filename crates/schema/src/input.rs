@@ -2,14 +2,15 @@
 //! basic patterns, "Multi Round-Trip Requests").
 
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::elicitation::ElicitParams;
-use crate::jsonrpc::take;
+use crate::located::read;
 use crate::result::ResultType;
 use crate::sampling::CreateMessageParams;
 use crate::{Object, method, uri};
@@ -65,22 +66,26 @@ impl Serialize for InputRequest {
 
 impl<'de> Deserialize<'de> for InputRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        fn read(mut object: Object) -> Result<InputRequest, String> {
-            let name: String = take(&mut object, "method")?.ok_or("missing field `method`")?;
-            let missing = "missing field `params`";
-            match name.as_str() {
-                method::ELICITATION_CREATE => {
-                    Ok(InputRequest::Elicit(take(&mut object, "params")?.ok_or(missing)?))
-                }
-                method::SAMPLING_CREATE_MESSAGE => {
-                    Ok(InputRequest::Sample(take(&mut object, "params")?.ok_or(missing)?))
-                }
-                method::ROOTS_LIST => Ok(InputRequest::Roots),
-                other => Err(format!("unknown input request method {other:?}")),
-            }
+        // Members are read as text: to be read from values as well, all that sampling has would be compiled twice.
+        let visitor = PairsVisitor("an input request", PhantomData);
+        let members: Vec<(String, Box<RawValue>)> = deserializer.deserialize_map(visitor)?;
+        let method: String = member(&members, "method")?;
+        match method.as_str() {
+            method::ELICITATION_CREATE => member(&members, "params").map(Self::Elicit),
+            method::SAMPLING_CREATE_MESSAGE => member(&members, "params").map(Self::Sample),
+            method::ROOTS_LIST => Ok(Self::Roots),
+            other => Err(D::Error::custom(format_args!("unknown input request method {other:?}"))),
         }
-        read(Object::deserialize(deserializer)?).map_err(D::Error::custom)
     }
+}
+
+fn member<T: DeserializeOwned, E: Error>(
+    members: &[(String, Box<RawValue>)],
+    key: &'static str,
+) -> Result<T, E> {
+    let (_, text) =
+        members.iter().find(|(name, _)| name == key).ok_or_else(|| E::missing_field(key))?;
+    read(text.get()).map_err(|e| E::custom(format_args!("`{key}`: {e}")))
 }
 
 /// Input requests under the server's keys, in the server's order.
@@ -142,7 +147,7 @@ impl Serialize for InputResponses {
     }
 }
 
-struct PairsVisitor<V>(&'static str, std::marker::PhantomData<V>);
+struct PairsVisitor<V>(&'static str, PhantomData<V>);
 
 impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<V> {
     type Value = Vec<(String, V)>;
@@ -163,14 +168,14 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<V> {
 
 impl<'de> Deserialize<'de> for InputRequests {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let visitor = PairsVisitor("a map of input requests", std::marker::PhantomData);
+        let visitor = PairsVisitor("a map of input requests", PhantomData);
         deserializer.deserialize_map(visitor).map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for InputResponses {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let visitor = PairsVisitor("a map of input responses", std::marker::PhantomData);
+        let visitor = PairsVisitor("a map of input responses", PhantomData);
         let all: Vec<(String, Box<RawValue>)> = deserializer.deserialize_map(visitor)?;
         match all.iter().find(|(_, answer)| !answer.get().starts_with('{')) {
             Some((key, _)) => {

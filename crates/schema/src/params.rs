@@ -7,8 +7,10 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::jsonrpc::{ErrorObject, Request};
 use crate::outline::{self, Span, is_plain};
 use crate::text::Text;
+use crate::{completion, prompt, resource, subscription, tool};
 
 /// The parameters of a request: a JSON object, unread, of which it is known what members it has.
 #[derive(Clone)]
@@ -118,6 +120,29 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
         deserializer.deserialize_map(MembersVisitor)
     }
 }
+
+/// Parameters that are read here, so that what reads them is compiled once and not in every crate that does.
+macro_rules! read_here {
+    ($($params:ty),* $(,)?) => {$(
+        impl $params {
+            /// Those of a request, as [`params`](crate::params) reads them.
+            ///
+            /// # Errors
+            ///
+            /// [`code::INVALID_PARAMS`](crate::jsonrpc::code::INVALID_PARAMS) that names the field.
+            pub fn of(request: &Request) -> Result<Self, ErrorObject> {
+                crate::params(request)
+            }
+        }
+    )*};
+}
+read_here!(
+    tool::ListParams,
+    prompt::GetPromptParams,
+    resource::ReadResourceParams,
+    completion::CompleteParams,
+    subscription::ListenParams,
+);
 
 #[cfg(test)]
 mod tests {

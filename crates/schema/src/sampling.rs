@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Object;
 use crate::content::{ContentBlock, MediaContent, Role, TextContent};
-use crate::located::read_value;
+use crate::located::read;
 use crate::tool::{Tool, some};
 
 /// What the server asks a model.
@@ -201,7 +201,7 @@ impl Serialize for SamplingContents {
 
 impl<'de> Deserialize<'de> for SamplingContents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = |value| read_value(value).map_err(D::Error::custom);
+        let read = |value: &Value| read(&value.to_string()).map_err(D::Error::custom);
         match Value::deserialize(deserializer)? {
             Value::Array(items) => items.iter().map(read).collect::<Result<_, _>>().map(Self),
             value => Ok(Self(vec![read(&value)?])),

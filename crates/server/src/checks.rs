@@ -5,6 +5,7 @@ use mrtr_schema::capabilities::Icon;
 use mrtr_schema::{Object, uri};
 use serde_json::Value;
 
+use crate::dispatch::methods::OF_PROTOCOL;
 use crate::tool::Rules;
 
 /// Why there is no server.
@@ -59,6 +60,9 @@ pub enum BuildError {
     /// An extension's identifier that is none.
     #[error("{0:?} names no extension: an identifier is like com.example/name")]
     Extension(String),
+    /// A method that an extension cannot add.
+    #[error("the method {0:?} is the protocol's own: no extension can add it")]
+    Method(String),
     /// A resource's URI that is none.
     #[error("the resource {uri:?} has no URI: {why}")]
     Uri {
@@ -116,6 +120,17 @@ pub(crate) fn check_names<'a>(
         }
     }
     check_unique(kind, names)
+}
+
+/// What extensions add is not the protocol's own, even where a server does not have that.
+pub(crate) fn check_methods<'a>(
+    mut names: impl Iterator<Item = &'a String> + Clone,
+) -> Result<(), BuildError> {
+    check_unique("method", names.clone())?;
+    match names.find(|name| OF_PROTOCOL.contains(&name.as_str())) {
+        Some(own) => Err(BuildError::Method(own.clone())),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn check_rules(

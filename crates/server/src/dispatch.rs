@@ -1,26 +1,31 @@
 //! From a request to its response.
 
-mod calls;
+mod added;
 mod leg;
-mod listen;
-mod lists;
+pub(crate) mod listen;
+pub(crate) mod lists;
+pub(crate) mod methods;
 mod once;
+pub(crate) mod prompts;
+pub(crate) mod resources;
+pub(crate) mod suggestions;
+pub(crate) mod tools;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use mrtr_codec::Principal;
-use mrtr_schema::jsonrpc::{ErrorObject, JsonText, ObjectWriter, Request, Response, params};
+use mrtr_schema::jsonrpc::{ErrorObject, JsonText, ObjectWriter, Request, Response};
 use mrtr_schema::meta::key;
-use mrtr_schema::prompt::GetPromptParams;
-use mrtr_schema::resource::ReadResourceParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::{Call, Dispatch, Outbox};
 use serde::Serialize;
 use serde_json::json;
 use tracing::Instrument as _;
 
+use self::methods::Method;
 use crate::caller::{Caller, Notify};
+use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::observed::Observed;
 use crate::server::{Inner, Server};
@@ -60,7 +65,11 @@ impl Inner {
     async fn answer(self: &Arc<Self>, request: &Request, caller: Box<Caller>) -> Answer {
         if request.method != method::TOOLS_CALL || self.tools.is_empty() {
             // Boxed, so that what is called most does not carry around the room for all others.
-            return Box::pin(self.answer_other(request, caller)).await;
+            return match self.methods.get(request.method.as_str()) {
+                Some(Method::Own(answer)) => answer(self, request, caller).await,
+                Some(Method::Added(method)) => self.added(method, request, caller).await,
+                None => Err(not_found(&request.method)),
+            };
         }
         let params = request.params.as_ref();
         let has_state = params.and_then(|params| params.member("requestState")).is_some();
@@ -68,52 +77,9 @@ impl Inner {
         if once(has_state, rules) {
             let (inner, request) = (Arc::clone(self), request.clone());
             let leg = Box::pin(async move { inner.call_tool(&request, caller).await });
-            return finish(self, leg).await;
+            return run(self, true, leg).await;
         }
         self.call_tool(request, caller).await
-    }
-
-    async fn answer_other(self: &Arc<Self>, request: &Request, caller: Box<Caller>) -> Answer {
-        match request.method.as_str() {
-            method::DISCOVER => self.discover(),
-            method::TOOLS_LIST if !self.tools.is_empty() => {
-                self.page("tools", &self.tools, &params(request)?)
-            }
-            method::PROMPTS_LIST if !self.prompts.is_empty() => {
-                self.page("prompts", &self.prompts, &params(request)?)
-            }
-            method::RESOURCES_LIST if self.has_resources() => {
-                self.page("resources", &self.resources, &params(request)?)
-            }
-            method::RESOURCE_TEMPLATES_LIST if self.has_resources() => {
-                self.page("resourceTemplates", &self.templates, &params(request)?)
-            }
-            method::PROMPTS_GET if !self.prompts.is_empty() => {
-                let call: GetPromptParams = params(request)?;
-                let rules = || self.prompt(&call.name).map(|prompt| &prompt.rules);
-                let once = once(call.request_state.is_some(), rules);
-                let inner = Arc::clone(self);
-                let leg = Box::pin(async move { inner.get_prompt(call, caller).await });
-                if once { finish(self, leg).await } else { leg.await }
-            }
-            method::RESOURCES_READ if self.has_resources() => {
-                let call: ReadResourceParams = params(request)?;
-                let once = once(call.request_state.is_some(), || self.rules_of(&call.uri));
-                let inner = Arc::clone(self);
-                let leg = Box::pin(async move { inner.read_resource(call, caller).await });
-                if once { finish(self, leg).await } else { leg.await }
-            }
-            method::COMPLETE if self.capabilities().completions.is_some() => {
-                self.suggest(params(request)?, caller).await
-            }
-            method::LISTEN => {
-                self.listen(&request.id, params(request)?, &caller.notify.outbox).await
-            }
-            other => match self.methods.iter().find(|(name, _)| name == other) {
-                Some((_, method)) => self.extended(method, params(request)?, caller).await,
-                None => Err(not_found(other)),
-            },
-        }
     }
 
     /// What holds for every request: the required `_meta`, the version, and who calls.
@@ -158,9 +124,12 @@ fn once<'r>(has_state: bool, rules: impl FnOnce() -> Option<&'r Rules>) -> bool 
     has_state && rules().is_some_and(|rules| rules.single_use)
 }
 
-/// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
+/// Runs a leg; if it may run only once, to its end, even if its client goes away: it has its response kept for when the client
 /// comes again.
-fn finish(server: &Inner, leg: BoxFuture<Answer>) -> impl Future<Output = Answer> + use<> {
+async fn run(server: &Inner, once: bool, leg: BoxFuture<Answer>) -> Answer {
+    if !once {
+        return leg.await;
+    }
     let running = server.replica.running.one();
     let leg = async move {
         let answer = leg.await;
@@ -168,12 +137,10 @@ fn finish(server: &Inner, leg: BoxFuture<Answer>) -> impl Future<Output = Answer
         answer
     };
     let leg = tokio::spawn(leg.instrument(tracing::Span::current()));
-    async {
-        leg.await.unwrap_or_else(|error| {
-            tracing::error!(target: "mrtr::rounds", %error, "a leg ended without an answer");
-            Err(ErrorObject::internal("Internal error"))
-        })
-    }
+    leg.await.unwrap_or_else(|error| {
+        tracing::error!(target: "mrtr::rounds", %error, "a leg ended without an answer");
+        Err(ErrorObject::internal("Internal error"))
+    })
 }
 
 impl Inner {
@@ -201,4 +168,19 @@ fn not_found(name: &str) -> ErrorObject {
         error.data = Some(json!({ "supported": [PROTOCOL_VERSION] }));
     }
     error
+}
+
+/// Output that may not be sent is its author's mistake.
+fn unfit(of: &str, why: &str) -> ErrorObject {
+    tracing::error!(target: "mrtr::handler", of, why, "output that cannot be sent");
+    ErrorObject::internal("Internal error")
+}
+
+/// A handler's error where results have no place for one.
+fn refused(error: &Error) -> ErrorObject {
+    if error.is_invalid() {
+        ErrorObject::invalid_params(error.message())
+    } else {
+        ErrorObject::internal(error.message())
+    }
 }

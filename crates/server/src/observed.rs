@@ -13,21 +13,8 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Level, Span};
 
 use crate::dispatch::Answer;
+use crate::dispatch::methods::OF_PROTOCOL;
 use crate::server::Inner;
-
-/// The methods of the protocol that a server may be asked for.
-const METHODS: [&str; 10] = [
-    method::DISCOVER,
-    method::TOOLS_LIST,
-    method::TOOLS_CALL,
-    method::PROMPTS_LIST,
-    method::PROMPTS_GET,
-    method::RESOURCES_LIST,
-    method::RESOURCE_TEMPLATES_LIST,
-    method::RESOURCES_READ,
-    method::COMPLETE,
-    method::LISTEN,
-];
 
 /// Takes a request's span into the trace of its client.
 pub(crate) struct TraceParent(Adopt);
@@ -64,8 +51,8 @@ struct What {
 
 impl What {
     fn of(server: &Inner, request: &Request) -> Self {
-        let is_known = METHODS.contains(&&*request.method)
-            || server.methods.iter().any(|(name, _)| *name == request.method);
+        let is_known = OF_PROTOCOL.contains(&&*request.method)
+            || server.methods.contains_key(request.method.as_str());
         let method = if is_known { &*request.method } else { "_OTHER" };
         let name = || request.params.as_ref()?.string("name");
         let tool =

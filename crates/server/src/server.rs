@@ -1,5 +1,7 @@
 //! A server, and how it is put together.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,19 +12,21 @@ use mrtr_schema::capabilities::{
 };
 use mrtr_schema::jsonrpc::JsonText;
 use mrtr_schema::meta::{TraceContext, key};
-use mrtr_schema::{Object, uri};
+use mrtr_schema::{Object, method, uri};
 use mrtr_transport::headers::ParamHeader;
 use serde_json::{Value, json};
 
 use crate::changes::Changes;
 use crate::checks::{
-    BuildError, check_dialect, check_icons, check_names, check_rules, check_unique,
+    BuildError, check_dialect, check_icons, check_methods, check_names, check_rules, check_unique,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
 use crate::conform::Schemas;
+use crate::dispatch::methods::{Method, Methods, Own};
+use crate::dispatch::{listen, lists, prompts, resources, suggestions, tools};
 use crate::error::Error;
-use crate::extension::{ExtensionCall, Method, is_identifier};
+use crate::extension::{self, ExtensionCall, is_identifier};
 use crate::listed::{Listed, written};
 use crate::observed::TraceParent;
 use crate::prompt::Prompt;
@@ -50,7 +54,8 @@ pub(crate) struct Inner {
     pub(crate) templates: Listed<(Template, ResourceTemplate)>,
     pub(crate) lists: Cache,
     extensions: Object,
-    pub(crate) methods: Vec<(String, Method)>,
+    /// But for `tools/call`, which is called most.
+    pub(crate) methods: HashMap<Cow<'static, str>, Method>,
     pub(crate) changes: Changes,
     /// Whether anybody will publish to `changes`.
     pub(crate) announces: bool,
@@ -78,7 +83,8 @@ pub struct ServerBuilder {
     templates: Vec<ResourceTemplate>,
     lists: Cache,
     extensions: Object,
-    methods: Vec<(String, Method)>,
+    own_methods: BTreeMap<&'static str, Own>,
+    added_methods: Vec<(String, extension::Method)>,
     changes: Option<Changes>,
     page_size: usize,
     sealer: Option<Box<dyn Seal>>,
@@ -117,7 +123,8 @@ impl Server {
             templates: Vec::new(),
             lists: Cache::default(),
             extensions: Object::new(),
-            methods: Vec::new(),
+            own_methods: [lists::METHODS, listen::METHODS].concat().into_iter().collect(),
+            added_methods: Vec::new(),
             changes: None,
             page_size: usize::MAX,
             sealer: None,
@@ -133,8 +140,7 @@ impl Server {
 
 impl Inner {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
-        let completes = self.prompts.iter().any(|prompt| !prompt.completers.is_empty())
-            || self.templates.iter().any(|(_, template)| !template.completers.is_empty());
+        let completes = self.methods.contains_key(method::COMPLETE);
         let told = self.announces.then_some(true);
         let list = ListCapability { list_changed: told };
         let resources = ResourcesCapability { subscribe: told, list_changed: told };
@@ -196,26 +202,37 @@ impl ServerBuilder {
     /// Adds a tool. Clients see tools in the order in which they were added.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
-        self
+        self.answering(tools::METHODS)
     }
 
     /// Adds a prompt.
     pub fn prompt(mut self, prompt: Prompt) -> Self {
+        let completes = !prompt.completers.is_empty();
         self.prompts.push(prompt);
-        self
+        self.answering(prompts::METHODS).completing(completes)
     }
 
     /// Adds a resource.
     pub fn resource(mut self, resource: Resource) -> Self {
         self.resources.push(resource);
-        self
+        self.answering(resources::METHODS)
     }
 
     /// Adds a family of resources. Resources of their own come first, then templates in the order in
     /// which they were added.
     pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
+        let completes = !template.completers.is_empty();
         self.templates.push(template);
+        self.answering(resources::METHODS).completing(completes)
+    }
+
+    fn answering(mut self, methods: Methods) -> Self {
+        self.own_methods.extend(methods.iter().copied());
         self
+    }
+
+    fn completing(self, completes: bool) -> Self {
+        if completes { self.answering(suggestions::METHODS) } else { self }
     }
 
     /// For how long clients may reuse what discovery and lists tell. Default: not at all.
@@ -291,15 +308,15 @@ impl ServerBuilder {
         self
     }
 
-    /// Answers a method that an extension adds. What it returns is the result; where that has no `resultType`, it
-    /// is `complete`, and `serverInfo` goes into its `_meta`. An error is one of JSON-RPC: -32602 by
+    /// Answers a method that an extension adds, which is none of the protocol's own. What it returns is the result; where that has
+    /// no `resultType`, it is `complete`, and `serverInfo` goes into its `_meta`. An error is one of JSON-RPC: -32602 by
     /// [`Error::invalid`](crate::Error::invalid), else -32603.
     pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
     where
         F: Fn(ExtensionCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Object, Error>> + Send + 'static,
     {
-        self.methods.push((name.into(), Method::new(answer)));
+        self.added_methods.push((name.into(), extension::Method::new(answer)));
         self
     }
 
@@ -328,8 +345,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// If names are repeated or unfit, a tool's arguments are no struct, or there are no random numbers
-    /// for the default key.
+    /// If names are repeated or unfit, a tool's arguments are no struct, an extension's method is the protocol's own, or there
+    /// are no random numbers for the default key.
     pub fn build(mut self) -> Result<Server, BuildError> {
         check_names("tool", self.tools.iter().map(|tool| &tool.wire.name))?;
         check_names("prompt", self.prompts.iter().map(|prompt| &prompt.wire.name))?;
@@ -379,7 +396,7 @@ impl ServerBuilder {
         if let Some(wrong) = self.extensions.keys().find(|name| !is_identifier(name)) {
             return Err(BuildError::Extension(wrong.clone()));
         }
-        check_unique("method", self.methods.iter().map(|(name, _)| name))?;
+        check_methods(self.added_methods.iter().map(|(name, _)| name))?;
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
         let written_meta = written(&meta);
@@ -394,6 +411,9 @@ impl ServerBuilder {
                 Box::new(KeyRing::ephemeral()?)
             }
         };
+        let own = self.own_methods.into_iter().map(|(name, own)| (name.into(), Method::Own(own)));
+        let added =
+            self.added_methods.into_iter().map(|(name, added)| (name.into(), Method::Added(added)));
         let inner = Inner {
             instructions: self.instructions,
             tools: Listed::new(self.tools),
@@ -402,7 +422,7 @@ impl ServerBuilder {
             templates: Listed::new(templates),
             lists: self.lists,
             extensions: self.extensions,
-            methods: self.methods,
+            methods: own.chain(added).collect(),
             announces: self.changes.is_some(),
             changes: self.changes.unwrap_or_default(),
             page_size: self.page_size,

@@ -1,28 +1,36 @@
 //! `subscriptions/listen`: a request that is answered when the server goes.
 
-use mrtr_schema::jsonrpc::{ErrorObject, Notification, RequestId};
+use std::sync::Arc;
+
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId};
 use mrtr_schema::subscription::{
     Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, meta_of, name,
 };
-use mrtr_schema::uri;
+use mrtr_schema::{method, uri};
 use mrtr_transport::Outbox;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::methods::{Answering, Methods};
 use super::{Answer, complete};
+use crate::caller::Caller;
 use crate::changes::Change;
 use crate::server::Inner;
 
 /// How many resources one subscription may name.
 const MOST_RESOURCES: usize = 1_000;
 
+pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
+
+fn listen<'r>(server: &'r Arc<Inner>, request: &'r Request, caller: Box<Caller>) -> Answering<'r> {
+    Box::pin(async move {
+        let params = ListenParams::of(request)?;
+        server.listen(&request.id, params, &caller.notify.outbox).await
+    })
+}
+
 impl Inner {
-    pub(super) async fn listen(
-        &self,
-        id: &RequestId,
-        params: ListenParams,
-        outbox: &Outbox,
-    ) -> Answer {
+    async fn listen(&self, id: &RequestId, params: ListenParams, outbox: &Outbox) -> Answer {
         let filter = self.honoured(params.notifications)?;
         let meta = || meta_of(id);
         // Subscribed before it is acknowledged: what changes from then on is not missed.

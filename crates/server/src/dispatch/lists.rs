@@ -1,18 +1,28 @@
 //! Discovery and lists: what a server tells about itself.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::jsonrpc::{ErrorObject, ObjectWriter};
+use mrtr_schema::jsonrpc::{ErrorObject, ObjectWriter, Request};
 use mrtr_schema::tool::ListParams;
+use mrtr_schema::{PROTOCOL_VERSION, method};
 
+use super::methods::{Answering, Methods};
 use super::{Answer, unwritten};
+use crate::caller::Caller;
 use crate::listed::{Entry, Listed};
 use crate::server::Inner;
 
+pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
+
+fn discover<'r>(server: &'r Arc<Inner>, _: &'r Request, _: Box<Caller>) -> Answering<'r> {
+    Box::pin(async { server.discover() })
+}
+
 impl Inner {
-    pub(super) fn discover(&self) -> Answer {
+    fn discover(&self) -> Answer {
         self.complete(&DiscoverResult {
             supported_versions: vec![PROTOCOL_VERSION.to_owned()],
             capabilities: self.capabilities(),

@@ -463,4 +463,8 @@ async fn an_extension_declares_itself_and_adds_methods() {
         let builder = replica(&TestClock::default()).extension(wrong, mrtr_schema::Object::new());
         assert!(builder.build().unwrap_err().to_string().contains("no extension"), "{wrong}");
     }
+    // Not even where this server has no prompts.
+    let builder = replica(&TestClock::default())
+        .method("prompts/get", async |_: ExtensionCall| Ok(mrtr_schema::Object::new()));
+    assert!(builder.build().unwrap_err().to_string().contains("the protocol's own"));
 }

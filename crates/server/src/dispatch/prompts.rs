@@ -1,0 +1,80 @@
+//! `prompts/list` and `prompts/get`.
+
+use std::sync::Arc;
+
+use mrtr_schema::content::ContentBlock;
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::method;
+use mrtr_schema::prompt::GetPromptParams;
+use mrtr_schema::tool::ListParams;
+use serde_json::Value;
+
+use super::leg::{Leg, Target, start};
+use super::methods::{Answering, Methods};
+use super::{Answer, once, refused, run, unfit};
+use crate::caller::Caller;
+use crate::prompt::PromptOutput;
+use crate::server::Inner;
+
+pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PROMPTS_GET, get)];
+
+fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<Caller>) -> Answering<'r> {
+    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::of(request)?) })
+}
+
+fn get<'r>(server: &'r Arc<Inner>, request: &'r Request, caller: Box<Caller>) -> Answering<'r> {
+    Box::pin(async move {
+        let call = GetPromptParams::of(request)?;
+        let rules = || server.prompt(&call.name).map(|prompt| &prompt.rules);
+        let once = once(call.request_state.is_some(), rules);
+        let inner = Arc::clone(server);
+        run(server, once, Box::pin(async move { inner.get_prompt(call, caller).await })).await
+    })
+}
+
+impl Inner {
+    async fn get_prompt(&self, call: GetPromptParams, caller: Box<Caller>) -> Answer {
+        let Some(prompt) = self.prompt(&call.name) else {
+            return Err(ErrorObject::invalid_params(format!(
+                "Unknown prompt: {}",
+                ErrorObject::quote(&call.name)
+            )));
+        };
+        let given = call.arguments.unwrap_or_default();
+        if let Some(missing) =
+            prompt.wire.arguments.iter().find(|a| a.required && !given.contains_key(&a.name))
+        {
+            return Err(ErrorObject::invalid_params(format!(
+                "Missing argument: {:?}",
+                missing.name
+            )));
+        }
+        let arguments = given.into_iter().map(|(name, text)| (name, Value::String(text)));
+        let arguments = Value::Object(arguments.collect()).to_string();
+        let target = Target {
+            method: method::PROMPTS_GET,
+            name: &call.name,
+            arguments: &arguments,
+            rules: &prompt.rules,
+        };
+        let leg =
+            Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
+        let handler = start(|| (prompt.handler)(leg.context(), &arguments))?
+            .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
+        leg.run(
+            handler,
+            |PromptOutput(output)| output,
+            |outcome| match outcome {
+                Ok(result) => {
+                    let mut blocks = result.messages.iter().map(|message| &message.content);
+                    let fits = blocks.try_for_each(ContentBlock::check);
+                    fits.map_err(|why| unfit(&call.name, &why))?;
+                    self.complete(&*result)
+                }
+                // A prompt has no place for failures in its result.
+                Err(error) => Err(refused(&error)),
+            },
+        )
+        .await
+    }
+}

@@ -1,0 +1,135 @@
+//! `resources/list`, `resources/templates/list` and `resources/read`.
+
+use std::sync::Arc;
+
+use mrtr_schema::content::ResourceContents;
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::method;
+use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
+use mrtr_schema::tool::ListParams;
+use serde_json::{Value, json};
+
+use super::leg::{Leg, Target, start};
+use super::methods::{Answering, Methods};
+use super::{Answer, once, refused, run, unfit};
+use crate::caller::Caller;
+use crate::handler::Erased;
+use crate::resource::{Cache, ResourceOutput};
+use crate::server::Inner;
+use crate::tool::Rules;
+
+pub(crate) const METHODS: Methods = &[
+    (method::RESOURCES_LIST, list),
+    (method::RESOURCE_TEMPLATES_LIST, list_templates),
+    (method::RESOURCES_READ, read),
+];
+
+fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<Caller>) -> Answering<'r> {
+    Box::pin(async { server.page("resources", &server.resources, &ListParams::of(request)?) })
+}
+
+fn list_templates<'r>(
+    server: &'r Arc<Inner>,
+    request: &'r Request,
+    _: Box<Caller>,
+) -> Answering<'r> {
+    Box::pin(async {
+        server.page("resourceTemplates", &server.templates, &ListParams::of(request)?)
+    })
+}
+
+fn read<'r>(server: &'r Arc<Inner>, request: &'r Request, caller: Box<Caller>) -> Answering<'r> {
+    Box::pin(async move {
+        let call = ReadResourceParams::of(request)?;
+        let once = once(call.request_state.is_some(), || server.rules_of(&call.uri));
+        let inner = Arc::clone(server);
+        run(server, once, Box::pin(async move { inner.read_resource(call, caller).await })).await
+    })
+}
+
+impl Inner {
+    async fn read_resource(&self, call: ReadResourceParams, caller: Box<Caller>) -> Answer {
+        if let Some(resource) = self.resource(&call.uri) {
+            let mime_type = resource.wire.mime_type.as_deref();
+            let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
+            return self.read(call, caller, &what, "{}", &resource.handler).await;
+        }
+        let matched = self
+            .templates
+            .iter()
+            .find_map(|(template, resource)| Some((template.matches(&call.uri)?, resource)));
+        let Some((variables, resource)) = matched else {
+            let error = ErrorObject::invalid_params("Resource not found");
+            return Err(error.with_data(json!({ "uri": call.uri })));
+        };
+        let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
+        let arguments = Value::Object(variables.collect()).to_string();
+        let mime_type = resource.wire.mime_type.as_deref();
+        let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
+        self.read(call, caller, &what, &arguments, &resource.handler).await
+    }
+
+    async fn read(
+        &self,
+        call: ReadResourceParams,
+        caller: Box<Caller>,
+        what: &Found<'_>,
+        arguments: &str,
+        handler: &Erased<ResourceOutput>,
+    ) -> Answer {
+        let target = Target {
+            method: method::RESOURCES_READ,
+            name: &call.uri,
+            arguments,
+            rules: what.rules,
+        };
+        let retried = call.request_state.is_some() || call.input_responses.is_some();
+        let leg =
+            Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
+        let handler = start(|| handler(leg.context(), arguments))?
+            .map_err(|why| ErrorObject::invalid_params(format!("Invalid resource: {why}")))?;
+        leg.run(
+            handler,
+            |ResourceOutput(output)| output,
+            |outcome| match outcome {
+                Ok(result) => {
+                    let result = filled(*result, &call.uri, what, retried);
+                    let fits = result.contents.iter().try_for_each(ResourceContents::check);
+                    fits.map_err(|why| unfit(&call.uri, &why))?;
+                    self.complete(&result)
+                }
+                // A resource has no place for failures in its result.
+                Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
+            },
+        )
+        .await
+    }
+}
+
+/// Fills in what the handler left to the request and the resource.
+fn filled(
+    mut result: ReadResourceResult,
+    uri: &str,
+    what: &Found<'_>,
+    retried: bool,
+) -> ReadResourceResult {
+    for contents in &mut result.contents {
+        if contents.uri.is_empty() {
+            uri.clone_into(&mut contents.uri);
+        }
+        if contents.mime_type.is_none() {
+            contents.mime_type = what.mime_type.map(str::to_owned);
+        }
+    }
+    // What depends on answers is for nobody to reuse.
+    let cache = if retried { Cache::default() } else { what.cache };
+    (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
+    result
+}
+
+/// What a URI stands for.
+struct Found<'a> {
+    rules: &'a Rules,
+    cache: Cache,
+    mime_type: Option<&'a str>,
+}
