@@ -55,8 +55,7 @@ pub(crate) fn cached<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
     })
 }
 
-/// The JSON Schema (2020-12) of a type.
-/// The schema of what `T` is read from.
+/// The schema (JSON Schema 2020-12) of what `T` is read from.
 pub(crate) fn schema_of<T: JsonSchema>() -> Object {
     schema_by::<T>(SchemaSettings::draft2020_12())
 }
@@ -66,9 +65,17 @@ pub(crate) fn output_schema_of<T: JsonSchema>() -> Object {
     schema_by::<T>(SchemaSettings::draft2020_12().for_serialize())
 }
 
+/// Without what costs every reader and tells nobody anything: the dialect, which is the protocol's own, and a title that is but the
+/// type's name, which is nobody's business and would change with it.
 fn schema_by<T: JsonSchema>(settings: SchemaSettings) -> Object {
+    let settings = settings.with(|settings| settings.meta_schema = None);
     match settings.into_generator().into_root_schema_for::<T>().to_value() {
-        Value::Object(object) => object,
+        Value::Object(mut object) => {
+            if object.get("title").and_then(Value::as_str) == Some(&*T::schema_name()) {
+                object.shift_remove("title");
+            }
+            object
+        }
         // `true` and `false` are schemas too.
         other => Object::from_iter([("not".to_owned(), json!({ "const": other }))]),
     }
@@ -212,6 +219,31 @@ mod tests {
         assert_eq!(format("page"), Some("uri".into()));
         assert_eq!(format("at"), Some("date-time".into()));
         assert_eq!(format("id"), None);
+    }
+
+    #[derive(JsonSchema)]
+    #[schemars(title = "A page")]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Titled {
+        place: Place,
+    }
+
+    #[test]
+    fn schemas_have_titles_that_were_given_and_no_others() {
+        assert_eq!(
+            Value::Object(schema_of::<Titled>()),
+            json!({
+                "title": "A page",
+                "type": "object",
+                "properties": { "place": { "$ref": "#/$defs/Place" } },
+                "required": ["place"],
+                "$defs": { "Place": { "type": "string", "enum": ["inside", "outside"] } },
+            })
+        );
+        assert_eq!(
+            output_schema_of::<Formats>().keys().collect::<Vec<_>>(),
+            ["type", "properties", "required"]
+        );
     }
 
     #[derive(JsonSchema)]

@@ -173,7 +173,14 @@ async fn lists_say_what_there_is_in_the_words_of_the_specification() {
         json!({ "type": "object", "additionalProperties": false })
     );
     let typed = tool("typed");
-    assert_eq!(typed["inputSchema"]["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(
+        typed["inputSchema"],
+        json!({
+            "type": "object",
+            "properties": { "id": { "type": "string" }, "lang": { "type": ["string", "null"] } },
+            "required": ["id"],
+        })
+    );
     assert_eq!(
         typed["icons"],
         json!([{ "src": "https://a.example/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark" }])
