@@ -192,3 +192,16 @@ async fn a_child_that_does_not_end_by_itself_is_told_before_it_is_killed() {
     let _ = std::fs::remove_file(&said);
     assert_eq!(told.unwrap(), "told\n");
 }
+
+/// Transports end up in logs, as fields of what is printed there.
+#[test]
+fn what_may_be_secret_is_not_printed() {
+    let child = ChildServer::new("program", ["--token", "secret"]).env("TOKEN", "secret");
+    let http = mrtr::http::HttpClient::builder("http://who:secret@localhost:1/mcp?key=secret");
+    let http = http.bearer("secret").unwrap();
+    let built = format!("{http:?}");
+    for printed in [format!("{child:?}"), built, format!("{:?}", http.build().unwrap())] {
+        assert!(!printed.contains("secret"), "{printed}");
+    }
+    assert!(format!("{child:?}").contains("program"));
+}

@@ -1,5 +1,6 @@
 //! The client's side, on reqwest.
 
+use std::fmt;
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -16,7 +17,9 @@ use crate::sse::Decoder;
 ///
 /// Redirects are not followed: they would send the request, and what is secret in it, to a server
 /// that nobody chose.
-#[derive(Debug, Clone)]
+///
+/// Its [`Debug`](fmt::Debug) form has the URL without user, password and query.
+#[derive(Clone)]
 pub struct HttpClient {
     http: reqwest::Client,
     /// The URL without what may be secret in it: for errors.
@@ -28,7 +31,6 @@ pub struct HttpClient {
 }
 
 /// Builds an [`HttpClient`].
-#[derive(Debug)]
 #[must_use = "call `build`"]
 pub struct HttpClientBuilder {
     url: String,
@@ -46,6 +48,18 @@ impl HttpClient {
             max_response: 16 << 20,
             timeout: Duration::from_mins(2),
         }
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("url", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HttpClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClientBuilder").finish_non_exhaustive()
     }
 }
 
@@ -168,7 +182,7 @@ impl HttpClient {
         TransportError::new(Kind::Broken, what)
     }
 
-    fn protocol(&self, what: impl std::fmt::Display) -> TransportError {
+    fn protocol(&self, what: impl fmt::Display) -> TransportError {
         TransportError::new(Kind::Protocol, format!("{} {what}", self.name))
     }
 

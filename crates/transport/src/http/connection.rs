@@ -92,10 +92,13 @@ impl Connections {
         self.open.push((task, connection));
     }
 
-    /// Waits until it is time to look at them, and ends those that have waited too long.
+    /// Waits until it is time to look at them, and ends those that have waited too long. Where there are none, it waits for ever.
     ///
     /// If the future is dropped, nothing was looked at.
     pub(super) async fn look(&mut self) {
+        if self.open.is_empty() {
+            std::future::pending::<()>().await;
+        }
         self.pace.tick().await;
         let now = self.common.looks.fetch_add(1, Ordering::Relaxed) + 1;
         let patience = self.patience;
@@ -315,6 +318,19 @@ mod tests {
         assert_eq!(ended(&slot), None, "the client takes its time, and takes something");
         look(&mut connections, TIME).await;
         assert!(ended(&slot).is_some());
+    }
+
+    /// A server that has no connections sleeps, and the first one after that has all of its time.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_looked_for() {
+        let mut connections = connections();
+        look(&mut connections, 10 * TIME).await;
+        assert_eq!(connections.common.looks.load(Ordering::Relaxed), 0);
+        let begun = Instant::now();
+        let (_, slot) = add(&mut connections);
+        look(&mut connections, 3 * TIME).await;
+        let waited = ended(&slot).unwrap() - begun;
+        assert!(waited >= TIME && waited <= TIME * 5 / 4, "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

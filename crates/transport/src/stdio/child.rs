@@ -1,5 +1,6 @@
 //! A server that is a process of ours.
 
+use std::fmt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -25,18 +26,24 @@ use crate::seam::{Exchange, Outgoing};
 ///
 /// [`ChildServer::shutdown`] lets the process end by itself. Dropping this does the same, with a patience of
 /// 5 s, in a task of the runtime; where there is none, or it ends before, the process is killed.
-#[derive(Debug)]
+///
+/// Its [`Debug`] form names the program alone: arguments and variables are where secrets are.
 pub struct ChildServer {
     recipe: Recipe,
     timeout: Duration,
     running: Mutex<Option<(Child, StreamClient)>>,
 }
 
-#[derive(Debug)]
 struct Recipe {
     program: std::ffi::OsString,
     args: Vec<std::ffi::OsString>,
     env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+}
+
+impl fmt::Debug for ChildServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildServer").field("program", &self.recipe.program).finish_non_exhaustive()
+    }
 }
 
 /// How long a process may take to end after its [`ChildServer`] was dropped.
