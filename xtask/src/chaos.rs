@@ -40,10 +40,8 @@ fn patch(name: &str) -> PathBuf {
 pub fn run(args: &[String]) -> Result {
     let (mut seconds, mut balancer, mut broken) = ("120".to_owned(), "nginx".to_owned(), None);
     let mut rest = Vec::new();
-    for pair in args.chunks(2) {
-        let [arg, value] = pair else {
-            return Err(format!("{} takes a value", pair.concat()).into());
-        };
+    for option in options(args) {
+        let (arg, value) = option?;
         match arg.as_str() {
             "--minutes" => seconds = in_seconds(value)?,
             "--balancer" => balancer.clone_from(value),
@@ -92,10 +90,8 @@ pub fn run(args: &[String]) -> Result {
 pub fn load(args: &[String]) -> Result {
     let mut seconds = "300".to_owned();
     let mut rest = Vec::new();
-    for pair in args.chunks(2) {
-        let [arg, value] = pair else {
-            return Err(format!("{} takes a value", pair.concat()).into());
-        };
+    for option in options(args) {
+        let (arg, value) = option?;
         match arg.as_str() {
             "--minutes" => seconds = in_seconds(value)?,
             "--connections" => rest.extend([arg.clone(), value.clone()]),
@@ -105,6 +101,14 @@ pub fn load(args: &[String]) -> Result {
     let mut load = Command::new(build(&root(), &target())?);
     load.args(["load", "--seconds", &seconds]).arg("--dir").arg(scratch("load")?).args(rest);
     step(&mut load)
+}
+
+/// Options and their values.
+fn options(args: &[String]) -> impl Iterator<Item = Result<(&String, &String)>> {
+    args.chunks(2).map(|pair| match pair {
+        [arg, value] => Ok((arg, value)),
+        _ => Err(format!("{} takes a value", pair.concat()).into()),
+    })
 }
 
 fn in_seconds(minutes: &str) -> Result<String> {
