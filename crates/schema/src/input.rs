@@ -16,6 +16,9 @@ use crate::sampling::CreateMessageParams;
 use crate::{Object, method, uri};
 
 /// A request that a server returns to the client. The variant is picked by `method`.
+///
+/// It is read by `serde_json`, and by nothing in between, such as an enum of the reader's own that is untagged: its parts are
+/// taken as JSON text.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum InputRequest {

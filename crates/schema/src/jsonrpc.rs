@@ -380,8 +380,10 @@ impl Message {
     /// Whether a message that [`Message::parse`] refused was meant as a notification, which nobody answers:
     /// it has a `method` and no `id`.
     pub fn was_notification(body: &[u8]) -> bool {
-        let object = serde_json::from_str::<Object>(&String::from_utf8_lossy(body));
-        object.is_ok_and(|object| object.contains_key("method") && !object.contains_key("id"))
+        let object = str::from_utf8(body).ok().and_then(|body| serde_json::from_str(body).ok());
+        object.is_some_and(|object: Object| {
+            object.contains_key("method") && !object.contains_key("id")
+        })
     }
 }
 

@@ -12,10 +12,10 @@ use crate::tool::Rules;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Two tools, two prompts or two resources have one name.
+    /// Two tools, prompts, resources or added methods have one name.
     #[error("there are two {kind}s with the name {name:?}")]
     Duplicate {
-        /// `tool`, `prompt` or `resource`.
+        /// `tool`, `prompt`, `resource` or `method`.
         kind: &'static str,
         /// The name, or the URI.
         name: String,
@@ -60,7 +60,7 @@ pub enum BuildError {
     /// An extension's identifier that is none.
     #[error("{0:?} names no extension: an identifier is like com.example/name")]
     Extension(String),
-    /// A method that an extension cannot add.
+    /// A method that an extension cannot add: the protocol has it for servers.
     #[error("the method {0:?} is the protocol's own: no extension can add it")]
     Method(String),
     /// A resource's URI that is none.

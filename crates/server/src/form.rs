@@ -65,20 +65,17 @@ pub(crate) fn output_schema_of<T: JsonSchema>() -> Object {
     schema_by::<T>(SchemaSettings::draft2020_12().for_serialize())
 }
 
-/// Without what costs every reader and tells nobody anything: the dialect, which is the protocol's own, and a title that is but the
-/// type's name, which is nobody's business and would change with it.
+/// Without what costs every reader and tells nobody anything: the dialect, which is the protocol's own, and the type's name, which
+/// schemars takes for a title where none was given: it is nobody's business, and would change with it.
 fn schema_by<T: JsonSchema>(settings: SchemaSettings) -> Object {
     let settings = settings.with(|settings| settings.meta_schema = None);
-    match settings.into_generator().into_root_schema_for::<T>().to_value() {
-        Value::Object(mut object) => {
-            if object.get("title").and_then(Value::as_str) == Some(&*T::schema_name()) {
-                object.shift_remove("title");
-            }
-            object
-        }
-        // `true` and `false` are schemas too.
-        other => Object::from_iter([("not".to_owned(), json!({ "const": other }))]),
+    let titled = T::json_schema(&mut settings.clone().into_generator()).get("title").is_some();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    let mut schema = std::mem::take(schema.ensure_object());
+    if !titled {
+        schema.shift_remove("title");
     }
+    schema
 }
 
 fn restrict(mut schema: Object) -> Result<FormSchema, String> {
@@ -222,7 +219,7 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
-    #[schemars(title = "A page")]
+    #[schemars(title = "Titled")]
     #[expect(dead_code, reason = "only its schema is looked at")]
     struct Titled {
         place: Place,
@@ -233,7 +230,7 @@ mod tests {
         assert_eq!(
             Value::Object(schema_of::<Titled>()),
             json!({
-                "title": "A page",
+                "title": "Titled",
                 "type": "object",
                 "properties": { "place": { "$ref": "#/$defs/Place" } },
                 "required": ["place"],

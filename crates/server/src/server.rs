@@ -308,9 +308,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Answers a method that an extension adds, which is none of the protocol's own. What it returns is the result; where that has
-    /// no `resultType`, it is `complete`, and `serverInfo` goes into its `_meta`. An error is one of JSON-RPC: -32602 by
-    /// [`Error::invalid`](crate::Error::invalid), else -32603.
+    /// Answers a method that an extension adds, which is none of those that the protocol has for servers, whether this one answers
+    /// them or not. What it returns is the result; where that has no `resultType`, it is `complete`, and `serverInfo` goes into
+    /// its `_meta`. An error is one of JSON-RPC: -32602 by [`Error::invalid`](crate::Error::invalid), else -32603.
     pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
     where
         F: Fn(ExtensionCall) -> Fut + Send + Sync + 'static,

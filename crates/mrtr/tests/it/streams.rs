@@ -36,8 +36,26 @@ struct Served {
 }
 
 async fn serve() -> Served {
+    serve_by(ServeOptions::default()).await
+}
+
+async fn serve_by(options: ServeOptions) -> Served {
     let running = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&running);
+    let flooding = Arc::clone(&running);
+    let flood = move |cx: Context| {
+        flooding.fetch_add(1, Ordering::SeqCst);
+        let running = Running(Arc::clone(&flooding));
+        async move {
+            let _running = running;
+            loop {
+                cx.log(LogLevel::Info, "x".repeat(4096));
+                tokio::task::yield_now().await;
+            }
+            #[expect(unreachable_code, reason = "says what it would come to")]
+            Ok("")
+        }
+    };
     let wait = move |cx: Context| {
         counter.fetch_add(1, Ordering::SeqCst);
         let running = Running(Arc::clone(&counter));
@@ -53,13 +71,14 @@ async fn serve() -> Served {
         .anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
+        .tool(Tool::new("flood", "", flood))
         .resource(Resource::new("a:1", "one", async |_: Context| Ok("x")))
         .build()
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (endpoint, forever) = (Endpoint::new(server.clone()), std::future::pending());
-    tokio::spawn(mrtr::http::serve(listener, endpoint, ServeOptions::default(), forever));
+    tokio::spawn(mrtr::http::serve(listener, endpoint, options, forever));
     Served { port, running, changes, server }
 }
 
@@ -97,6 +116,19 @@ fn with_token(token: Value) -> Value {
     let mut params = params(json!({ "name": "wait" }));
     params["_meta"]["progressToken"] = token;
     params
+}
+
+/// It keeps its connection open, and takes nothing of it.
+#[tokio::test]
+async fn a_client_that_reads_no_events_stops_the_handler() {
+    let header_time = Duration::from_millis(50);
+    let Served { port, running, .. } =
+        serve_by(ServeOptions { header_time, ..ServeOptions::default() }).await;
+    let mut params = params(json!({ "name": "flood" }));
+    params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("info");
+    let _deaf = Events::open(port, json!(1), "tools/call", Some("flood"), params).await;
+    until(&running, 1).await;
+    until(&running, 0).await;
 }
 
 #[tokio::test]

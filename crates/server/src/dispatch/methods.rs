@@ -27,7 +27,7 @@ pub(crate) const OF_PROTOCOL: [&str; 10] = [
 ];
 
 /// Methods of the protocol, each with what answers it. It is what a builder is given that brings them in, so that a program has
-/// no code for what its server has not.
+/// no code for what its server has not; but for `tools/call`, which nearly all have.
 pub(crate) type Methods = &'static [(&'static str, Own)];
 
 /// Answers requests of one method of the protocol.

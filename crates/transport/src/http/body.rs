@@ -87,9 +87,7 @@ where
                 }
                 let least = read + data.len();
                 if joined.capacity() < least {
-                    // It grows by doubling, but not beyond what was announced.
-                    let most = announced.clamp(least, least.max(LEAST_RESERVED) * 2);
-                    joined.reserve_exact(most - joined.len());
+                    joined.reserve_exact(room(least, announced, limits.body) - joined.len());
                 }
                 if joined.is_empty() {
                     joined.extend_from_slice(&std::mem::take(&mut bytes));
@@ -143,5 +141,34 @@ fn too_long(limits: &Limits) -> Box<Refused> {
     Refused::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorObject::invalid_request(why))
 }
 
-/// Half of how much room is made at least for a body of an announced length before it has come.
+/// Half of how much room is made at least.
 const LEAST_RESERVED: usize = 8 << 10;
+
+/// How much room to make for a body of which so much is there: it grows by doubling, but not beyond what was announced, or may
+/// come where nothing was.
+fn room(least: usize, announced: usize, most: usize) -> usize {
+    let whole = if announced == 0 { most } else { announced };
+    whole.clamp(least, least.max(LEAST_RESERVED) * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However a body comes, it is copied a few times at most.
+    #[test]
+    fn room_doubles_up_to_the_length() {
+        const MOST: usize = 4 << 20;
+        for (announced, length) in [(0, MOST), (MOST, MOST), (100_000, 100_000), (0, 10)] {
+            let (mut made, mut times) = (0, 0);
+            for read in 1..=length {
+                if made < read {
+                    (made, times) = (room(read, announced, MOST), times + 1);
+                }
+            }
+            assert!(times <= 10, "{announced} announced, {length} came: {times} times");
+            assert!(made <= 2 * length.max(LEAST_RESERVED) && made <= MOST);
+        }
+        assert_eq!(room(10, 1000, MOST), 1000);
+    }
+}

@@ -1,11 +1,11 @@
 //! Connections: how long one may wait for its client, and how all of them end.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -21,8 +21,13 @@ const SLOWEST: Duration = Duration::from_secs(1);
 ///
 /// None has a timer of its own, which every request would have to set anew: they are looked at together.
 pub(super) struct Connections {
-    common: Arc<Common>,
     tasks: JoinSet<()>,
+    watch: Watch,
+}
+
+/// Who looks at them.
+struct Watch {
+    common: Arc<Common>,
     /// Those that had not ended when they were looked at last, and newer ones.
     open: Vec<(AbortHandle, Arc<Connection>)>,
     pace: Interval,
@@ -44,6 +49,8 @@ pub(super) struct Connection {
     since: AtomicU64,
     /// Whether a request is being answered.
     busy: AtomicBool,
+    /// Whether the client takes nothing of what there is to write.
+    blocked: AtomicBool,
     task: OnceLock<Waker>,
 }
 
@@ -61,13 +68,13 @@ impl Connections {
         let mut pace = interval(pace);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (looks, closing) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self {
+        let watch = Watch {
             common: Arc::new(Common { options, looks, closing }),
-            tasks: JoinSet::new(),
             open: Vec::new(),
             pace,
             patience: u64::try_from(patience).unwrap_or(u64::MAX),
-        }
+        };
+        Self { tasks: JoinSet::new(), watch }
     }
 
     /// Serves one more. `slot` is given back when it ends.
@@ -78,10 +85,7 @@ impl Connections {
     {
         // Those that have ended are forgotten.
         while self.tasks.try_join_next().is_some() {}
-        let common = Arc::clone(&self.common);
-        let since = common.looks.load(Ordering::Relaxed).into();
-        let (busy, task) = (AtomicBool::new(false), OnceLock::new());
-        let connection = Arc::new(Connection { common, since, busy, task });
+        let connection = Arc::new(Connection::new(&self.watch.common));
         let (serving, own) = (serve(&connection), Arc::clone(&connection));
         let task = self.tasks.spawn(async move {
             if let Err(error) = own.drive(serving).await {
@@ -89,15 +93,38 @@ impl Connections {
             }
             drop(slot);
         });
-        self.open.push((task, connection));
+        self.watch.open.push((task, connection));
     }
 
     /// Waits until it is time to look at them, and ends those that have waited too long. Where there are none, it waits for ever.
     ///
     /// If the future is dropped, nothing was looked at.
     pub(super) async fn look(&mut self) {
+        self.watch.look().await;
+    }
+
+    /// Lets each answer the request that it is at, and waits until all have ended; those that wait too long are ended, as before.
+    ///
+    /// If the future is dropped, those that are left are cut off.
+    pub(super) async fn end(mut self) {
+        self.watch.common.closing.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        for (_, connection) in &self.watch.open {
+            connection.task.get().map(Waker::wake_by_ref);
+        }
+        loop {
+            tokio::select! {
+                ended = self.tasks.join_next() => if ended.is_none() { return },
+                () = self.watch.look() => {}
+            }
+        }
+    }
+}
+
+impl Watch {
+    async fn look(&mut self) {
         if self.open.is_empty() {
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         self.pace.tick().await;
         let now = self.common.looks.fetch_add(1, Ordering::Relaxed) + 1;
@@ -105,26 +132,25 @@ impl Connections {
         self.open.retain(|(task, connection)| {
             let late = connection.has_waited(now) > patience;
             if late {
-                tracing::debug!(target: "mrtr::http", "connection ended: no request came in time");
+                tracing::debug!(target: "mrtr::http", "connection ended: its client let it wait");
                 task.abort();
             }
             !(late || task.is_finished())
         });
     }
-
-    /// Lets each answer the request that it is at, and waits until all have ended.
-    ///
-    /// If the future is dropped, those that are left are cut off.
-    pub(super) async fn end(mut self) {
-        self.common.closing.store(true, Ordering::SeqCst);
-        for (_, connection) in self.open {
-            connection.task.get().map(Waker::wake_by_ref);
-        }
-        while self.tasks.join_next().await.is_some() {}
-    }
 }
 
 impl Connection {
+    fn new(common: &Arc<Common>) -> Self {
+        Self {
+            common: Arc::clone(common),
+            since: common.looks.load(Ordering::Relaxed).into(),
+            busy: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            task: OnceLock::new(),
+        }
+    }
+
     /// How its server serves.
     pub(super) fn options(&self) -> &ServeOptions {
         &self.common.options
@@ -134,8 +160,11 @@ impl Connection {
         let mut serving = pin!(serving);
         let mut told = false;
         poll_fn(|cx| {
-            // All wakers of a task wake it. This one is there before the question, so that the answer is not missed.
-            self.task.get_or_init(|| cx.waker().clone());
+            if self.task.get().is_none() {
+                // All wakers of a task wake it. This one is there before the question, so that the answer is not missed.
+                let _ = self.task.set(cx.waker().clone());
+                fence(Ordering::SeqCst);
+            }
             if !told && self.common.closing.load(Ordering::SeqCst) {
                 told = true;
                 serving.as_mut().end();
@@ -149,9 +178,22 @@ impl Connection {
         self.since.store(self.common.looks.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// For how many looks it has waited, as of the look `now`.
+    /// Something was to be written, and the client took of it or did not.
+    fn wrote(&self, taken: bool) {
+        let was_blocked = self.blocked.load(Ordering::Relaxed);
+        if taken || !was_blocked {
+            // To be tried again and to take nothing again is no sign of life.
+            self.is_alive();
+        }
+        if taken == was_blocked {
+            self.blocked.store(!taken, Ordering::Release);
+        }
+    }
+
+    /// For how many looks it has waited, as of the look `now`: what is being answered waits for nobody, unless the client takes
+    /// nothing of the answer.
     fn has_waited(&self, now: u64) -> u64 {
-        let busy = self.busy.load(Ordering::Acquire);
+        let busy = self.busy.load(Ordering::Acquire) && !self.blocked.load(Ordering::Acquire);
         if busy { 0 } else { now.saturating_sub(self.since.load(Ordering::Relaxed)) }
     }
 }
@@ -177,7 +219,7 @@ impl Drop for Busy {
     }
 }
 
-/// The stream of a connection, which notes when something is written: a client that reads is not waited for.
+/// The stream of a connection, which notes when something is written or cannot be: only who takes nothing is waited for.
 pub(super) struct Watched<I> {
     pub(super) stream: I,
     pub(super) connection: Arc<Connection>,
@@ -199,9 +241,9 @@ impl<I: Write + Unpin> Write for Watched<I> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
-        self.connection.is_alive();
-        Poll::Ready(written)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.connection.wrote(written.is_ready());
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -221,9 +263,9 @@ impl<I: Write + Unpin> Write for Watched<I> {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bytes));
-        self.connection.is_alive();
-        Poll::Ready(written)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.connection.wrote(written.is_ready());
+        written
     }
 }
 
@@ -300,7 +342,7 @@ mod tests {
         look(&mut connections, 3 * TIME).await;
         let waited = ended(&first).unwrap() - begun;
         assert!(waited >= TIME && waited <= TIME * 5 / 4, "{waited:?}");
-        assert!(connections.open.is_empty());
+        assert!(connections.watch.open.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -312,11 +354,36 @@ mod tests {
         assert_eq!(ended(&slot), None, "the handler takes its time");
         drop(busy);
         look(&mut connections, TIME * 3 / 4).await;
-        let mut stream = Watched { stream: Taken, connection: Arc::clone(&connection) };
+        let mut stream = Watched { stream: Stream(true), connection: Arc::clone(&connection) };
         poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, b"a")).await.unwrap();
         look(&mut connections, TIME * 3 / 4).await;
         assert_eq!(ended(&slot), None, "the client takes its time, and takes something");
         look(&mut connections, TIME).await;
+        assert!(ended(&slot).is_some());
+    }
+
+    /// What cannot be written keeps no handler: its time is as short as that of a request that does not come.
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_of_an_answer_is_waited_for_as_long() {
+        let mut connections = connections();
+        let (connection, slot) = add(&mut connections);
+        let _busy = Busy::new(&connection);
+        let mut stream = Watched { stream: Stream(false), connection: Arc::clone(&connection) };
+        let mut write = |takes| {
+            stream.stream.0 = takes;
+            let cx = &mut Context::from_waker(Waker::noop());
+            Pin::new(&mut stream).poll_write(cx, b"a").is_ready()
+        };
+        look(&mut connections, 10 * TIME).await;
+        assert!(!write(false));
+        look(&mut connections, TIME * 3 / 4).await;
+        assert!(write(true), "it takes something in time");
+        look(&mut connections, 10 * TIME).await;
+        assert!(!write(false));
+        look(&mut connections, TIME * 3 / 4).await;
+        assert!(!write(false), "to try again is no sign of life");
+        assert_eq!(ended(&slot), None);
+        look(&mut connections, TIME * 3 / 4).await;
         assert!(ended(&slot).is_some());
     }
 
@@ -325,7 +392,7 @@ mod tests {
     async fn nobody_is_looked_for() {
         let mut connections = connections();
         look(&mut connections, 10 * TIME).await;
-        assert_eq!(connections.common.looks.load(Ordering::Relaxed), 0);
+        assert_eq!(connections.watch.common.looks.load(Ordering::Relaxed), 0);
         let begun = Instant::now();
         let (_, slot) = add(&mut connections);
         look(&mut connections, 3 * TIME).await;
@@ -343,16 +410,38 @@ mod tests {
         assert!(slots.iter().chain([&late]).all(|slot| ended(slot).is_some()));
     }
 
-    /// It takes all that is written.
-    struct Taken;
+    /// As one does whose request has come in part.
+    struct Deaf;
 
-    impl Write for Taken {
+    impl Future for Deaf {
+        type Output = hyper::Result<()>;
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            Poll::Pending
+        }
+    }
+
+    impl Graceful for Deaf {
+        fn end(self: Pin<&mut Self>) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_end_when_asked_is_waited_for_no_longer_than_before() {
+        let mut connections = connections();
+        connections.add((), |_| Deaf);
+        tokio::time::timeout(TIME * 5 / 4, connections.end()).await.unwrap();
+    }
+
+    /// It takes all that is written, or nothing.
+    struct Stream(bool);
+
+    impl Write for Stream {
         fn poll_write(
             self: Pin<&mut Self>,
             _: &mut Context<'_>,
             bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
+            if self.0 { Poll::Ready(Ok(bytes.len())) } else { Poll::Pending }
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
