@@ -569,6 +569,14 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_was_no_notification() {
+        assert!(Message::was_notification(br#"{"jsonrpc":"1.0","method":"m"}"#));
+        for body in [&b"{\"method\":\"m\xff\"}"[..], br#"{"method":"m","id":[]}"#, b"[]"] {
+            assert!(!Message::was_notification(body), "{}", body.escape_ascii());
+        }
+    }
+
+    #[test]
     fn long_names_from_a_peer_are_cut() {
         assert!(ErrorObject::method_not_found(&"é".repeat(9000)).message.len() < 400);
     }
