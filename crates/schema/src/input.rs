@@ -70,8 +70,7 @@ impl Serialize for InputRequest {
 impl<'de> Deserialize<'de> for InputRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Members are read as text: to be read from values as well, all that sampling has would be compiled twice.
-        let visitor = PairsVisitor("an input request", PhantomData);
-        let members: Vec<(String, Box<RawValue>)> = deserializer.deserialize_map(visitor)?;
+        let members = read_pairs(deserializer, "an input request")?;
         let method: String = member(&members, "method")?;
         match method.as_str() {
             method::ELICITATION_CREATE => member(&members, "params").map(Self::Elicit),
@@ -150,6 +149,14 @@ impl Serialize for InputResponses {
     }
 }
 
+/// Reads an object as pairs.
+fn read_pairs<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
+    deserializer: D,
+    expected: &'static str,
+) -> Result<Vec<(String, V)>, D::Error> {
+    deserializer.deserialize_map(PairsVisitor(expected, PhantomData))
+}
+
 struct PairsVisitor<V>(&'static str, PhantomData<V>);
 
 impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<V> {
@@ -171,15 +178,14 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<V> {
 
 impl<'de> Deserialize<'de> for InputRequests {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let visitor = PairsVisitor("a map of input requests", PhantomData);
-        deserializer.deserialize_map(visitor).map(Self)
+        read_pairs(deserializer, "a map of input requests").map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for InputResponses {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let visitor = PairsVisitor("a map of input responses", PhantomData);
-        let all: Vec<(String, Box<RawValue>)> = deserializer.deserialize_map(visitor)?;
+        let all: Vec<(String, Box<RawValue>)> =
+            read_pairs(deserializer, "a map of input responses")?;
         match all.iter().find(|(_, answer)| !answer.get().starts_with('{')) {
             Some((key, _)) => {
                 Err(D::Error::custom(format_args!("the response to {key:?} must be an object")))

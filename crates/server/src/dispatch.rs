@@ -77,7 +77,7 @@ impl Inner {
         if once(has_state, rules) {
             let (inner, request) = (Arc::clone(self), request.clone());
             let leg = Box::pin(async move { inner.call_tool(&request, caller).await });
-            return run(self, true, leg).await;
+            return finish(self, leg).await;
         }
         self.call_tool(request, caller).await
     }
@@ -124,12 +124,14 @@ fn once<'r>(has_state: bool, rules: impl FnOnce() -> Option<&'r Rules>) -> bool 
     has_state && rules().is_some_and(|rules| rules.single_use)
 }
 
-/// Runs a leg; if it may run only once, to its end, even if its client goes away: it has its response kept for when the client
-/// comes again.
+/// Runs a leg, and if it may run only once, to its end.
 async fn run(server: &Inner, once: bool, leg: BoxFuture<Answer>) -> Answer {
-    if !once {
-        return leg.await;
-    }
+    if once { finish(server, leg).await } else { leg.await }
+}
+
+/// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
+/// comes again.
+async fn finish(server: &Inner, leg: BoxFuture<Answer>) -> Answer {
     let running = server.replica.running.one();
     let leg = async move {
         let answer = leg.await;
@@ -174,6 +176,17 @@ fn not_found(name: &str) -> ErrorObject {
 fn unfit(of: &str, why: &str) -> ErrorObject {
     tracing::error!(target: "mrtr::handler", of, why, "output that cannot be sent");
     ErrorObject::internal("Internal error")
+}
+
+/// What a client names and this server does not have.
+fn unknown(what: &str, name: &str) -> ErrorObject {
+    ErrorObject::invalid_params(format!("Unknown {what}: {}", ErrorObject::quote(name)))
+}
+
+/// The error of what has no leg to log it.
+fn failed(error: &Error, what: &str) -> ErrorObject {
+    tracing::error!(target: "mrtr::handler", error = format!("{error:#}"), "{what}");
+    refused(error)
 }
 
 /// A handler's error where results have no place for one.

@@ -18,8 +18,10 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A handler, without its type: takes the arguments as JSON. An outer error says why they do not fit. The function itself
 /// is called when the future is first polled, and not before.
-pub(crate) type Erased<O> =
-    Box<dyn Fn(Context, &str) -> Result<BoxFuture<Result<O, Error>>, String> + Send + Sync>;
+pub(crate) type Erased<O> = Box<dyn Fn(Context, &str) -> Called<O> + Send + Sync>;
+
+/// A handler that was called.
+pub(crate) type Called<O> = Result<BoxFuture<Result<O, Error>>, String>;
 
 /// A function that can handle calls: `async fn(Context, Arguments) -> Result<Output>`, or without
 /// arguments `async fn(Context) -> Result<Output>`.

@@ -12,6 +12,7 @@ mod listen;
 mod metrics;
 mod notifications;
 mod ready;
+mod running;
 mod set;
 mod slow;
 mod stdio;

@@ -8,20 +8,12 @@ use mrtr::{Client, Context, ElicitResult, Server, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 
+use crate::running::{Running, until};
 use crate::wire::{params, request};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Name {
     name: String,
-}
-
-/// Counts how many handlers are running.
-struct Running(Arc<AtomicUsize>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 fn server(running: &Arc<AtomicUsize>) -> Server {
@@ -31,8 +23,7 @@ fn server(running: &Arc<AtomicUsize>) -> Server {
     };
     let running = Arc::clone(running);
     let wait = move |_: Context| {
-        running.fetch_add(1, Ordering::SeqCst);
-        let running = Running(Arc::clone(&running));
+        let running = Running::new(&running);
         async move {
             let _running = running;
             std::future::pending::<mrtr::Result<String>>().await
@@ -84,13 +75,6 @@ async fn rounds_and_progress_work_over_a_stream() {
     task.await.unwrap();
 }
 
-/// Gives way until so many handlers run.
-async fn until_running(running: &AtomicUsize, wanted: usize) {
-    while running.load(Ordering::SeqCst) != wanted {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
     let running = Arc::default();
@@ -100,9 +84,9 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
         let caller = caller.clone();
         async move { caller.call_tool("wait", json!({})).await }
     });
-    until_running(&running, 1).await;
+    until(&running, 1).await;
     call.abort();
-    until_running(&running, 0).await;
+    until(&running, 0).await;
     caller.discover().await.unwrap();
 }
 

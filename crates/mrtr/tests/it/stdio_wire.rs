@@ -1,7 +1,7 @@
 //! What our server writes to a stream, line by line, to a client by hand.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use mrtr::stdio::{StreamLimits, serve_stream};
 use mrtr::{Change, Changes, Context, LogLevel, Server, Tool};
@@ -10,21 +10,8 @@ use tokio::io::{BufReader, duplex, split};
 use tokio::sync::oneshot;
 
 use crate::hand::Hand;
+use crate::running::{Running, until};
 use crate::wire::params;
-
-struct Running(Arc<AtomicUsize>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-async fn until(count: &AtomicUsize, wanted: usize) {
-    while count.load(Ordering::SeqCst) != wanted {
-        tokio::task::yield_now().await;
-    }
-}
 
 struct Served {
     hand: Hand,
@@ -44,8 +31,7 @@ fn serve_over(bytes: usize) -> Served {
     let running = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&running);
     let wait = move |cx: Context| {
-        counter.fetch_add(1, Ordering::SeqCst);
-        let running = Running(Arc::clone(&counter));
+        let running = Running::new(&counter);
         async move {
             let _running = running;
             for n in 0_u32.. {

@@ -1,7 +1,7 @@
 //! Streams over HTTP: who ends them, and what that does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -12,21 +12,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::running::{Running, until};
 use crate::wire::{Head, connect, params};
-
-struct Running(Arc<AtomicUsize>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-async fn until(count: &AtomicUsize, wanted: usize) {
-    while count.load(Ordering::SeqCst) != wanted {
-        tokio::task::yield_now().await;
-    }
-}
 
 struct Served {
     port: u16,
@@ -44,8 +31,7 @@ async fn serve_by(options: ServeOptions) -> Served {
     let counter = Arc::clone(&running);
     let flooding = Arc::clone(&running);
     let flood = move |cx: Context| {
-        flooding.fetch_add(1, Ordering::SeqCst);
-        let running = Running(Arc::clone(&flooding));
+        let running = Running::new(&flooding);
         async move {
             let _running = running;
             loop {
@@ -57,8 +43,7 @@ async fn serve_by(options: ServeOptions) -> Served {
         }
     };
     let wait = move |cx: Context| {
-        counter.fetch_add(1, Ordering::SeqCst);
-        let running = Running(Arc::clone(&counter));
+        let running = Running::new(&counter);
         async move {
             let _running = running;
             cx.progress(1.0, None, None);

@@ -3,9 +3,9 @@
 use mrtr_schema::jsonrpc::{Request, params};
 use serde_json::{Value, json};
 
-use super::leg::{guarded, start};
+use super::leg::guarded;
 use super::methods::Answering;
-use super::{complete, refused};
+use super::{complete, failed};
 use crate::caller::Caller;
 use crate::extension::{ExtensionCall, Method};
 use crate::server::Inner;
@@ -20,12 +20,9 @@ impl Inner {
     ) -> Answering<'r> {
         Box::pin(async move {
             let params = params(request)?;
-            let answering = start(|| method.answer(ExtensionCall { params, caller }))?;
-            let mut result = guarded(answering).await?.map_err(|error| {
-            let error_text = format!("{error:#}");
-            tracing::error!(target: "mrtr::handler", error = error_text, "an extension's method failed");
-            refused(&error)
-        })?;
+            let answering = guarded(|| method.answer(ExtensionCall { params, caller })).await?;
+            let mut result =
+                answering.map_err(|error| failed(&error, "an extension's method failed"))?;
             result.entry("resultType").or_insert_with(|| json!("complete"));
             let meta = result.entry("_meta").or_insert_with(|| json!({}));
             if let Value::Object(meta) = meta {

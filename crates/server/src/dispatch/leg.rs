@@ -21,7 +21,7 @@ use crate::asks;
 use crate::caller::Caller;
 use crate::context::Context;
 use crate::error::Error;
-use crate::handler::BoxFuture;
+use crate::handler::{BoxFuture, Called, Erased};
 use crate::manual::{Answers, InputRequired, Manual};
 use crate::question::Question;
 use crate::refusal::{refuse, refuse_newer};
@@ -109,9 +109,10 @@ impl<'a> Leg<'a> {
         Ok(Self { server, target, digest, version, once, round })
     }
 
-    /// What the handler gets.
-    pub(super) fn context(&self) -> Context {
-        Context { round: Arc::clone(&self.round) }
+    /// Calls a handler, which may panic before it is a future; an inner error says why the arguments do not fit.
+    pub(super) fn begin<O>(&self, handler: &Erased<O>) -> Result<Called<O>, ErrorObject> {
+        let context = Context { round: Arc::clone(&self.round) };
+        start(|| handler(context, self.target.arguments))
     }
 
     /// Runs the handler until the round ends, and answers; or, where the state was used, as it was answered then.
@@ -335,8 +336,8 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// Calls a handler, which may panic before it is a future.
-pub(super) fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
+/// Calls what may panic.
+fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let fault = Fault::panicked(&*panic);
         tracing::error!(target: "mrtr::rounds", %fault, "flow failed");
@@ -344,8 +345,9 @@ pub(super) fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
     })
 }
 
-/// Runs a future that may panic.
-pub(super) async fn guarded<T>(mut future: BoxFuture<T>) -> Result<T, ErrorObject> {
+/// Runs what may panic, before it is a future and then.
+pub(super) async fn guarded<T>(call: impl FnOnce() -> BoxFuture<T>) -> Result<T, ErrorObject> {
+    let mut future = start(call)?;
     poll_fn(|cx| match start(|| future.as_mut().poll(cx)) {
         Ok(polled) => polled.map(Ok),
         Err(error) => Poll::Ready(Err(error)),

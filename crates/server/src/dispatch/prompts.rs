@@ -9,9 +9,9 @@ use mrtr_schema::prompt::GetPromptParams;
 use mrtr_schema::tool::ListParams;
 use serde_json::Value;
 
-use super::leg::{Leg, Target, start};
+use super::leg::{Leg, Target};
 use super::methods::{Answering, Methods};
-use super::{Answer, once, refused, run, unfit};
+use super::{Answer, once, refused, run, unfit, unknown};
 use crate::caller::Caller;
 use crate::prompt::PromptOutput;
 use crate::server::Inner;
@@ -35,10 +35,7 @@ fn get<'r>(server: &'r Arc<Inner>, request: &'r Request, caller: Box<Caller>) ->
 impl Inner {
     async fn get_prompt(&self, call: GetPromptParams, caller: Box<Caller>) -> Answer {
         let Some(prompt) = self.prompt(&call.name) else {
-            return Err(ErrorObject::invalid_params(format!(
-                "Unknown prompt: {}",
-                ErrorObject::quote(&call.name)
-            )));
+            return Err(unknown("prompt", &call.name));
         };
         let given = call.arguments.unwrap_or_default();
         if let Some(missing) =
@@ -59,7 +56,8 @@ impl Inner {
         };
         let leg =
             Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
-        let handler = start(|| (prompt.handler)(leg.context(), &arguments))?
+        let handler = leg
+            .begin(&prompt.handler)?
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
         leg.run(
             handler,

@@ -9,7 +9,7 @@ use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
 use mrtr_schema::tool::ListParams;
 use serde_json::{Value, json};
 
-use super::leg::{Leg, Target, start};
+use super::leg::{Leg, Target};
 use super::methods::{Answering, Methods};
 use super::{Answer, once, refused, run, unfit};
 use crate::caller::Caller;
@@ -86,7 +86,8 @@ impl Inner {
         let retried = call.request_state.is_some() || call.input_responses.is_some();
         let leg =
             Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
-        let handler = start(|| handler(leg.context(), arguments))?
+        let handler = leg
+            .begin(handler)?
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid resource: {why}")))?;
         leg.run(
             handler,

@@ -7,9 +7,9 @@ use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Refere
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 
-use super::leg::{guarded, start};
+use super::leg::guarded;
 use super::methods::{Answering, Methods};
-use super::{Answer, refused};
+use super::{Answer, failed, unknown};
 use crate::caller::Caller;
 use crate::completion::{Completer, Completing};
 use crate::server::Inner;
@@ -32,9 +32,6 @@ fn complete<'r>(
 
 impl Inner {
     async fn suggest(&self, call: CompleteParams, caller: Box<Caller>) -> Answer {
-        let unknown = |what: &str, name: &str| {
-            ErrorObject::invalid_params(format!("Unknown {what}: {}", ErrorObject::quote(name)))
-        };
         let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
             Reference::Prompt { name } => {
                 let prompt = self.prompt(name);
@@ -64,17 +61,13 @@ impl Inner {
             None => Vec::new(),
             Some((_, completer)) => {
                 let completing = Completing { value: argument.value, arguments, caller };
-                let suggesting = guarded(start(|| completer.suggest(completing))?);
+                let suggesting = guarded(|| completer.suggest(completing));
                 let suggested = tokio::time::timeout(COMPLETION_DEADLINE, suggesting).await;
                 let late = |_| {
                     tracing::error!(target: "mrtr::handler", "completion took too long");
                     ErrorObject::internal("Internal error")
                 };
-                suggested.map_err(late)??.map_err(|error| {
-                    let error_text = format!("{error:#}");
-                    tracing::error!(target: "mrtr::handler", error = error_text, "completion failed");
-                    refused(&error)
-                })?
+                suggested.map_err(late)??.map_err(|error| failed(&error, "completion failed"))?
             }
         };
         let (total, has_more) = (Some(all.len() as u64), Some(all.len() > MOST_SUGGESTIONS));

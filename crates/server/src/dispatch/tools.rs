@@ -11,12 +11,12 @@ use mrtr_transport::headers::check_params;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::leg::{Leg, Target, start};
+use super::leg::{Leg, Target};
 use super::methods::{Answering, Methods};
-use super::{Answer, unfit};
+use super::{Answer, unfit, unknown};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::handler::BoxFuture;
+use crate::handler::Called;
 use crate::server::Inner;
 use crate::tool::{Tool, ToolOutput};
 
@@ -25,8 +25,6 @@ pub(crate) const METHODS: Methods = &[(method::TOOLS_LIST, list)];
 fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<Caller>) -> Answering<'r> {
     Box::pin(async { server.page("tools", &server.tools, &ListParams::of(request)?) })
 }
-
-type ToolRun = BoxFuture<Result<ToolOutput, Error>>;
 
 /// The parameters of `tools/call`, without the `_meta` that was read before.
 #[derive(Deserialize)]
@@ -93,13 +91,10 @@ impl Inner {
         &'a self,
         call: ToolCall<'a>,
         caller: Box<Caller>,
-    ) -> Result<(&'a Tool, Leg<'a>, Result<ToolRun, String>), ErrorObject> {
+    ) -> Result<(&'a Tool, Leg<'a>, Called<ToolOutput>), ErrorObject> {
         let ToolCall { name: Text(name), arguments: given, input_responses, request_state } = call;
         let Some(tool) = self.tool(&name) else {
-            return Err(ErrorObject::invalid_params(format!(
-                "Unknown tool: {}",
-                ErrorObject::quote(&name)
-            )));
+            return Err(unknown("tool", &name));
         };
         let arguments = arguments(given)?;
         if !(tool.param_headers.is_empty() || caller.headers.is_empty()) {
@@ -112,7 +107,7 @@ impl Inner {
         let state = request_state.as_ref().map(|Text(state)| &**state);
         let leg = Leg::open(self, target, caller, input_responses, state)?;
         let handler = match tool.schemas.check_arguments(arguments) {
-            Ok(()) => start(|| (tool.handler)(leg.context(), arguments))?,
+            Ok(()) => leg.begin(&tool.handler)?,
             Err(why) => Err(why),
         };
         Ok((tool, leg, handler))
