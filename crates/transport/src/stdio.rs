@@ -4,6 +4,7 @@ mod child;
 mod client;
 mod lines;
 mod server;
+mod writing;
 
 pub use child::ChildServer;
 pub use client::StreamClient;

@@ -1,12 +1,15 @@
 //! Servers and clients on streams of bytes: the same handlers, the same loop.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{self, Poll};
 
 use mrtr::stdio::{StreamClient, StreamLimits, serve_stream};
 use mrtr::{Client, Context, ElicitResult, Server, Tool};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
+use tokio::io::{AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, split};
 
 use crate::running::{Running, until};
 use crate::wire::{params, request};
@@ -73,6 +76,53 @@ async fn rounds_and_progress_work_over_a_stream() {
     assert_eq!(told.load(Ordering::SeqCst), 20);
     connection.close();
     task.await.unwrap();
+}
+
+/// Counts how often it is written to.
+struct Counted<W>(W, Arc<AtomicUsize>);
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// A write to a pipe may be a way to another thread and back.
+#[tokio::test]
+async fn messages_that_wait_are_written_at_once() {
+    let (ours, theirs) = tokio::io::duplex(1 << 20);
+    let (asked, answered) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (reader, writer) = split(theirs);
+    let writer = Counted(writer, Arc::clone(&answered));
+    let (limits, never) = (StreamLimits::default(), std::future::pending());
+    let server = server(&Arc::default());
+    let serving = tokio::spawn(serve_stream(server, BufReader::new(reader), writer, limits, never));
+    let (reader, writer) = split(ours);
+    let connection = StreamClient::new(BufReader::new(reader), Counted(writer, Arc::clone(&asked)));
+    let caller = Client::builder(connection.clone()).build();
+    // In a runtime of one thread, all are sent before one is written.
+    futures_util::future::join_all((0..5).map(|_| caller.list_tools())).await;
+    let counts = (asked.load(Ordering::SeqCst), answered.load(Ordering::SeqCst));
+    assert_eq!(counts, (1, 1));
+    // What waits when the stream is closed is written before.
+    let last = tokio::spawn(async move { caller.list_tools().await });
+    tokio::task::yield_now().await;
+    connection.close();
+    last.await.unwrap().unwrap();
+    serving.await.unwrap().unwrap();
 }
 
 #[tokio::test]

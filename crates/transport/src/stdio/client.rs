@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
@@ -12,6 +13,7 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, oneshot};
 
 use super::lines::{self, Line, Lines};
+use super::writing::write_lines;
 use crate::error::TransportError;
 use crate::seam::{Exchange, Outgoing};
 
@@ -162,17 +164,13 @@ async fn write_all(
     mut writer: impl AsyncWrite + Unpin,
     mut lines: UnboundedReceiver<Option<Vec<u8>>>,
 ) {
-    while let Some(Some(line)) = lines.recv().await {
-        let written = async {
-            writer.write_all(&line).await?;
-            writer.flush().await
-        };
-        if let Err(error) = written.await {
+    let next = |cx: &mut Context<'_>| lines.poll_recv(cx).map(|line| Some((line.flatten()?, ())));
+    match write_lines(&mut writer, next, |()| true).await {
+        Ok(()) => drop(writer.shutdown().await),
+        Err(error) => {
             tracing::debug!(target: "mrtr::stdio", %error, "the stream to the server broke");
-            return;
         }
     }
-    let _ = writer.shutdown().await;
 }
 
 async fn read_all(reader: impl AsyncBufRead + Unpin, pending: Arc<Mutex<Pending>>) {

@@ -13,11 +13,12 @@ use mrtr_schema::jsonrpc::{
 use mrtr_schema::meta::Mirrored;
 use mrtr_schema::method;
 use mrtr_schema::notification::{Cancelled, name};
-use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::lines::{self, Line, Lines};
+use super::writing::write_lines;
 use crate::answering::{Answering, Part, Received, Written};
 use crate::legacy;
 use crate::seam::Dispatch;
@@ -63,8 +64,13 @@ where
     R: AsyncBufRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (out, lines_out) = mpsc::channel(64);
-    let mut writing = tokio::spawn(write_all(writer, lines_out));
+    let (out, mut lines_out) = mpsc::channel::<(Vec<u8>, Option<Arc<Stage>>)>(64);
+    // Nothing is said about a request that was cancelled, be it in the queue already.
+    let mut writing = tokio::spawn(write_lines(
+        writer,
+        move |cx| lines_out.poll_recv(cx),
+        |stage| stage.as_ref().is_none_or(|stage| !stage.is(Stage::CANCELLED)),
+    ));
     let mut session = Session {
         dispatch: Arc::new(dispatch),
         out,
@@ -105,21 +111,6 @@ where
             Ok(())
         }
     }
-}
-
-async fn write_all(
-    mut writer: impl AsyncWrite + Unpin,
-    mut lines: mpsc::Receiver<(Vec<u8>, Option<Arc<Stage>>)>,
-) -> io::Result<()> {
-    while let Some((line, stage)) = lines.recv().await {
-        // Nothing is said about a request that was cancelled, be it in the queue already.
-        if stage.is_some_and(|stage| stage.is(Stage::CANCELLED)) {
-            continue;
-        }
-        writer.write_all(&line).await?;
-        writer.flush().await?;
-    }
-    Ok(())
 }
 
 fn response(response: &Written) -> Vec<u8> {

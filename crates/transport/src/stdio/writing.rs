@@ -1,0 +1,92 @@
+//! Writing lines, of which some may be called off while they wait.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+/// How many bytes of several lines are written at once. A pipe takes so many whole or not at all.
+const TOGETHER: usize = 4 << 10;
+
+/// Writes the lines that `poll_next` gives, to its end; several at once if they are there, since each write may be a way to another
+/// thread and back. Of a line that is not wanted any more, nothing is written once it is known, unless it has begun.
+pub(super) async fn write_lines<S>(
+    mut writer: impl AsyncWrite + Unpin,
+    mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<(Vec<u8>, S)>>,
+    is_wanted: impl Fn(&S) -> bool,
+) -> io::Result<()> {
+    let mut waiting = Waiting { lines: VecDeque::new(), begun: 0 };
+    let mut open = true;
+    while open {
+        poll_fn(|cx| {
+            while waiting.length() < TOGETHER {
+                match poll_next(cx) {
+                    Poll::Ready(Some(line)) => waiting.lines.push_back(line),
+                    Poll::Ready(None) => {
+                        open = false;
+                        break;
+                    }
+                    Poll::Pending if waiting.lines.is_empty() => return Poll::Pending,
+                    Poll::Pending => break,
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        waiting.forget(&is_wanted);
+        while !waiting.lines.is_empty() {
+            let written = writer.write(&waiting.next()).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            waiting.advance(written);
+            waiting.forget(&is_wanted);
+        }
+        writer.flush().await?;
+    }
+    Ok(())
+}
+
+struct Waiting<S> {
+    lines: VecDeque<(Vec<u8>, S)>,
+    /// How much of the first line is written.
+    begun: usize,
+}
+
+impl<S> Waiting<S> {
+    fn length(&self) -> usize {
+        self.lines.iter().map(|(line, _)| line.len()).sum()
+    }
+
+    fn forget(&mut self, is_wanted: impl Fn(&S) -> bool) {
+        let mut begun = self.begun > 0;
+        self.lines.retain(|(_, of)| std::mem::take(&mut begun) || is_wanted(of));
+    }
+
+    /// What is to be written at once: what is left of a line, with others if they are short.
+    fn next(&self) -> Cow<'_, [u8]> {
+        let mut lines = self.lines.iter().map(|(line, _)| line.as_slice());
+        let first = lines.next().and_then(|first| first.get(self.begun..)).unwrap_or_default();
+        let mut together = Cow::Borrowed(first);
+        for line in lines {
+            if together.len() + line.len() > TOGETHER {
+                break;
+            }
+            together.to_mut().extend_from_slice(line);
+        }
+        together
+    }
+
+    fn advance(&mut self, written: usize) {
+        self.begun += written;
+        while let Some((line, _)) = self.lines.front()
+            && line.len() <= self.begun
+        {
+            self.begun -= line.len();
+            self.lines.pop_front();
+        }
+    }
+}
