@@ -1,7 +1,7 @@
 //! URI templates (RFC 6570), read backwards: from a URI to the values of the variables.
 //!
-//! A value that leads elsewhere as a path (`..` and `.` between slashes, or a zero byte) matches nothing: what
-//! handlers make of values are paths, often enough.
+//! A value that leads elsewhere as a path (`..` and `.` between slashes, a zero byte, or a beginning that makes it absolute)
+//! matches nothing, in a query either: what handlers make of values are paths, often enough.
 //!
 //! Supported are `{name}`, which stands for one segment; `{+name}`, which may hold slashes; and at the
 //! end `{?one,two}`, a query. Anything else is refused when the server is built.
@@ -89,8 +89,7 @@ impl Template {
                     if value.is_empty() || (!reserved && value.contains(['/', '?', '#'])) {
                         return None;
                     }
-                    let value = percent_decode(value).filter(|value| !is_traversal(value))?;
-                    values.push((name.clone(), value));
+                    values.push((name.clone(), decoded(value)?));
                     rest = after;
                 }
             }
@@ -100,11 +99,23 @@ impl Template {
         }
         for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             if self.query.iter().any(|name| name == key) {
-                values.push((key.to_owned(), percent_decode(value)?));
+                values.push((key.to_owned(), decoded(value)?));
             }
         }
         Some(values)
     }
+}
+
+/// A variable's value, if it does not lead out of where it is put.
+fn decoded(value: &str) -> Option<String> {
+    percent_decode(value).filter(|value| !is_traversal(value) && !is_absolute(value))
+}
+
+/// Whether a path that is joined to another takes its place, on any system.
+fn is_absolute(path: &str) -> bool {
+    let after_drive = path.split_once(':').filter(|(drive, _)| drive.len() == 1);
+    let path = after_drive.map_or(path, |(_, path)| path);
+    path.starts_with(['/', '\\'])
 }
 
 fn name(text: &str) -> Result<String, String> {
@@ -132,7 +143,14 @@ mod tests {
             ("test://template/{id}/data", "test://template//data", None),
             ("test://template/{id}/data", "test://template/1/data/more", None),
             ("file:///{+path}", "file:///a/b/c.txt", Some("path=a/b/c.txt")),
-            ("x://{a}/{b}", "x://z%C3%BCrich/%2F", Some("a=zürich b=/")),
+            ("x://{a}/{b}", "x://z%C3%BCrich/1%2F2", Some("a=zürich b=1/2")),
+            ("x://{a}/{b}", "x://one/%2Fetc", None),
+            ("x://{a}", "x://C:%5Cetc", None),
+            ("x://{a}", "x://a:b", Some("a=a:b")),
+            ("file:///{+path}", "file:////etc", None),
+            ("x://s{?q}", "x://s?q=a/../b", None),
+            ("x://s{?q}", "x://s?q=%2Fetc", None),
+            ("x://s{?q}", "x://s?q=a%00", None),
             ("x://{a}", "x://%zz", None),
             ("x://{a}", "x://%+1", None),
             ("x://{a}", "x://%ff", None),

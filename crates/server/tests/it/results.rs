@@ -325,6 +325,8 @@ async fn no_variable_of_a_template_leads_out_of_its_place() {
     for (uri, fits) in [
         ("file:///a/b.txt", true),
         ("file:///a/b..c", true),
+        ("file:////etc/passwd", false),
+        ("doc://%2Fetc%2Fpasswd", false),
         ("file:///../etc/passwd", false),
         ("file:///a/../../etc/passwd", false),
         ("file:///a/%2e%2e/%2E%2e/etc", false),
