@@ -264,11 +264,11 @@ impl<X: Exchange> Client<X> {
     }
 
     /// Makes a call that this crate has no types for: a method of an extension. `params` is written as JSON, and
-    /// must be an object; `_meta` is added.
+    /// must be an object. Its `_meta`, if it has one, goes along with the client's own.
     ///
     /// # Errors
     ///
-    /// See [`CallError`].
+    /// If `_meta` has a key that the client sets itself; for others see [`CallError`].
     pub async fn request<T: DeserializeOwned>(
         &self,
         method: &str,

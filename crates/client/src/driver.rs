@@ -309,7 +309,7 @@ impl TimeLeft {
 
 /// Between half of `time` and all of it, so that clients that were put off together do not come back
 /// together.
-fn jittered(time: Duration) -> Duration {
+pub(crate) fn jittered(time: Duration) -> Duration {
     let random = getrandom::u32().unwrap_or(u32::MAX);
     time / 2 + time.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0)
 }

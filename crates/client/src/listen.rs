@@ -14,8 +14,9 @@ use mrtr_schema::subscription::{Acknowledged, Changed, SubscriptionFilter, name}
 use mrtr_transport::TransportError;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
+use crate::driver::jittered;
 use crate::error::CallError;
 
 /// What a server announces.
@@ -40,14 +41,17 @@ type Heard = Arc<UnboundedSender<Notification>>;
 type Start = dyn Fn(Heard) -> Result<Exchanging, CallError> + Send;
 type Exchanging = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send>>;
 
-/// A stream of announcements. It reconnects when the connection breaks, after 0.25 s and up to 30 s, and
-/// ends when the server ends it. Dropping it unsubscribes.
+/// A stream of announcements. It reconnects when the connection breaks: after 0.25 s, and after twice as long each time that it
+/// did not last for 30 s, up to 30 s; up to half of that less by chance, so that many who were cut off together do not come
+/// back together. It ends when the server ends it. Dropping it unsubscribes.
 pub struct Subscription {
     /// Starts the request anew.
     start: Box<Start>,
     sender: Heard,
     heard: UnboundedReceiver<Notification>,
     state: State,
+    /// When it last began to listen.
+    since: Instant,
     backoff: Duration,
 }
 
@@ -69,7 +73,8 @@ impl Subscription {
         let (sender, heard) = unbounded_channel();
         let sender = Arc::new(sender);
         let state = State::Listening(start(Arc::clone(&sender))?);
-        Ok(Self { start: Box::new(start), sender, heard, state, backoff: SHORTEST })
+        let (start, since) = (Box::new(start), Instant::now());
+        Ok(Self { start, sender, heard, state, since, backoff: SHORTEST })
     }
 }
 
@@ -82,10 +87,7 @@ impl Stream for Subscription {
             while let Ok(notification) = this.heard.try_recv() {
                 match read(&notification) {
                     Ok(None) => {}
-                    Ok(Some(announcement)) => {
-                        this.backoff = SHORTEST;
-                        return Poll::Ready(Some(Ok(announcement)));
-                    }
+                    Ok(Some(announcement)) => return Poll::Ready(Some(Ok(announcement))),
                     Err(error) => {
                         this.state = State::Ended;
                         return Poll::Ready(Some(Err(error)));
@@ -96,6 +98,7 @@ impl Stream for Subscription {
                 State::Ended => return Poll::Ready(None),
                 State::Waiting(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
+                    this.since = Instant::now();
                     match (this.start)(Arc::clone(&this.sender)) {
                         Ok(exchanging) => this.state = State::Listening(exchanging),
                         Err(error) => {
@@ -114,7 +117,10 @@ impl Stream for Subscription {
                 Poll::Ready(Err(error)) if error.is_ended() => this.state = State::Ended,
                 Poll::Ready(Err(error)) if !error.is_protocol() => {
                     tracing::debug!(target: "mrtr::client", %error, "a subscription reconnects");
-                    this.state = State::Waiting(Box::pin(sleep(this.backoff)));
+                    if this.since.elapsed() >= LONGEST {
+                        this.backoff = SHORTEST;
+                    }
+                    this.state = State::Waiting(Box::pin(sleep(jittered(this.backoff))));
                     this.backoff = (this.backoff * 2).min(LONGEST);
                 }
                 Poll::Ready(ended) => {

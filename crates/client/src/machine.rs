@@ -229,6 +229,14 @@ impl Machine {
     pub(crate) fn leg_params(&self, id: &RequestId, more: Object) -> Result<Params, CallError> {
         let mut meta = self.meta.clone();
         meta.progress_token = meta.progress_token.map(|_| id.clone());
+        if let Some((_, own)) = self.call.params.iter().find(|(name, _)| name == META) {
+            let own: RequestMeta = serde_json::from_str(own.get())
+                .map_err(|e| CallError::request(format!("`_meta` cannot be sent: {e}")))?;
+            if own != (RequestMeta { other: own.other.clone(), ..RequestMeta::default() }) {
+                return Err(CallError::request("`_meta` has a key that the client sets itself"));
+            }
+            meta.other.extend(own.other);
+        }
         meta.other.extend(more);
         Params::new(&Leg { machine: self, meta }).map_err(|e| {
             CallError::request(format!("the parameters cannot be written as JSON: {e}"))
@@ -346,6 +354,9 @@ fn last_asked(requests: &InputRequests) -> String {
     requests.0.iter().take(3).map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// What a caller gives of it goes along with what each request has.
+const META: &str = "_meta";
+
 /// The parameters of one leg.
 struct Leg<'a> {
     machine: &'a Machine,
@@ -355,9 +366,14 @@ struct Leg<'a> {
 impl Serialize for Leg<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("_meta", &self.meta)?;
+        map.serialize_entry(META, &self.meta)?;
+        let goes_on = self.machine.answers.is_some() || self.machine.call.state.is_some();
         for (name, value) in &self.machine.call.params {
-            map.serialize_entry(name, value)?;
+            // Those of another leg, if the caller gave any, are not those of this one.
+            let replaced = goes_on && matches!(name.as_str(), "inputResponses" | "requestState");
+            if name != META && !replaced {
+                map.serialize_entry(name, value)?;
+            }
         }
         if let Some(answers) = &self.machine.answers {
             map.serialize_entry("inputResponses", answers)?;

@@ -1,15 +1,16 @@
 //! The paved path of a server.
 
 use std::future::Future;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::pin::Pin;
 use std::time::Duration;
 
 use mrtr_server::Server;
 use mrtr_transport::http::{Endpoint, Ready, ServeOptions};
 use mrtr_transport::stdio::{StreamLimits, serve_stream};
-use tokio::io::{AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::sync::oneshot;
 
 /// A future that is compiled here: an `async fn` is compiled where it is awaited, and with it all that it awaits, which would be
 /// most of a server, anew with every change of an application.
@@ -17,6 +18,8 @@ type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// How long legs may take that go on without their clients when all else has ended.
 const LAST_LEGS: Duration = Duration::from_secs(10);
+/// How long a client may take to read what was written before the end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Serves `server` over HTTP at `/mcp` on `address`, until the process is told to end (SIGINT or
 /// SIGTERM); then lets requests in flight finish.
@@ -98,10 +101,13 @@ pub async fn serve_stdio(server: Server) -> io::Result<()> {
 
 fn serve_standard_streams(server: Server) -> Serving {
     Box::pin(async move {
-        let (stdin, stdout) = (BufReader::new(standard_input()), tokio::io::stdout());
+        let stdin = BufReader::new(standard_input());
+        let (stdout, written) = standard_output();
         let end = shutdown(server.clone(), Ready::default());
         let outcome =
             serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
+        // Who reads nothing does not keep the process from ending.
+        let _ = tokio::time::timeout(LAST_WORDS, written).await;
         finish(&server).await;
         outcome
     })
@@ -127,6 +133,25 @@ fn standard_input() -> impl tokio::io::AsyncRead {
         }
     });
     reader
+}
+
+/// Standard output, written by such a thread as well, and when all of it is.
+fn standard_output() -> (impl tokio::io::AsyncWrite, oneshot::Receiver<()>) {
+    let (writer, mut reader) = tokio::io::duplex(16 << 10);
+    let (done, written) = oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::spawn(move || {
+        // It is not kept locked: a handler that prints, as it should not, would never come back.
+        let (mut output, mut bytes) = (io::stdout(), vec![0; 16 << 10]);
+        // Without a reader, the other end is broken.
+        while let Ok(read @ 1..) = runtime.block_on(reader.read(&mut bytes))
+            && let Some(read) = bytes.get(..read)
+            && output.write_all(read).and_then(|()| output.flush()).is_ok()
+        {}
+        // Nobody may be waiting any more.
+        let _ = done.send(());
+    });
+    (writer, written)
 }
 
 async fn told_to_end() {

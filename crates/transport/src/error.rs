@@ -8,6 +8,7 @@ use std::fmt;
 pub struct TransportError {
     kind: Kind,
     message: String,
+    status: Option<u16>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -29,7 +30,12 @@ pub(crate) enum Kind {
 #[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
 impl TransportError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), status: None, source: None }
+    }
+
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
     }
 
     pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
@@ -42,23 +48,23 @@ impl TransportError {
     /// A connection that broke, or an answer that did not come in time: for implementations of
     /// [`Exchange`](crate::Exchange). The server may have acted on the request.
     pub fn broken(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Broken, message: message.into(), source: None }
+        Self::new(Kind::Broken, message)
     }
 
     /// A request that was not sent, for implementations of [`Exchange`](crate::Exchange). The server has seen nothing.
     pub fn unsent(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Connect, message: message.into(), source: None }
+        Self::new(Kind::Connect, message)
     }
 
     /// An answer that is not the protocol, for implementations of [`Exchange`](crate::Exchange).
     pub fn protocol(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Protocol, message: message.into(), source: None }
+        Self::new(Kind::Protocol, message)
     }
 
     /// A subscription that the server ended without a response, for implementations of
     /// [`Exchange`](crate::Exchange).
     pub fn ended(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Ended, message: message.into(), source: None }
+        Self::new(Kind::Ended, message)
     }
 
     /// Whether the server ended a subscription: it is not to be started anew.
@@ -79,10 +85,18 @@ impl TransportError {
         self.kind == Kind::Broken
     }
 
-    /// Whether the peer answered with something that is not the protocol.
+    /// Whether the peer answered with something that is not the protocol. Over HTTP that may be somebody in front of the server:
+    /// see [`status`](Self::status).
     #[must_use]
     pub fn is_protocol(&self) -> bool {
         self.kind == Kind::Protocol
+    }
+
+    /// The status of the HTTP response that came instead of an answer: 401 where credentials are missing or have expired, 429
+    /// where there were too many requests. `None` if none came, and over other transports.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.status
     }
 }
 
@@ -97,6 +111,7 @@ impl fmt::Debug for TransportError {
         f.debug_struct("TransportError")
             .field("kind", &self.kind)
             .field("message", &self.message)
+            .field("status", &self.status)
             .field("source", &self.source)
             .finish()
     }

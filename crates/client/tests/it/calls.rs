@@ -318,8 +318,19 @@ async fn an_extension_is_declared_and_its_methods_and_result_types_are_taken() {
     let client = with().result_type("task").build();
     let task: Value = client.request("tasks/get", &params).await.unwrap();
     assert_eq!(task["state"], "working");
-    let declared = &server.asked()[1].meta["io.modelcontextprotocol/clientCapabilities"];
-    assert_eq!(*declared, json!({ "extensions": { "com.example/tasks": { "list": true } } }));
+    let capabilities = "io.modelcontextprotocol/clientCapabilities";
+    let declared = json!({ "extensions": { "com.example/tasks": { "list": true } } });
+    assert_eq!(server.asked()[1].meta[capabilities], declared);
+    let own = json!({ "id": 7, "_meta": { "com.example/tenant": 1 } });
+    let _: Value = client.request("tasks/get", &own).await.unwrap();
+    let asked = &server.asked()[0];
+    assert_eq!((&asked.params, &asked.meta["com.example/tenant"]), (&params, &json!(1)));
+    assert_eq!(asked.meta[capabilities], declared);
+    for meta in [json!({ "progressToken": 1 }), json!([])] {
+        let params = json!({ "id": 7, "_meta": meta });
+        let refused = client.request::<Value>("tasks/get", &params).await.unwrap_err();
+        assert!(refused.to_string().contains("`_meta`"), "{refused}");
+    }
     let refused = client.request::<Value>("tasks/get", 5).await.unwrap_err();
     assert!(refused.to_string().contains("no object"), "{refused}");
 }

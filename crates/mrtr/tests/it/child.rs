@@ -70,6 +70,24 @@ async fn a_server_that_has_ended_is_started_again_and_one_that_talks_on_stderr_i
     assert_eq!(file.read(), "start\n".repeat(3));
 }
 
+/// A start that takes too long is one for all who wait for it.
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_a_start_wait_no_longer_than_one() {
+    let time = Duration::from_mins(1);
+    let server = ChildServer::new("sh", ["-c", "while read -r line; do :; done"]).timeout(time);
+    let client = Client::builder(server).build();
+    let begun = tokio::time::Instant::now();
+    let calls = (0..10).map(|_| client.call_tool("t", json!({})));
+    for outcome in futures_util::future::join_all(calls).await {
+        let error = outcome.unwrap_err();
+        assert!(
+            error.to_string().contains("did not start") || error.to_string().contains("no answer"),
+            "{error}"
+        );
+    }
+    assert!(begun.elapsed() < 2 * time, "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn a_subscription_stands_again_after_its_server_was_restarted() {
     let file = Scratch::new("resubscribe");

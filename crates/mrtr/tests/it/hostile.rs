@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use mrtr::client::{RoundLimits, TransportError};
 use mrtr::http::HttpClient;
+use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::{CallError, Client, ElicitResult};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -59,11 +61,15 @@ impl Hostile {
         self.call_within(Duration::from_mins(1)).await
     }
 
-    /// A call whose every request may take so long.
+    /// A client whose every request may take so long.
+    fn client(&self, time: Duration) -> HttpClient {
+        HttpClient::builder(&self.url).timeout(time).max_response(1 << 20).build().unwrap()
+    }
+
+    /// A call by that client.
     async fn call_within(&self, time: Duration) -> CallError {
-        let http = HttpClient::builder(&self.url).timeout(time);
         let limits = RoundLimits { questions: 3, state_only: 2, ..RoundLimits::default() };
-        let client = Client::builder(http.max_response(1 << 20).build().unwrap())
+        let client = Client::builder(self.client(time))
             .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "a": "x" }))?))
             .on_progress(|_| {})
             .round_limits(limits)
@@ -244,6 +250,15 @@ async fn nothing_grows_without_bound() {
         let written = hostile.written.load(Ordering::SeqCst);
         assert!(written < 16 << 20, "{what:?}: {written} bytes");
     }
+    // So is the answer to a subscription, if it is no stream of events.
+    let deed = move |_: &Value| Deed::Endless(json.to_owned(), "x".repeat(64 << 10), None);
+    let hostile = Hostile::serve(deed).await;
+    let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
+    let mut heard = client.listen(&SubscriptionFilter::default()).unwrap();
+    let error = heard.next().await.unwrap().unwrap_err();
+    assert!(error.is_protocol(), "{error}");
+    let written = hostile.written.load(Ordering::SeqCst);
+    assert!(written < 16 << 20, "{written} bytes");
     // A state of 2 MiB, where 1 MiB is the most that is read.
     let state = "s".repeat(2 << 20);
     let bomb = Hostile::serve(move |_| Deed::Result(asks(&json!({}), &json!(state)))).await;
@@ -266,6 +281,25 @@ async fn a_server_that_drips_is_left_in_time() {
         let hostile = Hostile::serve(deed).await;
         let error = hostile.call_within(Duration::from_millis(300)).await;
         assert!(error.to_string().contains("did not answer in time"), "{error}");
+    }
+}
+
+/// What stands in front of a server is known by its status.
+#[tokio::test]
+async fn the_status_of_what_is_no_answer_is_told() {
+    for (status, kind, body) in [
+        (401, "text/plain", "who?"),
+        (403, "application/json", "{\"error\":\"no\"}"),
+        (429, "text/html", ""),
+        (503, "text/html", ""),
+    ] {
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let error = Hostile::serve(move |_| Deed::Raw(answer.clone())).await.call().await;
+        let told = error.as_transport_error().and_then(TransportError::status);
+        assert_eq!(told, Some(status), "{error}");
     }
 }
 

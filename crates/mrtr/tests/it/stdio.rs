@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{self, Poll};
@@ -9,7 +10,9 @@ use std::task::{self, Poll};
 use mrtr::stdio::{StreamClient, StreamLimits, serve_stream};
 use mrtr::{Client, Context, ElicitResult, Server, Tool};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, split};
+use tokio::io::{
+    AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, split,
+};
 
 use crate::running::{Running, until};
 use crate::wire::{params, request};
@@ -123,6 +126,41 @@ async fn messages_that_wait_are_written_at_once() {
     connection.close();
     last.await.unwrap().unwrap();
     serving.await.unwrap().unwrap();
+}
+
+/// The server of the test below, in a process of its own, which is the only one to have that variable.
+#[test]
+fn a_server_on_standard_streams() {
+    if std::env::var_os(STANDARD).is_some() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        let tool = Tool::new("long", "x".repeat(1 << 20), async |_: Context| Ok(""));
+        let server = Server::builder("test", "1").tool(tool).anonymous().build().unwrap();
+        runtime.block_on(mrtr::serve_stdio(server)).unwrap();
+        // It waits for what blocks; the test's own output would, too.
+        drop(runtime);
+        std::process::exit(0);
+    }
+}
+
+const STANDARD: &str = "MRTR_TEST_STANDARD_STREAMS";
+
+/// What is in the way of its last words is given up, be it in the middle of a write.
+#[tokio::test]
+async fn a_process_ends_when_its_input_does_though_nobody_reads() {
+    let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "stdio::a_server_on_standard_streams", "--nocapture"]);
+    command.env(STANDARD, "1").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut process = command.spawn().unwrap();
+    let mut input = process.stdin.take().unwrap();
+    let mut output = process.stdout.take().unwrap();
+    let call =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params(json!({})) });
+    input.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+    // It has begun to answer, with more than a pipe holds.
+    while output.read_u8().await.unwrap() != b'{' {}
+    drop(input);
+    assert!(process.wait().await.unwrap().success());
 }
 
 #[tokio::test]

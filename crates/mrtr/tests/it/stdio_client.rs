@@ -179,6 +179,26 @@ async fn what_waits_for_a_call_that_is_not_polled_is_bounded() {
     assert_eq!(count.load(Ordering::SeqCst), 1_024);
 }
 
+/// What was missed is missed for good: the subscription breaks, and does not go on unheard at the server.
+#[tokio::test]
+async fn a_subscription_that_is_not_polled_is_broken_and_cancelled() {
+    let (connection, mut hand) = connect();
+    let outgoing = Outgoing { long_lived: true, ..Outgoing::new(request()) };
+    let mut listening = Box::pin(connection.exchange(outgoing));
+    assert!(futures_util::poll!(&mut listening).is_pending());
+    assert_eq!(hand.read().await["id"], 1);
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": 1 });
+    for _ in 0..2_000 {
+        let changed = json!({ "_meta": meta });
+        hand.notify("notifications/tools/list_changed", changed).await;
+    }
+    let error = listening.await.unwrap_err();
+    assert!(error.is_broken() && error.to_string().contains("announcements"), "{error}");
+    let cancelled = hand.read().await;
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], 1);
+}
+
 #[tokio::test]
 async fn an_id_that_is_in_flight_is_not_used_twice() {
     let (connection, mut hand) = connect();

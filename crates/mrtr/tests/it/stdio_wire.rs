@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use mrtr::stdio::{StreamLimits, serve_stream};
 use mrtr::{Change, Changes, Context, LogLevel, Server, Tool};
 use serde_json::{Value, json};
-use tokio::io::{BufReader, duplex, split};
+use tokio::io::{AsyncWriteExt, BufReader, duplex, split};
 use tokio::sync::oneshot;
 
 use crate::hand::Hand;
@@ -153,6 +154,32 @@ async fn what_is_in_the_queue_of_a_cancelled_request_stays_there() {
     }
     // 512 bytes are not ten of them, and one was being written.
     assert!(told < 12, "{told} were written after the cancellation");
+}
+
+/// A client that reads nothing holds up neither the end of the server nor its own.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
+    let Served { mut hand, end, task, changes, .. } = serve_over(512);
+    let tools = json!({ "notifications": { "toolsListChanged": true } });
+    hand.call("l", "subscriptions/listen", tools).await;
+    while changes.listeners() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // They are refused, until nothing more fits anywhere, and nothing more is read.
+    let mut refused = 0;
+    let flood = async {
+        loop {
+            hand.writer.write_all(b"{}\n").await.unwrap();
+            refused += 1;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), flood).await;
+    assert!((60..10_000).contains(&refused), "{refused}");
+    for _ in 0..200 {
+        changes.publish(Change::Tools);
+    }
+    end.send(()).unwrap();
+    task.await.unwrap();
 }
 
 #[tokio::test]

@@ -160,7 +160,9 @@ impl Exchange for HttpClient {
         }
         let response = post.send().await;
         let response = response.map_err(|e| self.failed(e))?;
-        self.read(response, &request, long_lived, heard).await
+        let status = response.status().as_u16();
+        let read = self.read(response, &request, long_lived, heard).await;
+        read.map_err(|error| error.with_status(status))
     }
 }
 
@@ -217,8 +219,9 @@ impl HttpClient {
         let (mut whole, mut events, mut length) = (Vec::new(), Vec::new(), 0);
         while let Some(chunk) = http.chunk().await.map_err(|e| self.failed(e))? {
             length += chunk.len();
-            // A stream that stays open is bounded event by event.
-            if length > self.max_response && !long_lived {
+            // A stream of events that stays open is bounded event by event.
+            let by_event = long_lived && decoder.is_some();
+            if length > self.max_response && !by_event {
                 return Err(self.protocol(format_args!(
                     "answered with more than {} bytes",
                     self.max_response

@@ -77,7 +77,8 @@ impl Default for ServeOptions {
 ///
 /// # Errors
 ///
-/// If the listener is broken. Errors of single connections are logged at debug level.
+/// None at present: what accepting a connection fails with is logged (a warning, or at debug level if it is about that one
+/// connection), and tried again.
 pub async fn serve<S, B>(
     listener: TcpListener,
     service: S,

@@ -70,7 +70,8 @@ impl ChildServer {
         self
     }
 
-    /// How long one request may take. Default: 2 min.
+    /// How long one request may take, and how long the start before it, together with those that wait for the same start.
+    /// Default: 2 min.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self
@@ -191,6 +192,11 @@ fn command(recipe: &Recipe) -> Command {
 
 impl Exchange for ChildServer {
     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
-        self.running(&outgoing.request).await?.exchange(outgoing).await
+        let started = tokio::time::timeout(self.timeout, self.running(&outgoing.request)).await;
+        let client = started.map_err(|_| {
+            let program = self.recipe.program.to_string_lossy();
+            TransportError::unsent(format!("{program} did not start within {:?}", self.timeout))
+        })??;
+        client.exchange(outgoing).await
     }
 }

@@ -51,7 +51,8 @@ struct Pending {
 #[derive(Debug)]
 struct Waiter {
     heard: Sender<Notification>,
-    response: oneshot::Sender<Result<Response, TransportError>>,
+    /// `None` once the request has failed here, and is to be cancelled there.
+    response: Option<oneshot::Sender<Result<Response, TransportError>>>,
     long_lived: bool,
 }
 
@@ -110,7 +111,8 @@ impl Exchange for StreamClient {
                 let why = format!("another request has the id {} already", request.id);
                 return Err(TransportError::unsent(why));
             }
-            let waiter = Waiter { heard: sender, response: response_sender, long_lived };
+            let response = Some(response_sender);
+            let waiter = Waiter { heard: sender, response, long_lived };
             pending.waiting.insert(request.id.clone(), waiter);
         }
         let mut waiting =
@@ -195,13 +197,30 @@ async fn read_all(reader: impl AsyncBufRead + Unpin, pending: Arc<Mutex<Pending>
     pending.waiting.clear();
 }
 
+impl Waiter {
+    fn end(&mut self, with: Result<Response, TransportError>) {
+        if let Some(response) = self.response.take() {
+            // Who does not wait any more need not know.
+            let _ = response.send(with);
+        }
+    }
+}
+
 impl Pending {
     fn deliver(&mut self, message: Message) {
         match message {
             Message::Response(response) => {
                 // A response to nobody came after its request was cancelled.
-                if let Some(waiter) = response.id.as_ref().and_then(|id| self.waiting.remove(id)) {
-                    let _ = waiter.response.send(Ok(response));
+                match &response.id {
+                    Some(id) => {
+                        if let Some(mut waiter) = self.waiting.remove(id) {
+                            waiter.end(Ok(response));
+                        }
+                    }
+                    None => {
+                        let error = response.outcome.err().map(|error| error.to_string());
+                        tracing::warn!(target: "mrtr::stdio", error, "the server refused what it could not read");
+                    }
                 }
             }
             Message::Notification(notification) => match notification.method.as_str() {
@@ -225,11 +244,12 @@ impl Pending {
     }
 
     fn hear(&mut self, id: &RequestId, notification: Notification) {
-        let Some(waiter) = self.waiting.get(id) else { return };
+        let Some(waiter) = self.waiting.get_mut(id) else { return };
         if waiter.heard.try_send(notification).is_err() {
             tracing::warn!(target: "mrtr::stdio", %id, "the server sends more than is listened to");
             if waiter.long_lived {
-                self.waiting.remove(id);
+                let what = format!("more than {MOST_HEARD} announcements wait to be heard");
+                waiter.end(Err(TransportError::broken(what)));
             }
         }
     }
@@ -238,11 +258,11 @@ impl Pending {
     fn cancelled(&mut self, notification: &Notification) {
         let Ok(Cancelled { request_id: id, reason }) = notification.params() else { return };
         if self.waiting.get(&id).is_some_and(|waiter| waiter.long_lived)
-            && let Some(waiter) = self.waiting.remove(&id)
+            && let Some(mut waiter) = self.waiting.remove(&id)
         {
             tracing::debug!(target: "mrtr::stdio", %id, reason, "the server ended a subscription");
             let ended = TransportError::ended("the server ended the subscription");
-            let _ = waiter.response.send(Err(ended));
+            waiter.end(Err(ended));
         }
     }
 }

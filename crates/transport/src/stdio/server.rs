@@ -14,6 +14,7 @@ use mrtr_schema::meta::Mirrored;
 use mrtr_schema::method;
 use mrtr_schema::notification::{Cancelled, name};
 use tokio::io::{AsyncBufRead, AsyncWrite};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -46,8 +47,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Serves one client over a stream, until it ends; then requests in flight are cancelled. A client cancels
 /// a request by `notifications/cancelled`.
 ///
-/// When `shutdown` is ready, nothing more is read, and requests in flight have 5 s to finish. End what
-/// listens for changes before, so that it can say so.
+/// When `shutdown` is ready, nothing more is read, and requests in flight have 5 s to finish; then a client that reads nothing
+/// has as long to be told what ends, and to take what waits. End what listens for changes before, so that it can say so.
 ///
 /// # Errors
 ///
@@ -74,6 +75,7 @@ where
     let mut session = Session {
         dispatch: Arc::new(dispatch),
         out,
+        refusal: None,
         tasks: JoinSet::new(),
         in_flight: HashMap::new(),
         room: Arc::new(Semaphore::new(limits.in_flight.min(Semaphore::MAX_PERMITS))),
@@ -87,18 +89,23 @@ where
             () = &mut shutdown => {
                 let all = async { while session.tasks.join_next().await.is_some() {} };
                 let _ = tokio::time::timeout(LAST_WORDS, all).await;
-                session.cut_off().await;
+                let _ = tokio::time::timeout(LAST_WORDS, session.cut_off()).await;
                 break;
             }
             written = &mut writing => return written.unwrap_or_else(|e| Err(io::Error::other(e))),
-            line = lines_in.next() => match line? {
+            Ok(()) = async { session.out.reserve().await.map(drop) }, if session.refusal.is_some() => {
+                if let Some(refusal) = session.refusal.take() {
+                    session.tell(refusal);
+                }
+            }
+            line = lines_in.next(), if session.refusal.is_none() => match line? {
                 None => break,
                 Some(Line::TooLong) => {
                     let why = format!("the message is longer than {} bytes", limits.message);
-                    session.refuse(None, ErrorObject::invalid_request(why)).await;
+                    session.refuse(None, ErrorObject::invalid_request(why));
                 }
                 Some(Line::Whole(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Some(Line::Whole(line)) => session.message(&line, limits).await,
+                Some(Line::Whole(line)) => session.message(&line, limits),
             },
         }
     }
@@ -120,6 +127,8 @@ fn response(response: &Written) -> Vec<u8> {
 struct Session<D> {
     dispatch: Arc<D>,
     out: mpsc::Sender<(Vec<u8>, Option<Arc<Stage>>)>,
+    /// Waits for room; nothing more is read until there is.
+    refusal: Option<Vec<u8>>,
     tasks: JoinSet<()>,
     in_flight: HashMap<RequestId, Flight>,
     /// For requests, and for what goes on of those that were cancelled.
@@ -155,10 +164,17 @@ impl Stage {
 }
 
 impl<D: Dispatch> Session<D> {
-    async fn refuse(&self, id: Option<RequestId>, error: ErrorObject) {
+    fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {
         crate::metrics::refused(crate::metrics::reason_of(&error));
+        self.tell(response(&Response::error(id, error)));
+    }
+
+    /// Writes a refusal as soon as there is room.
+    fn tell(&mut self, refusal: Vec<u8>) {
         // Nobody to write to is nobody to tell.
-        let _ = self.out.send((response(&Response::error(id, error)), None)).await;
+        if let Err(TrySendError::Full((refusal, _))) = self.out.try_send((refusal, None)) {
+            self.refusal = Some(refusal);
+        }
     }
 
     /// A task has ended. Its request's id may be another's by now.
@@ -181,9 +197,9 @@ impl<D: Dispatch> Session<D> {
         }
     }
 
-    async fn message(&mut self, line: &[u8], limits: StreamLimits) {
+    fn message(&mut self, line: &[u8], limits: StreamLimits) {
         match Message::parse_within(line, limits.depth) {
-            Ok(Message::Request(request)) => self.request(request).await,
+            Ok(Message::Request(request)) => self.request(request),
             Ok(Message::Notification(notification)) => self.notification(&notification),
             Ok(Message::Response(_)) => {
                 tracing::debug!(target: "mrtr::stdio", "a client sent a response; it is passed over");
@@ -191,7 +207,7 @@ impl<D: Dispatch> Session<D> {
             Err(error) if Message::was_notification(line) => {
                 tracing::debug!(target: "mrtr::stdio", %error, "a notification is passed over");
             }
-            Err(error) => self.refuse(Message::salvage_id(line), error).await,
+            Err(error) => self.refuse(Message::salvage_id(line), error),
         }
     }
 
@@ -208,7 +224,7 @@ impl<D: Dispatch> Session<D> {
         }
     }
 
-    async fn request(&mut self, request: Request) {
+    fn request(&mut self, request: Request) {
         let id = request.id.clone();
         let refused = match Mirrored::of(&request) {
             Err(error) => Err(error),
@@ -229,7 +245,7 @@ impl<D: Dispatch> Session<D> {
         };
         let (meta, room) = match refused {
             Ok(accepted) => accepted,
-            Err(error) => return self.refuse(Some(id), error).await,
+            Err(error) => return self.refuse(Some(id), error),
         };
         let listens = request.method == method::LISTEN;
         let mut answering = Answering::new(&self.dispatch, Received::new(request, meta), room);

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -36,15 +37,20 @@ pub(super) async fn write_lines<S>(
             Poll::Ready(())
         })
         .await;
-        waiting.forget(&is_wanted);
-        while !waiting.lines.is_empty() {
-            let written = writer.write(&waiting.next()).await?;
-            if written == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
+        // What is not taken is put together anew, since some of it may not be wanted by then.
+        poll_fn(|cx| {
+            loop {
+                waiting.forget(&is_wanted);
+                if waiting.lines.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+                match ready!(Pin::new(&mut writer).poll_write(cx, &waiting.next()))? {
+                    0 => return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero))),
+                    written => waiting.advance(written),
+                }
             }
-            waiting.advance(written);
-            waiting.forget(&is_wanted);
-        }
+        })
+        .await?;
         writer.flush().await?;
     }
     Ok(())
