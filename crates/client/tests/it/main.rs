@@ -7,6 +7,7 @@ mod calls;
 #[cfg(feature = "validate")]
 mod output;
 mod questions;
+mod reconnecting;
 mod traces;
 mod turns;
 
