@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr::client::{RoundLimits, TransportError};
+use mrtr::client::{Announcement, RoundLimits, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::{CallError, Client, ElicitResult};
@@ -301,6 +301,32 @@ async fn the_status_of_what_is_no_answer_is_told() {
         let told = error.as_transport_error().and_then(TransportError::status);
         assert_eq!(told, Some(status), "{error}");
     }
+}
+
+/// What was meant to last is not over because there was no room for it once.
+#[tokio::test]
+async fn a_subscription_that_found_no_room_comes_back() {
+    let asked = AtomicUsize::new(0);
+    let deed = move |id: &Value| {
+        let busy = json!({ "jsonrpc": "2.0", "id": id,
+            "error": { "code": -32603, "message": "too many requests are in flight" } });
+        let length = busy.to_string().len();
+        let acknowledged = json!({ "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged", "params": { "notifications": {} } });
+        Deed::Raw(match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => format!(
+                "HTTP/1.1 503 X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{busy}"
+            ),
+            _ => format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {acknowledged}\n\n"
+            ),
+        })
+    };
+    let hostile = Hostile::serve(deed).await;
+    let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
+    let mut heard = client.listen(&SubscriptionFilter::default()).unwrap();
+    let first = heard.next().await;
+    assert!(matches!(first, Some(Ok(Announcement::Acknowledged(_)))), "{first:?}");
 }
 
 /// Nobody but the server that was named gets the arguments, the answers and the credentials.

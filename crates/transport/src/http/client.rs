@@ -251,8 +251,17 @@ impl HttpClient {
         if is_gateways(status) && !matches!(Message::parse(&whole), Ok(Message::Response(_))) {
             return Err(self.behind_a_gateway(status));
         }
-        self.response(&whole, request, heard)?
-            .ok_or_else(|| self.protocol(format_args!("answered {status} with a notification")))
+        match self.response(&whole, request, heard)? {
+            // What is meant to last comes back when there is room; a call's caller decides.
+            Some(Response { outcome: Err(why), .. })
+                if long_lived && status == StatusCode::SERVICE_UNAVAILABLE =>
+            {
+                let what = format!("{} does not take the subscription now: {why}", self.name);
+                Err(TransportError::unsent(what))
+            }
+            Some(response) => Ok(response),
+            None => Err(self.protocol(format_args!("answered {status} with a notification"))),
+        }
     }
 
     /// The response in `message`; `None` if it is a notification.
