@@ -65,6 +65,34 @@ async fn what_a_server_may_not_send_is_passed_over_and_never_answered() {
     assert_eq!(hand.reader.read_line(&mut String::new()).await.unwrap(), 0);
 }
 
+/// A request that is too long for a server is refused without its id, which was not read.
+#[tokio::test]
+async fn an_error_without_an_id_is_that_of_the_call_that_waits_alone() {
+    let (connection, mut hand) = connect();
+    let client = Client::builder(connection).build();
+    let call = || {
+        let client = client.clone();
+        tokio::spawn(async move { client.call_tool("t", json!({})).await })
+    };
+    let too_long =
+        json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": "it is too long" } });
+    let alone = call();
+    hand.read().await;
+    hand.write(too_long.clone()).await;
+    let error = alone.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("it is too long"), "{error}");
+    // Of two, it could be either's.
+    let two = [call(), call()];
+    let requests = [hand.read().await, hand.read().await];
+    hand.write(too_long).await;
+    for request in requests {
+        hand.answer(request["id"].clone(), text("fine")).await;
+    }
+    for call in two {
+        assert_eq!(call.await.unwrap().unwrap().text(), "fine");
+    }
+}
+
 #[tokio::test]
 async fn a_call_is_cancelled_once_and_only_while_it_runs() {
     let (connection, mut hand) = connect();

@@ -210,18 +210,13 @@ impl Pending {
     fn deliver(&mut self, message: Message) {
         match message {
             Message::Response(response) => {
-                // A response to nobody came after its request was cancelled.
-                match &response.id {
-                    Some(id) => {
-                        if let Some(mut waiter) = self.waiting.remove(id) {
-                            waiter.end(Ok(response));
-                        }
-                    }
-                    None => {
-                        let error = response.outcome.err().map(|error| error.to_string());
-                        tracing::warn!(target: "mrtr::stdio", error, "the server refused what it could not read");
-                    }
+                let id = response.id.clone().or_else(|| self.alone());
+                if let Some(mut waiter) = id.and_then(|id| self.waiting.remove(&id)) {
+                    waiter.end(Ok(response));
+                } else if let (None, Err(error)) = (response.id, response.outcome) {
+                    tracing::warn!(target: "mrtr::stdio", %error, "the server could not read a request");
                 }
+                // Any other came after its request was cancelled.
             }
             Message::Notification(notification) => match notification.method.as_str() {
                 name::CANCELLED => self.cancelled(&notification),
@@ -241,6 +236,14 @@ impl Pending {
                 tracing::warn!(target: "mrtr::stdio", "the server sent a request; servers ask through results");
             }
         }
+    }
+
+    /// The call that waits, if there is one alone: an error about a request that was not read, because it is too long for the
+    /// server, has no id.
+    fn alone(&self) -> Option<RequestId> {
+        let mut calls = self.waiting.iter().filter(|(_, waiter)| !waiter.long_lived);
+        let (id, _) = calls.next()?;
+        calls.next().is_none().then(|| id.clone())
     }
 
     fn hear(&mut self, id: &RequestId, notification: Notification) {
