@@ -96,3 +96,34 @@ impl<S> Waiting<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Waker;
+
+    use super::*;
+    use tokio::io::{AsyncReadExt, duplex};
+
+    /// While the pipe is full, it may become so that nobody wants the rest.
+    #[tokio::test]
+    async fn what_is_called_off_while_the_pipe_is_full_is_not_written() {
+        let (writer, mut reader) = duplex(8);
+        let mut lines = (0..10).map(|n| (format!("line {n} is\n").into_bytes(), ()));
+        let wanted = AtomicBool::new(true);
+        let mut writing = Box::pin(write_lines(
+            writer,
+            |_| Poll::Ready(lines.next()),
+            |()| wanted.load(Ordering::Relaxed),
+        ));
+        let begun = writing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(begun.is_pending());
+        wanted.store(false, Ordering::Relaxed);
+        let mut read = String::new();
+        let (written, ended) = tokio::join!(writing, reader.read_to_string(&mut read));
+        written.unwrap();
+        ended.unwrap();
+        assert_eq!(read, "line 0 is\n", "it had begun");
+    }
+}
