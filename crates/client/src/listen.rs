@@ -41,9 +41,9 @@ type Heard = Arc<UnboundedSender<Notification>>;
 type Start = dyn Fn(Heard) -> Result<Exchanging, CallError> + Send;
 type Exchanging = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send>>;
 
-/// A stream of announcements. It reconnects when the connection breaks, or the server has no room: after 0.25 s, and after twice as long each time that it
-/// did not last for 30 s, up to 30 s; up to half of that less by chance, so that many who were cut off together do not come
-/// back together. It ends when the server ends it. Dropping it unsubscribes.
+/// A stream of announcements. It reconnects when the connection breaks, or the server has no room: after 0.25 s, and after
+/// twice as long each time that it did not last for 30 s, up to 30 s; up to half of that less by chance, so that many who
+/// were cut off together do not come back together. It ends when the server ends it. Dropping it unsubscribes.
 pub struct Subscription {
     /// Starts the request anew.
     start: Box<Start>,

@@ -230,12 +230,12 @@ impl Machine {
         let mut meta = self.meta.clone();
         meta.progress_token = meta.progress_token.map(|_| id.clone());
         if let Some((_, own)) = self.call.params.iter().find(|(name, _)| name == META) {
-            let own: RequestMeta = serde_json::from_str(own.get())
+            let mut own: RequestMeta = serde_json::from_str(own.get())
                 .map_err(|e| CallError::request(format!("`_meta` cannot be sent: {e}")))?;
-            if own != (RequestMeta { other: own.other.clone(), ..RequestMeta::default() }) {
+            meta.other.extend(std::mem::take(&mut own.other));
+            if own != RequestMeta::default() {
                 return Err(CallError::request("`_meta` has a key that the client sets itself"));
             }
-            meta.other.extend(own.other);
         }
         meta.other.extend(more);
         Params::new(&Leg { machine: self, meta }).map_err(|e| {
