@@ -18,6 +18,8 @@ mod reply;
 mod same;
 #[cfg(feature = "http-serve")]
 mod serve;
+#[cfg(feature = "http-serve")]
+mod stream;
 
 #[cfg(feature = "http-client")]
 pub use client::{HttpClient, HttpClientBuilder};

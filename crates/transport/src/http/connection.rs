@@ -1,14 +1,12 @@
 //! Connections: how long one may wait for its client, and how all of them end.
 
 use std::future::{Future, pending, poll_fn};
-use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
-use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -179,7 +177,7 @@ impl Connection {
     }
 
     /// Something was to be written, and the client took of it or did not.
-    fn wrote(&self, taken: bool) {
+    pub(super) fn wrote(&self, taken: bool) {
         let was_blocked = self.blocked.load(Ordering::Relaxed);
         if taken || !was_blocked {
             // To be tried again and to take nothing again is no sign of life.
@@ -219,62 +217,17 @@ impl Drop for Busy {
     }
 }
 
-/// The stream of a connection, which notes when something is written or cannot be: only who takes nothing is waited for.
-pub(super) struct Watched<I> {
-    pub(super) stream: I,
-    pub(super) connection: Arc<Connection>,
-}
-
-impl<I: Read + Unpin> Read for Watched<I> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
-    }
-}
-
-impl<I: Write + Unpin> Write for Watched<I> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.connection.wrote(written.is_ready());
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.connection.wrote(written.is_ready());
-        written
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::Mutex;
+    use std::task::{Context, Poll};
 
-    use super::*;
+    use hyper::rt::Write;
     use tokio::time::Instant;
+
+    use super::super::stream::Watched;
+    use super::*;
 
     const TIME: Duration = Duration::from_secs(8);
 

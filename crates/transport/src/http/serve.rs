@@ -22,8 +22,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
-use super::connection::{Busy, Connections, Graceful, Watched};
+use super::connection::{Busy, Connections, Graceful};
 use super::ready::Ready;
+use super::stream::Watched;
 
 /// How to serve.
 #[derive(Debug, Clone)]
