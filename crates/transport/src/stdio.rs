@@ -1,5 +1,6 @@
 //! stdio, and any other reliable stream of bytes: one JSON-RPC message a line (specification: stdio).
 
+mod beginning;
 mod child;
 mod client;
 mod lines;

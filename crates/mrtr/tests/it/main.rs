@@ -16,6 +16,7 @@ mod running;
 mod set;
 mod slow;
 mod stdio;
+mod stdio_bounds;
 mod stdio_client;
 mod stdio_wire;
 mod streams;

@@ -13,7 +13,7 @@ use tokio::io::BufReader;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
-use super::client::StreamClient;
+use super::client::{MAX_MESSAGE, StreamClient};
 use crate::error::TransportError;
 use crate::seam::{Exchange, Outgoing};
 
@@ -31,6 +31,7 @@ use crate::seam::{Exchange, Outgoing};
 pub struct ChildServer {
     recipe: Recipe,
     timeout: Duration,
+    max_message: usize,
     running: Mutex<Option<(Child, StreamClient)>>,
 }
 
@@ -57,7 +58,12 @@ impl ChildServer {
     ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         let recipe = Recipe { program: program.into(), args, env: Vec::new() };
-        Self { recipe, timeout: Duration::from_mins(2), running: Mutex::new(None) }
+        Self {
+            recipe,
+            timeout: Duration::from_mins(2),
+            max_message: MAX_MESSAGE,
+            running: Mutex::new(None),
+        }
     }
 
     /// An environment variable for the process, beside our own.
@@ -77,6 +83,12 @@ impl ChildServer {
         self
     }
 
+    /// The longest message that is taken from the server, in bytes. Default: 16 MiB.
+    pub fn max_message(mut self, bytes: usize) -> Self {
+        self.max_message = bytes;
+        self
+    }
+
     /// The running process, started if there is none.
     async fn running(&self, request: &Request) -> Result<StreamClient, TransportError> {
         let mut running = self.running.lock().await;
@@ -93,7 +105,9 @@ impl ChildServer {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(TransportError::unsent(format!("{program} has no standard streams")));
         };
-        let client = StreamClient::new(BufReader::new(stdout), stdin).timeout(self.timeout);
+        let stdout = BufReader::new(stdout);
+        let client = StreamClient::with_max_message(stdout, stdin, self.max_message);
+        let client = client.timeout(self.timeout);
         if request.method != method::DISCOVER {
             probe(&client, request).await.map_err(|why| {
                 TransportError::unsent(format!(

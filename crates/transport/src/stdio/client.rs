@@ -1,24 +1,29 @@
 //! The client's side of a stream.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, Progress, name};
 use mrtr_schema::subscription::{Changed, SUBSCRIPTION_ID};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, oneshot};
 
+use super::beginning::Beginning;
 use super::lines::{self, Line, Lines};
 use super::writing::write_lines;
 use crate::error::TransportError;
 use crate::seam::{Exchange, Outgoing};
 
-/// The longest message that is taken from a server.
-const LONGEST: usize = 16 << 20;
+/// The longest message that is taken from a server, unless it is said otherwise.
+pub(super) const MAX_MESSAGE: usize = 16 << 20;
+
+/// How many requests may wait to be written; others wait for a place among them.
+const MOST_QUEUED: usize = 64;
 
 /// How many notifications may wait for a request that is not polled. Of a call, more are dropped; a
 /// subscription breaks, because what was missed would be missed for good.
@@ -35,8 +40,9 @@ pub struct StreamClient {
 
 #[derive(Debug)]
 struct Shared {
-    /// What goes out; `None` closes the stream, and so does dropping it.
-    out: UnboundedSender<Option<Vec<u8>>>,
+    requests: Sender<(Vec<u8>, Arc<Stage>)>,
+    /// What goes out beside them: cancellations of requests that were written. `None` closes the stream, and so does dropping it.
+    control: UnboundedSender<Option<Vec<u8>>>,
     /// The reader has it too.
     pending: Arc<Mutex<Pending>>,
 }
@@ -56,18 +62,62 @@ struct Waiter {
     long_lived: bool,
 }
 
+/// How far a request has come.
+#[derive(Debug)]
+struct Stage(AtomicU8);
+
+impl Stage {
+    const QUEUED: u8 = 0;
+    /// The server has some of it, or will have.
+    const TAKEN: u8 = 1;
+    /// Nobody waits for an answer.
+    const GONE: u8 = 2;
+
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU8::new(Self::QUEUED)))
+    }
+
+    /// If somebody waits, it is as good as written from now on.
+    fn take(&self) {
+        let (from, to) = (Self::QUEUED, Self::TAKEN);
+        let _ = self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    fn is(&self, stage: u8) -> bool {
+        self.0.load(Ordering::SeqCst) == stage
+    }
+
+    /// Whether the server has to be told.
+    fn call_off(&self) -> bool {
+        self.0.swap(Self::GONE, Ordering::SeqCst) == Self::TAKEN
+    }
+}
+
 impl StreamClient {
-    /// A client over `reader` and `writer`, which are read and written by tasks of this runtime.
+    /// A client over `reader` and `writer`, which are read and written by tasks of this runtime. A message of the server's
+    /// may have up to 16 MiB.
     pub fn new<R, W>(reader: R, writer: W) -> Self
     where
         R: AsyncBufRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let (out, lines_out) = mpsc::unbounded_channel();
+        Self::with_max_message(reader, writer, MAX_MESSAGE)
+    }
+
+    /// As [`StreamClient::new`], with another bound on a message of the server's, in bytes. One that is longer is passed over, and
+    /// the request that it answers fails.
+    pub fn with_max_message<R, W>(reader: R, writer: W, bytes: usize) -> Self
+    where
+        R: AsyncBufRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (requests, requests_out) = mpsc::channel(MOST_QUEUED);
+        let (control, control_out) = mpsc::unbounded_channel();
         let pending = Arc::<Mutex<Pending>>::default();
-        tokio::spawn(write_all(writer, lines_out));
-        tokio::spawn(read_all(reader, Arc::clone(&pending)));
-        Self { shared: Arc::new(Shared { out, pending }), timeout: Duration::from_mins(2) }
+        tokio::spawn(write_all(writer, requests_out, control_out));
+        tokio::spawn(read_all(Lines::new(reader, bytes), bytes, Arc::clone(&pending)));
+        let shared = Shared { requests, control, pending };
+        Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
     }
 
     /// How long one request may take. Default: 2 min.
@@ -83,7 +133,7 @@ impl StreamClient {
 
     /// Closes our end of the stream, which asks the server to end. So does dropping all clones.
     pub fn close(&self) {
-        let _ = self.shared.out.send(None);
+        let _ = self.shared.control.send(None);
     }
 }
 
@@ -115,12 +165,18 @@ impl Exchange for StreamClient {
             let waiter = Waiter { heard: sender, response, long_lived };
             pending.waiting.insert(request.id.clone(), waiter);
         }
-        let mut waiting =
-            Waiting { shared: &self.shared, id: &request.id, reason: "the caller has gone" };
-        if self.shared.out.send(Some(lines::write(&request))).is_err() {
-            return Err(TransportError::unsent("the stream to the server is closed"));
-        }
+        let stage = Stage::new();
+        let mut waiting = Waiting {
+            shared: &self.shared,
+            id: &request.id,
+            stage: &stage,
+            reason: "the caller has gone",
+        };
         let answer = async {
+            let line = (lines::write(&request), Arc::clone(&stage));
+            if self.shared.requests.send(line).await.is_err() {
+                return Err(TransportError::unsent("the stream to the server is closed"));
+            }
             loop {
                 // Notifications first: all of them came before the response.
                 tokio::select! {
@@ -137,7 +193,12 @@ impl Exchange for StreamClient {
         }
         tokio::time::timeout(self.timeout, answer).await.unwrap_or_else(|_| {
             waiting.reason = "the time for an answer is over";
-            Err(TransportError::broken(format!("no answer within {:?}", self.timeout)))
+            Err(if stage.is(Stage::QUEUED) {
+                let what = "the server has read nothing of the request within";
+                TransportError::unsent(format!("{what} {:?}", self.timeout))
+            } else {
+                TransportError::broken(format!("no answer within {:?}", self.timeout))
+            })
         })
     }
 }
@@ -146,28 +207,40 @@ impl Exchange for StreamClient {
 struct Waiting<'a> {
     shared: &'a Shared,
     id: &'a RequestId,
+    stage: &'a Stage,
     reason: &'static str,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        let unanswered = self.shared.lock().waiting.remove(self.id).is_some();
         let (request_id, reason) = (self.id.clone(), Some(self.reason.to_owned()));
         let params = Cancelled { request_id, reason };
-        if self.shared.lock().waiting.remove(self.id).is_some()
+        if unanswered
+            && self.stage.call_off()
             && let Ok(cancelled) = Notification::new(name::CANCELLED, &params)
         {
             tracing::debug!(target: "mrtr::stdio", id = %self.id, reason = self.reason, "cancelled");
-            let _ = self.shared.out.send(Some(lines::write(&cancelled)));
+            let _ = self.shared.control.send(Some(lines::write(&cancelled)));
         }
     }
 }
 
 async fn write_all(
     mut writer: impl AsyncWrite + Unpin,
-    mut lines: UnboundedReceiver<Option<Vec<u8>>>,
+    mut requests: Receiver<(Vec<u8>, Arc<Stage>)>,
+    mut control: UnboundedReceiver<Option<Vec<u8>>>,
 ) {
-    let next = |cx: &mut Context<'_>| lines.poll_recv(cx).map(|line| Some((line.flatten()?, ())));
-    match write_lines(&mut writer, next, |()| true).await {
+    let next = |cx: &mut Context<'_>| {
+        if let Poll::Ready(Some((request, stage))) = requests.poll_recv(cx) {
+            stage.take();
+            return Poll::Ready(Some((request, Some(stage))));
+        }
+        control.poll_recv(cx).map(|line| Some((line.flatten()?, None)))
+    };
+    let is_wanted =
+        |stage: &Option<Arc<Stage>>| stage.as_ref().is_none_or(|stage| !stage.is(Stage::GONE));
+    match write_lines(&mut writer, next, is_wanted).await {
         Ok(()) => drop(writer.shutdown().await),
         Err(error) => {
             tracing::debug!(target: "mrtr::stdio", %error, "the stream to the server broke");
@@ -175,8 +248,11 @@ async fn write_all(
     }
 }
 
-async fn read_all(reader: impl AsyncBufRead + Unpin, pending: Arc<Mutex<Pending>>) {
-    let mut lines = Lines::new(reader, LONGEST);
+async fn read_all(
+    mut lines: Lines<impl AsyncBufRead + Unpin>,
+    max_message: usize,
+    pending: Arc<Mutex<Pending>>,
+) {
     loop {
         match lines.next().await {
             Ok(Some(Line::Whole(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
@@ -186,9 +262,7 @@ async fn read_all(reader: impl AsyncBufRead + Unpin, pending: Arc<Mutex<Pending>
                     tracing::warn!(target: "mrtr::stdio", %error, "the server sent no message");
                 }
             },
-            Ok(Some(Line::TooLong)) => {
-                tracing::warn!(target: "mrtr::stdio", "the server sent a message that is too long");
-            }
+            Ok(Some(Line::TooLong(beginning))) => lock(&pending).too_long(beginning, max_message),
             Ok(None) | Err(_) => break,
         }
     }
@@ -235,6 +309,20 @@ impl Pending {
             Message::Request(_) => {
                 tracing::warn!(target: "mrtr::stdio", "the server sent a request; servers ask through results");
             }
+        }
+    }
+
+    /// A message came that is longer than may be. Who waits for it need not wait on.
+    fn too_long(&mut self, Beginning { id, has_method }: Beginning, max_message: usize) {
+        let what = format!("the server sent a message of more than {max_message} bytes");
+        tracing::warn!(target: "mrtr::stdio", "{what}");
+        if has_method {
+            return;
+        }
+        if let Some(mut waiter) =
+            id.or_else(|| self.alone()).and_then(|id| self.waiting.remove(&id))
+        {
+            waiter.end(Err(TransportError::protocol(what)));
         }
     }
 

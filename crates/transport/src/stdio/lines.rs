@@ -4,10 +4,15 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// A line, or what stands for one that is too long.
+use super::beginning::Beginning;
+
+/// How much is kept of a line that is too long, in bytes.
+const BEGINNING: usize = 1 << 10;
+
+/// A line, or the beginning of one that is too long.
 pub(super) enum Line {
     Whole(Vec<u8>),
-    TooLong,
+    TooLong(Beginning),
 }
 
 /// Reads lines. What was read of a line is kept when the wait for the rest is cut off.
@@ -36,11 +41,10 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             let end = buffer.iter().position(|byte| *byte == b'\n');
             let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
             self.skipping |= self.line.len() + part.len() > self.limit;
-            if self.skipping {
-                self.line.clear();
-            } else {
-                self.line.extend_from_slice(part);
-            }
+            let kept = if self.skipping { BEGINNING } else { self.limit };
+            let room = kept.saturating_sub(self.line.len());
+            self.line.extend_from_slice(part.get(..room).unwrap_or(part));
+            self.line.truncate(kept);
             let used = part.len() + usize::from(end.is_some());
             self.reader.consume(used);
             if end.is_some() {
@@ -51,7 +55,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 
     fn finish(&mut self) -> Line {
         let line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.skipping) { Line::TooLong } else { Line::Whole(line) }
+        if std::mem::take(&mut self.skipping) {
+            Line::TooLong(Beginning::of(&line))
+        } else {
+            Line::Whole(line)
+        }
     }
 }
 
@@ -76,7 +84,7 @@ mod tests {
     fn text(line: Option<Line>) -> String {
         match line {
             Some(Line::Whole(line)) => String::from_utf8(line).unwrap(),
-            Some(Line::TooLong) => "too long".to_owned(),
+            Some(Line::TooLong(_)) => "too long".to_owned(),
             None => "end".to_owned(),
         }
     }

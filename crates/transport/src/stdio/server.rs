@@ -100,9 +100,9 @@ where
             }
             line = lines_in.next(), if session.refusal.is_none() => match line? {
                 None => break,
-                Some(Line::TooLong) => {
+                Some(Line::TooLong(beginning)) => {
                     let why = format!("the message is longer than {} bytes", limits.message);
-                    session.refuse(None, ErrorObject::invalid_request(why));
+                    session.refuse(beginning.id, ErrorObject::invalid_request(why));
                 }
                 Some(Line::Whole(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Some(Line::Whole(line)) => session.message(&line, limits),
