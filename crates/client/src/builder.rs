@@ -14,11 +14,11 @@ use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_schema::{Object, PROTOCOL_VERSION};
-use mrtr_transport::Exchange;
+use mrtr_transport::{BoxError, Exchange};
 
 use crate::cache::Cache;
 use crate::client::{Client, Inner};
-use crate::handlers::{BoxError, Handlers, Question, boxed};
+use crate::handlers::{Handlers, Question, boxed};
 use crate::heard::Heard;
 use crate::machine::{Ids, RoundLimits};
 use crate::watch::{Seen, Verdict, Watch};

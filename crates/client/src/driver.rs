@@ -104,10 +104,15 @@ impl<X: Exchange> Client<X> {
                     match time.spend(leg, &machine).await? {
                         Ok(outcome) => Event::Response(outcome),
                         // Whoever allows it knows that the server may have acted on what it got.
-                        Err(error) if error.is_unconnected() && broken < self.resend => {
+                        Err(error)
+                            if error.is_unconnected()
+                                && broken < self.resend
+                                && error.retry_after() <= LONGEST_PAUSE =>
+                        {
                             tracing::debug!(target: "mrtr::client", %error, "a leg is sent again");
-                            let pause = FIRST_PAUSE * (1 << broken.min(6));
-                            time.spend(tokio::time::sleep(jittered(pause)), &machine).await?;
+                            let pause = jittered(FIRST_PAUSE * (1 << broken.min(6)));
+                            let pause = pause + error.retry_after();
+                            time.spend(tokio::time::sleep(pause), &machine).await?;
                             broken += 1;
                             Event::Broken
                         }
@@ -272,6 +277,9 @@ fn leg_span(machine: &Machine, request: &Request) -> Span {
 
 /// How long a leg that broke waits before it is sent again, at most; each time twice as long, up to 6.4 s.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest time that a server may put it off: a call that has to wait longer fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What a deadline has left.
 struct TimeLeft {

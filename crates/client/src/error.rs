@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_transport::TransportError;
@@ -82,7 +83,12 @@ impl CallError {
 
     /// Whether the call did not get through, so that another try may: there was no connection, or it broke.
     pub(crate) fn is_unconnected(&self) -> bool {
-        self.as_transport_error().is_some_and(|error| error.is_broken() || error.is_unsent())
+        self.as_transport_error().is_some_and(|error| error.is_broken() || error.is_connect())
+    }
+
+    /// How long the server, or who stands in front of it, wants not to be asked again.
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.as_transport_error().and_then(TransportError::retry_after).unwrap_or_default()
     }
 
     /// Whether the server asked more often than the limits allow.

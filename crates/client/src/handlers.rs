@@ -1,6 +1,5 @@
 //! Who answers a server's questions.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,15 +13,13 @@ use mrtr_schema::input::{InputRequest, InputRequests, InputResponses};
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_transport::BoxError;
 use serde_json::value::RawValue;
 
 use crate::continuation::write;
 use crate::error::CallError;
 use crate::questions;
 use crate::watch::{Seen, Verdict, Watch};
-
-/// Any error.
-pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Where a question comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,7 +43,7 @@ type Exchanging = Pin<Box<dyn Future<Output = Result<Response, TransportError>> 
 
 /// A stream of announcements. It reconnects when the connection breaks, or the server has no room: after 0.25 s, and after
 /// twice as long each time that it did not last for 30 s, up to 30 s; up to half of that less by chance, so that many who
-/// were cut off together do not come back together. It ends when the server ends it. Dropping it unsubscribes.
+/// were cut off together do not come back together. Where the server says when (`Retry-After`), that comes on top, up to 10 min. It ends when the server ends it. Dropping it unsubscribes.
 pub struct Subscription {
     /// Starts the request anew.
     start: Box<Start>,
@@ -63,6 +63,8 @@ enum State {
 
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(30);
+/// The longest time that a server may ask for in addition.
+const LONGEST_ASKED: Duration = Duration::from_mins(10);
 
 impl Subscription {
     pub(crate) fn new(
@@ -120,7 +122,9 @@ impl Stream for Subscription {
                     if this.since.elapsed() >= LONGEST {
                         this.backoff = SHORTEST;
                     }
-                    this.state = State::Waiting(Box::pin(sleep(jittered(this.backoff))));
+                    let asked = error.retry_after().unwrap_or_default().min(LONGEST_ASKED);
+                    let pause = jittered(this.backoff) + asked;
+                    this.state = State::Waiting(Box::pin(sleep(pause)));
                     this.backoff = (this.backoff * 2).min(LONGEST);
                 }
                 Poll::Ready(ended) => {

@@ -19,11 +19,11 @@ use dialoguer::{Input, MultiSelect, Select};
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::{ChoiceOption, Field, FieldKind, FormSchema};
 use mrtr_schema::uri;
-use mrtr_transport::Exchange;
+use mrtr_transport::{BoxError, Exchange};
 use serde_json::{Map, Value};
 
 use crate::builder::ClientBuilder;
-use crate::handlers::{BoxError, Question};
+use crate::handlers::Question;
 
 /// There is one terminal, and the questions of a round come at once.
 static TERMINAL: Mutex<()> = Mutex::new(());

@@ -9,10 +9,11 @@ use mrtr_schema::Object;
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::RequestId;
 use mrtr_schema::meta::TraceContext;
+use mrtr_transport::BoxError;
 use serde_json::value::RawValue;
 
 use crate::error::CallError;
-use crate::handlers::{BoxError, Question};
+use crate::handlers::Question;
 
 /// Something that happened in a call: for an audit log, metrics, or a display.
 #[derive(Debug)]

@@ -44,10 +44,10 @@ pub use mrtr_schema::notification::LogLevel;
 /// Streamable HTTP.
 pub mod http {
     pub use mrtr_transport::access::Access;
+    #[cfg(feature = "client")]
+    pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder, reqwest};
     #[cfg(feature = "server")]
     pub use mrtr_transport::http::{Endpoint, Limits, Ready, ServeOptions, serve};
-    #[cfg(feature = "client")]
-    pub use mrtr_transport::http::{HttpClient, HttpClientBuilder};
 }
 
 /// Standard streams, and other streams of bytes.

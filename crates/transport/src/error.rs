@@ -2,14 +2,26 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
+
+/// An error of whatever kind: what handlers and other functions of an application may return.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A request was not answered. This is never an answer of the server's: those are
 /// [`Response`](mrtr_schema::jsonrpc::Response)s, also where they say that something is wrong.
 pub struct TransportError {
     kind: Kind,
     message: String,
-    status: Option<u16>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    answer: Option<Box<Answer>>,
+    source: Option<BoxError>,
+}
+
+/// What is known of an HTTP response that came instead of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: Option<u16>,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) authenticate: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +31,7 @@ pub(crate) enum Kind {
     Request,
     /// No connection: the server has seen nothing.
     Connect,
-    /// The connection broke, or time was up: the server may have acted.
+    /// The connection broke, or time was up, or now is not the time: the server may have acted.
     Broken,
     /// The peer does not speak the protocol.
     Protocol,
@@ -30,16 +42,16 @@ pub(crate) enum Kind {
 #[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
 impl TransportError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), status: None, source: None }
+        Self { kind, message: message.into(), answer: None, source: None }
     }
 
-    pub(crate) fn with_status(mut self, status: u16) -> Self {
-        self.status = Some(status);
+    pub(crate) fn answered(mut self, answer: Answer) -> Self {
+        self.answer = Some(Box::new(answer));
         self
     }
 
-    pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
-        self.source = Some(Box::new(source));
+    pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
         self
     }
 }
@@ -49,6 +61,13 @@ impl TransportError {
     /// [`Exchange`](crate::Exchange). The server may have acted on the request.
     pub fn broken(message: impl Into<String>) -> Self {
         Self::new(Kind::Broken, message)
+    }
+
+    /// The same, with how long to wait before it is sent again.
+    #[must_use]
+    pub fn with_retry_after(mut self, time: Duration) -> Self {
+        self.answer.get_or_insert_default().retry_after = Some(time);
+        self
     }
 
     /// A request that was not sent, for implementations of [`Exchange`](crate::Exchange). The server has seen nothing.
@@ -73,13 +92,20 @@ impl TransportError {
         self.kind == Kind::Ended
     }
 
+    /// Whether no connection could be made: the server has seen nothing.
+    #[must_use]
+    pub fn is_connect(&self) -> bool {
+        self.kind == Kind::Connect
+    }
+
     /// Whether the server has certainly not seen the request, so that it is safe to send it again.
     #[must_use]
     pub fn is_unsent(&self) -> bool {
         matches!(self.kind, Kind::Request | Kind::Connect)
     }
 
-    /// Whether the connection broke, or time was up, so that the server may have acted on the request.
+    /// Whether the connection broke, or time was up, or it was said that now is not the time (429, 502, 503 and 504): the server may
+    /// have acted on the request.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.kind == Kind::Broken
@@ -96,7 +122,19 @@ impl TransportError {
     /// where there were too many requests. `None` if none came, and over other transports.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
-        self.status
+        self.answer.as_ref()?.status
+    }
+
+    /// How long to wait before the request is sent again, if that HTTP response said it in seconds (`Retry-After`).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.answer.as_ref()?.retry_after
+    }
+
+    /// The `WWW-Authenticate` of that HTTP response, if it had one: where tokens are to be had, and what they must be good for.
+    #[must_use]
+    pub fn authenticate(&self) -> Option<&str> {
+        self.answer.as_ref()?.authenticate.as_deref()
     }
 }
 
@@ -111,7 +149,7 @@ impl fmt::Debug for TransportError {
         f.debug_struct("TransportError")
             .field("kind", &self.kind)
             .field("message", &self.message)
-            .field("status", &self.status)
+            .field("answer", &self.answer)
             .field("source", &self.source)
             .finish()
     }

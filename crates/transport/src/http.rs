@@ -1,5 +1,7 @@
 //! Streamable HTTP: the backends.
 
+#[cfg(feature = "http-client")]
+mod bearer;
 #[cfg(feature = "http-endpoint")]
 mod body;
 #[cfg(feature = "http-client")]
@@ -22,6 +24,8 @@ mod serve;
 mod stream;
 
 #[cfg(feature = "http-client")]
+pub use bearer::Challenge;
+#[cfg(feature = "http-client")]
 pub use client::{HttpClient, HttpClientBuilder};
 #[cfg(feature = "http-endpoint")]
 pub use endpoint::{Endpoint, Limits};
@@ -29,5 +33,7 @@ pub use endpoint::{Endpoint, Limits};
 pub use ready::Ready;
 #[cfg(feature = "http-endpoint")]
 pub use reply::ResponseBody;
+#[cfg(feature = "http-client")]
+pub use reqwest;
 #[cfg(feature = "http-serve")]
 pub use serve::{ServeOptions, serve};

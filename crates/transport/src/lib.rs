@@ -45,6 +45,6 @@ pub mod sse;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 
-pub use error::TransportError;
+pub use error::{BoxError, TransportError};
 pub use outbox::{Inbox, Outbox};
 pub use seam::{Call, Dispatch, Exchange, InProcess, Outgoing};

@@ -1,5 +1,6 @@
-//! When a subscription comes back.
+//! When a subscription comes back, and a call that was put off is made.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use mrtr_client::{Client, Exchange, Outgoing, TransportError};
 use mrtr_schema::jsonrpc::{Notification, Response};
 use mrtr_schema::subscription::{SubscriptionFilter, name};
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
 /// Acknowledges each subscription, and breaks off after the time that is next.
@@ -53,5 +55,61 @@ async fn the_time_between_connections_doubles_until_one_has_lasted() {
         // A timer is of a millisecond.
         let allowed = longest / 2..=longest + Duration::from_millis(1);
         assert!(allowed.contains(&pause), "{count}: {pause:?}, not within {allowed:?}");
+    }
+}
+
+/// Puts the first request off for so long.
+struct PutsOff {
+    by: Duration,
+    asked: AtomicUsize,
+}
+
+impl PutsOff {
+    fn client(by: Duration) -> Client<Self> {
+        Client::builder(Self { by, asked: AtomicUsize::new(0) }).build()
+    }
+}
+
+impl Exchange for PutsOff {
+    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+        if self.asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Err(TransportError::broken("too much to do").with_retry_after(self.by));
+        }
+        if outgoing.long_lived {
+            return Err(TransportError::ended("that was all"));
+        }
+        let outcome = Ok(RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap());
+        Ok(Response { id: Some(outgoing.request.id), outcome })
+    }
+}
+
+/// Whoever is put off comes back when it was told to, by chance a little later; but not when that is no time to wait.
+#[tokio::test(start_paused = true)]
+async fn what_is_put_off_is_made_when_the_server_says() {
+    let call = async |seconds, resends| {
+        let client = PutsOff::client(Duration::from_secs(seconds)).resending(resends);
+        let begun = Instant::now();
+        let result = client.call_tool("t", json!({})).await;
+        (result.map(drop).map_err(|error| error.to_string()), begun.elapsed())
+    };
+    let (made, took) = call(20, 1).await;
+    made.unwrap();
+    let later = Duration::from_secs(20) + Duration::from_millis(50);
+    assert!(took >= later && took <= later + Duration::from_millis(55), "{took:?}");
+    let at_once = (Err("too much to do".to_owned()), Duration::ZERO);
+    assert_eq!(call(31, 1).await, at_once, "too long");
+    assert_eq!(call(20, 0).await, at_once, "not allowed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_comes_back_when_the_server_says() {
+    for (seconds, waits) in [(60, 60), (3600, 600)] {
+        let begun = Instant::now();
+        let client = PutsOff::client(Duration::from_secs(seconds));
+        let heard: Vec<_> = client.listen(&SubscriptionFilter::default()).unwrap().collect().await;
+        assert!(heard.is_empty());
+        let late = begun.elapsed().saturating_sub(Duration::from_secs(waits));
+        let by_chance = Duration::from_millis(125)..=Duration::from_millis(252);
+        assert!(by_chance.contains(&late), "{late:?}");
     }
 }

@@ -329,6 +329,49 @@ async fn a_subscription_that_found_no_room_comes_back() {
     assert!(matches!(first, Some(Ok(Announcement::Acknowledged(_)))), "{first:?}");
 }
 
+/// When to come back is told, by gateways in their words and by servers in those of the protocol.
+#[tokio::test]
+async fn who_has_too_much_to_do_says_when_to_come_back() {
+    let busy = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"too many"}}"#;
+    for (status, kind, body) in [
+        (429, "text/html", "<html>slowly</html>"),
+        (429, "application/json", busy),
+        (503, "application/json", busy),
+        (503, "text/plain", ""),
+    ] {
+        let length = body.len();
+        for (said, seconds) in [("7", Some(7)), ("soon", None), ("-1", None), ("1e9", None)] {
+            let answer = format!(
+                "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nRetry-After: {said}\r\nContent-Length: {length}\r\n\r\n{body}"
+            );
+            let error = Hostile::serve(move |_| Deed::Raw(answer.clone())).await.call().await;
+            let told = error.as_transport_error().unwrap();
+            assert_eq!(told.retry_after(), seconds.map(Duration::from_secs), "{said}");
+            assert!(told.is_broken() && told.status() == Some(status), "{error}");
+            assert!(body != busy || error.to_string().contains("too many"), "{error}");
+        }
+    }
+}
+
+/// Connections may be made as somebody wishes, here through a proxy; redirects are not followed all the same.
+#[tokio::test]
+async fn connections_are_made_as_was_said() {
+    use mrtr::http::reqwest::{Client as Http, Proxy, redirect::Policy};
+
+    let proxy = Hostile::serve(|_| Deed::Result(json!({ "content": [] }))).await;
+    let through = Http::builder().proxy(Proxy::http(&proxy.url).unwrap());
+    let http = HttpClient::builder("http://booking.invalid/mcp").connections(through);
+    let client = Client::builder(http.build().unwrap()).build();
+    client.call_tool("t", json!({})).await.unwrap();
+
+    let head = "HTTP/1.1 307 X\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n";
+    let redirects = Hostile::serve(|_| Deed::Raw(head.to_owned())).await;
+    let follows = Http::builder().redirect(Policy::limited(5));
+    let http = HttpClient::builder(&redirects.url).connections(follows).build().unwrap();
+    let error = Client::builder(http).build().call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(error.as_transport_error().and_then(TransportError::status), Some(307), "{error}");
+}
+
 /// Nobody but the server that was named gets the arguments, the answers and the credentials.
 #[tokio::test]
 async fn a_redirect_is_not_followed() {

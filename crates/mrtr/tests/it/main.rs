@@ -5,6 +5,7 @@
 mod axum_mount;
 mod bad_input;
 #[cfg(unix)]
+mod bearer;
 mod child;
 mod hand;
 mod hostile;

@@ -1,14 +1,18 @@
 //! The client's side, on reqwest.
 
 use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, StatusCode, header};
+use bytes::Bytes;
 use mrtr_schema::jsonrpc::{Message, Notification, Request, Response};
 use mrtr_schema::meta::Mirrored;
 use reqwest::redirect::Policy;
 
-use crate::error::{Kind, TransportError};
+use super::bearer::{self, Bearer, Challenge};
+use crate::error::{Answer, BoxError, Kind, TransportError};
 use crate::headers;
 use crate::seam::{Exchange, Outgoing};
 use crate::sse::Decoder;
@@ -26,6 +30,7 @@ pub struct HttpClient {
     name: String,
     url: reqwest::Url,
     headers: HeaderMap,
+    bearer: Option<Arc<Bearer>>,
     max_response: usize,
     timeout: Duration,
 }
@@ -35,6 +40,8 @@ pub struct HttpClient {
 pub struct HttpClientBuilder {
     url: String,
     headers: HeaderMap,
+    bearer: Option<Arc<Bearer>>,
+    http: reqwest::ClientBuilder,
     max_response: usize,
     timeout: Duration,
 }
@@ -45,6 +52,8 @@ impl HttpClient {
         HttpClientBuilder {
             url: url.into(),
             headers: HeaderMap::new(),
+            bearer: None,
+            http: reqwest::Client::builder(),
             max_response: 16 << 20,
             timeout: Duration::from_mins(2),
         }
@@ -77,10 +86,43 @@ impl HttpClientBuilder {
     ///
     /// If `token` has characters that no header may have.
     pub fn bearer(self, token: &str) -> Result<Self, TransportError> {
-        let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let value = value
-            .map_err(|_| TransportError::new(Kind::Request, "the token is no header value"))?;
-        Ok(self.header(header::AUTHORIZATION, value))
+        Ok(self.header(header::AUTHORIZATION, bearer::value(token)?))
+    }
+
+    /// Sends `Authorization: Bearer` with every request, with tokens that `source` gives: before the first request, and whenever
+    /// the server refuses the one in use (401, or 403 with a challenge), which it is told. The request is then sent once more; if that
+    /// is refused, too, it fails. What `source` returns is kept until then, and it is asked for one token at a time, however
+    /// many requests wait for it. Its time is not the request's: it may have to ask somebody to log in.
+    ///
+    /// The error of a `source` that has no token is that of the request, which fails as one that was not sent.
+    ///
+    /// ```
+    /// # use mrtr_transport::http::{Challenge, HttpClient};
+    /// # async fn fetch(_: &str) -> Result<String, Box<dyn std::error::Error + Send + Sync>> { Ok(String::new()) }
+    /// # fn example() -> Result<HttpClient, mrtr_transport::TransportError> {
+    /// HttpClient::builder("https://booking.example/mcp")
+    ///     .bearer_from(async |refused: Option<Challenge>| {
+    ///         // Where tokens are to be had, if it is the server that says so.
+    ///         fetch(&refused.map(|challenge| challenge.authenticate).unwrap_or_default()).await
+    ///     })
+    ///     .build()
+    /// # }
+    /// ```
+    pub fn bearer_from<F, Fut>(mut self, source: F) -> Self
+    where
+        F: Fn(Option<Challenge>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, BoxError>> + Send + 'static,
+    {
+        self.bearer = Some(Arc::new(Bearer::new(source)));
+        self
+    }
+
+    /// How connections are made: proxies, roots of trust, a certificate of this client's own. Whatever it says, redirects are not
+    /// followed, and how long connections take to make and are kept idle is set here. The types are those of
+    /// [`reqwest`](super::reqwest).
+    pub fn connections(mut self, http: reqwest::ClientBuilder) -> Self {
+        self.http = http;
+        self
     }
 
     /// The longest response in bytes. Default: 16 MiB.
@@ -114,7 +156,8 @@ impl HttpClientBuilder {
                 return Err(wrong(format!("the URL's scheme is {other:?}, not http or https")));
             }
         }
-        let http = reqwest::Client::builder()
+        let http = self
+            .http
             .redirect(Policy::none())
             .tcp_nodelay(true)
             // Before servers give idle connections up, ours after 15 s: what is sent on one that is about to be closed is lost.
@@ -128,17 +171,28 @@ impl HttpClientBuilder {
             url.host_str().unwrap_or_default(),
             url.port().map(|port| format!(":{port}")).unwrap_or_default() + url.path()
         );
-        let Self { headers, max_response, timeout, .. } = self;
-        Ok(HttpClient { http, name, url, headers, max_response, timeout })
+        let Self { headers, bearer, max_response, timeout, .. } = self;
+        Ok(HttpClient { http, name, url, headers, bearer, max_response, timeout })
     }
 }
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Whether it is an answer in the server's place. Our own servers say 503, too, but as the protocol has it.
-fn is_gateways(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 502..=504)
+/// Whether it says that now is not the time: an answer of a gateway's in the server's place, or that there is too much to do.
+fn is_not_now(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502..=504)
+}
+
+/// What may be told of a response.
+fn answer(response: &reqwest::Response) -> Answer {
+    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let retry_after = header(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
+    Answer {
+        status: Some(response.status().as_u16()),
+        retry_after: retry_after.map(Duration::from_secs),
+        authenticate: header(header::WWW_AUTHENTICATE).map(str::to_owned),
+    }
 }
 
 impl Exchange for HttpClient {
@@ -154,19 +208,38 @@ impl Exchange for HttpClient {
         all.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         let body = serde_json::to_vec(&request)
             .map_err(|e| TransportError::new(Kind::Request, "the request is no JSON").because(e))?;
-        let mut post = self.http.post(self.url.clone()).headers(all).body(body);
-        if !long_lived {
-            post = post.timeout(self.timeout);
+        let body = Bytes::from(body);
+        let mut response = self.post(&mut all, &body, long_lived, None).await?;
+        if let (Some(_), Some(challenge)) = (&self.bearer, Challenge::of(&response)) {
+            response = self.post(&mut all, &body, long_lived, Some(challenge)).await?;
         }
-        let response = post.send().await;
-        let response = response.map_err(|e| self.failed(e))?;
-        let status = response.status().as_u16();
+        let answer = answer(&response);
         let read = self.read(response, &request, long_lived, heard).await;
-        read.map_err(|error| error.with_status(status))
+        read.map_err(|error| error.answered(answer))
     }
 }
 
 impl HttpClient {
+    /// Sends a request, with another token than before if that was refused.
+    async fn post(
+        &self,
+        headers: &mut HeaderMap,
+        body: &Bytes,
+        long_lived: bool,
+        refused: Option<Challenge>,
+    ) -> Result<reqwest::Response, TransportError> {
+        if let Some(bearer) = &self.bearer {
+            let before = headers.remove(header::AUTHORIZATION);
+            let token = bearer.token(before.zip(refused)).await?;
+            headers.insert(header::AUTHORIZATION, token);
+        }
+        let mut post = self.http.post(self.url.clone()).headers(headers.clone()).body(body.clone());
+        if !long_lived {
+            post = post.timeout(self.timeout);
+        }
+        post.send().await.map_err(|e| self.failed(e))
+    }
+
     fn failed(&self, error: reqwest::Error) -> TransportError {
         let (kind, what) = if error.is_connect() {
             (Kind::Connect, "cannot be reached")
@@ -178,7 +251,7 @@ impl HttpClient {
         TransportError::new(kind, format!("{} {what}", self.name)).because(error.without_url())
     }
 
-    /// Between us and the server, somebody did not get its answer.
+    /// Between us and the server, somebody did not get its answer, or did not let us through.
     fn behind_a_gateway(&self, status: StatusCode) -> TransportError {
         let what = format!("{} is behind a gateway that answered {status}", self.name);
         TransportError::new(Kind::Broken, what)
@@ -207,7 +280,7 @@ impl HttpClient {
         let mut decoder = match kind.as_str() {
             "application/json" => None,
             "text/event-stream" if status.is_success() => Some(Decoder::new(self.max_response)),
-            _ if is_gateways(status) => return Err(self.behind_a_gateway(status)),
+            _ if is_not_now(status) => return Err(self.behind_a_gateway(status)),
             other => {
                 let other =
                     if other.is_empty() { "nothing".to_owned() } else { format!("{other:.64?}") };
@@ -248,16 +321,13 @@ impl HttpClient {
             ));
         }
         // A gateway may write JSON, too, but none of the protocol.
-        if is_gateways(status) && !matches!(Message::parse(&whole), Ok(Message::Response(_))) {
+        if is_not_now(status) && !matches!(Message::parse(&whole), Ok(Message::Response(_))) {
             return Err(self.behind_a_gateway(status));
         }
         match self.response(&whole, request, heard)? {
-            // What is meant to last comes back when there is room; a call's caller decides.
-            Some(Response { outcome: Err(why), .. })
-                if long_lived && status == StatusCode::SERVICE_UNAVAILABLE =>
-            {
-                let what = format!("{} does not take the subscription now: {why}", self.name);
-                Err(TransportError::unsent(what))
+            Some(Response { outcome: Err(why), .. }) if is_not_now(status) => {
+                let what = format!("{} does not take the request now: {why}", self.name);
+                Err(TransportError::new(Kind::Broken, what))
             }
             Some(response) => Ok(response),
             None => Err(self.protocol(format_args!("answered {status} with a notification"))),
