@@ -8,7 +8,6 @@ use std::time::Duration;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::jsonrpc::RequestId;
 use mrtr_schema::meta::{RequestMeta, TraceContext};
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
 use mrtr_schema::roots::Root;
@@ -19,8 +18,9 @@ use mrtr_transport::{BoxError, Exchange};
 use crate::cache::Cache;
 use crate::client::{Client, Inner};
 use crate::handlers::{Handlers, Question, boxed};
-use crate::heard::Heard;
+use crate::heard::Log;
 use crate::machine::{Ids, RoundLimits};
+use crate::options::Options;
 use crate::watch::{Seen, Verdict, Watch};
 
 /// Builds a [`Client`].
@@ -30,10 +30,9 @@ pub struct ClientBuilder<X> {
     handlers: Handlers,
     info: Implementation,
     limits: RoundLimits,
-    deadline: Option<Duration>,
-    people_take_their_time: bool,
+    options: Options,
     watch: Watch,
-    heard: Heard,
+    log: Option<Log>,
     cache: usize,
     extensions: Object,
     result_types: Vec<String>,
@@ -46,10 +45,9 @@ impl<X: Exchange> ClientBuilder<X> {
             handlers: Handlers::default(),
             info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
             limits: RoundLimits::default(),
-            deadline: None,
-            people_take_their_time: false,
+            options: Options::default(),
             watch: Watch::default(),
-            heard: Heard::default(),
+            log: None,
             cache: 4 << 20,
             extensions: Object::new(),
             result_types: Vec::new(),
@@ -106,9 +104,9 @@ impl<X: Exchange> ClientBuilder<X> {
         self
     }
 
-    /// Hears how far calls have come. Asks servers for progress with every request.
+    /// Hears how far calls have come. Asks servers for progress with every request. [`Client::with_progress`] is for some calls.
     pub fn on_progress(mut self, hear: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.heard.progress = Some(Box::new(hear));
+        self.options.progress = Some(Arc::new(hear));
         self
     }
 
@@ -119,7 +117,7 @@ impl<X: Exchange> ClientBuilder<X> {
         level: LogLevel,
         hear: impl Fn(LogMessage) + Send + Sync + 'static,
     ) -> Self {
-        self.heard.log = Some((level, Box::new(hear)));
+        self.log = Some((level, Box::new(hear)));
         self
     }
 
@@ -132,13 +130,13 @@ impl<X: Exchange> ClientBuilder<X> {
     /// How long a whole call may take, with all its rounds. Default: no limit; each request has the
     /// transport's. [`Client::with_deadline`] sets another for some calls.
     pub fn deadline(mut self, time: Duration) -> Self {
-        self.deadline = Some(time);
+        self.options.deadline = Some(time);
         self
     }
 
     /// Lets the deadline stand still while handlers answer: it is for the server, and not for people.
     pub fn people_take_their_time(mut self) -> Self {
-        self.people_take_their_time = true;
+        self.options.people_take_their_time = true;
         self
     }
 
@@ -223,12 +221,10 @@ impl<X: Exchange> ClientBuilder<X> {
             protocol_version: Some(PROTOCOL_VERSION.to_owned()),
             client_capabilities: Some(capabilities),
             client_info: Some(self.info),
-            log_level: self.heard.log.as_ref().map(|(level, _)| *level),
-            // Each leg gets a token of its own: see `Machine::start`.
-            progress_token: self.heard.progress.as_ref().map(|_| RequestId::Number(0)),
+            log_level: self.log.as_ref().map(|(level, _)| *level),
             ..RequestMeta::default()
         };
-        let Self { exchange, handlers, limits, watch, heard, cache, result_types, .. } = self;
+        let Self { exchange, handlers, limits, watch, log, cache, result_types, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 exchange,
@@ -237,14 +233,12 @@ impl<X: Exchange> ClientBuilder<X> {
                 meta,
                 ids: Ids::default(),
                 limits,
-                heard,
+                log,
                 cache: Cache::new(cache),
                 result_types,
                 known: Mutex::default(),
             }),
-            deadline: self.deadline,
-            people_take_their_time: self.people_take_their_time,
-            resend: 0,
+            options: self.options,
         }
     }
 }

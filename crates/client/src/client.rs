@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use mrtr_schema::capabilities::Icon;
 use mrtr_schema::completion::{
@@ -11,7 +10,7 @@ use mrtr_schema::completion::{
 };
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::jsonrpc::{self, Notification};
+use mrtr_schema::jsonrpc::{self, Notification, RequestId};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
 use mrtr_schema::prompt::{GetPromptResult, ListPromptsResult};
@@ -28,9 +27,10 @@ use crate::builder::ClientBuilder;
 use crate::cache::{Cache, Found};
 use crate::error::CallError;
 use crate::handlers::Handlers;
-use crate::heard::Heard;
+use crate::heard::Log;
 use crate::listen::Subscription;
 use crate::machine::{Action, Ids, Machine, RoundLimits};
+use crate::options::Options;
 use crate::output::OutputSchema;
 use crate::watch::Watch;
 
@@ -44,11 +44,7 @@ use crate::watch::Watch;
 /// See [`ClientBuilder::cache`].
 pub struct Client<X> {
     pub(crate) inner: Arc<Inner<X>>,
-    pub(crate) deadline: Option<Duration>,
-    /// Whether the deadline stands still while people answer.
-    pub(crate) people_take_their_time: bool,
-    /// How often a call's legs may be sent again if the connection broke.
-    pub(crate) resend: u32,
+    pub(crate) options: Options,
 }
 
 pub(crate) struct Inner<X> {
@@ -58,7 +54,7 @@ pub(crate) struct Inner<X> {
     pub(crate) meta: RequestMeta,
     pub(crate) ids: Ids,
     pub(crate) limits: RoundLimits,
-    pub(crate) heard: Heard,
+    pub(crate) log: Option<Log>,
     pub(crate) cache: Cache,
     /// Types of results, beside those of the core, that end a call.
     pub(crate) result_types: Vec<String>,
@@ -82,6 +78,16 @@ impl Known {
     }
 }
 
+impl<X> Client<X> {
+    /// What requests of a call say of this client.
+    pub(crate) fn meta(&self) -> RequestMeta {
+        let mut meta = self.inner.meta.clone();
+        // Each leg gets a token of its own: see `Machine::start`.
+        meta.progress_token = self.options.progress.as_ref().map(|_| RequestId::Number(0));
+        meta
+    }
+}
+
 impl<X> Inner<X> {
     pub(crate) fn known(&self, tool: &str) -> Option<Arc<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
@@ -90,7 +96,7 @@ impl<X> Inner<X> {
 
 impl<X> Clone for Client<X> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), ..*self }
+        Self { inner: Arc::clone(&self.inner), options: self.options.clone() }
     }
 }
 
@@ -98,29 +104,6 @@ impl<X: Exchange> Client<X> {
     /// Starts a client on a connection.
     pub fn builder(exchange: X) -> ClientBuilder<X> {
         ClientBuilder::new(exchange)
-    }
-
-    /// The same client, for calls that may take this long as a whole; see [`ClientBuilder::deadline`].
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # async fn example<X: mrtr_client::Exchange>(client: mrtr_client::Client<X>) {
-    /// let tools = client.with_deadline(Duration::from_secs(5)).list_tools().await;
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn with_deadline(&self, time: Duration) -> Self {
-        Self { inner: Arc::clone(&self.inner), deadline: Some(time), ..*self }
-    }
-
-    /// The same client, for calls whose legs may be sent again, up to so often in one call, if there is no connection or it breaks
-    /// before there is a response, or a gateway answers 502, 503 or 504 in the server's place, or the server has too much to do (503,
-    /// 429). The server may have acted on what it got, so use this only for what may be done twice: reading, or a tool whose annotations say `idempotentHint`. A leg goes out again with the same state, the same answers and another
-    /// id, after 50 to 100 ms, and twice as long each time; and as much later as the server says (`Retry-After`), unless that is longer
-    /// than 30 s: then the call fails. Default: 0.
-    #[must_use]
-    pub fn resending(&self, times: u32) -> Self {
-        Self { inner: Arc::clone(&self.inner), resend: times, ..*self }
     }
 
     /// The connection that this client calls through.
@@ -291,8 +274,7 @@ impl<X: Exchange> Client<X> {
         let (inner, asked, filter) = (Arc::clone(&self.inner), filter.clone(), raw(filter)?);
         Subscription::new(move |sender| {
             let params = vec![("notifications".to_owned(), filter.clone())];
-            let meta = RequestMeta { progress_token: None, ..inner.meta.clone() };
-            let (ids, limits) = (inner.ids.clone(), inner.limits);
+            let (ids, meta, limits) = (inner.ids.clone(), inner.meta.clone(), inner.limits);
             let (_, first) = Machine::start(ids, method::LISTEN, params, meta, limits)?;
             let Action::Send(request) = first else {
                 return Err(CallError::request("a call begins with a request"));
@@ -323,7 +305,7 @@ impl<X: Exchange> Client<X> {
         open: impl Fn(P) -> (Vec<T>, Option<String>),
     ) -> Result<Vec<T>, CallError> {
         let all = self.each_page(method, open);
-        let Some(time) = self.deadline else { return all.await };
+        let Some(time) = self.options.deadline else { return all.await };
         let late = |_| CallError::deadline(format!("all of {method} took longer than {time:?}"));
         tokio::time::timeout(time, all).await.map_err(late)?
     }

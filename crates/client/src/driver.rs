@@ -15,6 +15,7 @@ use tracing::{Instrument as _, Span};
 use crate::client::Client;
 use crate::continuation::Continuation;
 use crate::error::CallError;
+use crate::handlers::Question;
 use crate::machine::{Action, Event, Machine};
 use crate::watch::{LegSeen, Seen};
 
@@ -62,7 +63,7 @@ impl<X: Exchange> Client<X> {
         let inner = &*self.inner;
         let params =
             params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        Machine::start(inner.ids.clone(), method, params, inner.meta.clone(), inner.limits)
+        Machine::start(inner.ids.clone(), method, params, self.meta(), inner.limits)
     }
 
     /// Drives a call, within the client's deadline, until it ends or is put down.
@@ -92,7 +93,7 @@ impl<X: Exchange> Client<X> {
     ) -> Result<End, CallError> {
         let inner = &*self.inner;
         machine.accept(&inner.result_types);
-        let mut time = TimeLeft::new(self.deadline);
+        let mut time = TimeLeft::new(self.options.deadline);
         let (mut legs, mut broken) = (0, 0);
         loop {
             let event = match action {
@@ -106,7 +107,7 @@ impl<X: Exchange> Client<X> {
                         // Whoever allows it knows that the server may have acted on what it got.
                         Err(error)
                             if error.is_unconnected()
-                                && broken < self.resend
+                                && broken < self.options.resend
                                 && error.retry_after() <= LONGEST_PAUSE =>
                         {
                             tracing::debug!(target: "mrtr::client", %error, "a leg is sent again");
@@ -130,16 +131,15 @@ impl<X: Exchange> Client<X> {
                         Answering::Handlers => {
                             answering = Answering::Handlers;
                             let call = machine.call();
-                            let (method, target, round) =
-                                (call.method(), call.target(), call.round());
-                            let asked = inner.handlers.answer_all(
-                                &inner.watch,
-                                requests,
-                                method,
-                                &target,
-                                round,
-                            );
-                            if self.people_take_their_time {
+                            let from = Question {
+                                method: call.method().to_owned(),
+                                target: call.target(),
+                                key: String::new(),
+                                round: call.round(),
+                                label: self.options.label.clone(),
+                            };
+                            let asked = inner.handlers.answer_all(&inner.watch, requests, &from);
+                            if self.options.people_take_their_time {
                                 Event::Answers(asked.await?)
                             } else {
                                 Event::Answers(time.spend(asked, &machine).await??)
@@ -169,7 +169,8 @@ impl<X: Exchange> Client<X> {
             request.params = Some(machine.leg_params(&id, inner.watch.trace())?);
         }
         tracing::debug!(target: "mrtr::client", method, target, %id, "leg");
-        let seen = LegSeen { method, target: &target, id: &id, leg };
+        let label = self.options.label.as_deref();
+        let seen = LegSeen { method, target: &target, id: &id, leg, label };
         inner.watch.sees(Seen::Sent(&seen));
         let begun = Instant::now();
         let response = self.send(request, &target, machine).await;
@@ -202,7 +203,7 @@ impl<X: Exchange> Client<X> {
     ) -> Result<Result<Box<RawValue>, ErrorObject>, CallError> {
         let (inner, call) = (&*self.inner, machine.call());
         let first_id = request.id.clone();
-        let heard = |notification| inner.heard.hear(&notification, &first_id);
+        let heard = |notification| self.hear(&notification, &first_id);
         let is_call = request.method == method::TOOLS_CALL;
         let param_headers = if is_call { self.param_headers(target, call)? } else { Vec::new() };
         let first = Outgoing {
@@ -224,7 +225,7 @@ impl<X: Exchange> Client<X> {
         let second_id = inner.ids.next();
         request.id = second_id.clone();
         request.params = Some(machine.leg_params(&second_id, inner.watch.trace())?);
-        let heard = |notification| inner.heard.hear(&notification, &second_id);
+        let heard = |notification| self.hear(&notification, &second_id);
         let again = Outgoing { param_headers: refreshed, heard: &heard, ..Outgoing::new(request) };
         Ok(inner.exchange.exchange(again).await?.outcome)
     }

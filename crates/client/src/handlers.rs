@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::{
@@ -23,6 +24,7 @@ use crate::watch::{Seen, Verdict, Watch};
 
 /// Where a question comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Question {
     /// The method that asks, such as `tools/call`.
     pub method: String,
@@ -32,6 +34,8 @@ pub struct Question {
     pub key: String,
     /// Which round of the call this is, from 1.
     pub round: u32,
+    /// What tells the call apart from others: see [`Client::with_label`](crate::Client::with_label).
+    pub label: Option<Arc<str>>,
 }
 
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
@@ -75,13 +79,10 @@ impl Handlers {
         &self,
         watch: &Watch,
         requests: InputRequests,
-        method: &str,
-        target: &str,
-        round: u32,
+        from: &Question,
     ) -> Result<InputResponses, CallError> {
         let answers = requests.0.into_iter().map(|(key, request)| async move {
-            let (method, target) = (method.to_owned(), target.to_owned());
-            let question = Question { method, target, key: key.clone(), round };
+            let question = Question { key: key.clone(), ..from.clone() };
             watch.sees(Seen::Asked { question: &question, request: &request });
             let answer = match watch.judge(&question, &request).await {
                 Ok(Verdict::Ask) => self.answer(question.clone(), request).await,

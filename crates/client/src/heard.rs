@@ -3,20 +3,19 @@
 use mrtr_schema::jsonrpc::{Notification, RequestId};
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 
-pub(crate) type Hear<T> = Box<dyn Fn(T) + Send + Sync>;
+use crate::client::Client;
 
-/// Who hears notifications.
-#[derive(Default)]
-pub(crate) struct Heard {
-    pub(crate) progress: Option<Hear<Progress>>,
-    pub(crate) log: Option<(LogLevel, Hear<LogMessage>)>,
-}
+pub(crate) type Hear<T> = dyn Fn(T) + Send + Sync;
 
-impl Heard {
+/// Who hears log messages, and from which level on.
+pub(crate) type Log = (LogLevel, Box<Hear<LogMessage>>);
+
+impl<X> Client<X> {
     /// A notification that cannot be read concerns nobody else: it is logged and passed over. So is progress
     /// of another request than this one, whose id is its token.
     pub(crate) fn hear(&self, notification: &Notification, id: &RequestId) {
-        let read = match (notification.method.as_str(), &self.progress, &self.log) {
+        let (progress, log) = (&self.options.progress, &self.inner.log);
+        let read = match (notification.method.as_str(), progress, log) {
             (name::PROGRESS, Some(hear), _) => notification.params().map(|progress: Progress| {
                 if progress.progress_token == *id {
                     hear(progress);

@@ -54,6 +54,7 @@ mod handlers;
 mod heard;
 mod listen;
 mod machine;
+mod options;
 mod output;
 mod questions;
 #[cfg(feature = "terminal")]

@@ -166,7 +166,7 @@ impl<X: Exchange> Client<X> {
             return Err(CallError::request(why));
         }
         let inner = &*self.inner;
-        Ok(Machine::resume(call, inner.ids.clone(), inner.meta.clone(), inner.limits))
+        Ok(Machine::resume(call, inner.ids.clone(), self.meta(), inner.limits))
     }
 
     async fn turn<T: CallResult>(

@@ -58,6 +58,8 @@ pub struct LegSeen<'a> {
     pub id: &'a RequestId,
     /// Which leg of the call it is, from 1. Calls that were resumed count from there.
     pub leg: u32,
+    /// What tells the call apart from others: see [`Client::with_label`](crate::Client::with_label).
+    pub label: Option<&'a str>,
 }
 
 /// What is to become of a question.

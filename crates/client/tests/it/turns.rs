@@ -202,6 +202,35 @@ async fn a_broken_leg_is_sent_again_only_where_that_is_said_to_be_safe() {
     }
 }
 
+/// Handlers are a client's, and calls of one tool look alike: a label says whose a question is.
+#[tokio::test]
+async fn a_label_tells_calls_of_one_tool_apart() {
+    let seen = Arc::<Mutex<Vec<_>>>::default();
+    let watched = Arc::clone(&seen);
+    let client = twice().client();
+    let client = client.on_form(async |question, _| {
+        let n = question.label.as_deref().map_or(0, str::len);
+        Ok(ElicitResult::accept(json!({ "n": n }))?)
+    });
+    let client = client.on_roots(async |_| Ok(Vec::new())).watch(move |seen| {
+        if let Seen::Sent(leg) = seen {
+            watched.lock().unwrap().push(leg.label.map(str::to_owned));
+        }
+    });
+    let client = client.build();
+    let call = async |client: &mrtr_client::Client<_>| {
+        client.call_tool("t", json!({ "x": 0 })).await.unwrap().text()
+    };
+    let (one, two) = (client.with_label("a"), client.with_label("ab"));
+    let texts = tokio::join!(call(&one), call(&client), call(&two));
+    let [a, none, ab] = ["two 1 1 0", "two 0 0 0", "two 2 2 0"].map(str::to_owned);
+    assert_eq!(texts, (a, none, ab));
+    let mut seen = seen.lock().unwrap().clone();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, [None, Some("a".to_owned()), Some("ab".to_owned())]);
+}
+
 /// The deadline is for the whole call; people's time can be left out of it; and the error says what was asked.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_can_leave_out_the_time_that_people_take() {

@@ -56,6 +56,34 @@ async fn a_client_hears_each_notification_once_over_all_legs() {
     assert_eq!(heard, ["0 Some(\"starting\")", "{\"disk\":\"full\"}", "100 None"]);
 }
 
+/// Two calls of the same tool at the same time, each with its own bar.
+#[tokio::test]
+async fn progress_finds_its_call() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct To {
+        to: u32,
+    }
+    let count = Tool::new("count", "", async |cx: Context, To { to }: To| {
+        for n in 1..=to {
+            cx.progress(f64::from(n), Some(f64::from(to)), None);
+            tokio::task::yield_now().await;
+        }
+        Ok("done")
+    });
+    let server = Server::builder("test", "1").tool(count).anonymous().build().unwrap();
+    let client = mrtr::Client::builder(mrtr::InProcess::new(server)).build();
+    let call = async |to: u32| {
+        let heard = Arc::<Mutex<Vec<_>>>::default();
+        let bar = Arc::clone(&heard);
+        let client = client.with_progress(move |p| bar.lock().unwrap().push(p.total));
+        client.call_tool("count", json!({ "to": to })).await.unwrap();
+        drop(client);
+        Arc::into_inner(heard).unwrap().into_inner().unwrap()
+    };
+    let (three, five) = tokio::join!(call(3), call(5));
+    assert_eq!((three, five), (vec![Some(3.0); 3], vec![Some(5.0); 5]));
+}
+
 /// What a handler says without giving anybody a turn is kept up to a bound, and more is lost.
 #[tokio::test]
 async fn a_flood_of_notifications_is_cut() {
