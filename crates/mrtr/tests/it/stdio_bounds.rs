@@ -120,3 +120,25 @@ async fn what_a_server_does_not_read_is_taken_back() {
     }
     assert!(rest.len() <= CALLS - unsent && rest.contains(&begun["id"]), "{rest:?}");
 }
+
+/// Nobody waits for a pause in what others ask.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_does_not_wait_behind_requests() {
+    const LENGTH: usize = 5_000;
+    let (ours, theirs) = duplex(LENGTH);
+    let (reader, writer) = split(ours);
+    let connection = StreamClient::new(BufReader::new(reader), writer);
+    let (client, mut hand) = (Client::builder(connection).build(), Hand::new(theirs));
+    let first = call(&client, "first", 1);
+    hand.read().await;
+    let others: Vec<_> = (0..50).map(|_| call(&client, "other", LENGTH)).collect();
+    // In a runtime of one thread, all of them ask before this goes on.
+    tokio::task::yield_now().await;
+    first.abort();
+    let mut before = 0;
+    while hand.read().await["method"] != "notifications/cancelled" {
+        before += 1;
+    }
+    assert!(before < 5, "{before}");
+    others.iter().for_each(JoinHandle::abort);
+}

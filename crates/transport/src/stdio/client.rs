@@ -231,12 +231,25 @@ async fn write_all(
     mut requests: Receiver<(Vec<u8>, Arc<Stage>)>,
     mut control: UnboundedReceiver<Option<Vec<u8>>>,
 ) {
+    let mut closing = false;
     let next = |cx: &mut Context<'_>| {
-        if let Poll::Ready(Some((request, stage))) = requests.poll_recv(cx) {
-            stage.take();
-            return Poll::Ready(Some((request, Some(stage))));
+        // First, so that a cancellation does not wait until nobody asks for anything.
+        if !closing {
+            match control.poll_recv(cx) {
+                Poll::Ready(Some(Some(line))) => return Poll::Ready(Some((line, None))),
+                Poll::Ready(_) => closing = true,
+                Poll::Pending => {}
+            }
         }
-        control.poll_recv(cx).map(|line| Some((line.flatten()?, None)))
+        match requests.poll_recv(cx) {
+            Poll::Ready(Some((request, stage))) => {
+                stage.take();
+                Poll::Ready(Some((request, Some(stage))))
+            }
+            Poll::Pending if !closing => Poll::Pending,
+            // What was asked before the stream was closed is written.
+            _ => Poll::Ready(None),
+        }
     };
     let is_wanted =
         |stage: &Option<Arc<Stage>>| stage.as_ref().is_none_or(|stage| !stage.is(Stage::GONE));
