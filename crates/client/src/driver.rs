@@ -104,20 +104,16 @@ impl<X: Exchange> Client<X> {
                     let leg = self.leg(&machine, request, legs).instrument(span);
                     match time.spend(leg, &machine).await? {
                         Ok(outcome) => Event::Response(outcome),
-                        // Whoever allows it knows that the server may have acted on what it got.
-                        Err(error)
-                            if error.is_unconnected()
-                                && broken < self.options.resend
-                                && error.retry_after() <= LONGEST_PAUSE =>
-                        {
+                        Err(error) => {
+                            let pause = self.pause(&error, broken);
+                            let Some(pause) = pause.filter(|pause| time.has_left(*pause)) else {
+                                return Err(error);
+                            };
                             tracing::debug!(target: "mrtr::client", %error, "a leg is sent again");
-                            let pause = jittered(FIRST_PAUSE * (1 << broken.min(6)));
-                            let pause = pause + error.retry_after();
                             time.spend(tokio::time::sleep(pause), &machine).await?;
                             broken += 1;
                             Event::Broken
                         }
-                        Err(error) => return Err(error),
                     }
                 }
                 Action::Ask(requests) => {
@@ -131,13 +127,9 @@ impl<X: Exchange> Client<X> {
                         Answering::Handlers => {
                             answering = Answering::Handlers;
                             let call = machine.call();
-                            let from = Question {
-                                method: call.method().to_owned(),
-                                target: call.target(),
-                                key: String::new(),
-                                round: call.round(),
-                                label: self.options.label.clone(),
-                            };
+                            let mut from =
+                                Question::new(call.method(), call.target(), "", call.round());
+                            from.label.clone_from(&self.options.label);
                             let asked = inner.handlers.answer_all(&inner.watch, requests, &from);
                             if self.options.people_take_their_time {
                                 Event::Answers(asked.await?)
@@ -154,6 +146,14 @@ impl<X: Exchange> Client<X> {
             };
             action = machine.next(event)?;
         }
+    }
+
+    /// After how long a leg that failed is sent again, if it is. Whoever allows it knows that the server may have acted on what it got.
+    fn pause(&self, error: &CallError, broken: u32) -> Option<Duration> {
+        let asked = error.retry_after();
+        let again =
+            error.is_unconnected() && broken < self.options.resend && asked <= LONGEST_PAUSE;
+        again.then(|| jittered(FIRST_PAUSE * (1 << broken.min(6))) + asked)
     }
 
     async fn leg(
@@ -291,6 +291,10 @@ struct TimeLeft {
 impl TimeLeft {
     fn new(whole: Option<Duration>) -> Self {
         Self { whole, left: whole }
+    }
+
+    fn has_left(&self, time: Duration) -> bool {
+        self.left.is_none_or(|left| time < left)
     }
 
     /// Runs something, and takes from the time what it took.

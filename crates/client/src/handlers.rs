@@ -38,6 +38,19 @@ pub struct Question {
     pub label: Option<Arc<str>>,
 }
 
+impl Question {
+    /// A question, for tests of handlers.
+    pub fn new(
+        method: impl Into<String>,
+        target: impl Into<String>,
+        key: impl Into<String>,
+        round: u32,
+    ) -> Self {
+        let (method, target, key) = (method.into(), target.into(), key.into());
+        Self { method, target, key, round, label: None }
+    }
+}
+
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 type Handler<P, R> = Box<dyn Fn(Question, P) -> Boxed<R> + Send + Sync>;
 

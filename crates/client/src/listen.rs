@@ -117,7 +117,7 @@ impl Stream for Subscription {
                 Poll::Pending if this.heard.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
                 Poll::Ready(Err(error)) if error.is_ended() => this.state = State::Ended,
-                Poll::Ready(Err(error)) if !error.is_protocol() => {
+                Poll::Ready(Err(error)) if error.is_broken() || error.is_connect() => {
                     tracing::debug!(target: "mrtr::client", %error, "a subscription reconnects");
                     if this.since.elapsed() >= LONGEST {
                         this.backoff = SHORTEST;

@@ -50,6 +50,14 @@ impl TransportError {
         self
     }
 
+    /// The same, if it kept a request from being sent again that was answered in this way.
+    pub(crate) fn after(mut self, before: Answer) -> Self {
+        if self.kind == Kind::Request {
+            (self.kind, self.answer) = (Kind::Protocol, Some(Box::new(before)));
+        }
+        self
+    }
+
     pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
         self

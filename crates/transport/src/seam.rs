@@ -40,7 +40,7 @@ pub trait Dispatch: Send + Sync + 'static {
 
 /// Sends requests: a connection to a server, as a client sees it.
 pub trait Exchange: Send + Sync + 'static {
-    /// Sends one request and waits for its response. Nothing is sent twice.
+    /// Sends one request and waits for its response. Nothing is sent twice, unless it was refused for want of another token.
     ///
     /// Dropping the future cancels the request.
     fn exchange(

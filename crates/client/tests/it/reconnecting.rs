@@ -86,19 +86,21 @@ impl Exchange for PutsOff {
 /// Whoever is put off comes back when it was told to, by chance a little later; but not when that is no time to wait.
 #[tokio::test(start_paused = true)]
 async fn what_is_put_off_is_made_when_the_server_says() {
-    let call = async |seconds, resends| {
+    let call = async |seconds, resends, within| {
         let client = PutsOff::client(Duration::from_secs(seconds)).resending(resends);
+        let client = client.with_deadline(Duration::from_secs(within));
         let begun = Instant::now();
         let result = client.call_tool("t", json!({})).await;
         (result.map(drop).map_err(|error| error.to_string()), begun.elapsed())
     };
-    let (made, took) = call(20, 1).await;
+    let (made, took) = call(20, 1, 25).await;
     made.unwrap();
     let later = Duration::from_secs(20) + Duration::from_millis(50);
     assert!(took >= later && took <= later + Duration::from_millis(55), "{took:?}");
     let at_once = (Err("too much to do".to_owned()), Duration::ZERO);
-    assert_eq!(call(31, 1).await, at_once, "too long");
-    assert_eq!(call(20, 0).await, at_once, "not allowed");
+    assert_eq!(call(25, 1, 25).await, at_once, "too long for the call");
+    assert_eq!(call(31, 1, 60).await, at_once, "too long");
+    assert_eq!(call(20, 0, 60).await, at_once, "not allowed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,14 @@
 //! Tokens that change.
 
+use std::error::Error;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::http::{HeaderValue, StatusCode, header};
-use tokio::sync::Mutex;
+use futures_util::FutureExt as _;
+use futures_util::future::Shared;
 
 use crate::error::{BoxError, Kind, TransportError};
 
@@ -20,26 +24,45 @@ pub struct Challenge {
 }
 
 impl Challenge {
+    /// A challenge, for tests of a source.
+    pub fn new(status: u16, authenticate: impl Into<String>) -> Self {
+        Self { status, authenticate: authenticate.into() }
+    }
+
     /// What is refused for want of a better token.
     pub(super) fn of(response: &reqwest::Response) -> Option<Self> {
-        let values = response.headers().get_all(header::WWW_AUTHENTICATE);
-        let values: Vec<_> = values.iter().filter_map(|value| value.to_str().ok()).collect();
+        let authenticate = authenticate(response);
         let is_one = match response.status() {
             StatusCode::UNAUTHORIZED => true,
-            StatusCode::FORBIDDEN => !values.is_empty(),
+            StatusCode::FORBIDDEN => authenticate.is_some(),
             _ => false,
         };
-        let (status, authenticate) = (response.status().as_u16(), values.join(", "));
-        is_one.then_some(Self { status, authenticate })
+        let status = response.status().as_u16();
+        is_one.then(|| Self::new(status, authenticate.unwrap_or_default()))
     }
 }
 
-type Asked = Pin<Box<dyn Future<Output = Result<String, BoxError>> + Send>>;
+/// All that `WWW-Authenticate` says.
+pub(super) fn authenticate(response: &reqwest::Response) -> Option<String> {
+    let values = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
+    let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(", "))
+}
+
+type Token = Result<String, Arc<dyn Error + Send + Sync>>;
+type Asked = Pin<Box<dyn Future<Output = Token> + Send>>;
 
 /// Somebody who has tokens, and the one that is in use.
 pub(super) struct Bearer {
     source: Box<dyn Fn(Option<Challenge>) -> Asked + Send + Sync>,
-    current: Mutex<Option<HeaderValue>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<HeaderValue>,
+    /// It is asked once, however many requests wait for it, and goes on for the others when one of them gives up.
+    asked: Option<Shared<Asked>>,
 }
 
 impl Bearer {
@@ -48,28 +71,49 @@ impl Bearer {
         F: Fn(Option<Challenge>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<String, BoxError>> + Send + 'static,
     {
-        let source = Box::new(move |challenge| Box::pin(source(challenge)) as Asked);
-        Self { source, current: Mutex::new(None) }
+        let source = Box::new(move |challenge| {
+            // Nobody could wait for what has panicked.
+            let asked = AssertUnwindSafe(source(challenge)).catch_unwind();
+            let token = asked.map(|token| token.unwrap_or_else(|_| Err("it panicked".into())));
+            Box::pin(token.map(|token| token.map_err(Arc::from))) as Asked
+        });
+        Self { source, state: Mutex::default() }
     }
 
-    /// The token in use, or another one if the server refused `refused`. It is asked for once, however many requests wait for it.
+    /// The token in use, or another one if the server refused `refused`.
     pub(super) async fn token(
         &self,
         refused: Option<(HeaderValue, Challenge)>,
     ) -> Result<HeaderValue, TransportError> {
-        let mut current = self.current.lock().await;
-        if let Some(value) = &*current
-            && refused.as_ref().is_none_or(|(refused, _)| refused != value)
-        {
-            return Ok(value.clone());
+        let asked = {
+            let mut state = self.lock();
+            if let Some(current) = &state.current
+                && refused.as_ref().is_none_or(|(refused, _)| refused != current)
+            {
+                return Ok(current.clone());
+            }
+            let challenge = refused.map(|(_, challenge)| challenge);
+            state.asked.get_or_insert_with(|| (self.source)(challenge).shared()).clone()
+        };
+        let token = asked.clone().await;
+        let mut state = self.lock();
+        // The first one of those who waited.
+        let is_first = state.asked.as_ref().is_some_and(|other| other.ptr_eq(&asked));
+        if is_first {
+            state.asked = None;
         }
-        let challenge = refused.map(|(_, challenge)| challenge);
-        let token = (self.source)(challenge).await.map_err(|error| {
+        let token = token.map_err(|error| {
             TransportError::new(Kind::Request, "there is no token for the server").because(error)
         })?;
-        let value = value(&token)?;
-        *current = Some(value.clone());
-        Ok(value)
+        let token = value(&token)?;
+        if is_first {
+            state.current = Some(token.clone());
+        }
+        Ok(token)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -90,11 +90,14 @@ impl HttpClientBuilder {
     }
 
     /// Sends `Authorization: Bearer` with every request, with tokens that `source` gives: before the first request, and whenever
-    /// the server refuses the one in use (401, or 403 with a challenge), which it is told. The request is then sent once more; if that
-    /// is refused, too, it fails. What `source` returns is kept until then, and it is asked for one token at a time, however
-    /// many requests wait for it. Its time is not the request's: it may have to ask somebody to log in.
+    /// the server refuses the one in use (401, or 403 with a challenge), which it is told. The request is then sent again, twice
+    /// at most. The token is kept until then. It goes before what [`bearer`](Self::bearer) and [`header`](Self::header) say.
     ///
-    /// The error of a `source` that has no token is that of the request, which fails as one that was not sent.
+    /// `source` is asked once, however many requests wait for it, and goes on if one of them gives up; requests for which the token
+    /// in use is good do not wait. Its time is not the requests': it may have to ask somebody to log in. It must not call
+    /// through this client.
+    ///
+    /// Its error is that of the requests that wait, as the error's source; they are not sent, or not again.
     ///
     /// ```
     /// # use mrtr_transport::http::{Challenge, HttpClient};
@@ -118,8 +121,8 @@ impl HttpClientBuilder {
     }
 
     /// How connections are made: proxies, roots of trust, a certificate of this client's own. Whatever it says, redirects are not
-    /// followed, and how long connections take to make and are kept idle is set here. The types are those of
-    /// [`reqwest`](super::reqwest).
+    /// followed, and how long connections take to make and are kept idle is set here. It should have no time limit for whole responses
+    /// or for reading: subscriptions last. The types are those of [`reqwest`](super::reqwest).
     pub fn connections(mut self, http: reqwest::ClientBuilder) -> Self {
         self.http = http;
         self
@@ -179,6 +182,9 @@ impl HttpClientBuilder {
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// How often a request is sent again with another token: one that has expired may be followed by one that may too little.
+const TOKENS: usize = 2;
+
 /// Whether it says that now is not the time: an answer of a gateway's in the server's place, or that there is too much to do.
 fn is_not_now(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502..=504)
@@ -191,7 +197,7 @@ fn answer(response: &reqwest::Response) -> Answer {
     Answer {
         status: Some(response.status().as_u16()),
         retry_after: retry_after.map(Duration::from_secs),
-        authenticate: header(header::WWW_AUTHENTICATE).map(str::to_owned),
+        authenticate: bearer::authenticate(response),
     }
 }
 
@@ -210,8 +216,14 @@ impl Exchange for HttpClient {
             .map_err(|e| TransportError::new(Kind::Request, "the request is no JSON").because(e))?;
         let body = Bytes::from(body);
         let mut response = self.post(&mut all, &body, long_lived, None).await?;
-        if let (Some(_), Some(challenge)) = (&self.bearer, Challenge::of(&response)) {
-            response = self.post(&mut all, &body, long_lived, Some(challenge)).await?;
+        for _ in 0..TOKENS {
+            let Some(challenge) = self.bearer.as_ref().and_then(|_| Challenge::of(&response))
+            else {
+                break;
+            };
+            let refused = answer(&response);
+            let again = self.post(&mut all, &body, long_lived, Some(challenge)).await;
+            response = again.map_err(|error| error.after(refused))?;
         }
         let answer = answer(&response);
         let read = self.read(response, &request, long_lived, heard).await;
@@ -327,7 +339,7 @@ impl HttpClient {
         match self.response(&whole, request, heard)? {
             Some(Response { outcome: Err(why), .. }) if is_not_now(status) => {
                 let what = format!("{} does not take the request now: {why}", self.name);
-                Err(TransportError::new(Kind::Broken, what))
+                Err(TransportError::new(Kind::Broken, what).because(why))
             }
             Some(response) => Ok(response),
             None => Err(self.protocol(format_args!("answered {status} with a notification"))),

@@ -57,6 +57,9 @@ impl<I: Write + Unpin> Write for Watched<I> {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let [part] = bytes {
+            return self.poll_write(cx, part);
+        }
         let length: usize = bytes.iter().map(|part| part.len()).sum();
         if length <= TOGETHER {
             let mut whole = Vec::with_capacity(length);

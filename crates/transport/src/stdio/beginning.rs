@@ -17,6 +17,9 @@ pub(super) struct Beginning {
 impl Beginning {
     pub(super) fn of(text: &[u8]) -> Self {
         let mut known = Self::default();
+        // A number may have been cut off in its middle.
+        let end = text.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
+        let text = text.get(..end).unwrap_or_default();
         // It breaks off somewhere: what was found until then counts.
         let _ = serde_json::Deserializer::from_slice(text).deserialize_map(Found(&mut known));
         known
@@ -66,8 +69,12 @@ mod tests {
                 false,
             ),
             (r#"{"method":"tools/call","params":{"id":7,"argume"#, None, true),
-            (r#"{"result":{"id":7},"jsonrpc":"2.0","id":8"#, number(8), false),
-            (r#"{"jsonrpc":"2.0","id":5"#, number(5), false),
+            (r#"{"result":{"id":7},"jsonrpc":"2.0","id":8"#, None, false),
+            (r#"{"result":{"id":7},"jsonrpc":"2.0","id":8}"#, number(8), false),
+            (r#"{"jsonrpc":"2.0","id":5"#, None, false),
+            (r#"{"jsonrpc":"2.0","id":5,"#, number(5), false),
+            (r#"{"jsonrpc":"2.0","id":-"#, None, false),
+            ("555", None, false),
             (r#"{"jsonrpc":"2.0","id":"5"#, None, false),
             (r#"{"id":null,"error":{"#, None, false),
             (r#"["id",5,"method"#, None, false),

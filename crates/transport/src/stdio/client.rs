@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::beginning::Beginning;
 use super::lines::{self, Line, Lines};
-use super::writing::write_lines;
+use super::writing::{About, write_lines};
 use crate::error::TransportError;
 use crate::seam::{Exchange, Outgoing};
 
@@ -41,7 +41,8 @@ pub struct StreamClient {
 #[derive(Debug)]
 struct Shared {
     requests: Sender<(Vec<u8>, Arc<Stage>)>,
-    /// What goes out beside them: cancellations of requests that were written. `None` closes the stream, and so does dropping it.
+    /// What goes out beside them: cancellations of requests of which something was written. `None` closes the stream, and so does
+    /// dropping it.
     control: UnboundedSender<Option<Vec<u8>>>,
     /// The reader has it too.
     pending: Arc<Mutex<Pending>>,
@@ -59,6 +60,7 @@ struct Waiter {
     heard: Sender<Notification>,
     /// `None` once the request has failed here, and is to be cancelled there.
     response: Option<oneshot::Sender<Result<Response, TransportError>>>,
+    stage: Arc<Stage>,
     long_lived: bool,
 }
 
@@ -68,8 +70,8 @@ struct Stage(AtomicU8);
 
 impl Stage {
     const QUEUED: u8 = 0;
-    /// The server has some of it, or will have.
-    const TAKEN: u8 = 1;
+    /// The server has some of it, or is just being given it.
+    const WRITTEN: u8 = 1;
     /// Nobody waits for an answer.
     const GONE: u8 = 2;
 
@@ -77,19 +79,43 @@ impl Stage {
         Arc::new(Self(AtomicU8::new(Self::QUEUED)))
     }
 
-    /// If somebody waits, it is as good as written from now on.
-    fn take(&self) {
-        let (from, to) = (Self::QUEUED, Self::TAKEN);
-        let _ = self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
-    }
-
     fn is(&self, stage: u8) -> bool {
         self.0.load(Ordering::SeqCst) == stage
     }
 
-    /// Whether the server has to be told.
+    /// From one stage to another. Whether it was the first.
+    fn turn(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// The error of a request that is given up: one of which the server has nothing will not be written.
+    fn give_up(&self, why: impl Into<String>) -> TransportError {
+        if self.turn(Self::QUEUED, Self::GONE) {
+            TransportError::unsent(format!("{}; the server has read nothing of it", why.into()))
+        } else {
+            TransportError::broken(why)
+        }
+    }
+
+    /// Nobody waits any more. Whether the server has to be told.
     fn call_off(&self) -> bool {
-        self.0.swap(Self::GONE, Ordering::SeqCst) == Self::TAKEN
+        self.0.swap(Self::GONE, Ordering::SeqCst) == Self::WRITTEN
+    }
+}
+
+impl About for Option<Arc<Stage>> {
+    fn take(&self) -> bool {
+        let taken = |stage: &Arc<Stage>| {
+            stage.turn(Stage::QUEUED, Stage::WRITTEN);
+            !stage.is(Stage::GONE)
+        };
+        self.as_ref().is_none_or(taken)
+    }
+
+    fn give_back(&self) {
+        if let Some(stage) = self {
+            stage.turn(Stage::WRITTEN, Stage::QUEUED);
+        }
     }
 }
 
@@ -114,7 +140,7 @@ impl StreamClient {
         let (requests, requests_out) = mpsc::channel(MOST_QUEUED);
         let (control, control_out) = mpsc::unbounded_channel();
         let pending = Arc::<Mutex<Pending>>::default();
-        tokio::spawn(write_all(writer, requests_out, control_out));
+        tokio::spawn(write_all(writer, requests_out, control_out, Arc::clone(&pending)));
         tokio::spawn(read_all(Lines::new(reader, bytes), bytes, Arc::clone(&pending)));
         let shared = Shared { requests, control, pending };
         Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
@@ -126,7 +152,7 @@ impl StreamClient {
         self
     }
 
-    /// Whether the server's end of the stream is closed.
+    /// Whether one end of the stream is closed, so that no more requests can be sent. Those that were may be answered yet.
     pub fn is_closed(&self) -> bool {
         self.shared.lock().closed
     }
@@ -152,20 +178,20 @@ impl Exchange for StreamClient {
         let Outgoing { request, long_lived, heard, .. } = outgoing;
         let (sender, mut notifications) = mpsc::channel(MOST_HEARD);
         let (response_sender, mut response) = oneshot::channel();
+        let stage = Stage::new();
         {
             let mut pending = self.shared.lock();
             if pending.closed {
-                return Err(TransportError::unsent("the server has closed the stream"));
+                return Err(TransportError::unsent("the stream to the server is closed"));
             }
             if pending.waiting.contains_key(&request.id) {
                 let why = format!("another request has the id {} already", request.id);
                 return Err(TransportError::unsent(why));
             }
-            let response = Some(response_sender);
-            let waiter = Waiter { heard: sender, response, long_lived };
+            let (response, stage) = (Some(response_sender), Arc::clone(&stage));
+            let waiter = Waiter { heard: sender, response, stage, long_lived };
             pending.waiting.insert(request.id.clone(), waiter);
         }
-        let stage = Stage::new();
         let mut waiting = Waiting {
             shared: &self.shared,
             id: &request.id,
@@ -174,17 +200,21 @@ impl Exchange for StreamClient {
         };
         let answer = async {
             let line = (lines::write(&request), Arc::clone(&stage));
-            if self.shared.requests.send(line).await.is_err() {
-                return Err(TransportError::unsent("the stream to the server is closed"));
+            tokio::select! {
+                biased;
+                sent = self.shared.requests.send(line) => if sent.is_err() {
+                    return Err(stage.give_up("the stream to the server is closed"));
+                },
+                _ = &mut response => return Err(stage.give_up("the server has closed the stream")),
             }
             loop {
                 // Notifications first: all of them came before the response.
                 tokio::select! {
                     biased;
                     Some(notification) = notifications.recv() => heard(notification),
-                    answered = &mut response => return answered.unwrap_or_else(|_| Err(
-                        TransportError::broken("the server closed the stream before it answered"),
-                    )),
+                    answered = &mut response => return answered.unwrap_or_else(|_| {
+                        Err(stage.give_up("the server closed the stream before it answered"))
+                    }),
                 }
             }
         };
@@ -193,12 +223,7 @@ impl Exchange for StreamClient {
         }
         tokio::time::timeout(self.timeout, answer).await.unwrap_or_else(|_| {
             waiting.reason = "the time for an answer is over";
-            Err(if stage.is(Stage::QUEUED) {
-                let what = "the server has read nothing of the request within";
-                TransportError::unsent(format!("{what} {:?}", self.timeout))
-            } else {
-                TransportError::broken(format!("no answer within {:?}", self.timeout))
-            })
+            Err(stage.give_up(format!("no answer within {:?}", self.timeout)))
         })
     }
 }
@@ -230,35 +255,30 @@ async fn write_all(
     mut writer: impl AsyncWrite + Unpin,
     mut requests: Receiver<(Vec<u8>, Arc<Stage>)>,
     mut control: UnboundedReceiver<Option<Vec<u8>>>,
+    pending: Arc<Mutex<Pending>>,
 ) {
-    let mut closing = false;
     let next = |cx: &mut Context<'_>| {
         // First, so that a cancellation does not wait until nobody asks for anything.
-        if !closing {
-            match control.poll_recv(cx) {
-                Poll::Ready(Some(Some(line))) => return Poll::Ready(Some((line, None))),
-                Poll::Ready(_) => closing = true,
-                Poll::Pending => {}
-            }
+        match control.poll_recv(cx) {
+            Poll::Ready(Some(Some(line))) => return Poll::Ready(Some((line, None))),
+            // What was asked before is written.
+            Poll::Ready(_) => requests.close(),
+            Poll::Pending => {}
         }
-        match requests.poll_recv(cx) {
-            Poll::Ready(Some((request, stage))) => {
-                stage.take();
-                Poll::Ready(Some((request, Some(stage))))
-            }
-            Poll::Pending if !closing => Poll::Pending,
-            // What was asked before the stream was closed is written.
-            _ => Poll::Ready(None),
-        }
+        let request = requests.poll_recv(cx);
+        request.map(|request| request.map(|(line, stage)| (line, Some(stage))))
     };
-    let is_wanted =
-        |stage: &Option<Arc<Stage>>| stage.as_ref().is_none_or(|stage| !stage.is(Stage::GONE));
-    match write_lines(&mut writer, next, is_wanted).await {
-        Ok(()) => drop(writer.shutdown().await),
-        Err(error) => {
-            tracing::debug!(target: "mrtr::stdio", %error, "the stream to the server broke");
-        }
+    let written = write_lines(&mut writer, next).await;
+    if let Err(error) = &written {
+        tracing::debug!(target: "mrtr::stdio", %error, "the stream to the server broke");
     }
+    {
+        // What was written may be answered yet.
+        let mut pending = lock(&pending);
+        pending.closed = true;
+        pending.waiting.retain(|_, waiter| waiter.stage.is(Stage::WRITTEN));
+    }
+    let _ = writer.shutdown().await;
 }
 
 async fn read_all(
@@ -342,7 +362,8 @@ impl Pending {
     /// The call that waits, if there is one alone: an error about a request that was not read, because it is too long for the
     /// server, has no id.
     fn alone(&self) -> Option<RequestId> {
-        let mut calls = self.waiting.iter().filter(|(_, waiter)| !waiter.long_lived);
+        let calls = self.waiting.iter().filter(|(_, waiter)| !waiter.long_lived);
+        let mut calls = calls.filter(|(_, waiter)| waiter.stage.is(Stage::WRITTEN));
         let (id, _) = calls.next()?;
         calls.next().is_none().then(|| id.clone())
     }
@@ -378,4 +399,25 @@ fn concerned(notification: &Notification) -> Option<RequestId> {
     }
     let meta = notification.params::<Changed>().ok()?.meta;
     serde_json::from_value(meta.get(SUBSCRIPTION_ID)?.clone()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server cannot have meant what it has not got.
+    #[test]
+    fn an_error_without_an_id_is_about_what_was_written() {
+        let mut pending = Pending::default();
+        let mut add = |id, stage, long_lived| {
+            let stage = Arc::new(Stage(AtomicU8::new(stage)));
+            let waiter = Waiter { heard: mpsc::channel(1).0, response: None, stage, long_lived };
+            pending.waiting.insert(RequestId::Number(id), waiter);
+            pending.alone()
+        };
+        assert_eq!(add(1, Stage::QUEUED, false), None);
+        assert_eq!(add(2, Stage::WRITTEN, false), Some(RequestId::Number(2)));
+        assert_eq!(add(3, Stage::WRITTEN, true), Some(RequestId::Number(2)));
+        assert_eq!(add(4, Stage::WRITTEN, false), None, "it may be either's");
+    }
 }

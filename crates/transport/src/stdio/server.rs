@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::lines::{self, Line, Lines};
-use super::writing::write_lines;
+use super::writing::{About, write_lines};
 use crate::answering::{Answering, Part, Received, Written};
 use crate::legacy;
 use crate::seam::Dispatch;
@@ -67,11 +67,7 @@ where
 {
     let (out, mut lines_out) = mpsc::channel::<(Vec<u8>, Option<Arc<Stage>>)>(64);
     // Nothing is said about a request that was cancelled, be it in the queue already.
-    let mut writing = tokio::spawn(write_lines(
-        writer,
-        move |cx| lines_out.poll_recv(cx),
-        |stage| stage.as_ref().is_none_or(|stage| !stage.is(Stage::CANCELLED)),
-    ));
+    let mut writing = tokio::spawn(write_lines(writer, move |cx| lines_out.poll_recv(cx)));
     let mut session = Session {
         dispatch: Arc::new(dispatch),
         out,
@@ -160,6 +156,12 @@ impl Stage {
     /// From running to another stage.
     fn turn(&self, to: u8) {
         let _ = self.0.compare_exchange(Self::RUNNING, to, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+impl About for Option<Arc<Stage>> {
+    fn take(&self) -> bool {
+        self.as_ref().is_none_or(|stage| !stage.is(Stage::CANCELLED))
     }
 }
 

@@ -12,12 +12,20 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 /// How many bytes of several lines are written at once. A pipe takes so many whole or not at all.
 const TOGETHER: usize = 4 << 10;
 
+/// What a line is about.
+pub(super) trait About {
+    /// The line is about to be written, unless this says that nobody wants it any more.
+    fn take(&self) -> bool;
+
+    /// It was not, and waits.
+    fn give_back(&self) {}
+}
+
 /// Writes the lines that `poll_next` gives, to its end; several at once if they are there, since each write may be a way to another
 /// thread and back. Of a line that is not wanted any more, nothing is written once it is known, unless it has begun.
-pub(super) async fn write_lines<S>(
+pub(super) async fn write_lines<S: About>(
     mut writer: impl AsyncWrite + Unpin,
     mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<(Vec<u8>, S)>>,
-    is_wanted: impl Fn(&S) -> bool,
 ) -> io::Result<()> {
     let mut waiting = Waiting { lines: VecDeque::new(), begun: 0 };
     let mut open = true;
@@ -40,11 +48,15 @@ pub(super) async fn write_lines<S>(
         // What is not taken is put together anew, since some of it may not be wanted by then.
         poll_fn(|cx| {
             loop {
-                waiting.forget(&is_wanted);
+                waiting.take();
                 if waiting.lines.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
-                match ready!(Pin::new(&mut writer).poll_write(cx, &waiting.next()))? {
+                let written = Pin::new(&mut writer).poll_write(cx, &waiting.next());
+                if !matches!(written, Poll::Ready(Ok(_))) {
+                    waiting.give_back();
+                }
+                match ready!(written)? {
                     0 => return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero))),
                     written => waiting.advance(written),
                 }
@@ -62,14 +74,19 @@ struct Waiting<S> {
     begun: usize,
 }
 
-impl<S> Waiting<S> {
+impl<S: About> Waiting<S> {
     fn length(&self) -> usize {
         self.lines.iter().map(|(line, _)| line.len()).sum()
     }
 
-    fn forget(&mut self, is_wanted: impl Fn(&S) -> bool) {
+    fn take(&mut self) {
         let mut begun = self.begun > 0;
-        self.lines.retain(|(_, of)| std::mem::take(&mut begun) || is_wanted(of));
+        self.lines.retain(|(_, about)| std::mem::take(&mut begun) || about.take());
+    }
+
+    fn give_back(&self) {
+        let begun = usize::from(self.begun > 0);
+        self.lines.iter().skip(begun).for_each(|(_, about)| about.give_back());
     }
 
     /// What is to be written at once: what is left of a line, with others if they are short.
@@ -100,26 +117,45 @@ impl<S> Waiting<S> {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
     use super::*;
     use tokio::io::{AsyncReadExt, duplex};
 
+    #[derive(Default)]
+    struct One {
+        unwanted: AtomicBool,
+        taken: AtomicBool,
+    }
+
+    impl About for Arc<One> {
+        fn take(&self) -> bool {
+            self.taken.store(true, Ordering::Relaxed);
+            !self.unwanted.load(Ordering::Relaxed)
+        }
+
+        fn give_back(&self) {
+            self.taken.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// While the pipe is full, it may become so that nobody wants the rest.
     #[tokio::test]
     async fn what_is_called_off_while_the_pipe_is_full_is_not_written() {
         let (writer, mut reader) = duplex(8);
-        let mut lines = (0..10).map(|n| (format!("line {n} is\n").into_bytes(), ()));
-        let wanted = AtomicBool::new(true);
-        let mut writing = Box::pin(write_lines(
-            writer,
-            |_| Poll::Ready(lines.next()),
-            |()| wanted.load(Ordering::Relaxed),
-        ));
+        let all: Vec<_> = (0..10).map(|_| Arc::<One>::default()).collect();
+        let of = |one: usize| format!("line {one} is\n").into_bytes();
+        let mut lines = all.iter().enumerate().map(|(at, one)| (of(at), Arc::clone(one)));
+        let mut writing = Box::pin(write_lines(writer, |_| Poll::Ready(lines.next())));
         let begun = writing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(begun.is_pending());
-        wanted.store(false, Ordering::Relaxed);
+        let taken = all.iter().filter(|one| one.taken.load(Ordering::Relaxed));
+        assert_eq!(taken.count(), 1, "only one has begun");
+        for one in &all {
+            one.unwanted.store(true, Ordering::Relaxed);
+        }
         let mut read = String::new();
         let (written, ended) = tokio::join!(writing, reader.read_to_string(&mut read));
         written.unwrap();
