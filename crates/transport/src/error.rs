@@ -25,7 +25,6 @@ pub(crate) struct Answer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
 pub(crate) enum Kind {
     /// Our caller's mistake.
     Request,
