@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -80,6 +81,11 @@ impl Guarded {
     fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
+}
+
+/// What would go on for ever fails.
+async fn bounded<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), what).await.unwrap()
 }
 
 type Told = Arc<Mutex<Vec<Option<Challenge>>>>;
@@ -168,7 +174,8 @@ async fn a_source_goes_on_when_one_that_waits_gives_up() {
     }
     drop(calls.remove(0));
     go.add_permits(1);
-    assert!(join_all(calls).await.into_iter().all(|called| called.unwrap() == "done"));
+    let called = bounded(join_all(calls)).await;
+    assert!(called.into_iter().all(|called| called.unwrap() == "done"));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
@@ -216,7 +223,8 @@ async fn requests_do_not_wait_for_a_token_they_do_not_need() {
 async fn a_subscription_without_a_token_ends() {
     let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
     let (client, told) = server.client(&[]);
-    let heard: Vec<_> = client.listen(&SubscriptionFilter::default()).unwrap().collect().await;
+    let listening = client.listen(&SubscriptionFilter::default()).unwrap();
+    let heard: Vec<_> = bounded(listening.collect()).await;
     assert!(matches!(heard.as_slice(), [Err(_)]), "{heard:?}");
     assert_eq!(told.lock().unwrap().len(), 1);
 }
