@@ -83,7 +83,7 @@ impl CallError {
 
     /// Whether the call did not get through, so that another try may: there was no connection, or it broke.
     pub(crate) fn is_unconnected(&self) -> bool {
-        self.as_transport_error().is_some_and(|error| error.is_broken() || error.is_connect())
+        self.as_transport_error().is_some_and(TransportError::is_transient)
     }
 
     /// How long the server, or who stands in front of it, wants not to be asked again.

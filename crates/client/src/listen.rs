@@ -43,7 +43,8 @@ type Exchanging = Pin<Box<dyn Future<Output = Result<Response, TransportError>> 
 
 /// A stream of announcements. It reconnects when the connection breaks, or the server has no room: after 0.25 s, and after
 /// twice as long each time that it did not last for 30 s, up to 30 s; up to half of that less by chance, so that many who
-/// were cut off together do not come back together. Where the server says when (`Retry-After`), that comes on top, up to 10 min. It ends when the server ends it. Dropping it unsubscribes.
+/// were cut off together do not come back together. Where the server says when (`Retry-After`), that comes on top, up to
+/// 10 min. It ends when the server ends it. Dropping it unsubscribes.
 pub struct Subscription {
     /// Starts the request anew.
     start: Box<Start>,
@@ -117,7 +118,7 @@ impl Stream for Subscription {
                 Poll::Pending if this.heard.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
                 Poll::Ready(Err(error)) if error.is_ended() => this.state = State::Ended,
-                Poll::Ready(Err(error)) if error.is_broken() || error.is_connect() => {
+                Poll::Ready(Err(error)) if error.is_transient() => {
                     tracing::debug!(target: "mrtr::client", %error, "a subscription reconnects");
                     if this.since.elapsed() >= LONGEST {
                         this.backoff = SHORTEST;

@@ -66,10 +66,13 @@ impl<X: Exchange> Client<X> {
     }
 
     /// The same client, for calls whose legs may be sent again, up to so often in one call, if there is no connection or it breaks
-    /// before there is a response, or a gateway answers 502, 503 or 504 in the server's place, or the server has too much to do (503,
-    /// 429). The server may have acted on what it got, so use this only for what may be done twice: reading, or a tool whose
-    /// annotations say `idempotentHint`. A leg goes out again with the same state, the same answers and another id, after 50 to 100 ms, and twice as long each time; and as much later as the server says (`Retry-After`), unless that is longer
-    /// than 30 s: then the call fails. Default: 0.
+    /// before there is a response, or a gateway answers 502, 503 or 504 in the server's place, or the server has too much to do
+    /// (503, 429). The server may have acted on what it got, so use this only for what may be done twice: reading, or a tool whose
+    /// annotations say `idempotentHint`.
+    ///
+    /// A leg goes out again with the same state, the same answers and another id, after 50 to 100 ms, and twice as long each time;
+    /// and as much later as the server says (`Retry-After`). If that is longer than 30 s, or than the call has left, it fails.
+    /// Default: 0.
     #[must_use]
     pub fn resending(&self, times: u32) -> Self {
         self.with(|options| options.resend = times)

@@ -70,7 +70,8 @@ impl TransportError {
         Self::new(Kind::Broken, message)
     }
 
-    /// The same, with how long to wait before it is sent again.
+    /// This error, with how long to wait before the request is sent again: for implementations of
+    /// [`Exchange`](crate::Exchange).
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {
         self.answer.get_or_insert_default().retry_after = Some(time);
@@ -99,10 +100,10 @@ impl TransportError {
         self.kind == Kind::Ended
     }
 
-    /// Whether no connection could be made: the server has seen nothing.
+    /// Whether another try may get through: there was no connection, or it broke, or time was up, or now was not the time.
     #[must_use]
-    pub fn is_connect(&self) -> bool {
-        self.kind == Kind::Connect
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind, Kind::Connect | Kind::Broken)
     }
 
     /// Whether the server has certainly not seen the request, so that it is safe to send it again.

@@ -6,11 +6,11 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::http::{HeaderValue, StatusCode, header};
+use ::http::HeaderValue;
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 
-use crate::error::{BoxError, Kind, TransportError};
+use crate::error::{Answer, BoxError, Kind, TransportError};
 
 /// How a server refused a token, or that there was none (specification: Authorization; RFC 6750, section 3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,24 +29,15 @@ impl Challenge {
         Self { status, authenticate: authenticate.into() }
     }
 
-    /// What is refused for want of a better token.
-    pub(super) fn of(response: &reqwest::Response) -> Option<Self> {
-        let authenticate = authenticate(response);
-        let is_one = match response.status() {
-            StatusCode::UNAUTHORIZED => true,
-            StatusCode::FORBIDDEN => authenticate.is_some(),
-            _ => false,
-        };
-        let status = response.status().as_u16();
-        is_one.then(|| Self::new(status, authenticate.unwrap_or_default()))
+    /// What was refused for want of a better token.
+    pub(super) fn of(answer: &Answer) -> Option<Self> {
+        let authenticate = answer.authenticate.as_deref();
+        match (answer.status?, authenticate) {
+            (status @ 401, _) => Some(Self::new(status, authenticate.unwrap_or_default())),
+            (status @ 403, Some(authenticate)) => Some(Self::new(status, authenticate)),
+            _ => None,
+        }
     }
-}
-
-/// All that `WWW-Authenticate` says.
-pub(super) fn authenticate(response: &reqwest::Response) -> Option<String> {
-    let values = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
-    let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
-    (!values.is_empty()).then(|| values.join(", "))
 }
 
 type Token = Result<String, Arc<dyn Error + Send + Sync>>;

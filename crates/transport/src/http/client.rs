@@ -194,10 +194,12 @@ fn is_not_now(status: StatusCode) -> bool {
 fn answer(response: &reqwest::Response) -> Answer {
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let retry_after = header(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
+    let values = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
+    let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
     Answer {
         status: Some(response.status().as_u16()),
         retry_after: retry_after.map(Duration::from_secs),
-        authenticate: bearer::authenticate(response),
+        authenticate: (!values.is_empty()).then(|| values.join(", ")),
     }
 }
 
@@ -215,41 +217,49 @@ impl Exchange for HttpClient {
         let body = serde_json::to_vec(&request)
             .map_err(|e| TransportError::new(Kind::Request, "the request is no JSON").because(e))?;
         let body = Bytes::from(body);
-        let mut response = self.post(&mut all, &body, long_lived, None).await?;
-        for _ in 0..TOKENS {
-            let Some(challenge) = self.bearer.as_ref().and_then(|_| Challenge::of(&response))
-            else {
-                break;
-            };
-            let refused = answer(&response);
-            let again = self.post(&mut all, &body, long_lived, Some(challenge)).await;
-            response = again.map_err(|error| error.after(refused))?;
-        }
-        let answer = answer(&response);
+        let (response, answer) = match &self.bearer {
+            None => self.post(all, body, long_lived).await?,
+            Some(bearer) => self.post_with(bearer, all, body, long_lived).await?,
+        };
         let read = self.read(response, &request, long_lived, heard).await;
         read.map_err(|error| error.answered(answer))
     }
 }
 
 impl HttpClient {
-    /// Sends a request, with another token than before if that was refused.
     async fn post(
         &self,
-        headers: &mut HeaderMap,
-        body: &Bytes,
+        headers: HeaderMap,
+        body: Bytes,
         long_lived: bool,
-        refused: Option<Challenge>,
-    ) -> Result<reqwest::Response, TransportError> {
-        if let Some(bearer) = &self.bearer {
-            let before = headers.remove(header::AUTHORIZATION);
-            let token = bearer.token(before.zip(refused)).await?;
-            headers.insert(header::AUTHORIZATION, token);
-        }
-        let mut post = self.http.post(self.url.clone()).headers(headers.clone()).body(body.clone());
+    ) -> Result<(reqwest::Response, Answer), TransportError> {
+        let mut post = self.http.post(self.url.clone()).headers(headers).body(body);
         if !long_lived {
             post = post.timeout(self.timeout);
         }
-        post.send().await.map_err(|e| self.failed(e))
+        let response = post.send().await.map_err(|e| self.failed(e))?;
+        let answer = answer(&response);
+        Ok((response, answer))
+    }
+
+    /// Sends a request with a token, and again with another one if that is refused.
+    async fn post_with(
+        &self,
+        bearer: &Bearer,
+        mut headers: HeaderMap,
+        body: Bytes,
+        long_lived: bool,
+    ) -> Result<(reqwest::Response, Answer), TransportError> {
+        let mut token = bearer.token(None).await?;
+        for _ in 0..TOKENS {
+            headers.insert(header::AUTHORIZATION, token.clone());
+            let (response, answer) = self.post(headers.clone(), body.clone(), long_lived).await?;
+            let Some(challenge) = Challenge::of(&answer) else { return Ok((response, answer)) };
+            let other = bearer.token(Some((token, challenge))).await;
+            token = other.map_err(|error| error.after(answer))?;
+        }
+        headers.insert(header::AUTHORIZATION, token);
+        self.post(headers, body, long_lived).await
     }
 
     fn failed(&self, error: reqwest::Error) -> TransportError {

@@ -219,6 +219,7 @@ impl Drop for Busy {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Pending;
     use std::io;
     use std::sync::Mutex;
     use std::task::{Context, Poll};
@@ -364,24 +365,14 @@ mod tests {
     }
 
     /// As one does whose request has come in part.
-    struct Deaf;
-
-    impl Future for Deaf {
-        type Output = hyper::Result<()>;
-
-        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-            Poll::Pending
-        }
-    }
-
-    impl Graceful for Deaf {
+    impl Graceful for Pending<hyper::Result<()>> {
         fn end(self: Pin<&mut Self>) {}
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_end_when_asked_is_waited_for_no_longer_than_before() {
         let mut connections = connections();
-        connections.add((), |_| Deaf);
+        connections.add((), |_| pending());
         tokio::time::timeout(TIME * 5 / 4, connections.end()).await.unwrap();
     }
 

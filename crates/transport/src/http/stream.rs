@@ -76,15 +76,11 @@ impl<I: Write + Unpin> Write for Watched<I> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Pending, pending, poll_fn};
+    use std::future::{pending, poll_fn};
 
     use super::*;
-    use crate::http::connection::{Connections, Graceful};
+    use crate::http::connection::Connections;
     use crate::http::serve::ServeOptions;
-
-    impl Graceful for Pending<hyper::Result<()>> {
-        fn end(self: Pin<&mut Self>) {}
-    }
 
     /// It takes up to so many bytes at once, and remembers how many parts they came in.
     #[derive(Default)]

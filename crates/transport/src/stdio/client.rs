@@ -40,6 +40,7 @@ pub struct StreamClient {
 
 #[derive(Debug)]
 struct Shared {
+    /// Requests that are to be written; who finds it full waits.
     requests: Sender<(Vec<u8>, Arc<Stage>)>,
     /// What goes out beside them: cancellations of requests of which something was written. `None` closes the stream, and so does
     /// dropping it.
@@ -103,19 +104,14 @@ impl Stage {
     }
 }
 
-impl About for Option<Arc<Stage>> {
+impl About for Stage {
     fn take(&self) -> bool {
-        let taken = |stage: &Arc<Stage>| {
-            stage.turn(Stage::QUEUED, Stage::WRITTEN);
-            !stage.is(Stage::GONE)
-        };
-        self.as_ref().is_none_or(taken)
+        self.turn(Self::QUEUED, Self::WRITTEN);
+        !self.is(Self::GONE)
     }
 
     fn give_back(&self) {
-        if let Some(stage) = self {
-            stage.turn(Stage::WRITTEN, Stage::QUEUED);
-        }
+        self.turn(Self::WRITTEN, Self::QUEUED);
     }
 }
 
@@ -141,7 +137,7 @@ impl StreamClient {
         let (control, control_out) = mpsc::unbounded_channel();
         let pending = Arc::<Mutex<Pending>>::default();
         tokio::spawn(write_all(writer, requests_out, control_out, Arc::clone(&pending)));
-        tokio::spawn(read_all(Lines::new(reader, bytes), bytes, Arc::clone(&pending)));
+        tokio::spawn(read_all(Lines::new(reader, bytes), Arc::clone(&pending)));
         let shared = Shared { requests, control, pending };
         Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
     }
@@ -281,11 +277,7 @@ async fn write_all(
     let _ = writer.shutdown().await;
 }
 
-async fn read_all(
-    mut lines: Lines<impl AsyncBufRead + Unpin>,
-    max_message: usize,
-    pending: Arc<Mutex<Pending>>,
-) {
+async fn read_all(mut lines: Lines<impl AsyncBufRead + Unpin>, pending: Arc<Mutex<Pending>>) {
     loop {
         match lines.next().await {
             Ok(Some(Line::Whole(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
@@ -295,7 +287,7 @@ async fn read_all(
                     tracing::warn!(target: "mrtr::stdio", %error, "the server sent no message");
                 }
             },
-            Ok(Some(Line::TooLong(beginning))) => lock(&pending).too_long(beginning, max_message),
+            Ok(Some(Line::TooLong(beginning))) => lock(&pending).too_long(beginning, lines.limit),
             Ok(None) | Err(_) => break,
         }
     }

@@ -18,7 +18,7 @@ pub(super) enum Line {
 /// Reads lines. What was read of a line is kept when the wait for the rest is cut off.
 pub(super) struct Lines<R> {
     reader: R,
-    limit: usize,
+    pub(super) limit: usize,
     line: Vec<u8>,
     /// The line has grown too long, and is thrown away up to its end.
     skipping: bool,

@@ -159,9 +159,9 @@ impl Stage {
     }
 }
 
-impl About for Option<Arc<Stage>> {
+impl About for Stage {
     fn take(&self) -> bool {
-        self.as_ref().is_none_or(|stage| !stage.is(Stage::CANCELLED))
+        !self.is(Self::CANCELLED)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -19,6 +20,19 @@ pub(super) trait About {
 
     /// It was not, and waits.
     fn give_back(&self) {}
+}
+
+/// What is about nothing in particular is always wanted.
+impl<T: About> About for Option<Arc<T>> {
+    fn take(&self) -> bool {
+        self.as_ref().is_none_or(|about| about.take())
+    }
+
+    fn give_back(&self) {
+        if let Some(about) = self {
+            about.give_back();
+        }
+    }
 }
 
 /// Writes the lines that `poll_next` gives, to its end; several at once if they are there, since each write may be a way to another
@@ -117,7 +131,6 @@ impl<S: About> Waiting<S> {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
@@ -130,7 +143,7 @@ mod tests {
         taken: AtomicBool,
     }
 
-    impl About for Arc<One> {
+    impl About for One {
         fn take(&self) -> bool {
             self.taken.store(true, Ordering::Relaxed);
             !self.unwanted.load(Ordering::Relaxed)
@@ -147,7 +160,7 @@ mod tests {
         let (writer, mut reader) = duplex(8);
         let all: Vec<_> = (0..10).map(|_| Arc::<One>::default()).collect();
         let of = |one: usize| format!("line {one} is\n").into_bytes();
-        let mut lines = all.iter().enumerate().map(|(at, one)| (of(at), Arc::clone(one)));
+        let mut lines = all.iter().enumerate().map(|(at, one)| (of(at), Some(Arc::clone(one))));
         let mut writing = Box::pin(write_lines(writer, |_| Poll::Ready(lines.next())));
         let begun = writing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(begun.is_pending());
