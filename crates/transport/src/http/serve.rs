@@ -26,6 +26,9 @@ use super::connection::{Busy, Connections, Graceful};
 use super::ready::Ready;
 use super::stream::Watched;
 
+/// How many bytes of a connection are buffered. A buffer grows as far as reads fill it: with less room, a large body takes several.
+const READ_AHEAD: usize = 256 << 10;
+
 /// How to serve.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
@@ -35,8 +38,7 @@ pub struct ServeOptions {
     /// take nothing of a response. Default: 15 s. It is closed up to a quarter of that later, or up to 2 s. Whoever keeps
     /// connections to use them again had better give them up before that.
     pub header_time: Duration,
-    /// How many bytes of a connection are buffered, 8 KiB at least: a head that is not complete by then is answered
-    /// with 431. It may be longer by what one read brings. Default: 64 KiB.
+    /// How many bytes the head of a request may have; a longer one is answered with 431. Default: 64 KiB.
     pub header_bytes: usize,
     /// How many connections are served at once; more wait to be accepted. Default: 12 000: more than there may be requests in flight
     /// ([`Limits::in_flight`](super::Limits::in_flight)), so that what is too much is told so, and a load balancer gets to ask.
@@ -125,7 +127,7 @@ where
         connections.add(slot, |connection| {
             let stream =
                 Watched { stream: TokioIo::new(stream), connection: Arc::clone(connection) };
-            let buffer = connection.options().header_bytes.max(8 << 10);
+            let header_bytes = connection.options().header_bytes;
             let connection = Arc::clone(connection);
             let service = service_fn(move |request: Request<Incoming>| {
                 // Called right here, since a future carries all that it is made of.
@@ -149,7 +151,10 @@ where
                     Ok::<_, Infallible>(response.map(|body| body.map_err(held)))
                 }
             });
-            http1::Builder::new().max_buf_size(buffer).serve_connection(stream, service)
+            http1::Builder::new()
+                .max_header_size(header_bytes)
+                .max_buf_size(READ_AHEAD.max(header_bytes))
+                .serve_connection(stream, service)
         });
     }
     drop(listener);
