@@ -89,6 +89,11 @@ impl Answering {
         }
     }
 
+    /// Whether the response was the last part that came.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
     /// The next part; `None` after the response.
     pub(crate) async fn next(&mut self) -> Option<Part> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await

@@ -20,6 +20,9 @@ use crate::headers;
 /// After how long without an event a comment is sent, so that nothing on the way closes the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// How many bytes of events are put together before they are written: each piece costs its own chunk.
+const TOGETHER: usize = 4 << 10;
+
 /// Waits for the response or a notification, whichever is first, and answers accordingly. The request's place is given
 /// back when the response is ready, or the stream ends.
 pub(super) async fn reply(mut answering: Answering) -> Response<ResponseBody> {
@@ -30,8 +33,7 @@ pub(super) async fn reply(mut answering: Answering) -> Response<ResponseBody> {
             json(status, &response)
         }
         Some(Part::Notification(first)) => {
-            let first = Some(notification(&first));
-            let events = Events { first, answering, idle: None };
+            let events = Events { first: Some(first), answering, idle: None };
             let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -58,24 +60,23 @@ pub(super) fn plain(status: StatusCode) -> Response<ResponseBody> {
     response
 }
 
-/// An event in one piece, so that it goes out in one write.
-fn event(message: &str) -> Bytes {
-    let mut event = String::with_capacity(message.len() + 8);
-    event.push_str("data: ");
+/// Adds an event with a message in it.
+fn event(events: &mut String, message: &str) {
+    events.reserve(message.len() + 8);
+    events.push_str("data: ");
     // In JSON, line breaks stand between tokens only, where they mean nothing. Few writers have any.
     let breaks = |any: bool, byte: u8| any | matches!(byte, b'\n' | b'\r');
     if message.bytes().fold(false, breaks) {
-        event.extend(message.split(['\n', '\r']));
+        events.extend(message.split(['\n', '\r']));
     } else {
-        event.push_str(message);
+        events.push_str(message);
     }
-    event.push_str("\n\n");
-    Bytes::from(event)
+    events.push_str("\n\n");
 }
 
-fn notification(notification: &Notification) -> Bytes {
+fn notification(events: &mut String, notification: &Notification) {
     // Plain data with raw JSON in it is always JSON.
-    event(&serde_json::to_string(notification).unwrap_or_default())
+    event(events, &serde_json::to_string(notification).unwrap_or_default());
 }
 
 /// The body of a response.
@@ -87,28 +88,33 @@ enum Inner {
 }
 
 struct Events {
-    first: Option<Bytes>,
+    first: Option<Notification>,
     answering: Answering,
     /// Since there was nothing to send.
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl Events {
+    /// The events that are there, as one piece; a comment if there was none for long.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let next = match self.first.take() {
-            Some(first) => Some(first),
-            None => match self.answering.poll_next(cx) {
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Part::Notification(next))) => Some(notification(&next)),
-                Poll::Ready(Some(Part::Response(response))) => Some(event(response.write().get())),
-                Poll::Pending => None,
-            },
-        };
-        if next.is_none() {
+        let mut events = String::new();
+        if let Some(first) = self.first.take() {
+            notification(&mut events, &first);
+        }
+        while events.len() < TOGETHER {
+            match self.answering.poll_next(cx) {
+                Poll::Ready(Some(Part::Notification(next))) => notification(&mut events, &next),
+                Poll::Ready(Some(Part::Response(last))) => event(&mut events, last.write().get()),
+                Poll::Ready(None) if events.is_empty() => return Poll::Ready(None),
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+        if events.is_empty() {
             ready!(self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE))).as_mut().poll(cx));
+            events.push_str(":\n\n");
         }
         self.idle = None;
-        Poll::Ready(Some(next.unwrap_or_else(|| Bytes::from_static(b":\n\n"))))
+        Poll::Ready(Some(events.into()))
     }
 }
 
@@ -131,7 +137,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Full(full) => full.is_end_stream(),
-            Inner::Events(_) => false,
+            Inner::Events(events) => events.answering.is_over(),
         }
     }
 
@@ -160,6 +166,7 @@ mod tests {
     use crate::answering::Received;
     use crate::seam::{Call, Dispatch};
     use http_body_util::BodyExt as _;
+    use mrtr_schema::jsonrpc::JsonText;
     use mrtr_schema::jsonrpc::{Notification, Request, RequestId, Version};
 
     /// It sends one notification, and no response.
@@ -173,12 +180,49 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_quiet_stream_has_a_comment_every_fifteen_seconds() {
+    /// It sends three notifications, as long as it is told, and its response.
+    struct Counting(usize);
+
+    impl Dispatch for Counting {
+        async fn dispatch(self: Arc<Self>, call: Call) -> Written {
+            for n in 1..=3 {
+                let text = "x".repeat(self.0);
+                call.outbox.try_send(Notification::new("notifications/x", &(n, text)).unwrap());
+            }
+            Written { id: Some(call.request.id), outcome: Ok(JsonText::new(&()).unwrap()) }
+        }
+    }
+
+    /// How many events are in each piece of the body.
+    async fn pieces(dispatch: impl Dispatch) -> Vec<usize> {
+        let mut body = reply(answering(dispatch)).await.into_body();
+        let (mut pieces, mut said_to_end) = (Vec::new(), false);
+        while let Some(frame) = body.frame().await {
+            assert!(!said_to_end);
+            let piece = frame.unwrap().into_data().unwrap();
+            pieces.push(std::str::from_utf8(&piece).unwrap().matches("data: ").count());
+            said_to_end = body.is_end_stream();
+        }
+        assert!(said_to_end);
+        pieces
+    }
+
+    #[tokio::test]
+    async fn events_that_are_there_go_out_as_one_piece_unless_they_are_long() {
+        assert_eq!(pieces(Counting(10)).await, [4]);
+        assert_eq!(pieces(Counting(TOGETHER / 2)).await, [2, 2]);
+        assert_eq!(pieces(Counting(TOGETHER)).await, [1, 1, 1, 1]);
+    }
+
+    fn answering(dispatch: impl Dispatch) -> Answering {
         let id = RequestId::Number(1);
         let request = Request { jsonrpc: Version, id, method: "x".to_owned(), params: None };
-        let answering = Answering::new(&Arc::new(Listening), Received::new(request, None), ());
-        let mut body = reply(answering).await.into_body();
+        Answering::new(&Arc::new(dispatch), Received::new(request, None), ())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_stream_has_a_comment_every_fifteen_seconds() {
+        let mut body = reply(answering(Listening)).await.into_body();
         let begun = tokio::time::Instant::now();
         let mut next = async || body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(next().await.starts_with(b"data: "));
