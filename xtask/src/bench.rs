@@ -8,6 +8,7 @@ mod operations;
 mod rivals;
 mod subject;
 mod waiting;
+mod whole;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -66,8 +67,9 @@ impl Target {
 
 type Measure = fn(&Extent) -> Result<Part>;
 
-const PARTS: [(&str, Measure); 5] = [
+const PARTS: [(&str, Measure); 6] = [
     ("rivals", rivals::measure),
+    ("whole", whole::measure),
     ("operations", operations::measure),
     ("growth", growth::measure),
     ("waiting", waiting::measure),

@@ -6,10 +6,11 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::Result;
-use crate::run::{output, release, root, scratch, there};
+use crate::callgrind::{counting, counts};
+use crate::run::{output, release, root};
 
 const BASELINE: &str = "benches/instructions.txt";
 /// By how much a count may differ, either way, in percent: allocators and compilers differ a little.
@@ -18,9 +19,6 @@ const TOLERANCE: i64 = 5;
 const TIMES: (i64, i64) = (100, 300);
 
 pub fn run(args: &[String]) -> Result {
-    if !there("valgrind") {
-        return Err("counting instructions needs valgrind: install it, for example by `apt-get install valgrind`".into());
-    }
     let program = program()?;
     let names = output(&mut Command::new(&program))?;
     let known = written_down()?;
@@ -77,19 +75,9 @@ pub fn written_down() -> Result<BTreeMap<String, i64>> {
 
 /// Of a whole process that does an operation so often.
 fn count(program: &Path, name: &str, times: i64) -> Result<i64> {
-    let counts = scratch("instructions")?.join("counts");
-    let mut valgrind = Command::new("valgrind");
-    valgrind
-        .args(["--tool=callgrind", "--quiet"])
-        .arg(format!("--callgrind-out-file={}", counts.display()));
-    let status =
-        valgrind.arg(program).args([name, &times.to_string()]).stdout(Stdio::null()).status()?;
-    if !status.success() {
-        return Err(format!("{name} ended with {status}").into());
-    }
-    let counts = fs::read_to_string(counts)?;
-    let total = counts
-        .lines()
-        .find_map(|line| line.strip_prefix("summary: ")?.split(' ').next()?.parse().ok());
-    Ok(total.ok_or("callgrind wrote no sum")?)
+    let (tool, counted) = counting()?;
+    let mut command = Command::new("env");
+    command.args(tool).arg(program).args([name, &times.to_string()]);
+    output(&mut command)?;
+    Ok(counts(&counted)?.all)
 }

@@ -1,6 +1,7 @@
 //! What the project does with itself: `cargo xtask` lists it.
 
 mod bench;
+mod callgrind;
 mod chaos;
 mod conformance;
 mod fuzz;

@@ -7,12 +7,12 @@ use super::{Extent, Part, Target, median, show};
 use crate::Result;
 use crate::tools::{python, script, typescript};
 
-const AXUM: &str = "bare axum";
+pub(super) const AXUM: &str = "bare axum";
 const HYPER: &str = "bare hyper";
 const SERVED: &str = "mrtr, served";
 const MOUNTED: &str = "mrtr, in axum";
 const RMCP: &str = "rmcp 3.9.0, best settings";
-const SHIPPED: &str = "rmcp 3.9.0, as shipped";
+pub(super) const SHIPPED: &str = "rmcp 3.9.0, as shipped";
 const PYTHON: &str = "Python mcp 2.3.0";
 const TYPESCRIPT: &str = "TypeScript 2.4.0";
 
@@ -51,7 +51,7 @@ fn workloads() -> [Workload; 9] {
     ]
 }
 
-fn subjects(all: bool) -> Result<Vec<Subject>> {
+pub(super) fn subjects(all: bool) -> Result<Vec<Subject>> {
     let (floors, ours, rmcp) = (built("floors")?, built("mrtr")?, built("rmcp")?.join("bench"));
     built("load")?;
     let at = |path: &std::path::Path| path.display().to_string();

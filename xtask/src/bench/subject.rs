@@ -59,6 +59,11 @@ impl Subject {
         Self { name: name.into(), command }
     }
 
+    /// The server, run by another program.
+    pub fn under(&self, command: &[String]) -> Self {
+        Self { name: self.name.clone(), command: [command, &self.command].concat() }
+    }
+
     /// Starts the server on one core, puts load on it from the other, and ends it.
     pub fn measure(&self, load: &Load, extent: &Extent) -> Result<Sample> {
         let program = scratch("release")?.join("release/load");

@@ -1,5 +1,6 @@
-//! `load --workload NAME [--connections N] [--seconds S] [--flows N] [--warm-up S] [--listeners N] [--stdio] -- COMMAND…`
-//! starts a server, which says `listening PORT` or is served over its standard streams, and ends it afterwards.
+//! `load --workload NAME [--connections N] [--seconds S] [--flows N] [--warm-up S] [--listeners N] [--stdio] [--terminate] -- COMMAND…`
+//! starts a server, which says `listening PORT` or is served over its standard streams, and ends it afterwards: kills it, or asks it to
+//! terminate.
 //!
 //! Each connection sends a call, waits for the answer, checks it, and sends the next; flows of several rounds count once.
 //! At the end, one line of JSON says how many there were, how long they took, and what the server's process used.
@@ -48,7 +49,8 @@ fn main() -> Result {
         warm_up: number("--warm-up", 0.5)?,
         listeners: number("--listeners", 0.0)? as usize,
     };
-    let server = Server::start(&command[1..])?;
+    let terminate = args.iter().any(|arg| arg == "--terminate");
+    let server = Server::start(&command[1..], terminate)?;
     let measured = if args.iter().any(|arg| arg == "--stdio") {
         stdio::run(&options, server)?
     } else {

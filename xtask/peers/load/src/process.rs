@@ -10,17 +10,19 @@ use crate::Result;
 /// A process that ends when this value does.
 pub struct Server {
     child: Child,
+    /// Whether it is asked to, and not killed.
+    terminate: bool,
     pub started: Instant,
 }
 
 impl Server {
-    pub fn start(command: &[String]) -> Result<Self> {
+    pub fn start(command: &[String], terminate: bool) -> Result<Self> {
         let (program, args) = command.split_first().ok_or("no command after --")?;
         let mut command = Command::new(program);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = Instant::now();
         let child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
-        Ok(Self { child, started })
+        Ok(Self { child, terminate, started })
     }
 
     pub fn input(&mut self) -> Result<ChildStdin> {
@@ -57,7 +59,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let ended = self.child.kill().and_then(|()| self.child.wait());
+        let ended = match self.terminate {
+            true => Command::new("kill").arg(self.child.id().to_string()).status().map(drop),
+            false => self.child.kill(),
+        };
+        let ended = ended.and_then(|()| self.child.wait());
         if let Err(error) = ended {
             let _ = writeln!(std::io::stderr(), "the server does not end: {error}");
         }
