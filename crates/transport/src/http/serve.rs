@@ -26,8 +26,9 @@ use super::connection::{Busy, Connections, Graceful};
 use super::ready::Ready;
 use super::stream::Watched;
 
-/// How many bytes of a connection are buffered. A buffer grows as far as reads fill it: with less room, a large body takes several.
-const READ_AHEAD: usize = 256 << 10;
+/// How many bytes of a connection are buffered, each way. What is read into grows as far as reads fill it; with less room, a large
+/// body takes several.
+const BUFFER: usize = 256 << 10;
 
 /// How to serve.
 #[derive(Debug, Clone)]
@@ -153,7 +154,7 @@ where
             });
             http1::Builder::new()
                 .max_header_size(header_bytes)
-                .max_buf_size(READ_AHEAD.max(header_bytes))
+                .max_buf_size(BUFFER.max(header_bytes))
                 .serve_connection(stream, service)
         });
     }
