@@ -90,6 +90,7 @@ impl Answering {
     }
 
     /// Whether the response was the last part that came.
+    #[cfg(feature = "http-endpoint")]
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
