@@ -68,8 +68,8 @@ impl Target {
 type Measure = fn(&Extent) -> Result<Part>;
 
 const PARTS: [(&str, Measure); 6] = [
-    ("rivals", rivals::measure),
     ("whole", whole::measure),
+    ("rivals", rivals::measure),
     ("operations", operations::measure),
     ("growth", growth::measure),
     ("waiting", waiting::measure),

@@ -73,19 +73,29 @@ impl Answering {
         {
             self.state = State::Last(response);
         }
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Over => Poll::Ready(None),
-            running @ State::Running(_) => {
-                self.state = running;
+        match (self.next_there(), &self.state) {
+            (None, State::Running(_)) => {
                 self.inbox.poll_next(cx).map(|next| Some(Part::Notification(next)))
             }
-            State::Last(response) => Poll::Ready(Some(match self.inbox.next_sent() {
+            (next, _) => Poll::Ready(next),
+        }
+    }
+
+    /// The next part, if it is there without anybody going on with the call.
+    pub(crate) fn next_there(&mut self) -> Option<Part> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Over => None,
+            running @ State::Running(_) => {
+                self.state = running;
+                self.inbox.next_there().map(Part::Notification)
+            }
+            State::Last(response) => Some(match self.inbox.next_sent() {
                 None => Part::Response(response),
                 Some(next) => {
                     self.state = State::Last(response);
                     Part::Notification(next)
                 }
-            })),
+            }),
         }
     }
 

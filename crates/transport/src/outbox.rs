@@ -127,28 +127,24 @@ impl Inbox {
     /// The next notification. While there is none, `cx` is woken when one comes.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Notification> {
         let mut queue = self.shared.lock();
-        if let Some(next) = queue.waiting.pop_front() {
-            let blocked = std::mem::take(&mut queue.blocked);
-            drop(queue);
-            wake(blocked);
-            return Poll::Ready(next);
-        }
         match &mut queue.receiver {
             Some(receiver) => receiver.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
-        Poll::Pending
+        take(queue).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// The next notification, if there is one.
+    pub(crate) fn next_there(&mut self) -> Option<Notification> {
+        take(self.shared.lock())
     }
 
     /// The next notification of those that were sent already. No others are taken any more.
     pub fn next_sent(&mut self) -> Option<Notification> {
         let mut queue = self.shared.lock();
         queue.closed = true;
-        let next = queue.waiting.pop_front();
+        let next = take(queue);
         self.ended = next.is_none();
-        let blocked = std::mem::take(&mut queue.blocked);
-        drop(queue);
-        wake(blocked);
         next
     }
 }
@@ -171,6 +167,15 @@ impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Inbox")
     }
+}
+
+/// Takes what waits longest. Who waits for room looks again.
+fn take(mut queue: MutexGuard<'_, Queue>) -> Option<Notification> {
+    let next = queue.waiting.pop_front();
+    let blocked = std::mem::take(&mut queue.blocked);
+    drop(queue);
+    wake(blocked);
+    next
 }
 
 /// Never under the lock: who is woken may take it at once.

@@ -74,11 +74,6 @@ fn event(events: &mut String, message: &str) {
     events.push_str("\n\n");
 }
 
-fn notification(events: &mut String, notification: &Notification) {
-    // Plain data with raw JSON in it is always JSON.
-    event(events, &serde_json::to_string(notification).unwrap_or_default());
-}
-
 /// The body of a response.
 pub struct ResponseBody(Inner);
 
@@ -95,25 +90,34 @@ struct Events {
 }
 
 impl Events {
-    /// The events that are there, as one piece; a comment if there was none for long.
+    /// The next event, and those that are there with it; a comment if there was none for long.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let mut events = String::new();
-        if let Some(first) = self.first.take() {
-            notification(&mut events, &first);
-        }
-        while events.len() < TOGETHER {
-            match self.answering.poll_next(cx) {
-                Poll::Ready(Some(Part::Notification(next))) => notification(&mut events, &next),
-                Poll::Ready(Some(Part::Response(last))) => event(&mut events, last.write().get()),
-                Poll::Ready(None) if events.is_empty() => return Poll::Ready(None),
-                Poll::Ready(None) | Poll::Pending => break,
-            }
-        }
-        if events.is_empty() {
-            ready!(self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE))).as_mut().poll(cx));
-            events.push_str(":\n\n");
-        }
+        let mut next = match self.first.take() {
+            Some(first) => Some(Part::Notification(first)),
+            None => match self.answering.poll_next(cx) {
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(next) => next,
+                Poll::Pending => {
+                    let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE)));
+                    ready!(idle.as_mut().poll(cx));
+                    events.push_str(":\n\n");
+                    None
+                }
+            },
+        };
         self.idle = None;
+        while let Some(part) = next {
+            match part {
+                // Plain data with raw JSON in it is always JSON.
+                Part::Notification(next) => {
+                    event(&mut events, &serde_json::to_string(&next).unwrap_or_default());
+                }
+                Part::Response(last) => event(&mut events, last.write().get()),
+            }
+            // Nobody goes on with the call for that: what it has sent is not to wait for what it has not.
+            next = if events.len() < TOGETHER { self.answering.next_there() } else { None };
+        }
         Poll::Ready(Some(events.into()))
     }
 }
@@ -166,8 +170,7 @@ mod tests {
     use crate::answering::Received;
     use crate::seam::{Call, Dispatch};
     use http_body_util::BodyExt as _;
-    use mrtr_schema::jsonrpc::JsonText;
-    use mrtr_schema::jsonrpc::{Notification, Request, RequestId, Version};
+    use mrtr_schema::jsonrpc::{JsonText, Notification, Request, RequestId, Version};
 
     /// It sends one notification, and no response.
     struct Listening;
@@ -212,6 +215,24 @@ mod tests {
         assert_eq!(pieces(Counting(10)).await, [4]);
         assert_eq!(pieces(Counting(TOGETHER / 2)).await, [2, 2]);
         assert_eq!(pieces(Counting(TOGETHER)).await, [1, 1, 1, 1]);
+    }
+
+    /// It sends two notifications, and turns to others after each.
+    struct Yielding;
+
+    impl Dispatch for Yielding {
+        async fn dispatch(self: Arc<Self>, call: Call) -> Written {
+            for n in 1..=2 {
+                call.outbox.try_send(Notification::new("notifications/x", &n).unwrap());
+                tokio::task::yield_now().await;
+            }
+            Written { id: Some(call.request.id), outcome: Ok(JsonText::new(&()).unwrap()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn no_event_waits_for_the_next() {
+        assert_eq!(pieces(Yielding).await, [1, 1, 1]);
     }
 
     fn answering(dispatch: impl Dispatch) -> Answering {

@@ -39,7 +39,8 @@ pub struct ServeOptions {
     /// take nothing of a response. Default: 15 s. It is closed up to a quarter of that later, or up to 2 s. Whoever keeps
     /// connections to use them again had better give them up before that.
     pub header_time: Duration,
-    /// How many bytes the head of a request may have; a longer one is answered with 431. Default: 64 KiB.
+    /// How many bytes the head of a request may have, and what comes after a body in chunks; 8 KiB at least. A longer head is
+    /// answered with 431. Default: 64 KiB.
     pub header_bytes: usize,
     /// How many connections are served at once; more wait to be accepted. Default: 12 000: more than there may be requests in flight
     /// ([`Limits::in_flight`](super::Limits::in_flight)), so that what is too much is told so, and a load balancer gets to ask.
@@ -128,7 +129,7 @@ where
         connections.add(slot, |connection| {
             let stream =
                 Watched { stream: TokioIo::new(stream), connection: Arc::clone(connection) };
-            let header_bytes = connection.options().header_bytes;
+            let header_bytes = connection.options().header_bytes.max(8 << 10);
             let connection = Arc::clone(connection);
             let service = service_fn(move |request: Request<Incoming>| {
                 // Called right here, since a future carries all that it is made of.

@@ -59,11 +59,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let ended = match self.terminate {
-            true => Command::new("kill").arg(self.child.id().to_string()).status().map(drop),
-            false => self.child.kill(),
-        };
-        let ended = ended.and_then(|()| self.child.wait());
+        let asked = self.terminate
+            && Command::new("kill")
+                .arg(self.child.id().to_string())
+                .status()
+                .is_ok_and(|s| s.success());
+        let killed = if asked { Ok(()) } else { self.child.kill() };
+        let ended = killed.and_then(|()| self.child.wait());
         if let Err(error) = ended {
             let _ = writeln!(std::io::stderr(), "the server does not end: {error}");
         }
