@@ -28,7 +28,7 @@ use super::stream::Watched;
 
 /// How many bytes of a connection are buffered, each way. What is read into grows as far as reads fill it; with less room, a large
 /// body takes several.
-const BUFFER: usize = 256 << 10;
+const BUFFER: usize = 128 << 10;
 
 /// How to serve.
 #[derive(Debug, Clone)]
