@@ -173,6 +173,18 @@ impl Notification {
     pub fn params<T: DeserializeOwned>(&self) -> Result<T, ErrorObject> {
         read_params(self.params.as_deref().map(RawValue::get))
     }
+
+    /// Writes it; this takes less than to serialize it.
+    pub fn write(&self) -> JsonText {
+        let params = self.params.as_deref().map(RawValue::get);
+        let length = self.method.len() + params.map_or(0, str::len);
+        let object = ObjectWriter::with_capacity(ENVELOPE + length);
+        let object = object.text("jsonrpc", "2.0").text("method", &self.method);
+        match params {
+            Some(params) => object.json("params", params).end(),
+            None => object.end(),
+        }
+    }
 }
 
 /// A response: the result's JSON, as it was read or written, or an error.
@@ -214,7 +226,7 @@ impl Response<JsonText> {
     }
 }
 
-/// Room for what is around a result.
+/// Room for what is around a result, or parameters.
 const ENVELOPE: usize = 128;
 
 impl<R: Serialize> Serialize for Response<R> {
@@ -500,6 +512,24 @@ mod tests {
         assert_eq!(id("a-1"), "a-1");
         assert_eq!(id("1\n WARN \u{1b}[2J"), r"1\n WARN \u{1b}[2J");
         assert_eq!(id(&"x".repeat(1 << 20)).chars().count(), 129);
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_serialized() {
+        let ids = [RequestId::Number(i64::MIN), RequestId::String("a\"\n".to_owned())];
+        let ids = ids.map(Some).into_iter().chain([None]);
+        let outcomes = [Ok(JsonText::new(&[1]).unwrap()), Err(ErrorObject::internal("what\\?"))];
+        for id in ids {
+            for outcome in outcomes.clone() {
+                let response = Response { id: id.clone(), outcome };
+                assert_eq!(response.write().get(), serde_json::to_string(&response).unwrap());
+            }
+        }
+        let with = Notification::new("notifications/\"x\"", &[()]).unwrap();
+        let without = Notification { params: None, ..with.clone() };
+        for notification in [with, without] {
+            assert_eq!(notification.write().get(), serde_json::to_string(&notification).unwrap());
+        }
     }
 
     #[test]

@@ -96,9 +96,14 @@ impl ObjectWriter {
     }
 
     /// Adds a member that is written already.
-    pub fn written(mut self, name: &str, value: &JsonText) -> Self {
+    pub fn written(self, name: &str, value: &JsonText) -> Self {
+        self.json(name, &value.0)
+    }
+
+    /// Adds a member with this JSON.
+    pub(crate) fn json(mut self, name: &str, json: &str) -> Self {
         self.name(name);
-        self.text.push_str(&value.0);
+        self.text.push_str(json);
         self
     }
 

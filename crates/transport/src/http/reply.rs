@@ -65,8 +65,7 @@ fn event(events: &mut String, message: &str) {
     events.reserve(message.len() + 8);
     events.push_str("data: ");
     // In JSON, line breaks stand between tokens only, where they mean nothing. Few writers have any.
-    let breaks = |any: bool, byte: u8| any | matches!(byte, b'\n' | b'\r');
-    if message.bytes().fold(false, breaks) {
+    if [b'\n', b'\r'].iter().any(|end| message.as_bytes().contains(end)) {
         events.extend(message.split(['\n', '\r']));
     } else {
         events.push_str(message);
@@ -109,10 +108,7 @@ impl Events {
         self.idle = None;
         while let Some(part) = next {
             match part {
-                // Plain data with raw JSON in it is always JSON.
-                Part::Notification(next) => {
-                    event(&mut events, &serde_json::to_string(&next).unwrap_or_default());
-                }
+                Part::Notification(next) => event(&mut events, next.write().get()),
                 Part::Response(last) => event(&mut events, last.write().get()),
             }
             // Nobody goes on with the call for that: what it has sent is not to wait for what it has not.
