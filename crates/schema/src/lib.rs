@@ -41,6 +41,7 @@ pub mod completion;
 pub mod content;
 pub mod discover;
 pub mod elicitation;
+mod error;
 pub mod form;
 pub mod input;
 #[cfg(feature = "validate")]
