@@ -73,11 +73,11 @@ impl Answering {
         {
             self.state = State::Last(response);
         }
-        match (self.next_there(), &self.state) {
-            (None, State::Running(_)) => {
+        match &self.state {
+            State::Running(_) => {
                 self.inbox.poll_next(cx).map(|next| Some(Part::Notification(next)))
             }
-            (next, _) => Poll::Ready(next),
+            _ => Poll::Ready(self.next_there()),
         }
     }
 

@@ -21,6 +21,7 @@ const FLOWS: (i64, i64) = (50, 250);
 
 pub fn measure(_: &Extent) -> Result<Part> {
     check()?;
+    // Is there what counts?
     counting()?;
     built("load")?;
     let mut subjects = subjects(false)?;
