@@ -14,11 +14,16 @@ pub struct Counts {
     pub sha: i64,
 }
 
-/// The command in front of a program that is to be counted, and where the counts will be once it has ended.
-pub fn counting() -> Result<(Vec<String>, PathBuf)> {
+/// Whether there is what counting takes.
+pub fn check() -> Result {
     if !there("valgrind") {
         return Err("counting instructions needs valgrind: install it, for example by `apt-get install valgrind`".into());
     }
+    Ok(())
+}
+
+/// The command in front of a program that is to be counted, and where the counts will be once it has ended.
+pub fn counting() -> Result<(Vec<String>, PathBuf)> {
     let counts = scratch("instructions")?.join("counts");
     // Copies and fills by one instruction would be counted byte by byte.
     let tool = ["env", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-ERMS", "valgrind", "--tool=callgrind"];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::callgrind::{counting, counts};
+use crate::callgrind::{self, counting, counts};
 use crate::run::{output, release, root};
 
 const BASELINE: &str = "benches/instructions.txt";
@@ -19,6 +19,7 @@ const TOLERANCE: i64 = 5;
 const TIMES: (i64, i64) = (100, 300);
 
 pub fn run(args: &[String]) -> Result {
+    callgrind::check()?;
     let program = program()?;
     let names = output(&mut Command::new(&program))?;
     let known = written_down()?;

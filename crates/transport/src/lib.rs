@@ -39,6 +39,8 @@ pub mod http;
 mod legacy;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
 mod metrics;
+#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
+mod one_line;
 mod outbox;
 mod seam;
 pub mod sse;

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::rivals::{AXUM, SHIPPED, subjects};
-use super::subject::{Load, Subject, built, check};
+use super::subject::{Load, Subject, check};
 use super::{Extent, Part, show};
 use crate::Result;
-use crate::callgrind::{Counts, counting, counts};
+use crate::callgrind::{self, Counts, counting, counts};
 
 const WORKLOADS: [(&str, &str); 5] = [
     ("echo", "echo"),
@@ -21,9 +21,7 @@ const FLOWS: (i64, i64) = (50, 250);
 
 pub fn measure(_: &Extent) -> Result<Part> {
     check()?;
-    // Is there what counts?
-    counting()?;
-    built("load")?;
+    callgrind::check()?;
     let mut subjects = subjects(false)?;
     // It differs from the other in how its socket waits.
     subjects.retain(|subject| subject.name != SHIPPED);

@@ -11,11 +11,12 @@ use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use mrtr_schema::jsonrpc::Notification;
+use mrtr_schema::jsonrpc::{JsonText, Notification};
 use tokio::time::{Sleep, sleep};
 
 use crate::answering::{Answering, Part, Written};
 use crate::headers;
+use crate::one_line::one_line;
 
 /// After how long without an event a comment is sent, so that nothing on the way closes the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -61,15 +62,11 @@ pub(super) fn plain(status: StatusCode) -> Response<ResponseBody> {
 }
 
 /// Adds an event with a message in it.
-fn event(events: &mut String, message: &str) {
+fn event(events: &mut String, message: JsonText) {
+    let message = one_line(message);
     events.reserve(message.len() + 8);
     events.push_str("data: ");
-    // In JSON, line breaks stand between tokens only, where they mean nothing. Few writers have any.
-    if [b'\n', b'\r'].iter().any(|end| message.as_bytes().contains(end)) {
-        events.extend(message.split(['\n', '\r']));
-    } else {
-        events.push_str(message);
-    }
+    events.push_str(&message);
     events.push_str("\n\n");
 }
 
@@ -108,8 +105,8 @@ impl Events {
         self.idle = None;
         while let Some(part) = next {
             match part {
-                Part::Notification(next) => event(&mut events, next.write().get()),
-                Part::Response(last) => event(&mut events, last.write().get()),
+                Part::Notification(next) => event(&mut events, next.write()),
+                Part::Response(last) => event(&mut events, last.write()),
             }
             // Nobody goes on with the call for that: what it has sent is not to wait for what it has not.
             next = if events.len() < TOGETHER { self.answering.next_there() } else { None };
@@ -166,7 +163,7 @@ mod tests {
     use crate::answering::Received;
     use crate::seam::{Call, Dispatch};
     use http_body_util::BodyExt as _;
-    use mrtr_schema::jsonrpc::{JsonText, Notification, Request, RequestId, Version};
+    use mrtr_schema::jsonrpc::{Request, RequestId, Version};
 
     /// It sends one notification, and no response.
     struct Listening;

@@ -242,7 +242,7 @@ impl Drop for Waiting<'_> {
             && let Ok(cancelled) = Notification::new(name::CANCELLED, &params)
         {
             tracing::debug!(target: "mrtr::stdio", id = %self.id, reason = self.reason, "cancelled");
-            let _ = self.shared.control.send(Some(lines::write(&cancelled)));
+            let _ = self.shared.control.send(Some(lines::line(cancelled.write())));
         }
     }
 }

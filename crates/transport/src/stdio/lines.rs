@@ -2,9 +2,11 @@
 
 use std::io;
 
+use mrtr_schema::jsonrpc::JsonText;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use super::beginning::Beginning;
+use crate::one_line::one_line;
 
 /// How much is kept of a line that is too long, in bytes.
 const BEGINNING: usize = 1 << 10;
@@ -66,14 +68,14 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 /// A message as a line.
 pub(super) fn write(message: &impl serde::Serialize) -> Vec<u8> {
     // Plain data with raw JSON in it is always JSON.
-    line(serde_json::to_vec(message).unwrap_or_default())
+    JsonText::new(message).map(line).unwrap_or_default()
 }
 
-/// JSON as a line. Its own line breaks stand between tokens only, where they mean nothing.
-pub(super) fn line(mut json: Vec<u8>) -> Vec<u8> {
-    json.retain(|byte| *byte != b'\n' && *byte != b'\r');
-    json.push(b'\n');
-    json
+/// JSON as a line.
+pub(super) fn line(json: JsonText) -> Vec<u8> {
+    let mut line = one_line(json);
+    line.push('\n');
+    line.into_bytes()
 }
 
 #[cfg(test)]

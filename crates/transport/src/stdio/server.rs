@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::lines::{self, Line, Lines};
 use super::writing::{About, write_lines};
-use crate::answering::{Answering, Part, Received, Written};
+use crate::answering::{Answering, Part, Received};
 use crate::legacy;
 use crate::seam::Dispatch;
 
@@ -116,10 +116,6 @@ where
     }
 }
 
-fn response(response: &Written) -> Vec<u8> {
-    lines::line(String::from(response.write()).into_bytes())
-}
-
 struct Session<D> {
     dispatch: Arc<D>,
     out: mpsc::Sender<(Vec<u8>, Option<Arc<Stage>>)>,
@@ -168,7 +164,7 @@ impl About for Stage {
 impl<D: Dispatch> Session<D> {
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {
         crate::metrics::refused(crate::metrics::reason_of(&error));
-        self.tell(response(&Response::error(id, error)));
+        self.tell(lines::line(Response::error(id, error).write()));
     }
 
     /// Writes a refusal as soon as there is room.
@@ -193,7 +189,7 @@ impl<D: Dispatch> Session<D> {
                 let cancelled =
                     Notification::new(name::CANCELLED, &Cancelled { request_id, reason });
                 if let Ok(cancelled) = cancelled {
-                    let _ = self.out.send((lines::write(&cancelled), None)).await;
+                    let _ = self.out.send((lines::line(cancelled.write()), None)).await;
                 }
             }
         }
@@ -256,10 +252,10 @@ impl<D: Dispatch> Session<D> {
         let task = self.tasks.spawn(async move {
             while let Some(part) = answering.next().await {
                 let line = match part {
-                    Part::Notification(notification) => lines::write(&notification),
+                    Part::Notification(notification) => lines::line(notification.write()),
                     Part::Response(response) => {
                         own.turn(Stage::ANSWERED);
-                        self::response(&response)
+                        lines::line(response.write())
                     }
                 };
                 if out.send((line, Some(Arc::clone(&own)))).await.is_err() {
