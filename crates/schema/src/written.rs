@@ -1,6 +1,6 @@
 //! Writing JSON into one piece of text.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
@@ -117,7 +117,8 @@ impl ObjectWriter {
     /// Adds a member that is a number.
     pub(crate) fn number(mut self, name: &str, value: i64) -> Self {
         self.name(name);
-        self.text.push_str(&value.to_string());
+        // A `String` takes all that is written to it.
+        let _: fmt::Result = write!(self.text, "{value}");
         self
     }
 

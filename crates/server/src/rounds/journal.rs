@@ -172,10 +172,10 @@ impl Journal {
 pub(crate) struct Asked(Vec<(Arc<str>, Pin)>);
 
 impl Asked {
-    /// What a question asks, if it is one of them.
-    pub(super) fn get(&self, key: &str) -> Option<Pin> {
+    /// A question's key and what it asks, if it is one of them.
+    pub(super) fn get(&self, key: &str) -> Option<&(Arc<str>, Pin)> {
         let at = self.0.binary_search_by(|(asked, _)| (**asked).cmp(key)).ok()?;
-        self.0.get(at).map(|(_, pin)| *pin)
+        self.0.get(at)
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {
@@ -269,12 +269,14 @@ impl Saved {
         let content = match input.byte()? {
             0 => SavedContent::Manual(input.text()?.to_owned()),
             1 => {
-                let (mut texts, mut pieces) = (String::with_capacity(body.len()), Vec::new());
+                let count = input.number()?;
+                let (mut texts, mut pieces) =
+                    (String::with_capacity(input.rest().len()), Vec::new());
                 let mut piece = |text: &str| {
                     texts.push_str(text);
                     texts.len() - text.len()..texts.len()
                 };
-                for _ in 0..input.number()? {
+                for _ in 0..count {
                     let kind = EntryKind::unpack(&mut input)?;
                     pieces.push((kind, piece(input.text()?), piece(input.text()?)));
                 }
@@ -370,7 +372,7 @@ mod tests {
             let version = Version { number: 300, since: 2 };
             let asked = [("seat", 2), ("diet", 1)].map(|(key, n)| (key.into(), Pin([n; 16])));
             let asked = Asked::from_iter(asked);
-            assert_eq!(asked.get("diet"), Some(Pin([1; 16])));
+            assert_eq!(asked.get("diet"), Some(&("diet".into(), Pin([1; 16]))));
             assert_eq!((asked.has("seat"), asked.has("hold")), (true, false));
             let saved = Saved { version, flow, asked, content };
             let bytes = saved.pack();

@@ -21,7 +21,7 @@ pub(super) struct Pass {
     /// Answers that arrived with this request. They enter the journal when their question accepts them, so that it
     /// stays in the order in which things were learned.
     fresh: Vec<Entry>,
-    /// Keys that this pass has used, and that it found nothing under.
+    /// Keys that this pass has used, and that it found nothing under, or nothing that did.
     new: BTreeSet<Arc<str>>,
     /// How many keys were not found at once.
     missed: usize,
@@ -66,10 +66,10 @@ impl Pass {
         let size = journal.entries.iter().map(Entry::size).sum();
         let mut pass = Self { journal, ahead, size, ..Self::default() };
         for (key, answer) in responses.0 {
-            if let Some(pin) = asked.get(&key)
-                && pass.find(&key).is_none()
+            if let Some((key, pin)) = asked.get(&key)
+                && pass.find(key).is_none()
             {
-                let kind = EntryKind::Answer { pin, read: false };
+                let kind = EntryKind::Answer { pin: *pin, read: false };
                 let (key, value) = (key.into(), answer.get().into());
                 pass.fresh.push(Entry { key, kind, value, used: false });
             }
@@ -117,12 +117,11 @@ impl Pass {
             self.next = at + 1;
             return Ok(Place::Recorded(at));
         }
-        if !self.new.insert(Arc::clone(key)) {
-            return Err(twice());
+        if let Some(at) = self.fresh.iter().position(|entry| *entry.key == **key) {
+            return Ok(Place::Fresh(at));
         }
-        let fresh = self.fresh.iter().position(|entry| *entry.key == **key);
-        self.at_the_end |= fresh.is_none();
-        Ok(fresh.map_or(Place::Nothing, Place::Fresh))
+        self.at_the_end = true;
+        if self.new.insert(Arc::clone(key)) { Ok(Place::Nothing) } else { Err(twice()) }
     }
 
     /// Holds the answer at `place` against its question as it reads now. One that does not fit is forgotten, and one to another
@@ -167,11 +166,10 @@ impl Pass {
                          done since"
                     )));
                 }
-                self.new.insert(Arc::clone(key));
                 Some(self.remove(at))
             }
         };
-        match last {
+        let found = match last {
             Some(entry) if entry.kind.pin() == Some(pin) => match decode(&entry.value) {
                 Err(reason) => Found::Ask(Some(reason)),
                 Ok(answer) => {
@@ -180,7 +178,11 @@ impl Pass {
                 }
             },
             other => self.answer_aside(key, other, pin, decode),
+        };
+        if matches!(found, Found::Ask(_)) {
+            self.new.insert(Arc::clone(key));
         }
+        found
     }
 
     /// Looks for an answer that was set aside, and sets `other` aside instead, if it is one. After an upgrade that happens once.
@@ -301,5 +303,30 @@ impl Entry {
     fn was(&self, before: &str, now: &str) -> Fault {
         let key = &self.key;
         Fault::Changed(format!("{key:?} is {now} now, but was {before} when it was recorded"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_used_once_whatever_became_of_its_answer() {
+        let (key, pin) = (Arc::from("a"), Pin([1; 16]));
+        let fits = |fits: bool| move |_: &str| fits.then_some(()).ok_or_else(String::new);
+        for (answered, does_fit, is_asked) in
+            [(pin, true, false), (pin, false, true), (Pin([2; 16]), true, true)]
+        {
+            let asked = Asked::from_iter([(Arc::clone(&key), answered)]);
+            let responses = serde_json::from_str(r#"{"a":{"action":"decline"}}"#).unwrap();
+            let mut pass = Pass::new(Journal::default(), &asked, responses);
+            let place = pass.take(&key).unwrap();
+            let found = pass.answer((&key, place), pin, false, fits(does_fit));
+            assert_eq!(matches!(found, Found::Ask(_)), is_asked, "{found:?}");
+            assert!(pass.take(&key).is_err());
+        }
+        let mut pass = Pass::default();
+        assert!(matches!(pass.take(&key), Ok(Place::Nothing)));
+        assert!(pass.take(&key).is_err());
     }
 }
