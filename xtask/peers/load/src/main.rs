@@ -58,6 +58,9 @@ fn main() -> Result {
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, run(options, server))?
     };
+    if measured.taken.is_empty() {
+        return Err("no flow began and ended while it was measured".into());
+    }
     println!("{}", measured.report());
     Ok(())
 }
@@ -119,34 +122,41 @@ async fn run(options: Options, mut server: Server) -> Result<Measured> {
     for _ in 0..options.listeners {
         listening.push(http::Connection::listen(port).await?);
     }
-    let begin = Instant::now() + Duration::from_secs_f64(options.warm_up);
-    let end = begin + Duration::from_secs_f64(options.seconds);
+    // All are open before the first of them calls: it takes long to open one beside a thousand that do.
+    let mut connections = Vec::new();
+    for _ in 0..options.connections {
+        connections.push(http::Connection::open(port).await?);
+    }
     let workload = Rc::new(options.workload);
     let done = Rc::new(Cell::new(0));
+    // Until when it counts; nothing does before this is known.
+    let end: Rc<Cell<Option<Instant>>> = Rc::default();
     let mut running = Vec::new();
-    for n in 0..options.connections {
-        let mut connection = http::Connection::open(port).await?;
-        let (workload, done) = (Rc::clone(&workload), Rc::clone(&done));
+    for (n, mut connection) in connections.into_iter().enumerate() {
+        let (workload, done, end) = (Rc::clone(&workload), Rc::clone(&done), Rc::clone(&end));
         running.push(tokio::task::spawn_local(async move {
             // Ids are unique over all connections, and all of one length.
             let mut id = 1_000_000_000 * (n as u64 + 1);
             let mut taken = Vec::with_capacity(1 << 16);
             loop {
-                let started = Instant::now();
-                if started >= end || done.get() >= options.flows {
+                let (started, end) = (Instant::now(), end.get());
+                if end.is_some_and(|end| started >= end) || done.get() >= options.flows {
                     return Ok::<_, String>(taken);
                 }
                 let flow = connection.flow(&workload, &mut id).await;
                 flow.map_err(|error| format!("request {id}: {error}"))?;
-                if started >= begin {
+                if end.is_some() {
                     done.set(done.get() + 1);
                     taken.push(started.elapsed().as_nanos() as u64);
                 }
             }
         }));
     }
-    tokio::time::sleep_until(begin.into()).await;
+    if options.warm_up > 0.0 {
+        tokio::time::sleep(Duration::from_secs_f64(options.warm_up)).await;
+    }
     let (begin, cpu, warm) = (Instant::now(), server.cpu()?, server.memory()?.0);
+    end.set(Some(begin + Duration::from_secs_f64(options.seconds)));
     let mut taken = Vec::new();
     for connection in running {
         taken.extend(connection.await??);
