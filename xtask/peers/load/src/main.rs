@@ -152,6 +152,7 @@ async fn run(options: Options, mut server: Server) -> Result<Measured> {
             }
         }));
     }
+    // Without one, none calls before it counts.
     if options.warm_up > 0.0 {
         tokio::time::sleep(Duration::from_secs_f64(options.warm_up)).await;
     }
