@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use mrtr::client::Turn;
+use mrtr::client::CallOutcome;
 use mrtr::http::{Endpoint, HttpClient};
 use mrtr::schema::input::InputResponses;
 use mrtr::schema::tool::CallToolResult;
@@ -150,7 +150,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<18}{}", "where to go", reqwest::get(place).await?.text().await?);
 
     let (alice, bob) = (client(&origin, "token-of-alice")?, client(&origin, "token-of-bob")?);
-    let Turn::Asked(call) = alice.begin_tool("book", json!({})).await? else {
+    let CallOutcome::InputRequired(call) = alice.begin_tool("book", json!({})).await? else {
         return Err("it asks where".into());
     };
     println!("{:<18}is asked: {}", "alice", call.target());
@@ -159,7 +159,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stolen = bob.resume::<CallToolResult>(call.clone(), &answers).await;
     let refused = stolen.err().ok_or("bob went on with the call of alice")?;
     println!("{:<18}with the state of alice: {refused}", "bob");
-    let Turn::Done(result) = alice.resume::<CallToolResult>(call, &answers).await? else {
+    let CallOutcome::Complete(result) = alice.resume::<CallToolResult>(call, &answers).await?
+    else {
         return Err("it does not ask again".into());
     };
     println!("{:<18}{}", "alice", result.text());

@@ -10,7 +10,7 @@ use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, UrlParams};
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::located::read_value;
+use mrtr_schema::json::read_value;
 use mrtr_schema::notification::{LogLevel, LogMessage, name};
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
@@ -19,12 +19,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::asks::Asks;
+use crate::client_feature::ClientFeature;
 use crate::error::Error;
 use crate::form::cached;
 use crate::manual::Answers;
 use crate::question::Question;
-use crate::rounds::{Answer, Ask, Round, Step, StepRun};
+use crate::rounds::{ElicitOutcome, InputFuture, Round, Step, StepFuture};
 
 /// What a handler has in hand: ways to ask, steps, and who calls. Cheap to clone.
 ///
@@ -52,14 +52,14 @@ impl Context {
     ///
     /// If the person declines or dismisses the form. Passed on by `?`, it becomes a tool error that the
     /// model can read. To tell the three apart, use [`Context::ask`].
-    pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> Ask<T>
+    pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> InputFuture<T>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
         self.form(key.into(), message.into(), |key, answer| match answer {
-            Answer::Accept(value) => Ok(value),
-            Answer::Decline => Err(Error::declined(key)),
-            Answer::Cancel => Err(Error::cancelled(key)),
+            ElicitOutcome::Accept(value) => Ok(value),
+            ElicitOutcome::Decline => Err(Error::declined(key)),
+            ElicitOutcome::Cancel => Err(Error::cancelled(key)),
         })
     }
 
@@ -68,7 +68,11 @@ impl Context {
     /// # Errors
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
-    pub fn ask<T>(&self, key: impl Into<String>, message: impl Into<String>) -> Ask<Answer<T>>
+    pub fn ask<T>(
+        &self,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> InputFuture<ElicitOutcome<T>>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
@@ -79,8 +83,8 @@ impl Context {
         &self,
         key: String,
         message: String,
-        outcome: impl Fn(&str, Answer<T>) -> Result<R, Error> + Send + Sync + 'static,
-    ) -> Ask<R>
+        outcome: impl Fn(&str, ElicitOutcome<T>) -> Result<R, Error> + Send + Sync + 'static,
+    ) -> InputFuture<R>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
@@ -91,7 +95,7 @@ impl Context {
             }
             Err(why) => (Err(why), Arc::default()),
         };
-        Ask::new(&self.round, key, question, move |key, text| {
+        InputFuture::new(&self.round, key, question, move |key, text| {
             Ok(outcome(key, read_form(&form, text)?))
         })
     }
@@ -110,10 +114,10 @@ impl Context {
         key: impl Into<String>,
         message: impl Into<String>,
         url: impl Into<String>,
-    ) -> Ask<()> {
+    ) -> InputFuture<()> {
         let params = UrlParams { message: message.into(), url: url.into() };
         let question = Question::new(InputRequest::Elicit(ElicitParams::Url(params)));
-        Ask::new(&self.round, key.into(), question, |key, text| {
+        InputFuture::new(&self.round, key.into(), question, |key, text| {
             let result: ElicitResult = read(text)?;
             Ok(match result.action {
                 ElicitAction::Accept => Ok(()),
@@ -132,7 +136,7 @@ impl Context {
         &self,
         key: impl Into<String>,
         params: CreateMessageParams,
-    ) -> Ask<CreateMessageResult> {
+    ) -> InputFuture<CreateMessageResult> {
         self.plain(key.into(), InputRequest::Sample(Box::new(params)), Ok)
     }
 
@@ -141,7 +145,7 @@ impl Context {
     /// # Errors
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
-    pub fn roots(&self, key: impl Into<String>) -> Ask<Vec<Root>> {
+    pub fn roots(&self, key: impl Into<String>) -> InputFuture<Vec<Root>> {
         self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots }| {
             roots.iter().try_for_each(Root::check).map(|()| roots)
         })
@@ -152,15 +156,17 @@ impl Context {
         key: String,
         request: InputRequest,
         pick: fn(W) -> Result<T, String>,
-    ) -> Ask<T> {
-        Ask::new(&self.round, key, Question::new(request), move |_, text| pick(read(text)?).map(Ok))
+    ) -> InputFuture<T> {
+        InputFuture::new(&self.round, key, Question::new(request), move |_, text| {
+            pick(read(text)?).map(Ok)
+        })
     }
 
     /// Runs a side effect, and keeps its result: later rounds get the result, and do not run it again.
     ///
     /// The closure gets a [`Step`], not a `Context`: a step asks nothing. If it fails, nothing is kept,
-    /// and the next round runs it again, unless it is to [`keep_errors`](StepRun::keep_errors). What else can be said of a
-    /// step is said before it is awaited: [`StepRun`].
+    /// and the next round runs it again, unless it is to [`record_errors`](StepFuture::record_errors). What else can be said of a
+    /// step is said before it is awaited: [`StepFuture`].
     ///
     /// It runs at most once per request received; see [`Step::idempotency_key`] for what that leaves to
     /// the outside world. While it runs, no round ends for a question beside it; but the deadline of the
@@ -172,13 +178,13 @@ impl Context {
     /// # Errors
     ///
     /// Those of the closure.
-    pub fn step<'a, T, F, Fut>(&self, key: impl Into<String>, run: F) -> StepRun<'a, T>
+    pub fn step<'a, T, F, Fut>(&self, key: impl Into<String>, run: F) -> StepFuture<'a, T>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
     {
-        StepRun::new(Arc::clone(&self.round), key.into().into(), run)
+        StepFuture::new(Arc::clone(&self.round), key.into().into(), run)
     }
 
     /// Ends the round here, once, with a state and no question: the client comes again at once, and any replica goes on.
@@ -204,7 +210,7 @@ impl Context {
     /// A side that ends in an error has lost: of two questions one may be declined, and the other answered. If both do, the
     /// error is that of the later one. Of two questions, both are asked; one that is left without an answer is
     /// withdrawn. If both come to something at once, `one` is taken. Steps of the side that is dropped should be
-    /// [`droppable`](StepRun::droppable), since later rounds do not come to them. What is neither a question nor a step (a timer,
+    /// [`skippable`](StepFuture::skippable), since later rounds do not come to them. What is neither a question nor a step (a timer,
     /// say) only wins if it is ready before the round ends. A side that asks what the client cannot be asked ends the call, as it
     /// would alone: see [`Context::can`].
     ///
@@ -266,7 +272,7 @@ impl Context {
     }
 
     /// Whether the client can be asked this kind of question.
-    pub fn can(&self, kind: Asks) -> bool {
+    pub fn can(&self, kind: ClientFeature) -> bool {
         kind.supported(self.round.capabilities())
     }
 
@@ -309,7 +315,7 @@ impl Context {
 
     /// In the [manual form](crate::manual): answers to questions that this server has no record of
     /// asking. A client may make up any it likes.
-    pub fn unasked_answers(&self) -> &Answers {
+    pub fn unsolicited_answers(&self) -> &Answers {
         &self.round.manual.unasked
     }
 }
@@ -322,16 +328,16 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 pub(crate) fn read_form<T: DeserializeOwned>(
     form: &FormSchema,
     text: &str,
-) -> Result<Answer<T>, String> {
+) -> Result<ElicitOutcome<T>, String> {
     let result: ElicitResult = read(text)?;
     match result.action {
-        ElicitAction::Decline => Ok(Answer::Decline),
-        ElicitAction::Cancel => Ok(Answer::Cancel),
+        ElicitAction::Decline => Ok(ElicitOutcome::Decline),
+        ElicitAction::Cancel => Ok(ElicitOutcome::Cancel),
         ElicitAction::Accept => {
             let content =
                 form.check(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
             let value = read_value(&Value::Object(content));
-            value.map(Answer::Accept).map_err(|e| e.to_string())
+            value.map(ElicitOutcome::Accept).map_err(|e| e.to_string())
         }
     }
 }

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mrtr_schema::{Object, located};
+use mrtr_schema::Object;
+use mrtr_schema::json;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -68,9 +69,9 @@ impl<R: Into<O>, O> IntoOutput<O> for R {
 
 /// Reads arguments. The line and column of a mistake are none of the caller's: what they sent was written anew on its way.
 fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
-    located::read(arguments).map_err(|misfit| match misfit.path() {
-        "" => misfit.why(),
-        path => format!("{path}: {}", misfit.why()),
+    json::read(arguments).map_err(|error| match error.path() {
+        "" => error.why(),
+        path => format!("{path}: {}", error.why()),
     })
 }
 

@@ -16,7 +16,7 @@
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Seat {
-//!     /// Inside or outside?
+//!     /// StepScope or outside?
 //!     place: String,
 //! }
 //!
@@ -28,7 +28,7 @@
 //!
 //! let server = Server::builder("booking", "1.0.0")
 //!     .tool(Tool::new("book", "Books a table", book))
-//!     .anonymous()
+//!     .allow_anonymous()
 //!     .build()?;
 //! # Ok::<(), mrtr_server::BuildError>(())
 //! ```
@@ -57,55 +57,55 @@
 //! [`form`] forms from Rust types · [`manual`] the form in which the handler keeps its state itself ·
 //! [`replay`] states that work once · `testing` (a feature) tests of handlers
 
-mod asks;
-mod caller;
+mod catalog;
 mod changes;
-mod checks;
+mod client_feature;
 mod clock;
 mod completion;
-mod conform;
 mod context;
 mod dispatch;
 mod error;
 mod extension;
 pub mod form;
 mod handler;
-mod listed;
 pub mod manual;
-mod observed;
+mod options;
 mod prompt;
 mod question;
-mod refusal;
-pub mod replay;
-mod replica;
+mod request_context;
 mod resource;
 mod rounds;
-mod running;
+mod runtime;
+mod schema_validation;
 mod server;
-mod setters;
+pub mod single_use;
+mod state_error;
+mod task_tracker;
+mod telemetry;
 mod template;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tool;
+mod validate;
 
-pub use asks::Asks;
-pub use changes::{Change, Changes};
-pub use checks::BuildError;
+pub use changes::{Change, ChangeNotifier};
+pub use client_feature::ClientFeature;
 pub use clock::{Clock, SystemClock};
-pub use completion::Completing;
+pub use completion::CompletionRequest;
 pub use context::Context;
 pub use error::Error;
-pub use extension::ExtensionCall;
+pub use extension::ExtensionRequest;
 pub use handler::Handler;
 pub use manual::InputRequired;
+pub use validate::BuildError;
 /// The sealed state: keys, and how to seal by other means.
 pub mod codec {
     pub use mrtr_codec::*;
 }
 pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use prompt::{Prompt, PromptOutput};
-pub use resource::{Cache, Resource, ResourceOutput, ResourceTemplate};
-pub use rounds::{Answer, Ask, Step, StepRun};
+pub use resource::{CacheControl, Resource, ResourceOutput, ResourceTemplate};
+pub use rounds::{ElicitOutcome, InputFuture, Step, StepFuture};
 pub use server::{Server, ServerBuilder};
 pub use tool::{Json, Tool, ToolOutput};
 

@@ -40,7 +40,7 @@ use serde_json::value::RawValue;
 
 use crate::context::read_form;
 use crate::form::form_of;
-use crate::rounds::Answer;
+use crate::rounds::ElicitOutcome;
 
 /// Questions to return instead of a result.
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Answers {
     /// formats included.
     pub fn form<T: DeserializeOwned + JsonSchema + 'static>(&self, key: &str) -> Option<T> {
         match read_form(&*form_of::<T>().ok()?, self.get(key)?.get()) {
-            Ok(Answer::Accept(value)) => Some(value),
+            Ok(ElicitOutcome::Accept(value)) => Some(value),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use mrtr_schema::prompt::{GetPromptResult, Prompt as WirePrompt, PromptArgument,
 use crate::completion::Completer;
 use crate::handler::{Erased, Handler, Parts};
 use crate::manual::InputRequired;
-use crate::tool::{Output, Rules};
+use crate::tool::{CallOptions, Output};
 
 /// A prompt: its description for clients, and its handler.
 ///
@@ -16,7 +16,7 @@ use crate::tool::{Output, Rules};
 /// strings, or optional strings.
 pub struct Prompt {
     pub(crate) wire: WirePrompt,
-    pub(crate) rules: Rules,
+    pub(crate) rules: CallOptions,
     pub(crate) handler: Erased<PromptOutput>,
     pub(crate) completers: Vec<(String, Completer)>,
 }
@@ -48,7 +48,7 @@ impl Prompt {
             icons: Vec::new(),
             meta: None,
         };
-        Self { wire, rules: Rules::default(), handler, completers: Vec::new() }
+        Self { wire, rules: CallOptions::default(), handler, completers: Vec::new() }
     }
 }
 

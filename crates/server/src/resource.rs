@@ -14,16 +14,16 @@ use mrtr_schema::result::CacheScope;
 use crate::completion::Completer;
 use crate::handler::{Erased, Handler};
 use crate::manual::InputRequired;
-use crate::tool::{Output, Rules};
+use crate::tool::{CallOptions, Output};
 
 /// For how long a result may be reused, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cache {
+pub struct CacheControl {
     pub(crate) ttl_ms: u64,
     pub(crate) scope: CacheScope,
 }
 
-impl Cache {
+impl CacheControl {
     /// Only by the same caller. The time is counted in whole milliseconds.
     pub fn private(time: Duration) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl Cache {
 /// A resource: its description for clients, and its handler.
 pub struct Resource {
     pub(crate) wire: WireResource,
-    pub(crate) rules: Rules,
-    pub(crate) cache: Cache,
+    pub(crate) rules: CallOptions,
+    pub(crate) cache: CacheControl,
     pub(crate) handler: Erased<ResourceOutput>,
 }
 
@@ -65,7 +65,7 @@ impl Resource {
             annotations: None,
             meta: None,
         };
-        Self { wire, rules: Rules::default(), cache: Cache::default(), handler }
+        Self { wire, rules: CallOptions::default(), cache: CacheControl::default(), handler }
     }
 }
 
@@ -76,8 +76,8 @@ impl Resource {
 /// (those of a query are optional).
 pub struct ResourceTemplate {
     pub(crate) wire: WireTemplate,
-    pub(crate) rules: Rules,
-    pub(crate) cache: Cache,
+    pub(crate) rules: CallOptions,
+    pub(crate) cache: CacheControl,
     pub(crate) handler: Erased<ResourceOutput>,
     pub(crate) completers: Vec<(String, Completer)>,
 }
@@ -100,7 +100,7 @@ impl ResourceTemplate {
             annotations: None,
             meta: None,
         };
-        let (rules, cache) = (Rules::default(), Cache::default());
+        let (rules, cache) = (CallOptions::default(), CacheControl::default());
         Self { wire, rules, cache, handler, completers: Vec::new() }
     }
 }

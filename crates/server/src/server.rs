@@ -10,37 +10,37 @@ use mrtr_codec::{KeyRing, Seal};
 use mrtr_schema::capabilities::{
     Implementation, ListCapability, ResourcesCapability, ServerCapabilities,
 };
-use mrtr_schema::jsonrpc::JsonText;
+use mrtr_schema::json::RawJson;
 use mrtr_schema::meta::{TraceContext, key};
 use mrtr_schema::{Object, method, uri};
 use mrtr_transport::headers::ParamHeader;
 use serde_json::{Value, json};
 
-use crate::changes::Changes;
-use crate::checks::{
-    BuildError, check_dialect, check_icons, check_methods, check_names, check_rules, check_unique,
-};
+use crate::catalog::{Catalog, written};
+use crate::changes::ChangeNotifier;
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
-use crate::conform::Schemas;
 use crate::dispatch::methods::{Method, Methods, Own};
-use crate::dispatch::{listen, lists, prompts, resources, suggestions, tools};
+use crate::dispatch::{completion, discovery, listen, prompts, resources, tools};
 use crate::error::Error;
-use crate::extension::{self, ExtensionCall, is_identifier};
-use crate::listed::{Listed, written};
-use crate::observed::TraceParent;
+use crate::extension::{self, ExtensionRequest, is_identifier};
 use crate::prompt::Prompt;
-use crate::replay::{ErasedGuard, ReplayGuard};
-use crate::replica::{Pressure, Replica};
-use crate::resource::{Cache, Resource, ResourceTemplate};
-use crate::running::Running;
+use crate::resource::{CacheControl, Resource, ResourceTemplate};
+use crate::runtime::{Pressure, Runtime};
+use crate::schema_validation::Schemas;
+use crate::single_use::{ErasedStore, SingleUseStore};
+use crate::task_tracker::Running;
+use crate::telemetry::TraceParent;
 use crate::template::Template;
-use crate::tool::{Rules, Tool};
+use crate::tool::{CallOptions, Tool};
+use crate::validate::{
+    BuildError, check_dialect, check_icons, check_methods, check_names, check_rules, check_unique,
+};
 
 /// A server: tools, prompts, and the keys that seal the state of their flows. It keeps nothing
 /// between requests. Cheap to clone.
 ///
-/// It implements [`mrtr_transport::Dispatch`], by which a transport calls it.
+/// It implements [`mrtr_transport::RequestHandler`], by which a transport calls it.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) inner: Arc<Inner>,
@@ -48,25 +48,25 @@ pub struct Server {
 
 pub(crate) struct Inner {
     pub(crate) instructions: Option<String>,
-    pub(crate) tools: Listed<Tool>,
-    pub(crate) prompts: Listed<Prompt>,
-    pub(crate) resources: Listed<Resource>,
-    pub(crate) templates: Listed<(Template, ResourceTemplate)>,
-    pub(crate) lists: Cache,
+    pub(crate) tools: Catalog<Tool>,
+    pub(crate) prompts: Catalog<Prompt>,
+    pub(crate) resources: Catalog<Resource>,
+    pub(crate) templates: Catalog<(Template, ResourceTemplate)>,
+    pub(crate) lists: CacheControl,
     extensions: Object,
     /// But for `tools/call`, which is called most.
     pub(crate) methods: HashMap<Cow<'static, str>, Method>,
-    pub(crate) changes: Changes,
+    pub(crate) changes: ChangeNotifier,
     /// Whether anybody will publish to `changes`.
     pub(crate) announces: bool,
     pub(crate) page_size: usize,
     /// `_meta` of every result.
     pub(crate) meta: Object,
     /// As JSON.
-    pub(crate) written_meta: JsonText,
+    pub(crate) written_meta: RawJson,
     pub(crate) sealer: Box<dyn Seal>,
-    pub(crate) guard: Option<Box<dyn ErasedGuard>>,
-    pub(crate) replica: Arc<Replica>,
+    pub(crate) guard: Option<Box<dyn ErasedStore>>,
+    pub(crate) replica: Arc<Runtime>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) anonymous: bool,
     pub(crate) trace_parent: Option<TraceParent>,
@@ -81,14 +81,14 @@ pub struct ServerBuilder {
     prompts: Vec<Prompt>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
-    lists: Cache,
+    lists: CacheControl,
     extensions: Object,
     own_methods: BTreeMap<&'static str, Own>,
     added_methods: Vec<(String, extension::Method)>,
-    changes: Option<Changes>,
+    changes: Option<ChangeNotifier>,
     page_size: usize,
     sealer: Option<Box<dyn Seal>>,
-    guard: Option<Box<dyn ErasedGuard>>,
+    guard: Option<Box<dyn ErasedStore>>,
     pressure: Pressure,
     clock: Box<dyn Clock>,
     anonymous: bool,
@@ -105,10 +105,10 @@ impl Server {
     }
 
     /// Waits until what goes on without its client has ended: legs of what is for [single use](crate::Tool::single_use), and steps that
-    /// are to [finish](crate::StepRun::finish_on_disconnect). Call it after a transport has stopped and before the process ends, within
+    /// are to [finish](crate::StepFuture::finish_on_disconnect). Call it after a transport has stopped and before the process ends, within
     /// a time of your choice: what is cut off leaves a state that was used, and nobody who knows what came of it. `mrtr::serve`
     /// and `mrtr::serve_stdio` wait for it up to 10 s.
-    pub fn finished(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn drained(&self) -> impl Future<Output = ()> + Send + use<> {
         self.inner.replica.running.none()
     }
 
@@ -121,9 +121,9 @@ impl Server {
             prompts: Vec::new(),
             resources: Vec::new(),
             templates: Vec::new(),
-            lists: Cache::default(),
+            lists: CacheControl::default(),
             extensions: Object::new(),
-            own_methods: [lists::METHODS, listen::METHODS].concat().into_iter().collect(),
+            own_methods: [discovery::METHODS, listen::METHODS].concat().into_iter().collect(),
             added_methods: Vec::new(),
             changes: None,
             page_size: usize::MAX,
@@ -168,7 +168,7 @@ impl Inner {
     }
 
     /// What holds for the flows of the resource with this URI, or of the template for it.
-    pub(crate) fn rules_of(&self, uri: &str) -> Option<&Rules> {
+    pub(crate) fn rules_of(&self, uri: &str) -> Option<&CallOptions> {
         let resource = self.resource(uri).map(|resource| &resource.rules);
         let matching =
             || self.templates.iter().find(|(template, _)| template.matches(uri).is_some());
@@ -232,18 +232,18 @@ impl ServerBuilder {
     }
 
     fn completing(self, completes: bool) -> Self {
-        if completes { self.answering(suggestions::METHODS) } else { self }
+        if completes { self.answering(completion::METHODS) } else { self }
     }
 
     /// For how long clients may reuse what discovery and lists tell. Default: not at all.
-    pub fn cache_lists(mut self, cache: Cache) -> Self {
+    pub fn cache_lists(mut self, cache: CacheControl) -> Self {
         self.lists = cache;
         self
     }
 
     /// Announces changes to clients that listen (`subscriptions/listen`). Publish them with a clone of
     /// `changes`. Without, subscriptions are acknowledged for nothing.
-    pub fn changes(mut self, changes: Changes) -> Self {
+    pub fn changes(mut self, changes: ChangeNotifier) -> Self {
         self.changes = Some(changes);
         self
     }
@@ -273,13 +273,13 @@ impl ServerBuilder {
     /// key was given, since no other replica could go on.
     ///
     /// `overloaded` is asked often, from many threads, and must not wait.
-    pub fn overloaded(mut self, overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub fn shed_load_when(mut self, overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.pressure.overloaded_when(overloaded);
         self
     }
 
     /// What remembers which states were used, for all that is for [single use](crate::Tool::single_use).
-    pub fn replay_guard(mut self, guard: impl ReplayGuard) -> Self {
+    pub fn single_use_store(mut self, guard: impl SingleUseStore) -> Self {
         self.guard = Some(Box::new(guard));
         self
     }
@@ -289,7 +289,7 @@ impl ServerBuilder {
     /// Without this, a request is served only if something in front of the server, such as a tower
     /// layer, has put a [`mrtr_codec::Principal`] into its extensions. A flow's state is bound to that
     /// principal; anonymous callers all look the same, and can use each other's states.
-    pub fn anonymous(mut self) -> Self {
+    pub fn allow_anonymous(mut self) -> Self {
         self.anonymous = true;
         self
     }
@@ -313,7 +313,7 @@ impl ServerBuilder {
     /// its `_meta`. An error is one of JSON-RPC: -32602 by [`Error::invalid`](crate::Error::invalid), else -32603.
     pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
     where
-        F: Fn(ExtensionCall) -> Fut + Send + Sync + 'static,
+        F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Object, Error>> + Send + 'static,
     {
         self.added_methods.push((name.into(), extension::Method::new(answer)));
@@ -416,10 +416,10 @@ impl ServerBuilder {
             self.added_methods.into_iter().map(|(name, added)| (name.into(), Method::Added(added)));
         let inner = Inner {
             instructions: self.instructions,
-            tools: Listed::new(self.tools),
-            prompts: Listed::new(self.prompts),
-            resources: Listed::new(self.resources),
-            templates: Listed::new(templates),
+            tools: Catalog::new(self.tools),
+            prompts: Catalog::new(self.prompts),
+            resources: Catalog::new(self.resources),
+            templates: Catalog::new(templates),
             lists: self.lists,
             extensions: self.extensions,
             methods: own.chain(added).collect(),
@@ -430,7 +430,7 @@ impl ServerBuilder {
             meta,
             sealer,
             guard: self.guard,
-            replica: Arc::new(Replica {
+            replica: Arc::new(Runtime {
                 pressure: self.pressure,
                 running: Running::new(),
                 provided: self.provided,
@@ -447,7 +447,7 @@ impl ServerBuilder {
 fn rules<'a>(
     builder: &'a ServerBuilder,
     templates: &'a [(Template, ResourceTemplate)],
-) -> impl Iterator<Item = (&'static str, &'a String, &'a Rules)> {
+) -> impl Iterator<Item = (&'static str, &'a String, &'a CallOptions)> {
     let tools = builder.tools.iter().map(|tool| ("tool", &tool.wire.name, &tool.rules));
     let prompts = builder.prompts.iter().map(|prompt| ("prompt", &prompt.wire.name, &prompt.rules));
     let resources =

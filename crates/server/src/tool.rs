@@ -12,18 +12,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::asks::Asks;
-use crate::conform::Schemas;
+use crate::client_feature::ClientFeature;
 use crate::error::Error;
 use crate::form::output_schema_of;
 use crate::handler::{Erased, Handler, IntoOutput, Parts};
 use crate::manual::InputRequired;
 use crate::rounds::Version;
+use crate::schema_validation::Schemas;
 
 /// A tool: its description for clients, and its handler.
 pub struct Tool {
     pub(crate) wire: WireTool,
-    pub(crate) rules: Rules,
+    pub(crate) rules: CallOptions,
     pub(crate) handler: Erased<ToolOutput>,
     /// Arguments that are mirrored in headers; read when the server is built.
     pub(crate) param_headers: Vec<ParamHeader>,
@@ -35,12 +35,12 @@ pub struct Tool {
 
 /// What holds for the flows of a tool or prompt.
 #[derive(Debug, Clone)]
-pub(crate) struct Rules {
-    pub(crate) asks: Vec<Asks>,
+pub(crate) struct CallOptions {
+    pub(crate) asks: Vec<ClientFeature>,
     /// Why a form that it asks for cannot be.
     pub(crate) wrong_form: Option<String>,
     /// How long a sealed state is good.
-    pub(crate) round_ttl: Duration,
+    pub(crate) answer_timeout: Duration,
     /// How long a flow may take from its first round.
     pub(crate) lifetime: Duration,
     /// How many rounds a flow may take.
@@ -53,12 +53,12 @@ pub(crate) struct Rules {
     pub(crate) version: Version,
 }
 
-impl Default for Rules {
+impl Default for CallOptions {
     fn default() -> Self {
         Self {
             asks: Vec::new(),
             wrong_form: None,
-            round_ttl: Duration::from_mins(10),
+            answer_timeout: Duration::from_mins(10),
             lifetime: Duration::from_hours(1),
             max_rounds: 100,
             deadline: Duration::from_mins(1),
@@ -92,7 +92,8 @@ impl Tool {
             icons: Vec::new(),
             meta: None,
         };
-        let (rules, param_headers, schemas) = (Rules::default(), Vec::new(), Schemas::default());
+        let (rules, param_headers, schemas) =
+            (CallOptions::default(), Vec::new(), Schemas::default());
         Self { wire, rules, handler, param_headers, by_hand: false, schemas }
     }
 

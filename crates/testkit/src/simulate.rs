@@ -141,9 +141,9 @@ impl Fleet {
                         Ok(learned.to_string())
                     }
                 });
-            let server = Server::builder("simulation", "1").anonymous().clock(clock.clone());
+            let server = Server::builder("simulation", "1").allow_anonymous().clock(clock.clone());
             let overloaded = Arc::clone(&overloaded);
-            let server = server.overloaded(move || overloaded.load(Ordering::Relaxed));
+            let server = server.shed_load_when(move || overloaded.load(Ordering::Relaxed));
             server.sealer(ring.clone()).tool(tool).build().map_err(|error| error.to_string())
         };
         let phase = |ring: Result<KeyRing, RingError>| {

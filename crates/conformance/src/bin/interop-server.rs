@@ -7,8 +7,8 @@
 use mrtr::http::{Endpoint, ServeOptions, serve};
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
-    Answer, BuildError, Context, Error, InputRequired, Prompt, PromptOutput, ResourceTemplate,
-    Result, Server, Tool, ToolOutput,
+    BuildError, Context, ElicitOutcome, Error, InputRequired, Prompt, PromptOutput,
+    ResourceTemplate, Result, Server, Tool, ToolOutput,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,18 +33,18 @@ fn say(text: &str) {
 
 fn server() -> std::result::Result<Server, BuildError> {
     Server::builder("mrtr-interop", env!("CARGO_PKG_VERSION"))
-        .anonymous()
+        .allow_anonymous()
         .tool(Tool::new("add", "Adds two numbers", add))
         .tool(Tool::new("fail", "Fails", fail))
         .tool(Tool::new("count", "Counts to three", count))
-        .tool(Tool::new("form", "Asks for a name", form))
+        .tool(Tool::new("form", "ClientFeature for a name", form))
         .tool(Tool::new("url", "Sends people to a page", url))
-        .tool(Tool::new("model", "Asks a model", model))
-        .tool(Tool::new("roots", "Asks for roots", roots))
-        .tool(Tool::new("rounds", "Asks twice", rounds))
-        .tool(Tool::new("joined", "Asks two questions at once", joined))
-        .tool(Tool::new("poll", "Asks nothing, but to be called again", poll))
-        .prompt(Prompt::new("brief", "Asks for whom", brief))
+        .tool(Tool::new("model", "ClientFeature a model", model))
+        .tool(Tool::new("roots", "ClientFeature for roots", roots))
+        .tool(Tool::new("rounds", "ClientFeature twice", rounds))
+        .tool(Tool::new("joined", "ClientFeature two questions at once", joined))
+        .tool(Tool::new("poll", "ClientFeature nothing, but to be called again", poll))
+        .prompt(Prompt::new("brief", "ClientFeature for whom", brief))
         .resource_template(ResourceTemplate::new("note://{id}", "note", note))
         .build()
 }
@@ -97,7 +97,7 @@ async fn count(cx: Context) -> Result<String> {
 
 async fn form(cx: Context) -> Result<String> {
     Ok(match cx.ask::<Name>("name", "What is your name?").await? {
-        Answer::Accept(Name { name }) => format!("Hello, {name}!"),
+        ElicitOutcome::Accept(Name { name }) => format!("Hello, {name}!"),
         _ => "declined".to_owned(),
     })
 }

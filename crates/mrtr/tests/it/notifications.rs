@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::wire::{Head, connect, params, request};
+use crate::http_wire::{Head, connect, params, request};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Go {
@@ -25,7 +25,7 @@ async fn serve() -> u16 {
         cx.progress(100.0, Some(100.0), None);
         Ok(if go.on { "done" } else { "stopped" })
     });
-    let server = Server::builder("test", "1").tool(tool).anonymous().build().unwrap();
+    let server = Server::builder("test", "1").tool(tool).allow_anonymous().build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let forever = std::future::pending();
@@ -70,7 +70,7 @@ async fn progress_finds_its_call() {
         }
         Ok("done")
     });
-    let server = Server::builder("test", "1").tool(count).anonymous().build().unwrap();
+    let server = Server::builder("test", "1").tool(count).allow_anonymous().build().unwrap();
     let client = mrtr::Client::builder(mrtr::InProcess::new(server)).build();
     let call = async |to: u32| {
         let heard = Arc::<Mutex<Vec<_>>>::default();
@@ -96,7 +96,7 @@ async fn a_flood_of_notifications_is_cut() {
         }
         Ok("done")
     });
-    let server = Server::builder("test", "1").tool(flood).anonymous().build().unwrap();
+    let server = Server::builder("test", "1").tool(flood).allow_anonymous().build().unwrap();
     let heard = Arc::new(Mutex::new((0, Vec::new())));
     let (progress, log) = (Arc::clone(&heard), Arc::clone(&heard));
     let client = mrtr::Client::builder(mrtr::InProcess::new(server))

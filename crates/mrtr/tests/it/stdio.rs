@@ -14,8 +14,8 @@ use tokio::io::{
     AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, split,
 };
 
-use crate::running::{Running, until};
-use crate::wire::{params, request};
+use crate::http_wire::{params, request};
+use crate::server_process::{Running, until};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Name {
@@ -36,7 +36,7 @@ fn server(running: &Arc<AtomicUsize>) -> Server {
         }
     };
     let builder = Server::builder("test", "1").tool(Tool::new("greet", "", greet));
-    builder.tool(Tool::new("wait", "", wait)).anonymous().build().unwrap()
+    builder.tool(Tool::new("wait", "", wait)).allow_anonymous().build().unwrap()
 }
 
 /// A server at the other end of a pipe.
@@ -135,7 +135,7 @@ fn a_server_on_standard_streams() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build().unwrap();
         let tool = Tool::new("long", "x".repeat(1 << 20), async |_: Context| Ok(""));
-        let server = Server::builder("test", "1").tool(tool).anonymous().build().unwrap();
+        let server = Server::builder("test", "1").tool(tool).allow_anonymous().build().unwrap();
         runtime.block_on(mrtr::serve_stdio(server)).unwrap();
         // It waits for what blocks; the test's own output would, too.
         drop(runtime);

@@ -5,19 +5,19 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use mrtr::stdio::{StreamLimits, serve_stream};
-use mrtr::{Change, Changes, Context, LogLevel, Server, Tool};
+use mrtr::{Change, ChangeNotifier, Context, LogLevel, Server, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader, duplex, split};
 use tokio::sync::oneshot;
 
-use crate::hand::Hand;
-use crate::running::{Running, until};
-use crate::wire::params;
+use crate::http_wire::params;
+use crate::raw_peer::Hand;
+use crate::server_process::{Running, until};
 
 struct Served {
     hand: Hand,
     running: Arc<AtomicUsize>,
-    changes: Changes,
+    changes: ChangeNotifier,
     server: Server,
     end: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
@@ -59,9 +59,9 @@ fn serve_over(bytes: usize) -> Served {
         tokio::task::yield_now().await;
         Ok("answered")
     };
-    let changes = Changes::new();
+    let changes = ChangeNotifier::new();
     let server = Server::builder("test", "1")
-        .anonymous()
+        .allow_anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
         .tool(Tool::new("tell", "", tell))

@@ -7,18 +7,18 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mrtr::http::{Endpoint, HttpClient, ServeOptions};
 use mrtr::schema::subscription::SubscriptionFilter;
-use mrtr::{Change, Changes, Client, Context, LogLevel, Resource, Server, Tool};
+use mrtr::{Change, ChangeNotifier, Client, Context, LogLevel, Resource, Server, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::running::{Running, until};
-use crate::wire::{Head, connect, params};
+use crate::http_wire::{Head, connect, params};
+use crate::server_process::{Running, until};
 
 struct Served {
     port: u16,
     running: Arc<AtomicUsize>,
-    changes: Changes,
+    changes: ChangeNotifier,
     server: Server,
 }
 
@@ -51,9 +51,9 @@ async fn serve_by(options: ServeOptions) -> Served {
             std::future::pending::<mrtr::Result<String>>().await
         }
     };
-    let changes = Changes::new();
+    let changes = ChangeNotifier::new();
     let server = Server::builder("test", "1")
-        .anonymous()
+        .allow_anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
         .tool(Tool::new("flood", "", flood))

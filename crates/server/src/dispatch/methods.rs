@@ -7,9 +7,9 @@ use std::sync::Arc;
 use mrtr_schema::jsonrpc::Request;
 use mrtr_schema::method;
 
-use super::Answer;
-use crate::caller::Caller;
+use super::Outcome;
 use crate::extension;
+use crate::request_context::RequestContext;
 use crate::server::Inner;
 
 /// The methods of the protocol that a server may be asked for.
@@ -31,9 +31,9 @@ pub(crate) const OF_PROTOCOL: [&str; 10] = [
 pub(crate) type Methods = &'static [(&'static str, Own)];
 
 /// Answers requests of one method of the protocol.
-pub(crate) type Own = for<'r> fn(&'r Arc<Inner>, &'r Request, Box<Caller>) -> Answering<'r>;
+pub(crate) type Own = for<'r> fn(&'r Arc<Inner>, &'r Request, Box<RequestContext>) -> Answering<'r>;
 
-pub(crate) type Answering<'r> = Pin<Box<dyn Future<Output = Answer> + Send + 'r>>;
+pub(crate) type Answering<'r> = Pin<Box<dyn Future<Output = Outcome> + Send + 'r>>;
 
 /// What answers a method, other than `tools/call`.
 pub(crate) enum Method {

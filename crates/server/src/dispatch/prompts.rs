@@ -9,31 +9,35 @@ use mrtr_schema::prompt::GetPromptParams;
 use mrtr_schema::tool::ListParams;
 use serde_json::Value;
 
-use super::leg::{Leg, Target};
+use super::execute::{Leg, Target};
 use super::methods::{Answering, Methods};
-use super::{Answer, once, refused, run, unfit, unknown};
-use crate::caller::Caller;
+use super::{Outcome, is_single_use, refused, run, unfit, unknown};
 use crate::prompt::PromptOutput;
+use crate::request_context::RequestContext;
 use crate::server::Inner;
 
 pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PROMPTS_GET, get)];
 
-fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<Caller>) -> Answering<'r> {
+fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
     Box::pin(async { server.page("prompts", &server.prompts, &ListParams::of(request)?) })
 }
 
-fn get<'r>(server: &'r Arc<Inner>, request: &'r Request, caller: Box<Caller>) -> Answering<'r> {
+fn get<'r>(
+    server: &'r Arc<Inner>,
+    request: &'r Request,
+    caller: Box<RequestContext>,
+) -> Answering<'r> {
     Box::pin(async move {
         let call = GetPromptParams::of(request)?;
         let rules = || server.prompt(&call.name).map(|prompt| &prompt.rules);
-        let once = once(call.request_state.is_some(), rules);
+        let single_use = is_single_use(call.request_state.is_some(), rules);
         let inner = Arc::clone(server);
-        run(server, once, Box::pin(async move { inner.get_prompt(call, caller).await })).await
+        run(server, single_use, Box::pin(async move { inner.get_prompt(call, caller).await })).await
     })
 }
 
 impl Inner {
-    async fn get_prompt(&self, call: GetPromptParams, caller: Box<Caller>) -> Answer {
+    async fn get_prompt(&self, call: GetPromptParams, caller: Box<RequestContext>) -> Outcome {
         let Some(prompt) = self.prompt(&call.name) else {
             return Err(unknown("prompt", &call.name));
         };

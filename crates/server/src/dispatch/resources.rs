@@ -9,14 +9,14 @@ use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
 use mrtr_schema::tool::ListParams;
 use serde_json::{Value, json};
 
-use super::leg::{Leg, Target};
+use super::execute::{Leg, Target};
 use super::methods::{Answering, Methods};
-use super::{Answer, once, refused, run, unfit};
-use crate::caller::Caller;
+use super::{Outcome, is_single_use, refused, run, unfit};
 use crate::handler::Erased;
-use crate::resource::{Cache, ResourceOutput};
+use crate::request_context::RequestContext;
+use crate::resource::{CacheControl, ResourceOutput};
 use crate::server::Inner;
-use crate::tool::Rules;
+use crate::tool::CallOptions;
 
 pub(crate) const METHODS: Methods = &[
     (method::RESOURCES_LIST, list),
@@ -24,31 +24,40 @@ pub(crate) const METHODS: Methods = &[
     (method::RESOURCES_READ, read),
 ];
 
-fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<Caller>) -> Answering<'r> {
+fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
     Box::pin(async { server.page("resources", &server.resources, &ListParams::of(request)?) })
 }
 
 fn list_templates<'r>(
     server: &'r Arc<Inner>,
     request: &'r Request,
-    _: Box<Caller>,
+    _: Box<RequestContext>,
 ) -> Answering<'r> {
     Box::pin(async {
         server.page("resourceTemplates", &server.templates, &ListParams::of(request)?)
     })
 }
 
-fn read<'r>(server: &'r Arc<Inner>, request: &'r Request, caller: Box<Caller>) -> Answering<'r> {
+fn read<'r>(
+    server: &'r Arc<Inner>,
+    request: &'r Request,
+    caller: Box<RequestContext>,
+) -> Answering<'r> {
     Box::pin(async move {
         let call = ReadResourceParams::of(request)?;
-        let once = once(call.request_state.is_some(), || server.rules_of(&call.uri));
+        let single_use = is_single_use(call.request_state.is_some(), || server.rules_of(&call.uri));
         let inner = Arc::clone(server);
-        run(server, once, Box::pin(async move { inner.read_resource(call, caller).await })).await
+        run(server, single_use, Box::pin(async move { inner.read_resource(call, caller).await }))
+            .await
     })
 }
 
 impl Inner {
-    async fn read_resource(&self, call: ReadResourceParams, caller: Box<Caller>) -> Answer {
+    async fn read_resource(
+        &self,
+        call: ReadResourceParams,
+        caller: Box<RequestContext>,
+    ) -> Outcome {
         if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
             let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
@@ -72,11 +81,11 @@ impl Inner {
     async fn read(
         &self,
         call: ReadResourceParams,
-        caller: Box<Caller>,
+        caller: Box<RequestContext>,
         what: &Found<'_>,
         arguments: &str,
         handler: &Erased<ResourceOutput>,
-    ) -> Answer {
+    ) -> Outcome {
         let target = Target {
             method: method::RESOURCES_READ,
             name: &call.uri,
@@ -123,14 +132,14 @@ fn filled(
         }
     }
     // What depends on answers is for nobody to reuse.
-    let cache = if retried { Cache::default() } else { what.cache };
+    let cache = if retried { CacheControl::default() } else { what.cache };
     (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
     result
 }
 
 /// What a URI stands for.
 struct Found<'a> {
-    rules: &'a Rules,
-    cache: Cache,
+    rules: &'a CallOptions,
+    cache: CacheControl,
     mime_type: Option<&'a str>,
 }

@@ -4,25 +4,26 @@ use std::sync::Arc;
 
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::jsonrpc::{ErrorObject, Request, Text, params};
+use mrtr_schema::json::CowStr;
+use mrtr_schema::jsonrpc::{ErrorObject, Request, params};
 use mrtr_schema::method;
 use mrtr_schema::tool::{CallToolResult, ListParams};
 use mrtr_transport::headers::check_params;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::leg::{Leg, Target};
+use super::execute::{Leg, Target};
 use super::methods::{Answering, Methods};
-use super::{Answer, unfit, unknown};
-use crate::caller::Caller;
+use super::{Outcome, unfit, unknown};
 use crate::error::Error;
 use crate::handler::Called;
+use crate::request_context::RequestContext;
 use crate::server::Inner;
 use crate::tool::{Tool, ToolOutput};
 
 pub(crate) const METHODS: Methods = &[(method::TOOLS_LIST, list)];
 
-fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<Caller>) -> Answering<'r> {
+fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
     Box::pin(async { server.page("tools", &server.tools, &ListParams::of(request)?) })
 }
 
@@ -31,13 +32,13 @@ fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<Caller>) -> Ans
 #[serde(rename_all = "camelCase")]
 struct ToolCall<'a> {
     #[serde(borrow)]
-    name: Text<'a>,
+    name: CowStr<'a>,
     #[serde(borrow, default, deserialize_with = "text_of")]
     arguments: Option<&'a str>,
     #[serde(default, deserialize_with = "InputResponses::present")]
     input_responses: Option<InputResponses>,
     #[serde(borrow)]
-    request_state: Option<Text<'a>>,
+    request_state: Option<CowStr<'a>>,
 }
 
 fn text_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str>, D::Error> {
@@ -55,11 +56,11 @@ impl<'r> ToolCall<'r> {
         let responses = params.member("inputResponses").map(serde_json::from_str);
         let state = params.member("requestState").filter(|state| *state != "null");
         Some(Self {
-            name: Text(params.string("name")?),
+            name: CowStr(params.string("name")?),
             arguments: params.member("arguments"),
             input_responses: responses.transpose().ok()?,
             request_state: match state {
-                Some(_) => Some(Text(params.string("requestState")?)),
+                Some(_) => Some(CowStr(params.string("requestState")?)),
                 None => None,
             },
         })
@@ -67,7 +68,11 @@ impl<'r> ToolCall<'r> {
 }
 
 impl Inner {
-    pub(super) async fn call_tool(&self, request: &Request, caller: Box<Caller>) -> Answer {
+    pub(super) async fn call_tool(
+        &self,
+        request: &Request,
+        caller: Box<RequestContext>,
+    ) -> Outcome {
         let (tool, leg, handler) = match self.begin_tool(ToolCall::of(request)?, caller)? {
             (tool, leg, Ok(handler)) => (tool, leg, handler),
             (.., Err(why)) => {
@@ -90,9 +95,10 @@ impl Inner {
     fn begin_tool<'a>(
         &'a self,
         call: ToolCall<'a>,
-        caller: Box<Caller>,
+        caller: Box<RequestContext>,
     ) -> Result<(&'a Tool, Leg<'a>, Called<ToolOutput>), ErrorObject> {
-        let ToolCall { name: Text(name), arguments: given, input_responses, request_state } = call;
+        let ToolCall { name: CowStr(name), arguments: given, input_responses, request_state } =
+            call;
         let Some(tool) = self.tool(&name) else {
             return Err(unknown("tool", &name));
         };
@@ -104,7 +110,7 @@ impl Inner {
         }
         let (method, name, rules) = (method::TOOLS_CALL, &*tool.wire.name, &tool.rules);
         let target = Target { method, name, arguments, rules };
-        let state = request_state.as_ref().map(|Text(state)| &**state);
+        let state = request_state.as_ref().map(|CowStr(state)| &**state);
         let leg = Leg::open(self, target, caller, input_responses, state)?;
         let handler = match tool.schemas.check_arguments(arguments) {
             Ok(()) => leg.begin(&tool.handler)?,

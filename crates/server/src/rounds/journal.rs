@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use mrtr_codec::pack::{Packer, UnpackError, Unpacker};
+use mrtr_codec::encoding::{Packer, UnpackError, Unpacker};
 use mrtr_codec::{Digest, UnixSeconds};
 
 use super::fault::Fault;
-use super::text::Text;
+use super::shared_str::Text;
 use super::version::Version;
 
 /// The version of the journal's format. A replica refuses what it does not know.
@@ -87,7 +87,7 @@ pub(super) const SIDES: [&str; 2] = ["0", "1"];
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StepKind {
     /// A pass need not come to it.
-    pub(crate) droppable: bool,
+    pub(crate) skippable: bool,
     /// It failed, and the value is its error.
     pub(crate) failed: bool,
 }
@@ -112,10 +112,10 @@ impl EntryKind {
             Self::Answer { read: false, .. } => 4,
             Self::Aside(_) => 6,
             Self::Choice => 2,
-            Self::Step(StepKind { droppable: false, failed: false }) => 1,
-            Self::Step(StepKind { droppable: true, failed: false }) => 3,
-            Self::Step(StepKind { droppable: false, failed: true }) => 5,
-            Self::Step(StepKind { droppable: true, failed: true }) => 7,
+            Self::Step(StepKind { skippable: false, failed: false }) => 1,
+            Self::Step(StepKind { skippable: true, failed: false }) => 3,
+            Self::Step(StepKind { skippable: false, failed: true }) => 5,
+            Self::Step(StepKind { skippable: true, failed: true }) => 7,
         }
     }
 
@@ -125,7 +125,7 @@ impl EntryKind {
             6 => Self::Aside(Pin(input.array()?)),
             2 => Self::Choice,
             kind @ (1 | 3 | 5 | 7) => {
-                Self::Step(StepKind { droppable: kind & 2 != 0, failed: kind & 4 != 0 })
+                Self::Step(StepKind { skippable: kind & 2 != 0, failed: kind & 4 != 0 })
             }
             _ => return Err(UnpackError),
         })
@@ -155,7 +155,7 @@ impl Journal {
     /// A recorded step that this pass has not come to.
     pub(crate) fn lost_step(&self) -> Option<&Entry> {
         let lost = |entry: &&Entry| match entry.kind {
-            EntryKind::Step(kind) => !entry.used && !kind.droppable,
+            EntryKind::Step(kind) => !entry.used && !kind.skippable,
             EntryKind::Answer { .. } | EntryKind::Aside(_) | EntryKind::Choice => false,
         };
         self.entries.iter().find(lost)
@@ -359,9 +359,9 @@ mod tests {
         let journal = Journal {
             entries: vec![
                 entry("hold", EntryKind::Step(StepKind::default())),
-                entry("quote", EntryKind::Step(StepKind { droppable: true, failed: false })),
-                entry("pay", EntryKind::Step(StepKind { droppable: false, failed: true })),
-                entry("try", EntryKind::Step(StepKind { droppable: true, failed: true })),
+                entry("quote", EntryKind::Step(StepKind { skippable: true, failed: false })),
+                entry("pay", EntryKind::Step(StepKind { skippable: false, failed: true })),
+                entry("try", EntryKind::Step(StepKind { skippable: true, failed: true })),
                 entry("seat", EntryKind::Answer { pin: Pin([9; 16]), read: true }),
                 entry("diet", EntryKind::Answer { pin: Pin([8; 16]), read: false }),
                 entry("first", EntryKind::Choice),

@@ -8,16 +8,16 @@ use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
-use super::inside;
 use super::journal::{
     Asked, CHECKPOINT, EntryKind, Flow, Journal, MAX_ENTRY, PASSED_OVER, SIDES, StepKind, unordered,
 };
-use super::pass::{Found, Pass, Place};
-use super::text::Text;
-use crate::caller::Caller;
+use super::replay::{Found, Pass, Place};
+use super::shared_str::Text;
+use super::step_scope;
 use crate::manual::Manual;
 use crate::question::Question;
-use crate::replica::Replica;
+use crate::request_context::RequestContext;
+use crate::runtime::Runtime;
 
 /// At most how often the replicas of a flow move it on, and after how many rounds no more: clients give up after nine or ten
 /// rounds of any kind.
@@ -26,7 +26,7 @@ const LAST_SHED: u64 = 6;
 
 /// One leg: who sent it, and how far it has come.
 pub(crate) struct Round {
-    pub(crate) caller: Box<Caller>,
+    pub(crate) caller: Box<RequestContext>,
     /// What the manual form reads.
     pub(crate) manual: Manual,
     /// A new flow's is drawn when it is first needed: most calls neither ask nor do steps.
@@ -96,7 +96,7 @@ pub(crate) enum Begun<T> {
 
 impl Round {
     /// The first leg of a flow.
-    pub(crate) fn first(caller: Box<Caller>, manual: Manual) -> Self {
+    pub(crate) fn first(caller: Box<RequestContext>, manual: Manual) -> Self {
         Self {
             id: OnceLock::new(),
             started: None,
@@ -119,7 +119,7 @@ impl Round {
         journal: Journal,
         asked: &Asked,
         responses: InputResponses,
-        caller: Box<Caller>,
+        caller: Box<RequestContext>,
     ) -> Self {
         let pass = Pass::new(journal, asked, responses);
         let answers = pass.answers();
@@ -128,11 +128,11 @@ impl Round {
     }
 
     /// A later leg that goes on from a state of the manual form.
-    pub(crate) fn manual(flow: Flow, manual: Manual, caller: Box<Caller>) -> Self {
+    pub(crate) fn manual(flow: Flow, manual: Manual, caller: Box<RequestContext>) -> Self {
         Self { is_manual: true, manual, ..Self::of(flow, caller) }
     }
 
-    fn of(flow: Flow, caller: Box<Caller>) -> Self {
+    fn of(flow: Flow, caller: Box<RequestContext>) -> Self {
         let Flow { id, started, rounds, sheds } = flow;
         let (id, started) = (id.into(), Some(started));
         Self { id, started, rounds, sheds, ..Self::first(caller, Manual::default()) }
@@ -184,7 +184,7 @@ impl Round {
         self.caller.capabilities()
     }
 
-    pub(crate) fn replica(&self) -> &Replica {
+    pub(crate) fn replica(&self) -> &Runtime {
         &self.caller.replica
     }
 
@@ -217,8 +217,8 @@ impl Round {
                 state.fail(fault);
                 return state.wait(waker);
             }
-            Found::Ask(Some(reason)) => question.again(&reason),
-            Found::Ask(None) => question,
+            Found::InputFuture(Some(reason)) => question.again(&reason),
+            Found::InputFuture(None) => question,
         };
         if let Some(missing) = question.missing(self.capabilities()) {
             if optional {
@@ -475,7 +475,7 @@ impl State {
 
     /// Uses a key; a key is used once in a pass, and none inside a step.
     fn enter(&mut self, round: &Round, key: &Arc<str>) -> Option<Place> {
-        let taken = match inside::step_of(round) {
+        let taken = match step_scope::step_of(round) {
             None if round.is_manual => Err(Fault::mixed()),
             None => self.pass.take(key),
             Some(step) => Err(Fault::Handler(format!(

@@ -15,9 +15,9 @@ use tokio::time::Sleep;
 use tracing::Instrument as _;
 
 use super::fault::Fault;
-use super::inside::Inside;
 use super::journal::StepKind;
 use super::round::{Begun, Round};
+use super::step_scope::StepScope;
 use crate::error::Error;
 
 /// What a step's closure is given.
@@ -32,17 +32,17 @@ pub struct Step {
 impl Step {
     /// A key to hand to the outside world, so that it does the thing once however often the step runs:
     /// the same for the same step of the same flow, given the same answers, or, where the step has
-    /// [`inputs`](StepRun::inputs), the same inputs.
+    /// [`inputs`](StepFuture::inputs), the same inputs.
     ///
     /// A step runs at most once per request received. A client that never got the response sends the
     /// request again, and then only the outside world can know that it was done before. Two things the
     /// key does not cover. A *first* request that is sent twice starts two flows with two keys, unless the step is
-    /// [`sealed_first`](StepRun::sealed_first). And a client that goes back and answers differently gets another key,
+    /// [`after_checkpoint`](StepFuture::after_checkpoint). And a client that goes back and answers differently gets another key,
     /// because it asks for another thing.
     ///
     /// So does an honest one, if a step failed (or was given up) and runs again after a question that was answered in between:
     /// a card that was refused wants another payment than the next card. Where it is the same thing that is tried again, say what
-    /// it is done with, by [`inputs`](StepRun::inputs).
+    /// it is done with, by [`inputs`](StepFuture::inputs).
     pub fn idempotency_key(&self) -> &str {
         self.idempotency_key.get_or_init(|| idempotency_key(&self.round, &self.key, self.inputs))
     }
@@ -50,7 +50,7 @@ impl Step {
     /// Tries `what` up to `times`, until it does not fail. Between two tries it waits: 100 ms after the first, then twice
     /// as long each time, 10 s at most, and up to half of that less by chance, so that many who failed together do not
     /// come again together. All tries have the same [idempotency key](Self::idempotency_key), and the
-    /// [deadline](StepRun::deadline) holds for all of them. `times` of 0 is 1.
+    /// [deadline](StepFuture::deadline) holds for all of them. `times` of 0 is 1.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ const ALONE: Duration = Duration::from_mins(1);
 ///
 /// Dropping it before it is done cuts it off, unless it is to [finish](Self::finish_on_disconnect), and nothing is kept.
 #[must_use = "a step is done when it is awaited"]
-pub struct StepRun<'a, T> {
+pub struct StepFuture<'a, T> {
     round: Arc<Round>,
     key: Arc<str>,
     options: Options,
@@ -108,7 +108,7 @@ type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 #[derive(Debug, Default)]
 struct Options {
-    sealed_first: bool,
+    after_checkpoint: bool,
     kind: StepKind,
     keeps_errors: bool,
     deadline: Option<Duration>,
@@ -129,7 +129,7 @@ enum Progress<'a, T> {
     Done,
 }
 
-impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
+impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
     pub(crate) fn new<F, Fut>(round: Arc<Round>, key: Arc<str>, run: F) -> Self
     where
         F: FnOnce(Step) -> Fut + Send + 'a,
@@ -143,21 +143,21 @@ impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
     /// If nothing of the flow was sealed yet, lets the client come once more, with a state and without an answer,
     /// before the step runs. Then a first request that is sent twice does not do it under two
     /// [idempotency keys](Step::idempotency_key). It costs a round trip, and a round of those that a client grants.
-    pub fn sealed_first(mut self) -> Self {
-        self.options.sealed_first = true;
+    pub fn after_checkpoint(mut self) -> Self {
+        self.options.after_checkpoint = true;
         self
     }
 
     /// A later pass need not come to this step. Without this, a handler that ends without coming to a step that was
     /// done is taken for one that has changed, and the call fails.
-    pub fn droppable(mut self) -> Self {
-        self.options.kind.droppable = true;
+    pub fn skippable(mut self) -> Self {
+        self.options.kind.skippable = true;
         self
     }
 
     /// Keeps the error too, if it ends in one: later rounds get that, and do not run it again. Of an error that only the
     /// log may name, later rounds know no more than that it was one. Default: a step that failed runs again.
-    pub fn keep_errors(mut self) -> Self {
+    pub fn record_errors(mut self) -> Self {
         self.options.keeps_errors = true;
         self
     }
@@ -185,7 +185,7 @@ impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
     }
 }
 
-impl<T: Send + 'static> StepRun<'static, T> {
+impl<T: Send + 'static> StepFuture<'static, T> {
     /// Once it has begun, does it to its end, whatever becomes of the request: for what must not be left half done.
     /// Without this, a client that goes away cuts the step off, and so does the end of the leg.
     ///
@@ -231,14 +231,14 @@ fn too_late(key: &str) -> Error {
     Error::new(format!("{key:?} took too long and was given up."))
 }
 
-impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
+impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (round, key) = (&this.round, &this.key);
         this.progress = match std::mem::replace(&mut this.progress, Progress::Done) {
-            Progress::New(_) if this.options.sealed_first && round.rounds() == 0 => {
+            Progress::New(_) if this.options.after_checkpoint && round.rounds() == 0 => {
                 Progress::Never(Some(MovingOn::new(round, cx)))
             }
             Progress::New(run) => match round.begin_step(key, recall) {
@@ -302,7 +302,7 @@ fn start<'a, T: 'a>(
     if let Some(steps) = &round.steps {
         steps.begun(key, step.idempotency_key());
     }
-    let doing: Doing<'a, T> = Box::pin(Inside::new(round, key, run(step)));
+    let doing: Doing<'a, T> = Box::pin(StepScope::new(round, key, run(step)));
     let (doing, deadline) = match detach {
         None => (doing, options.deadline.map(tokio::time::sleep).map(Box::pin)),
         // The deadline goes with it.
@@ -411,11 +411,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 // Nothing in it is pinned: it may move between polls.
-impl<T> Unpin for StepRun<'_, T> {}
+impl<T> Unpin for StepFuture<'_, T> {}
 
-impl<T> fmt::Debug for StepRun<'_, T> {
+impl<T> fmt::Debug for StepFuture<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepRun")
+        f.debug_struct("StepFuture")
             .field("key", &self.key)
             .field("options", &self.options)
             .finish_non_exhaustive()

@@ -3,14 +3,14 @@
 use mrtr_server::{Context, Error, InputRequired, Result, Tool, ToolOutput};
 use serde_json::{Value, json};
 
-use crate::fleet::{Text, fleet};
+use crate::replicas::{Text, fleet};
 
 #[tokio::test]
 async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
             assert!(
-                cx.unasked_answers().get("x").is_some(),
+                cx.unsolicited_answers().get("x").is_some(),
                 "`x` is never asked for, and always sent"
             );
             match cx.state::<u32>()? {
@@ -61,8 +61,8 @@ async fn an_answer_in_the_manual_form_has_to_fit_its_form() {
 }
 
 /// Sends one leg by hand; `more` are parameters beside the usual ones.
-async fn call(fleet: &mrtr_testkit::Fleet, more: Value) -> Value {
-    crate::refusals::send(fleet, "t", json!({}), more).await
+async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
+    crate::request_state::send(fleet, "t", json!({}), more).await
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use mrtr_schema::elicitation::ElicitResult;
 use mrtr_server::{Context, Error, Result, Tool};
 use serde_json::json;
 
-use mrtr_testkit::{Fleet, TestClock};
+use mrtr_testkit::{Replicas, TestClock};
 
-use crate::fleet::{Count, Text, alice, client, fleet, replica, run};
+use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
 
 fn keys(asked: &[&[&str]]) -> Vec<Vec<String>> {
     asked.iter().map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()).collect()
@@ -24,9 +24,9 @@ async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
-                let one = cx.step("one", async |_| Ok(runs.up())).sealed_first().await?;
+                let one = cx.step("one", async |_| Ok(runs.up())).after_checkpoint().await?;
                 // Something is sealed by now.
-                let two = cx.step("two", async |_| Ok(runs.up())).sealed_first().await?;
+                let two = cx.step("two", async |_| Ok(runs.up())).after_checkpoint().await?;
                 Ok(format!("{one} {two}"))
             }
         })
@@ -41,7 +41,7 @@ async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
 async fn sealing_first_takes_a_round_only_where_there_is_none() {
     let tool = |beside: bool| {
         Tool::new("t", "", move |cx: Context| async move {
-            let step = cx.step("step", async |_| Ok(7)).sealed_first();
+            let step = cx.step("step", async |_| Ok(7)).after_checkpoint();
             let ask = cx.elicit::<Text>("a", "?");
             let (text, n) =
                 if beside { tokio::try_join!(ask, step)? } else { (ask.await?, step.await?) };
@@ -83,7 +83,7 @@ async fn a_checkpoint_ends_the_round_once() {
 async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| {
-            let mut step = cx.step("step", async |_| Ok(7)).sealed_first();
+            let mut step = cx.step("step", async |_| Ok(7)).after_checkpoint();
             tokio::select! {
                 biased;
                 _ = &mut step => {}
@@ -100,7 +100,7 @@ async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
 
 #[tokio::test]
 async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped() {
-    for droppable in [false, true] {
+    for skippable in [false, true] {
         let passes = Count::default();
         let (text, _) = run(|| {
             let passes = passes.clone();
@@ -109,8 +109,8 @@ async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped
                 async move {
                     if passes.up() == 1 {
                         let step = cx.step("gone", async |_| Ok(1));
-                        if droppable {
-                            step.droppable().await?
+                        if skippable {
+                            step.skippable().await?
                         } else {
                             step.await?
                         };
@@ -120,7 +120,7 @@ async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped
             })
         })
         .await;
-        assert_eq!(text == "a", droppable, "{text}");
+        assert_eq!(text == "a", skippable, "{text}");
     }
 }
 
@@ -136,7 +136,7 @@ async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
                     runs.up();
                     Err(error())
                 });
-                let failed = if keep { step.keep_errors().await } else { step.await };
+                let failed = if keep { step.record_errors().await } else { step.await };
                 let Err(error) = failed else { return Ok("no error".to_owned()) };
                 cx.elicit::<Text>("a", "?").await?;
                 Ok(error.message().to_owned())
@@ -212,7 +212,7 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
     for answer in ["x", "y", "x"] {
         let answer = json!({ "a": ElicitResult::accept(json!({ "text": answer })).unwrap() });
         let more = json!({ "requestState": state, "inputResponses": answer });
-        crate::refusals::send(&fleet, "t", json!({}), more).await;
+        crate::request_state::send(&fleet, "t", json!({}), more).await;
     }
     let seen = seen.lock().unwrap().clone();
     let of = |key: &str| -> Vec<String> {
@@ -329,10 +329,10 @@ async fn a_step_can_outlive_its_request() {
             })
         };
         let server = replica(&clock).tool(tool()).build().unwrap();
-        let fleet = Fleet::new([server.clone()]).as_principal(alice());
-        let call = crate::refusals::send(&fleet, "t", json!({}), json!({}));
+        let fleet = Replicas::new([server.clone()]).as_principal(alice());
+        let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
         tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
-        server.finished().await;
+        server.drained().await;
         assert_eq!((started.get(), finished.get()), (1, done));
         // With its client it is a step like another.
         let (text, _) = run(tool).await;
@@ -355,14 +355,14 @@ async fn a_step_that_outlives_its_request_has_an_end() {
         })
     };
     let server = replica(&clock).tool(tool(false)).build().unwrap();
-    let fleet = Fleet::new([server.clone()]).as_principal(alice());
-    let call = crate::refusals::send(&fleet, "t", json!({}), json!({}));
+    let fleet = Replicas::new([server.clone()]).as_principal(alice());
+    let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
     tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
-    tokio::time::timeout(Duration::from_secs(5), server.finished()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), server.drained()).await.unwrap();
     let (text, _) = run(|| tool(false)).await;
     assert_eq!(text, "\"never\" took too long and was given up.");
 
-    let (lines, _guard) = crate::refusals::Lines::collect();
+    let (lines, _guard) = crate::request_state::Lines::collect();
     let (text, _) = run(|| tool(true)).await;
     assert!(text.starts_with("! "), "{text}");
     assert!(lines.text().contains("the handler panicked: on purpose"), "{}", lines.text());
@@ -371,7 +371,7 @@ async fn a_step_that_outlives_its_request_has_an_end() {
 /// A step is begun only if there is room for what it comes to; and the log says when it gets tight.
 #[tokio::test]
 async fn a_step_without_room_is_not_begun() {
-    let (lines, _guard) = crate::refusals::Lines::collect();
+    let (lines, _guard) = crate::request_state::Lines::collect();
     let runs = Count::default();
     let (client, _) = client(fleet(|| {
         let runs = runs.clone();

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
-use mrtr_server::{Answer, Asks, Context, Error, InputRequired, Result, Tool, ToolOutput};
+use mrtr_server::{
+    ClientFeature, Context, ElicitOutcome, Error, InputRequired, Result, Tool, ToolOutput,
+};
 use serde_json::{Value, json};
 
-use crate::fleet::{Count, Text, client, fleet, replica, run};
+use crate::replicas::{Count, Text, client, fleet, replica, run};
 
 fn keys(rounds: &[&[&str]]) -> Vec<Vec<String>> {
     rounds.iter().map(|round| round.iter().map(ToString::to_string).collect()).collect()
@@ -214,9 +216,9 @@ async fn declining_is_a_tool_error_or_an_outcome() {
     let tool = || {
         Tool::new("t", "", async |cx: Context| {
             let outcome = match cx.ask::<Text>("a", "?").await? {
-                Answer::Accept(_) => "accepted",
-                Answer::Decline => "declined",
-                Answer::Cancel => "cancelled",
+                ElicitOutcome::Accept(_) => "accepted",
+                ElicitOutcome::Decline => "declined",
+                ElicitOutcome::Cancel => "cancelled",
             };
             cx.elicit::<Text>("b", "?").await?;
             Ok(outcome)
@@ -245,7 +247,7 @@ async fn declining_is_a_tool_error_or_an_outcome() {
 
 #[tokio::test]
 async fn a_client_is_asked_only_for_what_it_declared() {
-    let tool = |asks: &'static [Asks]| {
+    let tool = |asks: &'static [ClientFeature]| {
         move || {
             Tool::new("t", "", async |cx: Context| {
                 let reply = cx.sample("s", CreateMessageParams::user("hi", 5)).await?;
@@ -254,7 +256,7 @@ async fn a_client_is_asked_only_for_what_it_declared() {
             .asks(asks.iter().copied())
         }
     };
-    for asks in [&[][..], &[Asks::Sampling]] {
+    for asks in [&[][..], &[ClientFeature::Sampling]] {
         let (client, _) = client(fleet(tool(asks)));
         let error = client.build().call_tool("t", json!({})).await.unwrap_err();
         let error = error.as_server_error().unwrap().clone();
@@ -319,10 +321,10 @@ async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done
             })
         };
         let replicas = ["Inside?", "Inside?", message, message, message];
-        let fleet = mrtr_testkit::Fleet::new(
-            replicas
-                .map(|message| replica(&clock).anonymous().tool(tool(message)).build().unwrap()),
-        );
+        let fleet =
+            mrtr_testkit::Replicas::new(replicas.map(|message| {
+                replica(&clock).allow_anonymous().tool(tool(message)).build().unwrap()
+            }));
         let (client, log) = client(fleet);
         let result = client.build().call_tool("t", json!({})).await;
         (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.asked())
@@ -345,8 +347,8 @@ async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
             Ok(cx.elicit::<Text>("a", "?").await?.text)
         })
     };
-    let fleet = mrtr_testkit::Fleet::new(
-        [true, false].map(|s| replica(&clock).anonymous().tool(tool(s)).build().unwrap()),
+    let fleet = mrtr_testkit::Replicas::new(
+        [true, false].map(|s| replica(&clock).allow_anonymous().tool(tool(s)).build().unwrap()),
     );
     let (client, _) = client(fleet);
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
@@ -378,8 +380,8 @@ async fn a_leg_that_never_rests_has_a_deadline() {
 }
 
 /// Sends one leg by hand; `more` are parameters beside the usual ones.
-async fn call(fleet: &mrtr_testkit::Fleet, more: Value) -> Value {
-    crate::refusals::send(fleet, "t", json!({}), more).await
+async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
+    crate::request_state::send(fleet, "t", json!({}), more).await
 }
 
 #[tokio::test]
@@ -441,7 +443,7 @@ async fn handlers_get_what_the_server_provides_and_layers_leave() {
     let server = mrtr_server::Server::builder("s", "1")
         .tool(tool)
         .provide(Pool("a pool"))
-        .anonymous()
+        .allow_anonymous()
         .build()
         .unwrap();
     let call = async |exchange: mrtr_transport::InProcess<_>| {

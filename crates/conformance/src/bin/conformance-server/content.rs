@@ -107,7 +107,7 @@ pub(crate) fn template() -> ResourceTemplate {
 }
 
 pub(crate) fn prompts() -> Vec<Prompt> {
-    let suggest = async |typed: mrtr::Completing| {
+    let suggest = async |typed: mrtr::CompletionRequest| {
         let all = ["paris", "park", "party"];
         Ok(all
             .iter()

@@ -5,8 +5,8 @@ mod content;
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
-    Asks, Change, Changes, Context, Error, InputRequired, Prompt, PromptOutput, Result, Server,
-    Tool, ToolOutput,
+    Change, ChangeNotifier, ClientFeature, Context, Error, InputRequired, Prompt, PromptOutput,
+    Result, Server, Tool, ToolOutput,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,11 +26,11 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
     let rounds = [
         Tool::new(
             "test_input_required_result_elicitation",
-            "Asks for a name, in the manual form",
+            "ClientFeature for a name, in the manual form",
             greet,
         ),
-        Tool::new("test_input_required_result_sampling", "Asks a model", ask_model),
-        Tool::new("test_input_required_result_list_roots", "Asks for roots", list_roots),
+        Tool::new("test_input_required_result_sampling", "ClientFeature a model", ask_model),
+        Tool::new("test_input_required_result_list_roots", "ClientFeature for roots", list_roots),
         Tool::new(
             "test_input_required_result_request_state",
             "Confirms, and checks its state",
@@ -43,16 +43,20 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         ),
         Tool::new(
             "test_input_required_result_multiple_inputs",
-            "Asks everything at once",
+            "ClientFeature everything at once",
             everything,
         ),
-        Tool::new("test_input_required_result_multi_round", "Asks in two rounds", two_rounds),
+        Tool::new(
+            "test_input_required_result_multi_round",
+            "ClientFeature in two rounds",
+            two_rounds,
+        ),
         Tool::new(
             "test_input_required_result_capabilities",
-            "Asks what the client can answer",
+            "ClientFeature what the client can answer",
             what_it_can,
         ),
-        Tool::new("test_streaming_elicitation", "Asks for a name", greet),
+        Tool::new("test_streaming_elicitation", "ClientFeature for a name", greet),
     ];
     let plain = [
         Tool::new("test_simple_text", "Returns a text", async |_: Context| {
@@ -66,7 +70,7 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
             },
         ),
         Tool::new("test_missing_capability", "Needs sampling", async |_: Context| Ok("sampled"))
-            .asks([Asks::Sampling]),
+            .asks([ClientFeature::Sampling]),
         Tool::new("test_logging_tool", "Would log, if it was asked to", async |_: Context| {
             Ok("done")
         }),
@@ -77,9 +81,9 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         )
         .input_schema(json_schema_2020_12()),
     ];
-    let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION")).anonymous();
+    let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION")).allow_anonymous();
     let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
-    let changes = Changes::new();
+    let changes = ChangeNotifier::new();
     let builder =
         changing(&changes).into_iter().fold(builder, mrtr::ServerBuilder::tool).changes(changes);
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
@@ -89,14 +93,14 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
     builder
         .prompt(Prompt::new(
             "test_input_required_result_prompt",
-            "Asks for context",
+            "ClientFeature for context",
             ask_for_context,
         ))
         .build()
 }
 
 /// Tools that say that something has changed.
-fn changing(changes: &Changes) -> [Tool; 2] {
+fn changing(changes: &ChangeNotifier) -> [Tool; 2] {
     [("test_trigger_tool_change", Change::Tools), ("test_trigger_prompt_change", Change::Prompts)]
         .map(|(name, change)| {
             let changes = changes.clone();
@@ -115,8 +119,10 @@ struct Name {
 /// The suite sends answers to this tool without any state, and expects them to count: it is in the
 /// manual form, which can see answers that nobody asked for.
 async fn greet(cx: Context) -> Result<ToolOutput> {
-    let name =
-        cx.answers().form::<Name>("user_name").or_else(|| cx.unasked_answers().form("user_name"));
+    let name = cx
+        .answers()
+        .form::<Name>("user_name")
+        .or_else(|| cx.unsolicited_answers().form("user_name"));
     Ok(match name {
         Some(Name { name }) => format!("Hello, {name}!").into(),
         None => InputRequired::new().elicit::<Name>("user_name", "What is your name?").into(),
@@ -169,9 +175,9 @@ async fn two_rounds(cx: Context) -> Result<String> {
 }
 
 async fn what_it_can(cx: Context) -> Result<String> {
-    if cx.can(Asks::Form) {
+    if cx.can(ClientFeature::Form) {
         Ok(cx.elicit::<Name>("user_name", "What is your name?").await?.name)
-    } else if cx.can(Asks::Sampling) {
+    } else if cx.can(ClientFeature::Sampling) {
         Ok(cx
             .sample("name", CreateMessageParams::user("Make up a name", 20))
             .await?

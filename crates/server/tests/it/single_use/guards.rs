@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mrtr_server::replay::{GuardError, ReplayGuard};
+use mrtr_server::single_use::{SingleUseStore, StoreError};
 use mrtr_server::{Context, InputRequired, Tool, ToolOutput};
 use serde_json::json;
 
 use super::{answered, fleet, guard, guess, state, text, unknown, used};
-use crate::fleet::{Count, Text};
-use crate::refusals::{frozen, send};
+use crate::replicas::{Count, Text};
+use crate::request_state::{frozen, send};
 
 /// What a guard was told, and whether it works.
 #[derive(Default)]
@@ -21,22 +21,22 @@ struct Witness {
 }
 
 impl Witness {
-    fn tell(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
+    fn tell(&self, key: &str, value: &[u8], time: Duration) -> Result<(), StoreError> {
         if self.broken.load(Ordering::SeqCst) {
-            return Err(GuardError::Unavailable("no route".into()));
+            return Err(StoreError::Unavailable("no route".into()));
         }
         self.told.lock().unwrap().push((key.to_owned(), value.to_vec(), time));
         Ok(())
     }
 }
 
-impl ReplayGuard for Witness {
+impl SingleUseStore for Witness {
     async fn claim(
         &self,
         key: &str,
         value: &[u8],
         time: Duration,
-    ) -> Result<Option<Vec<u8>>, GuardError> {
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let last = self.told.lock().unwrap().iter().rev().find(|told| told.0 == key).cloned();
         if last.is_none() {
             self.tell(key, value, time)?;
@@ -44,9 +44,9 @@ impl ReplayGuard for Witness {
         Ok(last.map(|(_, value, _)| value))
     }
 
-    async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
+    async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), StoreError> {
         if self.forgetful.load(Ordering::SeqCst) && value.len() > 100 {
-            return Err(GuardError::Full);
+            return Err(StoreError::Full);
         }
         self.tell(key, value, time)
     }
@@ -62,7 +62,7 @@ async fn without_its_guard_a_leg_does_not_run() {
     witness.broken.store(true, Ordering::SeqCst);
     let refused = send(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(refused.pointer("/error/code"), Some(&json!(-32603)), "{refused}");
-    assert_eq!(refused.pointer("/error/data/reason"), Some(&json!("replay_guard_unavailable")));
+    assert_eq!(refused.pointer("/error/data/reason"), Some(&json!("single_use_store_unavailable")));
     assert!(!refused.to_string().contains("no route"), "{refused}");
     assert_eq!(ran.get(), 0);
     witness.broken.store(false, Ordering::SeqCst);
@@ -222,20 +222,20 @@ impl Scripted {
     }
 }
 
-impl ReplayGuard for Scripted {
+impl SingleUseStore for Scripted {
     async fn claim(
         &self,
         _: &str,
         value: &[u8],
         _: Duration,
-    ) -> Result<Option<Vec<u8>>, GuardError> {
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let said = self.0.lock().unwrap().pop().unwrap_or(Said::Works);
         if matches!(said, Said::Hangs) {
             return std::future::pending().await;
         }
         let mut recorded = self.1.lock().unwrap();
         match said {
-            Said::Fails => return Err(GuardError::Unavailable("no route".into())),
+            Said::Fails => return Err(StoreError::Unavailable("no route".into())),
             Said::Forgot => *recorded = None,
             _ => {}
         }
@@ -244,12 +244,12 @@ impl ReplayGuard for Scripted {
         }
         *recorded = Some(value.to_vec());
         match said {
-            Said::RecordsAndFails => Err(GuardError::Unavailable("no answer".into())),
+            Said::RecordsAndFails => Err(StoreError::Unavailable("no answer".into())),
             _ => Ok(None),
         }
     }
 
-    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
+    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -286,7 +286,7 @@ async fn a_claim_that_could_not_be_confirmed_is_asked_for_again() {
         assert_eq!(ran.get() == 1, runs, "{outcome}");
         if !runs {
             let reason = outcome.pointer("/error/data/reason");
-            assert_eq!(reason, Some(&json!("replay_guard_unavailable")));
+            assert_eq!(reason, Some(&json!("single_use_store_unavailable")));
         }
         assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
     }
