@@ -181,7 +181,7 @@ mod tests {
     #[serde(rename_all = "lowercase")]
     #[expect(dead_code, reason = "only its schema is looked at")]
     enum Place {
-        StepScope,
+        Inside,
         Outside,
     }
 
