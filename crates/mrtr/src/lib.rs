@@ -60,8 +60,8 @@ pub mod stdio {
 
 /// The sealed state: keys from a KMS, rotation, and how to seal by other means.
 #[cfg(feature = "server")]
-pub mod codec {
-    pub use mrtr_server::codec::*;
+pub mod seal {
+    pub use mrtr_server::seal::*;
 }
 
 /// States that work once.
@@ -92,10 +92,11 @@ pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
     BuildError, CacheControl, Change, ChangeNotifier, ClientFeature, Clock, CompletionRequest,
-    Context, ElicitOutcome, Error, ExtensionRequest, Handler, InputFuture, InputRequired, Json,
-    KeyRing, Principal, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate, Result,
-    Secret, Server, ServerBuilder, SharedKeyRing, Step, StepFuture, Tool, ToolOutput, UnixSeconds,
-    form, manual,
+    Context, ElicitOutcome, Error, Extension, ExtensionRequest, Handler, InputFuture, IntoError,
+    IntoPromptResult, IntoResourceResult, IntoToolResult, Json, KeyRing, Principal, Progress,
+    Prompt, PromptOutput, RequestParts, Resource, ResourceOutput, ResourceTemplate, Result, Secret,
+    Server, ServerBuilder, SharedKeyRing, State, StateRequirements, Step, StepFuture, Tool,
+    ToolOutput, UnixSeconds, extract, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{serve, serve_stdio, shutdown};

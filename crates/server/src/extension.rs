@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::handler::BoxFuture;
-use crate::request_context::RequestContext;
+use crate::request_parts::RequestParts;
 
 /// A request whose method an extension has added.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ use crate::request_context::RequestContext;
 pub struct ExtensionRequest {
     /// The request's parameters, `_meta` included.
     pub params: Object,
-    pub(crate) caller: Box<RequestContext>,
+    pub(crate) parts: Box<RequestParts>,
 }
 
 impl ExtensionRequest {
@@ -37,17 +37,17 @@ impl ExtensionRequest {
 
     /// Who calls, if something in front of the server has established it.
     pub fn principal(&self) -> Option<&Principal> {
-        self.caller.principal.as_ref()
+        self.parts.principal.as_ref()
     }
 
-    /// As [`Context::get`](crate::Context::get).
-    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.caller.get()
+    /// Returns the request: headers, extensions, and application state.
+    pub fn parts(&self) -> &RequestParts {
+        &self.parts
     }
 
     /// What the client can do, and which extensions it has.
     pub fn capabilities(&self) -> &ClientCapabilities {
-        self.caller.capabilities()
+        self.parts.capabilities()
     }
 }
 

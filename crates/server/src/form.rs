@@ -296,12 +296,12 @@ mod tests {
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
     struct Nested {
-        inner: Inner,
+        inner: Registry,
     }
 
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
-    struct Inner {
+    struct Registry {
         a: u8,
     }
 

@@ -8,7 +8,7 @@ use mrtr_schema::input::InputRequest;
 use mrtr_schema::json::{ObjectWriter, RawJson};
 use mrtr_schema::method;
 
-use crate::client_feature::{ClientFeature, missing_of};
+use crate::client_feature::{ClientFeature, missing_capabilities};
 use crate::form::Form;
 use crate::rounds::Pin;
 
@@ -102,7 +102,7 @@ impl Question {
 
     /// What the client lacks to be asked this, if it lacks anything.
     pub(crate) fn missing(&self, capabilities: &ClientCapabilities) -> Option<ClientCapabilities> {
-        missing_of(self.needs.into_iter().flatten(), capabilities)
+        missing_capabilities(self.needs.into_iter().flatten(), capabilities)
     }
 }
 

@@ -51,8 +51,13 @@ impl Guarded {
                 refused.body(Body::from("no")).unwrap()
             }
         });
-        let tool = Tool::new("t", "", async |_: Context| Ok("done"));
-        let server = Server::builder("test", "1").tool(tool).allow_anonymous().build().unwrap();
+        let tool = Tool::new("t", "", async |_: Context| "done");
+        let server = Server::builder("test", "1")
+            .ephemeral_key()
+            .tool(tool)
+            .allow_anonymous()
+            .build()
+            .unwrap();
         let app = Router::new().route_service("/mcp", Endpoint::new(server)).layer(guard);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());

@@ -14,8 +14,9 @@ use crate::http_wire::{self, Head};
 
 fn server(changes: &ChangeNotifier) -> Server {
     Server::builder("test", "1")
-        .tool(Tool::new("t", "", async |_: Context| Ok("x")))
-        .resource(Resource::new("a:1", "one", async |_: Context| Ok("x")))
+        .ephemeral_key()
+        .tool(Tool::new("t", "", async |_: Context| "x"))
+        .resource(Resource::new("a:1", "one", async |_: Context| "x"))
         .changes(changes.clone())
         .allow_anonymous()
         .build()
@@ -34,7 +35,7 @@ async fn serve(
     let task = tokio::spawn(async move {
         let shutdown = async move {
             let _ = ended.await;
-            server.close();
+            server.begin_shutdown();
         };
         mrtr::http::serve(listener, endpoint, ServeOptions::default(), shutdown).await.unwrap();
     });
@@ -73,8 +74,13 @@ async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
 
 #[tokio::test]
 async fn a_server_without_changes_acknowledges_nothing_and_ends_with_the_server() {
-    let resource = Resource::new("a:1", "one", async |_: Context| Ok("x"));
-    let bare = Server::builder("bare", "1").allow_anonymous().resource(resource).build().unwrap();
+    let resource = Resource::new("a:1", "one", async |_: Context| "x");
+    let bare = Server::builder("bare", "1")
+        .ephemeral_key()
+        .allow_anonymous()
+        .resource(resource)
+        .build()
+        .unwrap();
     let (port, end, task) = serve(bare, 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
     let mut heard = client.listen(&all()).unwrap();

@@ -8,11 +8,11 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 
 use super::execute::guarded;
-use super::methods::{Answering, Methods};
-use super::{Outcome, failed, unknown};
+use super::{failed, unknown};
 use crate::completion::{Completer, CompletionRequest};
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 /// No more suggestions than this may be sent at once.
 const MOST_SUGGESTIONS: usize = 100;
@@ -23,15 +23,15 @@ const COMPLETION_DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) const METHODS: Methods = &[(method::COMPLETE, complete)];
 
 fn complete<'r>(
-    server: &'r Arc<Inner>,
+    server: &'r Arc<Registry>,
     request: &'r Request,
-    caller: Box<RequestContext>,
+    parts: Box<RequestParts>,
 ) -> Answering<'r> {
-    Box::pin(async { server.suggest(CompleteParams::of(request)?, caller).await })
+    Box::pin(async { server.suggest(CompleteParams::of(request)?, parts).await })
 }
 
-impl Inner {
-    async fn suggest(&self, call: CompleteParams, caller: Box<RequestContext>) -> Outcome {
+impl Registry {
+    async fn suggest(&self, call: CompleteParams, parts: Box<RequestParts>) -> Outcome {
         let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
             Reference::Prompt { name } => {
                 let prompt = self.prompt(name);
@@ -60,7 +60,7 @@ impl Inner {
         let all = match completer {
             None => Vec::new(),
             Some((_, completer)) => {
-                let completing = CompletionRequest { value: argument.value, arguments, caller };
+                let completing = CompletionRequest { value: argument.value, arguments, parts };
                 let suggesting = guarded(|| completer.suggest(completing));
                 let suggested = tokio::time::timeout(COMPLETION_DEADLINE, suggesting).await;
                 let late = |_| {

@@ -10,19 +10,19 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tool::ListParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 
-use super::methods::{Answering, Methods};
-use super::{Outcome, unwritten};
-use crate::catalog::{Catalog, Entry};
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use super::unwritten;
+use crate::catalog::{Catalog, Listable};
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
 
-fn discover<'r>(server: &'r Arc<Inner>, _: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
+fn discover<'r>(server: &'r Arc<Registry>, _: &'r Request, _: Box<RequestParts>) -> Answering<'r> {
     Box::pin(async { server.discover() })
 }
 
-impl Inner {
+impl Registry {
     fn discover(&self) -> Outcome {
         self.complete(&DiscoverResult {
             supported_versions: vec![PROTOCOL_VERSION.to_owned()],
@@ -36,7 +36,7 @@ impl Inner {
 
     /// One page, as the member `name` of a result. A cursor is a place in the list, which is the same on every
     /// replica; clients must not read it.
-    pub(super) fn page<T: Entry>(
+    pub(super) fn page<T: Listable>(
         &self,
         name: &str,
         all: &Catalog<T>,

@@ -11,11 +11,11 @@ use mrtr_transport::NotificationSender;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::methods::{Answering, Methods};
-use super::{Outcome, complete};
+use super::complete;
 use crate::changes::Change;
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 /// How many resources one subscription may name.
 const MOST_RESOURCES: usize = 1_000;
@@ -23,17 +23,17 @@ const MOST_RESOURCES: usize = 1_000;
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
 
 fn listen<'r>(
-    server: &'r Arc<Inner>,
+    server: &'r Arc<Registry>,
     request: &'r Request,
-    caller: Box<RequestContext>,
+    parts: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async move {
         let params = ListenParams::of(request)?;
-        server.listen(&request.id, params, &caller.notify.outbox).await
+        server.listen(&request.id, params, &parts.notifier.outbox).await
     })
 }
 
-impl Inner {
+impl Registry {
     async fn listen(
         &self,
         id: &RequestId,

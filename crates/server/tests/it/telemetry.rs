@@ -14,7 +14,9 @@ use crate::request_state::{Lines, raw_send, send, with_meta};
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
 
 fn asking() -> Tool {
-    Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("a", "?").await?.text))
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+        Ok(cx.elicit::<Text>("a", "?").await?.text)
+    })
 }
 
 /// Each round is a span in the trace of its client, on whichever replica it is.
@@ -70,7 +72,7 @@ async fn all_rounds_are_in_the_trace_of_their_client() {
 #[tokio::test]
 async fn metrics_have_reasons_and_no_made_up_names() {
     let clock = TestClock::default();
-    let failing = Tool::new("f", "", async |_: Context| {
+    let failing = Tool::new("f", "", async |_: Context| -> mrtr_server::Result<_> {
         Err::<String, _>(mrtr_server::Error::new("It cannot be done."))
     });
     let server = replica(&clock).tool(asking()).tool(failing).build().unwrap();
@@ -114,7 +116,7 @@ async fn metrics_have_reasons_and_no_made_up_names() {
 #[tokio::test]
 async fn a_request_that_is_given_up_has_an_end() {
     let clock = TestClock::default();
-    let slow = Tool::new("s", "", async |_: Context| {
+    let slow = Tool::new("s", "", async |_: Context| -> mrtr_server::Result<_> {
         std::future::pending::<()>().await;
         Ok("never")
     });

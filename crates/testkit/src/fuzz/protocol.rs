@@ -304,7 +304,7 @@ pub fn template(data: &[u8]) {
     else {
         return;
     };
-    let show = async |_: Context, values: HashMap<String, String>| {
+    let show = async |_: Context, values: HashMap<String, String>| -> Result<_> {
         let leads = |value: &str| value.split('/').any(|part| part == ".." || part == ".");
         assert!(!values.values().any(|value| leads(value) || value.contains('\0')), "{values:?}");
         let mut text = String::new();

@@ -124,7 +124,7 @@ impl Flow<'_> {
             };
             let response = server.send(OutgoingRequest::new(request)).await;
             let outcome = response.map_err(|error| error.to_string())?.outcome;
-            let changed = json!({ "reason": "flow_changed" });
+            let changed = json!({ "reason": "call_changed" });
             let result = match outcome {
                 Ok(result) => {
                     let result = serde_json::from_str(result.get());

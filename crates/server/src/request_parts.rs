@@ -1,10 +1,10 @@
-//! Who sent a request.
+//! The parts of a request that handlers and extractors read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Extensions, HeaderMap};
 use mrtr_codec::Principal;
-use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{Progress, name};
@@ -13,24 +13,54 @@ use serde::Serialize;
 
 use crate::runtime::Runtime;
 
-/// Who sent a request, what they can be asked, and how they are told of what comes before the response.
+/// A request as its handler sees it: the caller, and everything that arrived with the call.
+///
+/// [Extractors](crate::extract) are made of it.
 #[derive(Debug)]
-pub(crate) struct RequestContext {
+pub struct RequestParts {
     pub(crate) meta: Arc<RequestMeta>,
     pub(crate) principal: Option<Principal>,
     pub(crate) headers: HeaderMap,
-    pub(crate) notify: Notifier,
-    /// From layers in front of the server.
+    pub(crate) notifier: Notifier,
     pub(crate) extensions: Extensions,
-    pub(crate) replica: Arc<Runtime>,
+    pub(crate) runtime: Arc<Runtime>,
 }
 
-impl RequestContext {
-    pub(crate) fn capabilities(&self) -> &ClientCapabilities {
+impl RequestParts {
+    /// Returns the authenticated caller, if a layer in front of the server established one.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+
+    /// Returns the HTTP headers of this request; empty for other transports. The headers of another
+    /// round of the call may differ.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Returns what layers in front of the server left with this request.
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// Returns application state given to [`ServerBuilder::state`](crate::ServerBuilder::state).
+    ///
+    /// Handlers extract it with [`State`](crate::State), which is checked when the server is built.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.runtime.state.get()
+    }
+
+    /// Returns the name and version that the client claims. Unverified: for display and logs.
+    pub fn client(&self) -> Option<&Implementation> {
+        self.meta.client_info.as_ref()
+    }
+
+    /// Returns the capabilities that the client declared with this request.
+    pub fn capabilities(&self) -> &ClientCapabilities {
         capabilities(&self.meta)
     }
 
-    /// Tells how far the call has come, if the client wants to know.
+    /// Sends progress to the client, if it asked for it; `muted` if an earlier round sent it.
     pub(crate) fn progress(
         &self,
         progress: f64,
@@ -39,18 +69,17 @@ impl RequestContext {
         muted: bool,
     ) {
         let Some(token) = &self.meta.progress_token else { return };
-        let (progress_token, message) = (token.clone(), message.map(str::to_owned));
-        let total = total.filter(|total| total.is_finite());
-        self.notify.progress(&Progress { progress_token, progress, total, message }, muted);
-    }
-
-    /// What a layer in front left with the request, or what was given to all requests.
-    pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.extensions.get().or_else(|| self.replica.provided.get())
+        let params = Progress {
+            progress_token: token.clone(),
+            progress,
+            total: total.filter(|total| total.is_finite()),
+            message: message.map(str::to_owned),
+        };
+        self.notifier.progress(&params, muted);
     }
 }
 
-/// What the client can do. Requests that do not say it were refused.
+/// Returns the declared capabilities. Requests without them were rejected before.
 pub(crate) fn capabilities(meta: &RequestMeta) -> &ClientCapabilities {
     static NONE: ClientCapabilities = ClientCapabilities {
         elicitation: None,
