@@ -106,8 +106,14 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "rivals",
         usage: "[--write]",
-        help: "requirements put to other SDKs' servers; compares, or writes, the ledger's table",
+        help: "requests that test requirements, sent to our server and to other SDKs; --write: conformance/rivals.toml",
         run: rivals::run,
+    },
+    Command {
+        name: "requirements",
+        usage: "[--write]",
+        help: "how many requirements of the ledger are tested; --write: docs/requirements.md",
+        run: requirements::run,
     },
 ];
 
