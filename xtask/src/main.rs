@@ -93,8 +93,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write]",
-        help: "speed and size beside a bare server and other SDKs, and what grows with what; --write: docs/benchmarks.md",
+        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write] | --render",
+        help: "speed and size beside a bare server and other SDKs, and their growth; --write: docs/benchmarks; --render: the page from its data",
         run: bench::run,
     },
     Command {
