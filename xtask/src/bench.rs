@@ -140,7 +140,8 @@ pub fn run(args: &[String]) -> Result {
     if write {
         report::write()?;
     }
-    println!("\n{outcomes}");
+    let met = outcomes.rows().filter(|row| row.get("outcome") == "met").count();
+    println!("\n{outcomes}\nbench: {met} of {} targets met", outcomes.rows().count());
     Ok(())
 }
 

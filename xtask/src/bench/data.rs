@@ -78,10 +78,8 @@ impl fmt::Display for Sheet {
         };
         let widths: Vec<_> = (0..self.columns.len()).map(|at| width(at).unwrap_or(0)).collect();
         for line in lines() {
-            for (text, width) in line.iter().zip(&widths) {
-                write!(f, "  {text:<width$}")?;
-            }
-            writeln!(f)?;
+            let cells = line.iter().zip(&widths).map(|(text, width)| format!("  {text:<width$}"));
+            writeln!(f, "{}", cells.collect::<String>().trim_end())?;
         }
         Ok(())
     }
