@@ -93,8 +93,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write]",
-        help: "speed and size beside a bare server and other SDKs, and what grows with what; --write: docs/benchmarks.md",
+        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write] | --render",
+        help: "speed and size beside a bare server and other SDKs, and their growth; --write: docs/benchmarks; --render: the page from its data",
         run: bench::run,
     },
     Command {
@@ -106,8 +106,14 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "rivals",
         usage: "[--write]",
-        help: "requirements put to other SDKs' servers; compares, or writes, the ledger's table",
+        help: "requests that test requirements, sent to our server and to other SDKs; --write: conformance/rivals.toml",
         run: rivals::run,
+    },
+    Command {
+        name: "requirements",
+        usage: "[--write]",
+        help: "how many requirements of the ledger are tested; --write: docs/requirements.md",
+        run: requirements::run,
     },
 ];
 

@@ -1,6 +1,6 @@
-"""A second implementation of the token format `mrtr1`, written from token-format.md: short, to test
-others with. Needs Python 3.10 and `cryptography`. Run, it answers each JSON object that it reads,
-one a line, whose `do` is `open`, `seal` (with the first secret) or `canonical`, with another."""
+"""A second implementation of the token format `mrtr1`, written from docs/token-format.md alone, to test
+others against. Needs Python 3.10 and `cryptography`. Standard input has one JSON object per line, whose
+`do` is `open`, `seal` (with the first secret) or `canonical`; each gets one object as its response."""
 import base64, hashlib, hmac, io, json, os, re, sys
 from decimal import Decimal
 from cryptography.exceptions import InvalidTag
