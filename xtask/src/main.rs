@@ -8,6 +8,7 @@ mod fuzz;
 mod instructions;
 mod interop;
 mod mutants;
+mod package;
 mod page;
 mod requirements;
 mod rivals;
@@ -102,6 +103,12 @@ const COMMANDS: &[Command] = &[
         usage: "[--write]",
         help: "how many instructions operations take, held against what is written down; needs valgrind",
         run: instructions::run,
+    },
+    Command {
+        name: "package",
+        usage: "[--verify]",
+        help: "packages the published crates, and runs a program against the packaged files; --verify: cargo's own check, too",
+        run: package::run,
     },
     Command {
         name: "rivals",
