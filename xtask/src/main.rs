@@ -1,5 +1,6 @@
 //! What the project does with itself: `cargo xtask` lists it.
 
+mod api;
 mod bench;
 mod callgrind;
 mod chaos;
@@ -109,6 +110,12 @@ const COMMANDS: &[Command] = &[
         usage: "[--verify]",
         help: "packages the published crates, and runs a program against the packaged files; --verify: cargo's own check, too",
         run: package::run,
+    },
+    Command {
+        name: "api",
+        usage: "[--write]",
+        help: "the public API of each published crate, compared with api/; or writes it there",
+        run: api::run,
     },
     Command {
         name: "rivals",
