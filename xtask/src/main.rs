@@ -1,5 +1,6 @@
 //! What the project does with itself: `cargo xtask` lists it.
 
+mod api;
 mod bench;
 mod callgrind;
 mod chaos;
@@ -8,6 +9,7 @@ mod fuzz;
 mod instructions;
 mod interop;
 mod mutants;
+mod package;
 mod page;
 mod requirements;
 mod rivals;
@@ -102,6 +104,18 @@ const COMMANDS: &[Command] = &[
         usage: "[--write]",
         help: "how many instructions operations take, held against what is written down; needs valgrind",
         run: instructions::run,
+    },
+    Command {
+        name: "package",
+        usage: "[--verify]",
+        help: "packages the published crates, and runs a program against the packaged files; --verify: cargo's own check, too",
+        run: package::run,
+    },
+    Command {
+        name: "api",
+        usage: "[--write]",
+        help: "the public API of each published crate, compared with api/; or writes it there",
+        run: api::run,
     },
     Command {
         name: "rivals",

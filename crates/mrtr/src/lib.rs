@@ -1,8 +1,10 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("../README.md")]
 
 /// The examples of the chapters.
 #[cfg(all(doctest, feature = "testing", feature = "client"))]
 mod chapters {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
     #[doc = include_str!("../../../docs/rounds.md")]
     mod rounds {}
     #[doc = include_str!("../../../docs/client.md")]
