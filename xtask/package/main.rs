@@ -24,7 +24,7 @@ async fn book(cx: Context, booking: Booking) -> Result<String> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let book = Tool::new("book", "Books a table", book);
-    let server = Server::builder("booking", "1.0.0").tool(book).anonymous().build()?;
+    let server = Server::builder("booking", "1.0.0").ephemeral_key().tool(book).allow_anonymous().build()?;
     let client = Client::builder(InProcess::new(server))
         .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "place": "outside" }))?))
         .build();
