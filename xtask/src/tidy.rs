@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-transport", &["mrtr-schema"]),
     ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
-    ("mrtr", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client"]),
+    ("mrtr-macros", &[]),
+    ("mrtr", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client", "mrtr-macros"]),
     ("mrtr-cli", &["mrtr", "mrtr-codec"]),
 ];
 

@@ -89,6 +89,8 @@ pub use client_set::{ClientSet, ConfigError, Connection, ServerTools};
 pub use connect::connect;
 #[cfg(feature = "client")]
 pub use mrtr_client::{CallError, Client, ClientBuilder};
+#[cfg(feature = "macros")]
+pub use mrtr_macros::{prompt, resource, resource_template, tool};
 pub use mrtr_schema::elicitation::ElicitResult;
 pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
