@@ -21,6 +21,7 @@ pub fn run(args: &[String]) -> Result {
     ];
     step(&mut cargo(&clippy))?;
     tidy::run(&[])?;
+    tidy::licenses::check()?;
     step(&mut cargo(&["test", "--workspace", "--all-features"]))?;
     // Without `aws-lc` another library does the sealing.
     step(&mut cargo(&["test", "--package", "mrtr-codec"]))?;
