@@ -86,7 +86,7 @@ impl Peer {
     }
 }
 
-/// What is tried, in the order of `xtask/interop.md`.
+/// What is tried, in the order of `interop/README.md`.
 const ROWS: [&str; 16] = [
     "discover",
     "list",

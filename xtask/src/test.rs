@@ -30,7 +30,7 @@ pub fn run(args: &[String]) -> Result {
         ["check", "--quiet", "--locked", "--benches", "--manifest-path=benches/Cargo.toml"];
     step(cargo(&benches).env("CARGO_TARGET_DIR", &aside).env("RUSTFLAGS", "-D warnings"))?;
     for peer in ["load", "floors", "mrtr", "minimal/mrtr-server", "minimal/mrtr-client"] {
-        let manifest = format!("--manifest-path=xtask/peers/{peer}/Cargo.toml");
+        let manifest = format!("--manifest-path=benches/{peer}/Cargo.toml");
         let check = ["check", "--quiet", "--locked", &manifest];
         step(cargo(&check).env("CARGO_TARGET_DIR", &aside).env("RUSTFLAGS", "-D warnings"))?;
     }

@@ -14,7 +14,7 @@ const OLDEST_NODE: u32 = 22;
 
 /// The official conformance suite: how to run it.
 pub fn conformance_suite() -> Result<(PathBuf, PathBuf)> {
-    let home = npm_packages("npm")?;
+    let home = npm_packages("suite")?;
     let suite = home.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     Ok((node()?, suite))
 }
@@ -31,7 +31,7 @@ pub fn inspector() -> Result<(PathBuf, PathBuf)> {
     Ok((node()?, home.join("node_modules/.bin/mcp-inspector")))
 }
 
-/// A copy of `xtask/{name}`, with the packages of its lock file.
+/// A copy of `interop/{name}`, with the packages of its lock file.
 fn npm_packages(name: &str) -> Result<PathBuf> {
     if !there("npm") {
         return Err(
@@ -41,7 +41,7 @@ fn npm_packages(name: &str) -> Result<PathBuf> {
         );
     }
     let home = scratch(name)?;
-    let own = root().join("xtask").join(name);
+    let own = root().join("interop").join(name);
     for file in fs::read_dir(&own)? {
         let file = file?;
         fs::copy(file.path(), home.join(file.file_name()))?;
@@ -92,13 +92,13 @@ fn node() -> Result<PathBuf> {
     Ok(node)
 }
 
-/// A Python with the packages of `xtask/python/requirements.txt`.
+/// A Python with the packages of `interop/python/requirements.txt`.
 pub fn python() -> Result<PathBuf> {
     if !there("python3") {
         return Err("interop with Python needs python3, 3.10 or newer: install it".into());
     }
     let home = scratch("python")?;
-    let list = root().join("xtask/python/requirements.txt");
+    let list = root().join("interop/python/requirements.txt");
     let wanted = fs::read(&list)?;
     let python = home.join("bin/python");
     if fs::read(home.join("installed")).ok().as_ref() != Some(&wanted) {
@@ -114,7 +114,7 @@ pub fn python() -> Result<PathBuf> {
 /// of their own, so that what rmcp needs stays out of our lock file.
 pub fn rmcp() -> Result<PathBuf> {
     let home = scratch("rmcp")?;
-    let manifest = "--manifest-path=xtask/peers/rmcp/Cargo.toml";
+    let manifest = "--manifest-path=interop/rmcp/Cargo.toml";
     let mut build = cargo(&["build", "--quiet", "--locked", "--bins", manifest]);
     run(build.env("CARGO_TARGET_DIR", &home))?;
     // The README of the codec, whose example is a tool on rmcp.
@@ -136,7 +136,7 @@ pub fn installed(name: &str, version: &str) -> Result<PathBuf> {
 
 /// A script of ours.
 pub fn script(name: &str) -> PathBuf {
-    root().join(Path::new("xtask/python")).join(name)
+    root().join(Path::new("interop/python")).join(name)
 }
 
 /// A program of the system, by the name of its Debian package; installed if it is not there and may be.

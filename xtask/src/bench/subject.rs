@@ -77,9 +77,10 @@ impl Subject {
     }
 }
 
-/// Builds what stands in `xtask/peers/{name}`; where the programs are.
+/// Builds the programs of `benches/{name}`, or of `interop/rmcp`, and returns their folder.
 pub fn built(name: &str) -> Result<PathBuf> {
-    release(&format!("xtask/peers/{name}"))
+    let folder = if name == "rmcp" { "interop" } else { "benches" };
+    release(&format!("{folder}/{name}"))
 }
 
 /// Whether there is what measuring takes.
