@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
-use crate::run::{scratch, there};
+use crate::needs::{VALGRIND, require};
+use crate::run::scratch;
 
 /// What was counted.
 #[derive(Clone, Copy)]
@@ -14,12 +15,9 @@ pub struct Counts {
     pub sha: i64,
 }
 
-/// Whether there is what counting takes.
+/// Fails if valgrind is missing and cannot be installed.
 pub fn check() -> Result {
-    if !there("valgrind") {
-        return Err("counting instructions needs valgrind: install it, for example by `apt-get install valgrind`".into());
-    }
-    Ok(())
+    require(&[VALGRIND])
 }
 
 /// The command in front of a program that is to be counted, and where the counts will be once it has ended.

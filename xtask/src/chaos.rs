@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
+use crate::needs::{HAPROXY, NGINX, require};
 use crate::run::{cargo, output, root, run as step, scratch, target};
-use crate::tools::debian;
 
 /// What can be broken: its name, how, and the promises that are not kept then. A step that is not recorded runs again when
 /// more was answered, and so is another thing to the world outside, with another key.
@@ -56,12 +56,12 @@ pub fn run(args: &[String]) -> Result {
             other => return Err(format!("`chaos` has no option {other}").into()),
         }
     }
-    let conf = match &*balancer {
-        "nginx" => "docs/deploying/nginx.conf",
-        "haproxy" => "docs/deploying/haproxy.cfg",
+    let (conf, program) = match &*balancer {
+        "nginx" => ("docs/deploying/nginx.conf", NGINX),
+        "haproxy" => ("docs/deploying/haproxy.cfg", HAPROXY),
         other => return Err(format!("the load balancer is nginx or haproxy, not {other:?}").into()),
     };
-    debian(&balancer)?;
+    require(&[program])?;
     let program = match broken {
         Some((name, How::Patch, _)) => build_broken(name)?,
         _ => build(&root(), &target())?,

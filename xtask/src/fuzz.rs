@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Result;
+use crate::needs::CARGO_FUZZ;
 use crate::run::{output, root, run as step, scratch, target};
 use crate::tools::installed;
 
@@ -20,7 +21,7 @@ pub fn run(args: &[String]) -> Result {
             name => wanted.push(name),
         }
     }
-    let fuzz = installed("cargo-fuzz", "0.13.2")?;
+    let fuzz = installed(CARGO_FUZZ)?;
     let listed = output(command(&fuzz).arg("list"))?;
     let known: Vec<&str> = listed.lines().collect();
     if let Some(other) = wanted.iter().find(|name| !known.contains(name)) {

@@ -5,11 +5,12 @@ use std::fs;
 use std::process::Command;
 
 use crate::Result;
+use crate::needs::CARGO_MUTANTS;
 use crate::run::{root, scratch};
 use crate::tools::installed;
 
 pub fn run(args: &[String]) -> Result {
-    let tool = installed("cargo-mutants", "27.1.0")?;
+    let tool = installed(CARGO_MUTANTS)?;
     let run = |name: &str, args: &[String]| -> Result {
         let home = scratch("mutants")?.join(name);
         let mut command = Command::new(&tool);

@@ -64,16 +64,6 @@ fn shown(command: &Command) -> String {
     std::iter::once(name).chain(command.get_args().map(ours)).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a program is there.
-pub fn there(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|s| s.success())
-}
-
 /// Builds binaries or examples, and says where they are.
 pub fn build(args: &[&str]) -> Result<PathBuf> {
     run(cargo(&["build", "--quiet"]).args(args))?;

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::Extent;
 use crate::Result;
-use crate::run::{output, release, scratch, there};
+use crate::needs::is_installed;
+use crate::run::{output, release, scratch};
 
 /// A server.
 pub struct Subject {
@@ -92,7 +93,7 @@ pub fn check() -> Result {
                 .into(),
         );
     }
-    if !there("taskset") {
+    if !is_installed("taskset") {
         return Err("the benchmarks need `taskset`, of util-linux: install it".into());
     }
     Ok(())
