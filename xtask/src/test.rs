@@ -75,34 +75,31 @@ fn execute(plan: Plan) -> Result {
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Prints a table of all parts. Its last lines name what was left out.
+/// Prints a table of all parts. Its last lines name the parts that were left out.
 fn report(outcomes: &[(&str, Outcome)]) {
     println!("\n{:<22}{:<12}{:>8}", "part", "result", "seconds");
-    let (mut left_out, mut failed) = (Vec::new(), false);
     for (name, outcome) in outcomes {
         match outcome {
             Outcome::Passed(seconds) => println!("{name:<22}{:<12}{seconds:>8.1}", "passed"),
-            Outcome::Failed(seconds) => {
-                failed = true;
-                println!("{name:<22}{:<12}{seconds:>8.1}", "FAILED");
-            }
-            Outcome::LeftOut(missing) => {
-                left_out.push(format!("left out: {name} ({missing})"));
-                println!("{name:<22}left out");
-            }
+            Outcome::Failed(seconds) => println!("{name:<22}{:<12}{seconds:>8.1}", "FAILED"),
+            Outcome::LeftOut(_) => println!("{name:<22}left out"),
             Outcome::NotRun => println!("{name:<22}not run"),
         }
     }
     println!();
-    for line in &left_out {
-        println!("{line}");
+    let mut left_out = Vec::new();
+    for (name, outcome) in outcomes {
+        if let Outcome::LeftOut(missing) = outcome {
+            println!("left out: {name} ({missing})");
+            left_out.push(*name);
+        }
     }
-    if failed {
+    if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_))) {
         return;
     }
-    let ran = outcomes.len() - left_out.len();
-    match left_out.len() {
-        0 => println!("all {ran} parts pass"),
-        count => println!("all {ran} parts that ran pass; {count} were left out"),
+    if left_out.is_empty() {
+        println!("all {} parts pass", outcomes.len());
+    } else {
+        println!("all parts that ran pass; left out: {}", left_out.join(", "));
     }
 }

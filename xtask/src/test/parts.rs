@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::needs::{
-    CARGO_DENY, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, VALGRIND, is_installed,
+    CARGO_DENY, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, VALGRIND,
 };
 use crate::run::{cargo, output, run as step, scratch};
 use crate::{chaos, conformance, instructions, interop, rivals, simulate, tidy, vectors};
@@ -73,44 +73,34 @@ fn clippy() -> Result {
 
 /// Tests that run a program which not every machine has. They are found by a part of their names.
 struct SelectedTests {
-    package: &'static str,
     targets: &'static [&'static str],
     filter: &'static str,
 }
 
 const REDIS_TESTS: SelectedTests =
-    SelectedTests { package: "mrtr-server", targets: &["--lib", "--test=it"], filter: "redis::" };
+    SelectedTests { targets: &["--lib", "--test=it"], filter: "redis::" };
 const TERMINAL_TESTS: SelectedTests =
-    SelectedTests { package: "mrtr-cli", targets: &["--test=it"], filter: "at_a_terminal::" };
-const SIGNAL_TESTS: SelectedTests = SelectedTests {
-    package: "mrtr-conformance",
-    targets: &["--test=stdio"],
-    filter: "a_server_that_is_told_to_end",
-};
+    SelectedTests { targets: &["--test=it"], filter: "at_a_terminal::" };
+const SIGNAL_TESTS: SelectedTests =
+    SelectedTests { targets: &["--test=stdio"], filter: "a_server_that_is_told_to_end" };
 
 /// All tests but the selected ones and those in documentation.
 fn tests() -> Result {
     let skipped = [REDIS_TESTS, TERMINAL_TESTS, SIGNAL_TESTS].map(|tests| tests.filter);
-    if is_installed("cargo-nextest") {
-        let mut nextest = cargo(&["nextest", "run", "--workspace", "--all-features"]);
-        nextest.args(["--cargo-quiet", "--status-level=fail", "--final-status-level=fail"]);
-        let skipped = skipped.map(|filter| format!("test({filter})")).join(" | ");
-        return step(nextest.args(["-E", &format!("not ({skipped})")]));
-    }
     let mut test = cargo(&["test", "--workspace", "--all-features", "--tests", "--"]);
     step(test.args(skipped.map(|filter| format!("--skip={filter}"))))
 }
 
-fn run_selected(tests: &SelectedTests) -> Result {
-    let SelectedTests { package, targets, filter } = tests;
+fn run_selected(SelectedTests { targets, filter }: &SelectedTests) -> Result {
+    // The whole workspace: one package alone would be built anew, with fewer features of its dependencies.
     let command = || {
-        let mut command = cargo(&["test", "--quiet", "--package", package, "--all-features"]);
+        let mut command = cargo(&["test", "--quiet", "--workspace", "--all-features"]);
         command.args(*targets).args([*filter, "--"]);
         command
     };
     let list = output(command().arg("--list"))?;
     if !list.lines().any(|line| line.ends_with(": test")) {
-        return Err(format!("{package} has no test named {filter}").into());
+        return Err(format!("there is no test named {filter}").into());
     }
     step(&mut command())
 }

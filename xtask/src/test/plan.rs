@@ -59,6 +59,8 @@ impl Plan {
                 }
             }
         }
+        // With `env`, the xtask is run again, after the others.
+        commands.sort_by_key(|command| command.starts_with("env"));
         let [names, commands] = [names.join(", "), commands.join(" && ")];
         (!names.is_empty()).then(|| format!("without {names}; to run it: {commands}"))
     }
