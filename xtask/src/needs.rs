@@ -40,6 +40,8 @@ pub const REDIS: Need = Need::Program("redis-server", "redis-server");
 pub const NGINX: Need = Need::Program("nginx", "nginx");
 pub const HAPROXY: Need = Need::Program("haproxy", "haproxy");
 pub const VALGRIND: Need = Need::Program("valgrind", "valgrind");
+pub const SH: Need = Need::Program("sh", "dash");
+pub const SED: Need = Need::Program("sed", "sed");
 /// Runs a program at a terminal.
 pub const SCRIPT: Need = Need::Program("script", "bsdutils");
 pub const KILL: Need = Need::Program("kill", "procps");

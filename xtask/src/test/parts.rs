@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::needs::{
-    CARGO_DENY, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, VALGRIND,
+    CARGO_DENY, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, SED, SH, VALGRIND,
 };
 use crate::run::{cargo, output, run as step, scratch};
 use crate::{chaos, conformance, instructions, interop, rivals, simulate, tidy, vectors};
@@ -38,6 +38,7 @@ pub const PARTS: &[Part] = &[
     daily("clippy", &[CLIPPY], clippy),
     daily("tests", &[], tests),
     daily("redis-tests", &[REDIS], || run_selected(&REDIS_TESTS)),
+    daily("process-tests", &[SH, SED], || run_selected(&PROCESS_TESTS)),
     daily("terminal-tests", &[SCRIPT], || run_selected(&TERMINAL_TESTS)),
     daily("signal-tests", &[KILL], || run_selected(&SIGNAL_TESTS)),
     part("doc-tests", &[], || {
@@ -79,6 +80,7 @@ struct SelectedTests {
 
 const REDIS_TESTS: SelectedTests =
     SelectedTests { targets: &["--lib", "--test=it"], filter: "redis::" };
+const PROCESS_TESTS: SelectedTests = SelectedTests { targets: &["--test=it"], filter: "child::" };
 const TERMINAL_TESTS: SelectedTests =
     SelectedTests { targets: &["--test=it"], filter: "at_a_terminal::" };
 const SIGNAL_TESTS: SelectedTests =
@@ -86,7 +88,8 @@ const SIGNAL_TESTS: SelectedTests =
 
 /// All tests but the selected ones and those in documentation.
 fn tests() -> Result {
-    let skipped = [REDIS_TESTS, TERMINAL_TESTS, SIGNAL_TESTS].map(|tests| tests.filter);
+    let skipped =
+        [REDIS_TESTS, PROCESS_TESTS, TERMINAL_TESTS, SIGNAL_TESTS].map(|tests| tests.filter);
     let mut test = cargo(&["test", "--workspace", "--all-features", "--tests", "--"]);
     step(test.args(skipped.map(|filter| format!("--skip={filter}"))))
 }

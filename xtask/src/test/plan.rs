@@ -50,21 +50,28 @@ impl Plan {
 
     /// The needs of a part that are missing, and the commands that would bring them.
     fn missing(&self, part: &Part) -> Option<String> {
-        let (mut names, mut commands) = (Vec::new(), Vec::new());
+        let (mut names, mut packages, mut commands) = (Vec::new(), String::new(), Vec::new());
         for (need, status) in &self.needs {
-            if let (Status::Missing(command), true) = (status, part.needs.contains(need)) {
-                names.push(need.name());
-                if !commands.contains(&command.as_str()) {
-                    commands.push(command);
-                }
+            let (Status::Missing(command), true) = (status, part.needs.contains(need)) else {
+                continue;
+            };
+            names.push(need.name());
+            match command.strip_prefix(APT_GET) {
+                Some(package) if !packages.contains(package) => packages.push_str(package),
+                None if !commands.contains(command) => commands.push(command.clone()),
+                _ => {}
             }
         }
-        // With `env`, the xtask is run again, after the others.
-        commands.sort_by_key(|command| command.starts_with("env"));
+        if !packages.is_empty() {
+            commands.insert(0, format!("{APT_GET}{packages}"));
+        }
         let [names, commands] = [names.join(", "), commands.join(" && ")];
         (!names.is_empty()).then(|| format!("without {names}; to run it: {commands}"))
     }
 }
+
+/// The beginning of commands that are joined into one.
+const APT_GET: &str = "apt-get install";
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
