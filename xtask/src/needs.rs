@@ -8,9 +8,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use crate::Result;
-use crate::run::{cargo, output, root, run, scratch, target};
+use crate::run::{cargo, output, root, scratch, shown, target};
 
 /// The Node.js that is fetched if the system has none, or an older one than [`OLDEST_NODE`].
 const NODE: &str = "24.21.0";
@@ -68,7 +69,7 @@ pub fn require(needs: &[Need]) -> Result {
             Status::Present => {}
             Status::Obtainable(_) => need.install()?,
             Status::Missing(command) => {
-                return Err(format!("{} is missing: {command}", need.name()).into());
+                return Err(format!("missing: {}; get it with: {command}", need.name()).into());
             }
         }
     }
@@ -139,14 +140,18 @@ impl Need {
             Self::Component(..) => is_installed("rustup"),
             _ => true,
         };
-        match (may_install(), installer, self) {
-            (true, true, _) => Status::Obtainable(command),
-            (_, _, Self::Program(..) | Self::Python | Self::Component(..)) => {
-                Status::Missing(command)
-            }
+        if may_install() && installer { Status::Obtainable(command) } else { self.missing() }
+    }
+
+    /// That it is missing, with the command for a user to run.
+    pub fn missing(self) -> Status {
+        let command = match self {
+            Self::Program(..) | Self::Python | Self::Component(..) => self.command(),
             // It is expected in a folder that only the xtask fills.
-            _ => Status::Missing("env -u MRTR_NO_INSTALL cargo xtask test".to_owned()),
-        }
+            _ if may_install() => "cargo xtask test".to_owned(),
+            _ => "env -u MRTR_NO_INSTALL cargo xtask test".to_owned(),
+        };
+        Status::Missing(command)
     }
 
     fn is_present(self) -> bool {
@@ -193,33 +198,33 @@ impl Need {
             Self::Program(_, package) => apt_get(&[package])?,
             Self::Python => apt_get(&["python3", "python3-venv"])?,
             Self::Component(name, _) => {
-                run(Command::new("rustup").args(["component", "add", name]))?;
+                run_installer(Command::new("rustup").args(["component", "add", name]))?;
             }
             Self::Tool(name, version) => {
                 let home = scratch("tools")?.join(format!("{name}-{version}"));
                 let mut install = cargo(&["install", "--quiet", "--locked", name]);
                 install.args(["--version", version, "--root"]).arg(home);
                 // Not with what it is built of among our own builds.
-                run(install.env_remove("CARGO_TARGET_DIR"))?;
+                run_installer(install.env_remove("CARGO_TARGET_DIR"))?;
             }
             Self::Node => {
                 let home = scratch(&format!("node-{NODE}"))?;
                 let mut install = npm();
                 install.args(["install", "--prefix"]).arg(&home);
-                run(install.args(["--no-save", "--loglevel=error", &node_package()]))?;
+                run_installer(install.args(["--no-save", "--loglevel=error", &node_package()]))?;
             }
             Self::PythonPackages => self.install_packages(|home| {
-                run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(home))?;
+                run_installer(Command::new("python3").args(["-m", "venv", "--clear"]).arg(home))?;
                 let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
                 let list = root().join("interop/python/requirements.txt");
-                run(Command::new(home.join("bin/python")).args(pip).arg(list))
+                run_installer(Command::new(home.join("bin/python")).args(pip).arg(list))
             })?,
             Self::NpmPackages(name) => self.install_packages(|home| {
                 for file in ["package.json", "package-lock.json"] {
                     fs::copy(root().join("interop").join(name).join(file), home.join(file))?;
                 }
                 let ci = ["ci", "--ignore-scripts", "--loglevel=error"];
-                run(npm().args(ci).current_dir(home))
+                run_installer(npm().args(ci).current_dir(home))
             })?,
         }
         if self.is_present() {
@@ -270,6 +275,20 @@ fn node_package() -> String {
     format!("node-{os}-{arch}@{NODE}")
 }
 
+/// Runs an installer, of which only the first line of an error is printed.
+fn run_installer(command: &mut Command) -> Result {
+    let started = Instant::now();
+    println!("  $ {}", shown(command));
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        println!("    ({:.1} s)", started.elapsed().as_secs_f64());
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let first = text.lines().find(|line| line.to_lowercase().contains("err")).unwrap_or_default();
+    Err(format!("{} ended with {}: {}", shown(command), output.status, first.trim()).into())
+}
+
 fn npm() -> Command {
     let mut npm = Command::new("npm");
     npm.env("NPM_CONFIG_UPDATE_NOTIFIER", "false")
@@ -283,12 +302,12 @@ fn apt_get(packages: &[&str]) -> Result {
     static UPDATED: OnceLock<bool> = OnceLock::new();
     let apt_get = || {
         let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
+        command.env("DEBIAN_FRONTEND", "noninteractive");
         command
     };
     // If that fails, the lists that are there may do.
-    UPDATED.get_or_init(|| run(apt_get().args(["update", "-qq"])).is_ok());
-    run(apt_get().args(["install", "-y", "-qq"]).args(packages))
+    UPDATED.get_or_init(|| run_installer(apt_get().args(["update", "-qq"])).is_ok());
+    run_installer(apt_get().args(["install", "-y", "-qq"]).args(packages))
 }
 
 #[cfg(unix)]

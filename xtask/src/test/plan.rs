@@ -20,7 +20,7 @@ impl Plan {
                 continue;
             }
             let status = match need.status() {
-                Status::Obtainable(command) if !install => Status::Missing(command),
+                Status::Obtainable(_) if !install => need.missing(),
                 status => status,
             };
             needs.push((*need, status));
@@ -31,14 +31,15 @@ impl Plan {
     /// Installs what can be. A failure makes the need missing, and the parts that have it are left out.
     pub fn install(mut self) -> Self {
         for (need, status) in &mut self.needs {
-            let Status::Obtainable(command) = status else { continue };
-            *status = match need.install() {
-                Ok(()) => Status::Present,
-                Err(error) => {
-                    println!("  cannot install {}: {error}", need.name());
-                    Status::Missing(std::mem::take(command))
-                }
-            };
+            if let Status::Obtainable(_) = status {
+                *status = need.install().map_or_else(
+                    |error| {
+                        println!("    cannot install {}: {error}", need.name());
+                        need.missing()
+                    },
+                    |()| Status::Present,
+                );
+            }
         }
         self
     }
