@@ -1,7 +1,7 @@
 //! Retired words: names and phrases that the project used once, each with its replacement.
 //!
-//! An identifier is found as a whole word, in Rust, Markdown and TOML. A phrase is found in doc comments, string
-//! literals and Markdown, in either case and across line breaks.
+//! An identifier is found as a whole word in code: in Rust, in TOML, and between backticks in Markdown and comments.
+//! A phrase is found in doc comments, string literals and Markdown, in either case and across line breaks.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -41,27 +41,35 @@ const PHRASES: &[(&str, &str)] = &[
     ("by the house", "name the crate or the type"),
 ];
 
+/// Text in front of a phrase that makes it ordinary English.
+const EXCEPTIONS: &[(&str, &str)] = &[("is none", "there ")];
+
 /// Files that may contain retired words: these lists, another list, and the history.
 const EXEMPT: &[&str] = &["xtask/src/tidy/words.rs", "xtask/src/tidy/prose.rs", "CHANGELOG.md"];
 
 pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) {
     for file in files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str())) {
         let mut found = Vec::new();
-        if file.is_rust() || file.has_extension("md") || file.has_extension("toml") {
+        if file.is_rust() {
+            // The compiler reports what is not Rust.
+            let tokens: TokenStream = file.text.parse().unwrap_or_default();
+            identifiers_among(tokens.clone(), &mut found);
+            let comments = file.text.lines().map(|line| Some(line).filter(|line| is_comment(line)));
+            identifiers_in_code_of(comments, &mut found);
+            for prose in prose_of_rust(&file.text, tokens) {
+                prose.find(&mut found);
+            }
+        } else if file.has_extension("md") {
+            identifiers_in_code_of(file.text.lines().map(Some), &mut found);
+            let mut prose = Prose::default();
+            (1..).zip(file.text.lines()).for_each(|(number, line)| prose.push(number, line));
+            prose.find(&mut found);
+        } else if file.has_extension("toml") {
             for (number, line) in (1..).zip(file.text.lines()) {
                 find(line, IDENTIFIERS, &mut |_, word, instead| {
                     found.push((number, word, instead));
                 });
             }
-        }
-        if file.is_rust() {
-            for prose in prose_of_rust(&file.text) {
-                prose.find(&mut found);
-            }
-        } else if file.has_extension("md") {
-            let mut prose = Prose::default();
-            (1..).zip(file.text.lines()).for_each(|(number, line)| prose.push(number, line));
-            prose.find(&mut found);
         }
         found.sort_unstable();
         for (line, word, instead) in found {
@@ -71,6 +79,49 @@ pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) {
 }
 
 type Found = (usize, &'static str, &'static str);
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+fn identifiers_among(tokens: TokenStream, found: &mut Vec<Found>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => identifiers_among(group.stream(), found),
+            TokenTree::Ident(ident) => {
+                let retired = IDENTIFIERS.iter().find(|(word, _)| ident == word);
+                let line = ident.span().start().line;
+                found.extend(retired.map(|(word, instead)| (line, *word, *instead)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Finds identifiers in the code of Markdown: in fenced blocks, and between backticks. `None` is a line of another kind.
+fn identifiers_in_code_of<'a>(
+    lines: impl Iterator<Item = Option<&'a str>>,
+    found: &mut Vec<Found>,
+) {
+    let mut is_fenced = false;
+    for (number, line) in (1..).zip(lines) {
+        let Some(line) = line else {
+            is_fenced = false;
+            continue;
+        };
+        if line.trim_start_matches(['/', '!', ' ']).starts_with("```") {
+            is_fenced = !is_fenced;
+            continue;
+        }
+        find(line, IDENTIFIERS, &mut |at, word, instead| {
+            let is_quoted =
+                line.get(..at).is_some_and(|before| before.matches('`').count() % 2 == 1);
+            if is_fenced || is_quoted {
+                found.push((number, word, instead));
+            }
+        });
+    }
+}
 
 /// Calls `report` with the place, the word and its replacement, for each whole word of the list in the text.
 fn find(
@@ -109,6 +160,10 @@ impl Prose {
 
     fn find(&self, found: &mut Vec<Found>) {
         find(&self.text, PHRASES, &mut |at, word, instead| {
+            let before = self.text.get(..at).unwrap_or_default();
+            if EXCEPTIONS.iter().any(|(phrase, front)| *phrase == word && before.ends_with(front)) {
+                return;
+            }
             let line = self.lines.iter().rev().find(|(start, _)| *start <= at);
             found.push((line.map_or(1, |(_, number)| *number), word, instead));
         });
@@ -116,11 +171,10 @@ impl Prose {
 }
 
 /// Doc comments and string literals. Consecutive lines of a doc comment are one piece of prose.
-fn prose_of_rust(text: &str) -> Vec<Prose> {
+fn prose_of_rust(text: &str, tokens: TokenStream) -> Vec<Prose> {
     let mut all = vec![Prose::default()];
     let mut last = 0;
-    // What is not Rust is for the compiler to report.
-    read_literals(text.parse().unwrap_or_default(), &mut |line, literal| {
+    read_literals(tokens, &mut |line, literal| {
         let is_doc = text.lines().nth(line - 1).is_some_and(|text| {
             let text = text.trim_start();
             text.starts_with("///") || text.starts_with("//!")
@@ -187,12 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_whole_words() {
-        assert_eq!(
-            problems("a.rs", "struct Asks; struct AsksMore; fn keep_errors_too() {}").len(),
-            1
-        );
+    fn identifiers_are_whole_words_of_code() {
+        let text = "struct Asks; struct AsksMore; fn keep_errors_too() {}\n/// Asks for `StepRun`.\nfn f() { g(\"Asks\") }\n/// ```\n/// Misfit\n/// ```\n";
+        let lines: Vec<_> = problems("a.rs", text)
+            .iter()
+            .map(|line| line.split(" is").next().unwrap().to_owned())
+            .collect();
+        assert_eq!(lines, ["a.rs:1: \"Asks\"", "a.rs:2: \"StepRun\"", "a.rs:5: \"Misfit\""]);
         assert_eq!(problems("a.toml", "re = \"Misfit\"").len(), 1);
+        assert_eq!(problems("a.md", "Asks, `Asks`\n```\nAsks\n```\nAsks").len(), 2);
         assert!(problems("a.json", "Misfit").is_empty());
     }
 }
