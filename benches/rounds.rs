@@ -8,7 +8,7 @@ use divan::Bencher;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::jsonrpc::{Params, Request, RequestId, Version};
 use mrtr_server::{Context, KeyRing, Result, Secret, Server, Tool};
-use mrtr_transport::{Exchange as _, InProcess, Outgoing};
+use mrtr_transport::{Transport as _, InProcess, OutgoingRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl Caller {
     fn new() -> Self {
         let secret = Secret::from_bytes(b"0123456789abcdef0123456789abcdef").unwrap();
         let ring = KeyRing::builder("https://bench.example/mcp").active(secret).build().unwrap();
-        let server = Server::builder("bench", "1").key_ring(ring).anonymous();
+        let server = Server::builder("bench", "1").key_ring(ring).allow_anonymous();
         let server = server.tool(Tool::new("work", "Works", work)).build().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Self { server: InProcess::new(server), runtime }
@@ -70,7 +70,7 @@ impl Caller {
             method: "tools/call".to_owned(),
             params: Some(params),
         };
-        let response = self.runtime.block_on(self.server.exchange(Outgoing::new(request))).unwrap();
+        let response = self.runtime.block_on(self.server.send(OutgoingRequest::new(request))).unwrap();
         Box::<str>::from(response.outcome.unwrap())
     }
 

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use mrtr::client::Turn;
+use mrtr::client::CallOutcome;
 use mrtr::http::{Endpoint, HttpClient};
 use mrtr::schema::input::InputResponses;
 use mrtr::schema::tool::CallToolResult;
@@ -97,12 +97,15 @@ struct Seat {
 async fn book(cx: Context) -> Result<String> {
     let seat: Seat = cx.elicit("seat", "Inside or outside?").await?;
     let who = cx.principal().map_or("nobody", Principal::subject);
-    let scopes = cx.get::<Scopes>().map_or_else(String::new, |scopes| scopes.0.join(" "));
+    let scopes = cx.parts().state::<Scopes>().map_or_else(String::new, |scopes| scopes.0.join(" "));
     Ok(format!("a table {} for {who}, who may {scopes}", seat.place))
 }
 
 fn app(origin: &str) -> Result<Router, Box<dyn Error>> {
-    let server = Server::builder("booking", "1.0.0").tool(Tool::new("book", "Books a table", book));
+    let server = Server::builder("booking", "1.0.0")
+        .require_principal()
+        .ephemeral_key()
+        .tool(Tool::new("book", "Books a table", book));
     let endpoint = Endpoint::new(server.build()?);
     let resource = format!("{origin}/mcp");
     // RFC 9728: between the host and the path of the resource.
@@ -150,7 +153,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<18}{}", "where to go", reqwest::get(place).await?.text().await?);
 
     let (alice, bob) = (client(&origin, "token-of-alice")?, client(&origin, "token-of-bob")?);
-    let Turn::Asked(call) = alice.begin_tool("book", json!({})).await? else {
+    let CallOutcome::InputRequired(call) = alice.begin_tool("book", json!({})).await? else {
         return Err("it asks where".into());
     };
     println!("{:<18}is asked: {}", "alice", call.target());
@@ -159,7 +162,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stolen = bob.resume::<CallToolResult>(call.clone(), &answers).await;
     let refused = stolen.err().ok_or("bob went on with the call of alice")?;
     println!("{:<18}with the state of alice: {refused}", "bob");
-    let Turn::Done(result) = alice.resume::<CallToolResult>(call, &answers).await? else {
+    let CallOutcome::Complete(result) = alice.resume::<CallToolResult>(call, &answers).await?
+    else {
         return Err("it does not ask again".into());
     };
     println!("{:<18}{}", "alice", result.text());

@@ -1,6 +1,6 @@
 //! A call as the client's machine sees it.
 
-use mrtr_client::{Action, Event, Ids, Machine, RoundLimits};
+use mrtr_client::{Action, Event, RequestIds, Machine, RoundLimits};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::raw;
@@ -30,14 +30,14 @@ pub fn flow() -> Operation {
     Box::new(move || {
         let (params, meta, limits) = (params.clone(), meta.clone(), RoundLimits::default());
         let (mut machine, first) =
-            Machine::start(Ids::default(), "tools/call", params, meta, limits).unwrap();
+            Machine::start(RequestIds::default(), "tools/call", params, meta, limits).unwrap();
         assert!(matches!(first, Action::Send(_)));
-        let Ok(Action::Ask(questions)) = machine.next(Event::Response(Ok(asked.clone()))) else {
+        let Ok(Action::RequestInput(questions)) = machine.next(Event::Response(Ok(asked.clone()))) else {
             panic!("a question")
         };
         let answers = questions.0.into_iter().map(|(key, _)| (key, raw(&answer).unwrap()));
         let answers = InputResponses(answers.collect());
-        assert!(matches!(machine.next(Event::Answers(answers)), Ok(Action::Send(_))));
-        assert!(matches!(machine.next(Event::Response(Ok(done.clone()))), Ok(Action::Done(_))));
+        assert!(matches!(machine.next(Event::Input(answers)), Ok(Action::Send(_))));
+        assert!(matches!(machine.next(Event::Response(Ok(done.clone()))), Ok(Action::Complete(_))));
     })
 }

@@ -74,7 +74,7 @@ struct Caller {
 
 impl Caller {
     fn new(tools: usize) -> Self {
-        let server = Server::builder("bench", "1").key_ring(ring()).anonymous();
+        let server = Server::builder("bench", "1").key_ring(ring()).allow_anonymous();
         let server = server
             .tool(Tool::new("echo", "Says it again", say))
             .tool(Tool::new("order", "Orders something", order))

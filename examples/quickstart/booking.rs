@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use mrtr::http::{Endpoint, ServeOptions};
-use mrtr::{Asks, Context, KeyRing, Result, Secret, Server, Tool};
+use mrtr::{ClientFeature, Context, KeyRing, Result, Secret, Server, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
@@ -111,9 +111,9 @@ fn server() -> std::result::Result<Server, Box<dyn Error>> {
         .active(Secret::from_base64url(&secret)?)
         .build()?;
     let server = Server::builder("booking", "1.0.0")
-        .tool(Tool::new("book", "Books a table", book).asks([Asks::Form]))
+        .tool(Tool::new("book", "Books a table", book).requires([ClientFeature::Form]))
         .key_ring(ring)
-        .anonymous()
+        .allow_anonymous()
         .build()?;
     Ok(server)
 }

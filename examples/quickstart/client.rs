@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use mrtr::client::{Exchange, Outgoing, TransportError};
+use mrtr::client::{OutgoingRequest, Transport, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::schema::input::InputRequiredResult;
 use mrtr::schema::jsonrpc::Response;
@@ -59,9 +59,9 @@ struct Shown {
     legs: tokio::sync::mpsc::Sender<Leg>,
 }
 
-impl Exchange for Shown {
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
-        let response = self.http.exchange(outgoing).await?;
+impl Transport for Shown {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let response = self.http.send(outgoing).await?;
         let result = response.outcome.as_ref().ok();
         let asks = result
             .and_then(|result| serde_json::from_str::<InputRequiredResult>(result.get()).ok());

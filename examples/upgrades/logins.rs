@@ -48,17 +48,17 @@ pub fn answer(key: &str, _: &FormParams) -> ElicitResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mrtr::testing::{Call, Fault, Fleet};
+    use mrtr::testing::{Fault, Replicas, TestCall};
 
-    fn call() -> Call {
+    fn call() -> TestCall {
         let account = |name: &str| json!({ "name": name });
-        let call = Call::tool("accounts", json!({})).answer("github_login", account("a"));
+        let call = TestCall::tool("accounts", json!({})).answer("github_login", account("a"));
         call.answer("google_login", account("b")).answer("microsoft_login", account("c"))
     }
 
     #[tokio::test]
     async fn from_old_to_new_only_what_is_new_is_asked() {
-        let fleet = Fleet::new([old().unwrap(), new().unwrap(), new().unwrap()]);
+        let fleet = Replicas::new([old().unwrap(), new().unwrap(), new().unwrap()]);
         let story = call().run(&fleet).await.unwrap();
         assert_eq!(story.text(), "a on GitHub, c on Microsoft");
         assert_eq!(story.rounds(), [vec!["github_login", "google_login"], vec!["microsoft_login"]]);
@@ -66,7 +66,7 @@ mod tests {
 
     #[tokio::test]
     async fn from_new_to_old_and_back_nothing_is_lost() {
-        let fleet = Fleet::new([new().unwrap(), old().unwrap()]);
+        let fleet = Replicas::new([new().unwrap(), old().unwrap()]);
         let story = call().fault(2, Fault::Reordered).run(&fleet).await.unwrap();
         // The third request is for the new version, which had all that it needs from the first two.
         assert_eq!(story.text(), "a on GitHub, c on Microsoft");

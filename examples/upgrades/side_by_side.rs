@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mrtr::client::{Exchange, Outgoing, TransportError};
+use mrtr::client::{OutgoingRequest, Transport, TransportError};
 use mrtr::http::{Endpoint, HttpClient, ServeOptions, serve};
 use mrtr::schema::elicitation::FormParams;
 use mrtr::schema::input::InputRequiredResult;
@@ -23,7 +23,7 @@ const SECRET: &[u8] = b"an example's secret, known to all";
 pub fn replica(name: &str, version: &str, tool: Tool) -> crate::Result<Server> {
     let secret = Secret::from_bytes(SECRET)?;
     let ring = KeyRing::builder(format!("https://{name}.example/mcp")).active(secret).build()?;
-    Ok(Server::builder(name, version).key_ring(ring).anonymous().tool(tool).build()?)
+    Ok(Server::builder(name, version).key_ring(ring).allow_anonymous().tool(tool).build()?)
 }
 
 pub struct SideBySide {
@@ -70,12 +70,12 @@ async fn start(server: Server) -> Result<HttpClient> {
     Ok(HttpClient::builder(url).build()?)
 }
 
-impl Exchange for SideBySide {
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+impl Transport for SideBySide {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let side = self.sides.get(turn % self.sides.len());
         let (name, side) = side.ok_or_else(|| TransportError::unsent("there is no server"))?;
-        let response = side.exchange(outgoing).await?;
+        let response = side.send(outgoing).await?;
         let result = response.outcome.as_ref().ok();
         let state = result
             .and_then(|result| serde_json::from_str::<InputRequiredResult>(result.get()).ok())

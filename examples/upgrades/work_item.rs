@@ -96,7 +96,7 @@ pub fn new() -> crate::Result<Server> {
 
 fn server(version: &str, tells_followers: bool) -> crate::Result<Server> {
     let handler = move |cx, arguments| update(cx, arguments, tells_followers);
-    let tool = Tool::new("update_work_item", "Changes the state of a work item", handler);
+    let tool = Tool::new("update_work_item", "ChangeNotifier the state of a work item", handler);
     super::side_by_side::replica("tracker", version, tool)
 }
 
@@ -113,18 +113,18 @@ pub fn answer(key: &str, _: &FormParams) -> ElicitResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mrtr::testing::{Call, Fault, Fleet, Story};
+    use mrtr::testing::{Fault, Replicas, TestCall, Transcript};
 
-    async fn resolve(fleet: [Server; 2], resolution: &str, fault: Option<Fault>) -> Story {
+    async fn resolve(fleet: [Server; 2], resolution: &str, fault: Option<Fault>) -> Transcript {
         let arguments = json!({ "work_item": 4522, "state": "Resolved" });
-        let mut call = Call::tool("update_work_item", arguments)
+        let mut call = TestCall::tool("update_work_item", arguments)
             .answer("resolution", json!({ "resolution": resolution }))
             .answer("duplicate_of", json!({ "work_item": 4301 }))
             .answer("followers", json!({ "tell": false }));
         if let Some(fault) = fault {
             call = call.fault(3, fault);
         }
-        call.run(&Fleet::new(fleet)).await.unwrap()
+        call.run(&Replicas::new(fleet)).await.unwrap()
     }
 
     #[tokio::test]

@@ -99,7 +99,7 @@ async def count(context: Context) -> str:
 
 @server.tool()
 def form(name: Annotated[ElicitationResult[Name], Resolve(ask_name)]) -> str:
-    """Asks for a name."""
+    """ClientFeature for a name."""
     return f"Hello, {name.data.name}!" if isinstance(name, AcceptedElicitation) else "declined"
 
 
@@ -118,31 +118,31 @@ def url(context: Context) -> str | InputRequiredResult:
 
 @server.tool()
 def model(reply: Annotated[CreateMessageResult, Resolve(ask_model)]) -> str:
-    """Asks a model."""
+    """ClientFeature a model."""
     return reply.content.text
 
 
 @server.tool()
 def roots(listed: Annotated[ListRootsResult, Resolve(ask_roots)]) -> str:
-    """Asks for roots."""
+    """ClientFeature for roots."""
     return ",".join(str(root.uri) for root in listed.roots)
 
 
 @server.tool()
 def rounds(name: Annotated[Name, Resolve(ask_name)], sure: Annotated[Sure, Resolve(ask_sure)]) -> str:
-    """Asks twice."""
+    """ClientFeature twice."""
     return f"Hello, {name.name}! {json.dumps(sure.sure)}"
 
 
 @server.tool()
 def joined(first: Annotated[First, Resolve(ask_first)], last: Annotated[Last, Resolve(ask_last)]) -> str:
-    """Asks two questions at once."""
+    """ClientFeature two questions at once."""
     return f"{first.first} {last.last}"
 
 
 @server.tool()
 def poll(context: Context) -> str | InputRequiredResult:
-    """Asks nothing, but to be called again."""
+    """ClientFeature nothing, but to be called again."""
     return InputRequiredResult(request_state="again") if context.request_state is None else "done"
 
 
@@ -156,7 +156,7 @@ def name_or_question(context: Context, message: str) -> str | InputRequiredResul
 
 @server.prompt()
 def brief(context: Context) -> str | InputRequiredResult:
-    """Asks for whom."""
+    """ClientFeature for whom."""
     name = name_or_question(context, "For whom?")
     return f"A brief for {name}" if isinstance(name, str) else name
 

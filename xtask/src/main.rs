@@ -1,5 +1,6 @@
 //! The project's task runner: `cargo xtask` lists its commands.
 
+mod api;
 mod bench;
 mod callgrind;
 mod chaos;
@@ -9,6 +10,7 @@ mod instructions;
 mod interop;
 mod mutants;
 mod needs;
+mod package;
 mod page;
 mod requirements;
 mod rivals;
@@ -100,8 +102,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write]",
-        help: "measures speed, size and scaling beside bare servers and other SDKs; --write: docs/benchmarks.md",
+        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write] | --render",
+        help: "measures speed, size and scaling beside bare servers and other SDKs; --write: docs/benchmarks; --render: the page from its data",
         run: bench::run,
     },
     Command {
@@ -111,10 +113,28 @@ const COMMANDS: &[Command] = &[
         run: instructions::run,
     },
     Command {
+        name: "package",
+        usage: "[--verify]",
+        help: "packages the published crates, and builds and runs a program against the packages; --verify: with the check of `cargo package`",
+        run: package::run,
+    },
+    Command {
+        name: "api",
+        usage: "[--write]",
+        help: "compares the public API of each published crate with its text in api/; --write: writes the texts",
+        run: api::run,
+    },
+    Command {
         name: "rivals",
         usage: "[--write]",
-        help: "sends requests that test requirements to other SDKs' servers; --write: the ledger's table",
+        help: "sends requests that test requirements to our server and to other SDKs' servers; --write: conformance/rivals.toml",
         run: rivals::run,
+    },
+    Command {
+        name: "requirements",
+        usage: "[--write]",
+        help: "counts the requirements of the ledger that are tested; --write: docs/requirements.md",
+        run: requirements::run,
     },
 ];
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use mrtr::{BuildError, Changes, Context, KeyRing, Result, Secret, Server, Tool};
+use mrtr::{BuildError, ChangeNotifier, Context, KeyRing, Result, Secret, Server, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -86,7 +86,7 @@ async fn count(cx: Context) -> Result<String> {
 pub fn server() -> std::result::Result<Server, Box<dyn Error>> {
     let secret = Secret::from_bytes(b"a key for benchmarks, not a secret")?;
     let ring = KeyRing::builder("https://bench.example/mcp").active(secret).build()?;
-    Ok(tools(Server::builder("bench", "1.0.0").changes(Changes::new()).anonymous().key_ring(ring))?)
+    Ok(tools(Server::builder("bench", "1.0.0").changes(ChangeNotifier::new()).allow_anonymous().key_ring(ring))?)
 }
 
 fn tools(server: mrtr::ServerBuilder) -> std::result::Result<Server, BuildError> {

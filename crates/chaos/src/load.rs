@@ -213,7 +213,7 @@ async fn caller(nth: u64, load: Arc<Load>, most: u64) -> Result {
 
 /// The result of a request that is in order.
 async fn good(connection: &mut Connection, head: &Head, body: &[u8]) -> Result<Value> {
-    let (status, body) = connection.exchange("POST", head, body).await?;
+    let (status, body) = connection.send("POST", head, body).await?;
     let mut answer: Value = serde_json::from_slice(&body)?;
     if status == 200 && answer["result"].is_object() {
         return Ok(answer["result"].take());

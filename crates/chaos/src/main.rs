@@ -5,16 +5,16 @@
 #![expect(clippy::indexing_slicing, reason = "JSON is indexed; what is not there is null")]
 
 mod balancer;
+mod clients;
 mod fleet;
+mod invariants;
 mod ledger;
 mod load;
 mod malformed;
-mod order;
-mod people;
-mod plan;
 mod replica;
-mod verdict;
+mod scenario;
 mod wire;
+mod workload;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ const USAGE: &str = "usage: chaos run --conf FILE [--balancer nginx|haproxy] [--
 async fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let done = match args.next().as_deref() {
-        Some("run") => plan::run(args).await,
+        Some("run") => scenario::run(args).await,
         Some("load") => load::run(args).await,
         Some("replica") => replica::run(args).await.map(|()| true),
         _ => Err(USAGE.into()),

@@ -98,7 +98,7 @@ impl Mistake {
     /// Makes it, on a connection of its own; an error says what came instead.
     pub(crate) async fn make(&self, port: u16) -> Result {
         let mut connection = Connection::open(port).await?;
-        let (status, body) = connection.exchange(self.verb, &self.head, &self.body).await?;
+        let (status, body) = connection.send(self.verb, &self.head, &self.body).await?;
         let answer: Value = serde_json::from_slice(&body)?;
         let (code, is_error) = (answer["error"]["code"].as_i64(), &answer["result"]["isError"]);
         if (status, code) == (self.status, self.code) && (code.is_some() || *is_error == true) {

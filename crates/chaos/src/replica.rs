@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, header};
-use mrtr::http::{Access, Endpoint, Limits, Ready, ServeOptions};
-use mrtr::{Changes, KeyRing, Principal, Server, SharedKeyRing, Tool};
+use mrtr::http::{Endpoint, HostPolicy, Readiness, RequestLimits, ServeOptions};
+use mrtr::{ChangeNotifier, KeyRing, Principal, Server, SharedKeyRing, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tower_service::Service;
 
 use crate::ledger::Ledger;
-use crate::order::{self, Received};
+use crate::workload::{self, Received};
 use crate::{Result, value};
 
 const AUDIENCE: &str = "https://orders.example/mcp";
@@ -44,12 +44,13 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         .init();
     let shared = SharedKeyRing::new(KeyRing::from_file(AUDIENCE, &ring)?);
     let ledger = Arc::new(Ledger::open(&ledger)?);
-    let echo = async |_: mrtr::Context, said: Said| Ok(said.text);
+    let echo = async |_: mrtr::Context, said: Said| said.text;
     let server = Server::builder("orders", version.to_string())
+        .require_principal()
         .sealer(shared.clone())
-        .changes(Changes::default())
+        .changes(ChangeNotifier::default())
         .tool(Tool::new("echo", "Says it again", echo))
-        .tool(order::tool(version, ledger, Duration::from_secs(lifetime)))
+        .tool(workload::tool(version, ledger, Duration::from_secs(lifetime)))
         .build()?;
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
@@ -80,13 +81,14 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     }
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     println!("listening {port}");
-    let ready = Ready::with_notice(Duration::from_millis(notice));
+    let ready = Readiness::with_notice(Duration::from_millis(notice));
     let end = mrtr::shutdown(server.clone(), ready.clone());
     let options = ServeOptions { ready, ..ServeOptions::default() };
-    let endpoint =
-        Endpoint::new(server.clone()).access(Access::loopback()).limits(Limits::default());
+    let endpoint = Endpoint::new(server.clone())
+        .access(HostPolicy::loopback())
+        .limits(RequestLimits::default());
     mrtr::http::serve(listener, Named::new(endpoint), options, end).await?;
-    let _ = tokio::time::timeout(Duration::from_secs(10), server.finished()).await;
+    let _ = tokio::time::timeout(Duration::from_secs(10), server.drained()).await;
     Ok(())
 }
 

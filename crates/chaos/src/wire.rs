@@ -71,7 +71,7 @@ impl Connection {
     }
 
     /// Sends a request, and returns the status and the body of its response.
-    pub(crate) async fn exchange(
+    pub(crate) async fn send(
         &mut self,
         verb: &str,
         head: &Head,

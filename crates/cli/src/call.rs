@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mrtr::client::{Continuation, Question, Seen, Turn};
+use mrtr::client::{CallEvent, CallOutcome, PendingCall, Question};
 use mrtr::http::HttpClient;
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
@@ -17,12 +17,12 @@ use mrtr::{Client, ElicitResult};
 use serde_json::{Map, Value};
 
 use crate::answers::{Answers, read_json};
-use crate::show::{self, dim};
+use crate::output::{self, dim};
 use crate::{Call, Failure, Result};
 
 pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     let answers = call.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
-    let paused = call.resume.as_deref().map(read_json::<Continuation>).transpose()?;
+    let paused = call.resume.as_deref().map(read_json::<PendingCall>).transpose()?;
     let client = client(call, answers.clone())?;
     if let Some(file) = &call.pause {
         // Where it goes is known to be good before anything is done.
@@ -35,8 +35,8 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
             None => client.begin_tool(call.tool(), call.arguments()?).await?,
         };
         return match turn {
-            Turn::Done(result) => Ok(finish(&result, json)),
-            Turn::Asked(paused) => put_down(&paused, place, json),
+            CallOutcome::Complete(result) => Ok(finish(&result, json)),
+            CallOutcome::InputRequired(paused) => put_down(&paused, place, json),
         };
     }
     let result = match paused {
@@ -103,7 +103,7 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
                 || format!("{}", progress.progress),
                 |total| format!("{:3.0} %", 100.0 * progress.progress / total),
             );
-            show::note(&dim(&format!(
+            output::note(&dim(&format!(
                 "{share} {}",
                 flat(progress.message.as_deref().unwrap_or_default())
             )));
@@ -114,21 +114,21 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
     Ok(client.build())
 }
 
-fn trace(seen: &Seen<'_>) {
+fn trace(seen: &CallEvent<'_>) {
     match seen {
-        Seen::Sent(leg) => show::note(&dim(&format!(
+        CallEvent::Sent(leg) => output::note(&dim(&format!(
             "→ {} {} {} (request {})",
             leg.leg,
             leg.method,
             flat(leg.target),
             leg.id
         ))),
-        Seen::Answered { leg, took, outcome } => {
+        CallEvent::Answered { leg, took, outcome } => {
             let outcome = match outcome {
                 Ok(result) => summary(result.get()),
                 Err(error) => flat(&error.to_string()),
             };
-            show::note(&dim(&format!("← {} after {took:.0?}: {outcome}", leg.leg)));
+            output::note(&dim(&format!("← {} after {took:.0?}: {outcome}", leg.leg)));
         }
         _ => {}
     }
@@ -152,7 +152,7 @@ fn summary(result: &str) -> String {
 }
 
 /// The answers of a file to the questions of a call.
-fn answered(call: &Continuation, answers: &Answers) -> Result<InputResponses> {
+fn answered(call: &PendingCall, answers: &Answers) -> Result<InputResponses> {
     let mut all = InputResponses::default();
     for (key, request) in &call.questions().0 {
         if let Some(answer) = answers.to(key, request) {
@@ -199,30 +199,30 @@ impl Drop for Place {
     }
 }
 
-fn put_down(call: &Continuation, place: Place, json: bool) -> Result<ExitCode> {
+fn put_down(call: &PendingCall, place: Place, json: bool) -> Result<ExitCode> {
     let file = place.write(&serde_json::to_string_pretty(call).map_err(Failure::usage)?)?;
     if json {
-        show::json(call.questions());
+        output::json(call.questions());
     } else {
         for (key, request) in &call.questions().0 {
             let message = match request {
                 InputRequest::Elicit(params) => params.message(),
                 other => other.method(),
             };
-            show::line(&format!("{}: {}", flat(key), flat(message)));
+            output::line(&format!("{}: {}", flat(key), flat(message)));
         }
-        show::note(&format!("The call waits in {}.", file.display()));
+        output::note(&format!("The call waits in {}.", file.display()));
     }
     Ok(ExitCode::from(5))
 }
 
 fn finish(result: &CallToolResult, json: bool) -> ExitCode {
     if json {
-        show::json(result);
+        output::json(result);
     } else if result.content.iter().any(|block| block.as_text().is_some()) {
-        show::line(&plain(&result.text()));
+        output::line(&plain(&result.text()));
     } else {
-        show::json(&result.content);
+        output::json(&result.content);
     }
     if result.is_error { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }

@@ -2,8 +2,8 @@
 
 mod answers;
 mod call;
-mod look;
-mod show;
+mod discover;
+mod output;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -135,7 +135,7 @@ impl Server {
         let http = http.timeout(time).build().map_err(Failure::usage)?;
         let info =
             mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
-        let client = Client::builder(http).info(info).people_take_their_time();
+        let client = Client::builder(http).info(info).exclude_handler_time();
         Ok(client.deadline(time))
     }
 }
@@ -145,14 +145,14 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            show::note(&format!("mrtr: {error}"));
+            output::note(&format!("mrtr: {error}"));
             return ExitCode::from(4);
         }
     };
     let done = runtime.block_on(async {
         match &options.command {
-            Command::Discover(server) => look::discover(server, options.json).await,
-            Command::Tools(server) => look::tools(server, options.json).await,
+            Command::Discover(server) => discover::discover(server, options.json).await,
+            Command::Tools(server) => discover::tools(server, options.json).await,
             Command::Call(call) => call::run(call, options.json).await,
             Command::Keygen { state } => keygen(state, options.json),
         }
@@ -162,7 +162,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(Failure { code, why }) => {
-            show::note(&format!("mrtr: {}", mrtr::terminal::plain(&why)));
+            output::note(&format!("mrtr: {}", mrtr::terminal::plain(&why)));
             ExitCode::from(code)
         }
     }
@@ -173,9 +173,9 @@ fn keygen(state: &str, json: bool) -> Result<ExitCode> {
         .map_err(|error| Failure { code: 1, why: error.to_string() })?;
     let secret = secret.to_base64url();
     if json {
-        show::json(&serde_json::json!({ "state": state, "secret": *secret }));
+        output::json(&serde_json::json!({ "state": state, "secret": *secret }));
     } else {
-        show::line(&format!("{state} {}", *secret));
+        output::line(&format!("{state} {}", *secret));
     }
     Ok(ExitCode::SUCCESS)
 }

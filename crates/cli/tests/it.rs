@@ -58,7 +58,8 @@ fn serve() -> String {
         runtime.block_on(async {
             let ring = SharedKeyRing::new(KeyRing::ephemeral().unwrap());
             let tool = Tool::new("book", "Books a table", book);
-            let server = Server::builder("booking", "1.0.0").sealer(ring).anonymous().tool(tool);
+            let server =
+                Server::builder("booking", "1.0.0").sealer(ring).allow_anonymous().tool(tool);
             let endpoint = Endpoint::new(server.build().unwrap());
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             send.send(format!("http://{}/mcp", listener.local_addr().unwrap())).unwrap();

@@ -13,15 +13,15 @@ use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_schema::{Object, PROTOCOL_VERSION};
-use mrtr_transport::{BoxError, Exchange};
+use mrtr_transport::{BoxError, Transport};
 
 use crate::cache::Cache;
+use crate::call_options::Options;
 use crate::client::{Client, Inner};
 use crate::handlers::{Handlers, Question, boxed};
-use crate::heard::Log;
-use crate::machine::{Ids, RoundLimits};
-use crate::options::Options;
-use crate::watch::{Seen, Verdict, Watch};
+use crate::machine::{RequestIds, RoundLimits};
+use crate::notifications::Log;
+use crate::observer::{CallEvent, PolicyDecision, Watch};
 
 /// Builds a [`Client`].
 #[must_use = "call `build`"]
@@ -38,7 +38,7 @@ pub struct ClientBuilder<X> {
     result_types: Vec<String>,
 }
 
-impl<X: Exchange> ClientBuilder<X> {
+impl<X: Transport> ClientBuilder<X> {
     pub(crate) fn new(exchange: X) -> Self {
         Self {
             exchange,
@@ -128,21 +128,21 @@ impl<X: Exchange> ClientBuilder<X> {
     }
 
     /// How long a whole call may take, with all its rounds. Default: no limit; each request has the
-    /// transport's. [`Client::with_deadline`] sets another for some calls.
+    /// transport's. [`Client::with_call_timeout`] sets another for some calls.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.options.deadline = Some(time);
         self
     }
 
     /// Lets the deadline stand still while handlers answer: it is for the server, and not for people.
-    pub fn people_take_their_time(mut self) -> Self {
-        self.options.people_take_their_time = true;
+    pub fn exclude_handler_time(mut self) -> Self {
+        self.options.exclude_handler_time = true;
         self
     }
 
     /// Looks on: sees every leg of every call, and every question that goes to a handler, before and after. A call that is dropped, or
     /// whose deadline passes, shows no end. It is called in line, so it should be quick.
-    pub fn watch(mut self, watcher: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Self {
+    pub fn watch(mut self, watcher: impl Fn(CallEvent<'_>) + Send + Sync + 'static) -> Self {
         self.watch.watcher = Some(Box::new(watcher));
         self
     }
@@ -166,16 +166,16 @@ impl<X: Exchange> ClientBuilder<X> {
     /// somebody. An error of it ends the call. Whoever answers by [`Client::resume`] decides for themselves.
     ///
     /// ```
-    /// # use mrtr_client::{Client, Exchange, Verdict};
+    /// # use mrtr_client::{Client, Transport, PolicyDecision};
     /// # use mrtr_schema::input::InputRequest;
-    /// # fn example<X: Exchange>(connection: X) -> Client<X> {
+    /// # fn example<X: Transport>(connection: X) -> Client<X> {
     /// Client::builder(connection)
     ///     .policy(async |question, request| {
     ///         Ok(match request {
     ///             InputRequest::Roots if question.target != "search" => {
-    ///                 Verdict::Refuse("only `search` may know our folders".to_owned())
+    ///                 PolicyDecision::Refuse("only `search` may know our folders".to_owned())
     ///             }
-    ///             _ => Verdict::Ask,
+    ///             _ => PolicyDecision::Allow,
     ///         })
     ///     })
     ///     .build()
@@ -184,7 +184,7 @@ impl<X: Exchange> ClientBuilder<X> {
     pub fn policy<F, Fut>(mut self, policy: F) -> Self
     where
         F: Fn(Question, InputRequest) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Verdict, BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<PolicyDecision, BoxError>> + Send + 'static,
     {
         self.watch.judge_by(policy);
         self
@@ -231,7 +231,7 @@ impl<X: Exchange> ClientBuilder<X> {
                 handlers,
                 watch,
                 meta,
-                ids: Ids::default(),
+                ids: RequestIds::default(),
                 limits,
                 log,
                 cache: Cache::new(cache),

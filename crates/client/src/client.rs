@@ -18,21 +18,21 @@ use mrtr_schema::resource::{ListResourceTemplatesResult, ListResourcesResult, Re
 use mrtr_schema::subscription::{Acknowledged, SubscriptionFilter, name};
 use mrtr_schema::tool::{CallToolResult, ListToolsResult};
 use mrtr_transport::headers::ParamHeader;
-use mrtr_transport::{Exchange, Outgoing};
+use mrtr_transport::{OutgoingRequest, Transport};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::builder::ClientBuilder;
 use crate::cache::{Cache, Found};
+use crate::call_options::Options;
 use crate::error::CallError;
 use crate::handlers::Handlers;
-use crate::heard::Log;
-use crate::listen::Subscription;
-use crate::machine::{Action, Ids, Machine, RoundLimits};
-use crate::options::Options;
-use crate::output::OutputSchema;
-use crate::watch::Watch;
+use crate::machine::{Action, Machine, RequestIds, RoundLimits};
+use crate::notifications::Log;
+use crate::observer::Watch;
+use crate::output_schema::OutputSchema;
+use crate::subscription::Subscription;
 
 /// A client of one server. Every call goes through the loop: questions are answered by the handlers,
 /// all of one round at the same time, and the call is sent again until it is done.
@@ -52,7 +52,7 @@ pub(crate) struct Inner<X> {
     pub(crate) handlers: Handlers,
     pub(crate) watch: Watch,
     pub(crate) meta: RequestMeta,
-    pub(crate) ids: Ids,
+    pub(crate) ids: RequestIds,
     pub(crate) limits: RoundLimits,
     pub(crate) log: Option<Log>,
     pub(crate) cache: Cache,
@@ -100,7 +100,7 @@ impl<X> Clone for Client<X> {
     }
 }
 
-impl<X: Exchange> Client<X> {
+impl<X: Transport> Client<X> {
     /// Starts a client on a connection.
     pub fn builder(exchange: X) -> ClientBuilder<X> {
         ClientBuilder::new(exchange)
@@ -286,9 +286,12 @@ impl<X: Exchange> Client<X> {
                     warn_of_less(&notification, &asked);
                     let _ = sender.send(notification);
                 };
-                let outgoing =
-                    Outgoing { heard: &heard, long_lived: true, ..Outgoing::new(request) };
-                inner.exchange.exchange(outgoing).await
+                let outgoing = OutgoingRequest {
+                    heard: &heard,
+                    long_lived: true,
+                    ..OutgoingRequest::new(request)
+                };
+                inner.exchange.send(outgoing).await
             }))
         })
     }

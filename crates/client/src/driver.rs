@@ -6,18 +6,18 @@ use std::time::Duration;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{ErrorObject, Request, code};
 use mrtr_schema::{PROTOCOL_VERSION, method};
-use mrtr_transport::{Exchange, Outgoing};
+use mrtr_transport::{OutgoingRequest, Transport};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use crate::client::Client;
-use crate::continuation::Continuation;
 use crate::error::CallError;
 use crate::handlers::Question;
 use crate::machine::{Action, Event, Machine};
-use crate::watch::{LegSeen, Seen};
+use crate::observer::{CallEvent, RequestInfo};
+use crate::pending_call::PendingCall;
 
 /// A call that went well.
 pub(crate) struct Completed {
@@ -29,7 +29,7 @@ pub(crate) struct Completed {
 /// How driving a call ended.
 pub(crate) enum End {
     Completed(Completed),
-    Paused(Continuation),
+    Paused(PendingCall),
 }
 
 /// Who answers.
@@ -41,7 +41,7 @@ pub(crate) enum Answering {
     These(InputResponses),
 }
 
-impl<X: Exchange> Client<X> {
+impl<X: Transport> Client<X> {
     /// Makes a call to its end.
     pub(crate) async fn run(
         &self,
@@ -97,7 +97,7 @@ impl<X: Exchange> Client<X> {
         let (mut legs, mut broken) = (0, 0);
         loop {
             let event = match action {
-                Action::Done(result) => return Ok(End::Completed(Completed { result, legs })),
+                Action::Complete(result) => return Ok(End::Completed(Completed { result, legs })),
                 Action::Send(request) => {
                     legs += 1;
                     let span = leg_span(&machine, &request);
@@ -116,9 +116,9 @@ impl<X: Exchange> Client<X> {
                         }
                     }
                 }
-                Action::Ask(requests) => {
+                Action::RequestInput(requests) => {
                     match std::mem::replace(&mut answering, Answering::Pause) {
-                        Answering::These(answers) => Event::Answers(answers),
+                        Answering::These(answers) => Event::Input(answers),
                         Answering::Pause => {
                             let paused = machine.pause().map(End::Paused);
                             return paused
@@ -131,10 +131,10 @@ impl<X: Exchange> Client<X> {
                                 Question::new(call.method(), call.target(), "", call.round());
                             from.label.clone_from(&self.options.label);
                             let asked = inner.handlers.answer_all(&inner.watch, requests, &from);
-                            if self.options.people_take_their_time {
-                                Event::Answers(asked.await?)
+                            if self.options.exclude_handler_time {
+                                Event::Input(asked.await?)
                             } else {
-                                Event::Answers(time.spend(asked, &machine).await??)
+                                Event::Input(time.spend(asked, &machine).await??)
                             }
                         }
                     }
@@ -170,8 +170,8 @@ impl<X: Exchange> Client<X> {
         }
         tracing::debug!(target: "mrtr::client", method, target, %id, "leg");
         let label = self.options.label.as_deref();
-        let seen = LegSeen { method, target: &target, id: &id, leg, label };
-        inner.watch.sees(Seen::Sent(&seen));
+        let seen = RequestInfo { method, target: &target, id: &id, leg, label };
+        inner.watch.sees(CallEvent::Sent(&seen));
         let begun = Instant::now();
         let response = self.send(request, &target, machine).await;
         let error;
@@ -189,7 +189,7 @@ impl<X: Exchange> Client<X> {
                 Err(error)
             }
         };
-        inner.watch.sees(Seen::Answered { leg: &seen, took: begun.elapsed(), outcome });
+        inner.watch.sees(CallEvent::Answered { leg: &seen, took: begun.elapsed(), outcome });
         response
     }
 
@@ -206,12 +206,12 @@ impl<X: Exchange> Client<X> {
         let heard = |notification| self.hear(&notification, &first_id);
         let is_call = request.method == method::TOOLS_CALL;
         let param_headers = if is_call { self.param_headers(target, call)? } else { Vec::new() };
-        let first = Outgoing {
+        let first = OutgoingRequest {
             param_headers: param_headers.clone(),
             heard: &heard,
-            ..Outgoing::new(request.clone())
+            ..OutgoingRequest::new(request.clone())
         };
-        let outcome = inner.exchange.exchange(first).await?.outcome;
+        let outcome = inner.exchange.send(first).await?.outcome;
         if !is_call || !matches!(&outcome, Err(error) if error.code == code::HEADER_MISMATCH) {
             return Ok(outcome);
         }
@@ -226,15 +226,19 @@ impl<X: Exchange> Client<X> {
         request.id = second_id.clone();
         request.params = Some(machine.leg_params(&second_id, inner.watch.trace())?);
         let heard = |notification| self.hear(&notification, &second_id);
-        let again = Outgoing { param_headers: refreshed, heard: &heard, ..Outgoing::new(request) };
-        Ok(inner.exchange.exchange(again).await?.outcome)
+        let again = OutgoingRequest {
+            param_headers: refreshed,
+            heard: &heard,
+            ..OutgoingRequest::new(request)
+        };
+        Ok(inner.exchange.send(again).await?.outcome)
     }
 
     /// The headers for a tool's arguments, by what is known of the tool.
     fn param_headers(
         &self,
         tool: &str,
-        call: &Continuation,
+        call: &PendingCall,
     ) -> Result<Vec<(String, String)>, CallError> {
         let Some(known) = self.inner.known(tool) else { return Ok(Vec::new()) };
         if known.param_headers.is_empty() {

@@ -17,10 +17,10 @@ use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_transport::BoxError;
 use serde_json::value::RawValue;
 
-use crate::continuation::write;
+use crate::answers;
 use crate::error::CallError;
-use crate::questions;
-use crate::watch::{Seen, Verdict, Watch};
+use crate::observer::{CallEvent, PolicyDecision, Watch};
+use crate::pending_call::write;
 
 /// Where a question comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,15 +96,15 @@ impl Handlers {
     ) -> Result<InputResponses, CallError> {
         let answers = requests.0.into_iter().map(|(key, request)| async move {
             let question = Question { key: key.clone(), ..from.clone() };
-            watch.sees(Seen::Asked { question: &question, request: &request });
+            watch.sees(CallEvent::Asked { question: &question, request: &request });
             let answer = match watch.judge(&question, &request).await {
-                Ok(Verdict::Ask) => self.answer(question.clone(), request).await,
-                Ok(Verdict::Decline) => decline(&key, &request),
-                Ok(Verdict::Refuse(why)) => Err(refused(&key, &why, None)),
+                Ok(PolicyDecision::Allow) => self.answer(question.clone(), request).await,
+                Ok(PolicyDecision::Decline) => decline(&key, &request),
+                Ok(PolicyDecision::Refuse(why)) => Err(refused(&key, &why, None)),
                 Err(source) => Err(refused(&key, &source.to_string(), Some(source))),
             };
             let seen = answer.as_ref().map(|answer| &**answer);
-            watch.sees(Seen::Replied { question: &question, answer: seen });
+            watch.sees(CallEvent::Replied { question: &question, answer: seen });
             Ok::<_, CallError>((key, answer?))
         });
         futures_util::future::try_join_all(answers).await.map(InputResponses)
@@ -120,7 +120,7 @@ impl Handlers {
             InputRequest::Elicit(ElicitParams::Form(params)) => {
                 let schema = params.requested_schema.clone();
                 let result = call(self.form.as_ref(), question, params, "forms").await?;
-                write(&questions::fit(&key, &schema, result)?)
+                write(&answers::fit(&key, &schema, result)?)
             }
             InputRequest::Elicit(ElicitParams::Url(params)) => {
                 let result = call(self.url.as_ref(), question, params, "URLs").await?;
@@ -137,7 +137,7 @@ impl Handlers {
             }
             InputRequest::Roots => {
                 let roots = call(self.roots.as_ref(), question, (), "roots").await?;
-                questions::check_roots(&roots)?;
+                answers::check_roots(&roots)?;
                 write(&ListRootsResult { roots })
             }
             other => {

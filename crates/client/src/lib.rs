@@ -4,15 +4,15 @@
 //! servers over HTTP, you are looking for the `mrtr` crate.
 //!
 //! [`Machine`] is the loop as a pure state machine: responses and answers in, requests and questions
-//! out; no clock, no socket, no task. [`Client`] drives it over an [`Exchange`], with handlers for the
+//! out; no clock, no socket, no task. [`Client`] drives it over an [`Transport`], with handlers for the
 //! questions.
 //!
 //! ```
-//! # use mrtr_client::{Client, Exchange, Outgoing, TransportError};
+//! # use mrtr_client::{Client, Transport, OutgoingRequest, TransportError};
 //! # use mrtr_schema::jsonrpc::{Response, raw};
 //! # struct Server;
-//! # impl Exchange for Server {
-//! #     async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+//! # impl Transport for Server {
+//! #     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
 //! #         let result = serde_json::json!({ "resultType": "complete", "content": [{ "type": "text", "text": "Booked." }] });
 //! #         Ok(Response { id: Some(outgoing.request.id), outcome: Ok(raw(&result).unwrap()) })
 //! #     }
@@ -42,34 +42,34 @@
 //! - What is reused is what the server allows, for as long as it allows; never a result that took rounds.
 //! - A call ends: rounds are counted, and a server that asks on and on gets an error that says what it
 //!   asked last.
-//! - A call can be put down at any question, as data ([`Continuation`]), and be gone on with by another process.
+//! - A call can be put down at any question, as data ([`PendingCall`]), and be gone on with by another process.
 
+mod answers;
 mod builder;
 mod cache;
+mod call_options;
 mod client;
-mod continuation;
 mod driver;
 mod error;
 mod handlers;
-mod heard;
-mod listen;
 mod machine;
-mod options;
-mod output;
-mod questions;
+mod notifications;
+mod observer;
+mod output_schema;
+mod pending_call;
+mod resume;
+mod subscription;
 #[cfg(feature = "terminal")]
 pub mod terminal;
-mod turn;
-mod watch;
 
 pub use builder::ClientBuilder;
 pub use client::Client;
-pub use continuation::Continuation;
 pub use error::CallError;
 pub use handlers::Question;
-pub use listen::{Announcement, Subscription};
-pub use machine::{Action, Event, Ids, Machine, RoundLimits};
+pub use machine::{Action, Event, Machine, RequestIds, RoundLimits};
 pub use mrtr_schema::meta::TraceContext;
-pub use mrtr_transport::{BoxError, Exchange, Outgoing, TransportError};
-pub use turn::{CallResult, Turn};
-pub use watch::{LegSeen, Seen, Verdict};
+pub use mrtr_transport::{BoxError, OutgoingRequest, Transport, TransportError};
+pub use observer::{CallEvent, PolicyDecision, RequestInfo};
+pub use pending_call::PendingCall;
+pub use resume::{CallOutcome, CallResult};
+pub use subscription::{Subscription, SubscriptionEvent};

@@ -14,14 +14,14 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::continuation::{Continuation, may_ask};
 use crate::error::CallError;
+use crate::pending_call::{PendingCall, may_ask};
 
 /// Gives every request an id of its own. Clones count on together.
 #[derive(Debug, Clone, Default)]
-pub struct Ids(Arc<AtomicI64>);
+pub struct RequestIds(Arc<AtomicI64>);
 
-impl Ids {
+impl RequestIds {
     pub(crate) fn next(&self) -> RequestId {
         RequestId::Number(self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -49,8 +49,8 @@ impl Default for RoundLimits {
 pub enum Event {
     /// The response to the last [`Action::Send`].
     Response(Result<Box<RawValue>, ErrorObject>),
-    /// The answers to the last [`Action::Ask`], one for each question.
-    Answers(InputResponses),
+    /// The answers to the last [`Action::RequestInput`], one for each question.
+    Input(InputResponses),
     /// The time of the last [`Action::Wait`] is over.
     Waited,
     /// The connection broke before the last [`Action::Send`] was answered, and the caller knows that it is safe to send it
@@ -63,12 +63,12 @@ pub enum Event {
 pub enum Action {
     /// Send this, and come back with [`Event::Response`].
     Send(Request),
-    /// Get these answered, and come back with [`Event::Answers`].
-    Ask(InputRequests),
+    /// Get these answered, and come back with [`Event::Input`].
+    RequestInput(InputRequests),
     /// Wait this long, give or take, and come back with [`Event::Waited`].
     Wait(Duration),
     /// The call is done: this is its result, and its `resultType` is `complete`.
-    Done(Box<RawValue>),
+    Complete(Box<RawValue>),
 }
 
 /// A call on its way through the rounds.
@@ -91,11 +91,11 @@ pub enum Action {
 /// byte, or none if that had none; and the answers to its questions, if it had any.
 #[derive(Debug)]
 pub struct Machine {
-    ids: Ids,
+    ids: RequestIds,
     meta: RequestMeta,
     limits: RoundLimits,
     /// The call, as it could be written down.
-    call: Continuation,
+    call: PendingCall,
     /// The answers of the last leg, until it was answered.
     answers: Option<InputResponses>,
     /// The last questions, for whoever reads an error.
@@ -121,37 +121,38 @@ impl Machine {
     ///
     /// If the parameters cannot be written as JSON.
     pub fn start(
-        ids: Ids,
+        ids: RequestIds,
         method: impl Into<String>,
         params: Vec<(String, Box<RawValue>)>,
         meta: RequestMeta,
         limits: RoundLimits,
     ) -> Result<(Self, Action), CallError> {
-        let call = Continuation::new(method.into(), params);
+        let call = PendingCall::new(method.into(), params);
         let machine = Self::of(call, ids, meta, limits, Phase::Sent);
         let first = machine.leg()?;
         Ok((machine, first))
     }
 
-    /// Goes on with a call, where it was: with [`Action::Ask`], or with [`Action::Wait`] if nothing is asked. What the limits have
+    /// Goes on with a call, where it was: with [`Action::RequestInput`], or with [`Action::Wait`] if nothing is asked. What the limits have
     /// left of it counts on. `ids` need not be those of the process that began.
     pub fn resume(
-        call: Continuation,
-        ids: Ids,
+        call: PendingCall,
+        ids: RequestIds,
         meta: RequestMeta,
         limits: RoundLimits,
     ) -> (Self, Action) {
         let action = match call.questions().0.as_slice() {
             [] => Action::Wait(call.pause()),
-            _ => Action::Ask(call.questions().clone()),
+            _ => Action::RequestInput(call.questions().clone()),
         };
-        let phase = if let Action::Ask(_) = action { Phase::Asked } else { Phase::Waiting };
+        let phase =
+            if let Action::RequestInput(_) = action { Phase::Asked } else { Phase::Waiting };
         (Self::of(call, ids, meta, limits, phase), action)
     }
 
     fn of(
-        call: Continuation,
-        ids: Ids,
+        call: PendingCall,
+        ids: RequestIds,
         meta: RequestMeta,
         limits: RoundLimits,
         phase: Phase,
@@ -161,8 +162,8 @@ impl Machine {
         Self { ids, meta, limits, call, answers, last_asked, renegotiated, accepted, phase }
     }
 
-    /// The call as it can be written down, if the last action was [`Action::Ask`] or [`Action::Wait`].
-    pub fn pause(self) -> Option<Continuation> {
+    /// The call as it can be written down, if the last action was [`Action::RequestInput`] or [`Action::Wait`].
+    pub fn pause(self) -> Option<PendingCall> {
         matches!(self.phase, Phase::Asked | Phase::Waiting).then_some(self.call)
     }
 
@@ -173,7 +174,7 @@ impl Machine {
     }
 
     /// The call, as it is.
-    pub(crate) fn call(&self) -> &Continuation {
+    pub(crate) fn call(&self) -> &PendingCall {
         &self.call
     }
 
@@ -198,7 +199,7 @@ impl Machine {
         match (phase, event) {
             (Phase::Sent, Event::Response(Ok(result))) => self.result(result),
             (Phase::Sent, Event::Response(Err(error))) => self.refused(error),
-            (Phase::Asked, Event::Answers(answers)) => {
+            (Phase::Asked, Event::Input(answers)) => {
                 let asked = self.call.asked.take().unwrap_or_default();
                 let all = asked.0.iter().all(|(key, _)| answers.get(key).is_some());
                 if !all || answers.0.len() != asked.0.len() {
@@ -247,13 +248,15 @@ impl Machine {
         let malformed =
             |e: serde_json::Error| CallError::protocol(format!("malformed result: {e}"));
         match ResultType::of(&result).map_err(malformed)? {
-            ResultType::Complete => Ok(Action::Done(result)),
+            ResultType::Complete => Ok(Action::Complete(result)),
             ResultType::InputRequired => {
                 let asks: InputRequiredResult =
                     serde_json::from_str(result.get()).map_err(malformed)?;
                 self.input_required(asks)
             }
-            ResultType::Other(other) if self.accepted.contains(&other) => Ok(Action::Done(result)),
+            ResultType::Other(other) if self.accepted.contains(&other) => {
+                Ok(Action::Complete(result))
+            }
             ResultType::Other(other) => Err(CallError::protocol(format!(
                 "unknown resultType {}",
                 ErrorObject::quote(&other)
@@ -295,7 +298,7 @@ impl Machine {
                 self.last_asked = Some(last_asked(&requests));
                 self.call.asked = Some(requests.clone());
                 self.phase = Phase::Asked;
-                Ok(Action::Ask(requests))
+                Ok(Action::RequestInput(requests))
             }
             None => {
                 self.call.state_rounds = self.call.state_rounds.saturating_add(1);

@@ -5,7 +5,7 @@
 //! is not opened: the person does that.
 //!
 //! ```no_run
-//! # fn example<X: mrtr_client::Exchange>(connection: X) -> mrtr_client::Client<X> {
+//! # fn example<X: mrtr_client::Transport>(connection: X) -> mrtr_client::Client<X> {
 //! mrtr_client::Client::builder(connection).at_terminal("booking.example").build()
 //! # }
 //! ```
@@ -19,7 +19,7 @@ use dialoguer::{Input, MultiSelect, Select};
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::{ChoiceOption, Field, FieldKind, FormSchema};
 use mrtr_schema::uri;
-use mrtr_transport::{BoxError, Exchange};
+use mrtr_transport::{BoxError, Transport};
 use serde_json::{Map, Value};
 
 use crate::builder::ClientBuilder;
@@ -74,7 +74,7 @@ impl Drop for GiveUp {
     }
 }
 
-impl<X: Exchange> ClientBuilder<X> {
+impl<X: Transport> ClientBuilder<X> {
     /// Asks at the terminal: forms, and pages to visit. `server` is what the person knows the server by, such as its host.
     /// See [`crate::terminal`].
     pub fn at_terminal(self, server: impl Into<String>) -> Self {

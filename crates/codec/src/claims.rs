@@ -3,8 +3,8 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::canonical::{self, CanonicalError};
-use crate::pack::{Packer, UnpackError, Unpacker};
-use crate::refusal::Refusal;
+use crate::encoding::{Packer, UnpackError, Unpacker};
+use crate::error::OpenError;
 
 /// The version of the claims' format.
 const FORMAT: u8 = 1;
@@ -31,11 +31,11 @@ impl Validity {
         Self { issued: now, expires: UnixSeconds(now.0.saturating_add(seconds)) }
     }
 
-    fn check(self, now: UnixSeconds) -> Result<(), Refusal> {
+    fn check(self, now: UnixSeconds) -> Result<(), OpenError> {
         if now >= self.expires {
-            Err(Refusal::Expired)
+            Err(OpenError::Expired)
         } else if self.issued.0 > now.0.saturating_add(SKEW) {
-            Err(Refusal::NotYetValid)
+            Err(OpenError::NotYetValid)
         } else {
             Ok(())
         }
@@ -149,8 +149,8 @@ pub(crate) fn check(
     plaintext: &[u8],
     binding: &Binding<'_>,
     now: UnixSeconds,
-) -> Result<(Validity, usize), Refusal> {
-    let claims = Claims::unpack(plaintext).map_err(|_| Refusal::UnknownFormat)?;
+) -> Result<(Validity, usize), OpenError> {
+    let claims = Claims::unpack(plaintext).map_err(|_| OpenError::UnknownFormat)?;
     claims.validity.check(now)?;
     let same_principal = match (claims.principal, binding.principal) {
         (None, None) => true,
@@ -160,13 +160,13 @@ pub(crate) fn check(
         _ => false,
     };
     if !same_principal {
-        Err(Refusal::WrongPrincipal)
+        Err(OpenError::WrongPrincipal)
     } else if claims.method != binding.method {
-        Err(Refusal::WrongMethod)
+        Err(OpenError::WrongMethod)
     } else if claims.target != binding.target {
-        Err(Refusal::WrongTarget)
+        Err(OpenError::WrongTarget)
     } else if claims.arguments != binding.arguments.0 {
-        Err(Refusal::WrongArguments)
+        Err(OpenError::WrongArguments)
     } else {
         Ok((claims.validity, plaintext.len() - claims.body.len()))
     }

@@ -33,7 +33,7 @@
 //! - A token says nothing to whoever holds it, and cannot be changed: AES-256-GCM with a key of its
 //!   own per token, derived from a random 192-bit nonce ([`xaes`]).
 //! - A token opens only for the audience, principal, method, target and arguments it was sealed for,
-//!   and only while it is valid. Every refusal has a [`Refusal::reason`] for the log.
+//!   and only while it is valid. Every refusal has a [`OpenError::reason`] for the log.
 //! - No key is tried: the key id in the token names exactly one.
 //! - Strict: one encoding for one token, nothing may trail.
 //! - Secrets, the keys of a ring and the keys of tokens are wiped from memory when they are no longer needed. So are the
@@ -55,22 +55,22 @@
 
 pub mod canonical;
 mod claims;
+pub mod encoding;
+mod error;
 mod gcm;
 mod key;
-mod load;
-pub mod pack;
-mod refusal;
+mod key_source;
 mod ring;
 mod rotation;
-mod state;
+mod seal;
 mod token;
 pub mod xaes;
 
 pub use claims::{Binding, Digest, Principal, UnixSeconds, Validity};
+pub use error::OpenError;
 pub use key::{Secret, SecretError};
-pub use load::{Kms, LoadError};
-pub use refusal::Refusal;
+pub use key_source::{Kms, LoadError};
 pub use ring::{KeyRing, KeyRingBuilder, RingError};
 pub use rotation::{RotationError, SharedKeyRing};
-pub use state::{Opened, Seal, SealError, open, seal};
+pub use seal::{Opened, Seal, SealError, open, seal};
 pub use token::MAX_LEN;

@@ -1,8 +1,8 @@
 //! Key rings: one key seals, several open.
 
+use crate::error::OpenError;
 use crate::key::{ID_LEN, Key, Secret};
-use crate::refusal::Refusal;
-use crate::state::{Seal, SealError};
+use crate::seal::{Seal, SealError};
 use crate::token;
 use crate::xaes::NONCE_LEN;
 
@@ -124,7 +124,7 @@ impl Seal for KeyRing {
         token::seal(&self.active, plaintext, &nonce)
     }
 
-    fn open(&self, token: &str) -> Result<Vec<u8>, Refusal> {
+    fn open(&self, token: &str) -> Result<Vec<u8>, OpenError> {
         token::open(token, |id| self.key(id))
     }
 }
@@ -232,13 +232,13 @@ mod tests {
             }
         }
         let gone = steps[3].open(&steps[0].seal(b"x".to_vec()).unwrap());
-        assert_eq!(gone, Err(Refusal::UnknownKey));
+        assert_eq!(gone, Err(OpenError::UnknownKey));
     }
 
     #[test]
     fn another_audience_is_an_unknown_key() {
         let a = KeyRing::builder("a").active(secret(0)).build().unwrap();
         let b = KeyRing::builder("b").active(secret(0)).build().unwrap();
-        assert_eq!(b.open(&a.seal(b"x".to_vec()).unwrap()), Err(Refusal::UnknownKey));
+        assert_eq!(b.open(&a.seal(b"x".to_vec()).unwrap()), Err(OpenError::UnknownKey));
     }
 }

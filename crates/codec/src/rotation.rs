@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::refusal::Refusal;
+use crate::error::OpenError;
 use crate::ring::KeyRing;
-use crate::state::{Seal, SealError};
+use crate::seal::{Seal, SealError};
 
 /// A [`KeyRing`] that can be replaced without a restart. Clones share it; sealing and opening take no lock, and see
 /// either the old ring or the new one.
@@ -80,7 +80,7 @@ impl Seal for SharedKeyRing {
         self.0.load().seal(plaintext)
     }
 
-    fn open(&self, token: &str) -> Result<Vec<u8>, Refusal> {
+    fn open(&self, token: &str) -> Result<Vec<u8>, OpenError> {
         self.0.load().open(token)
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         let second = shared.clone().seal(b"y".to_vec()).unwrap();
         assert_eq!(shared.open(&first).unwrap(), b"x");
         shared.replace(ring(1, &[])).unwrap();
-        assert_eq!(shared.open(&first), Err(Refusal::UnknownKey));
+        assert_eq!(shared.open(&first), Err(OpenError::UnknownKey));
         assert_eq!(shared.open(&second).unwrap(), b"y");
         assert!(RotationError::NotStaged.to_string().contains("`staged` on all replicas"));
     }
@@ -120,7 +120,7 @@ mod tests {
         let shared = SharedKeyRing::new(ring(0, &[]));
         let token = shared.seal(b"x".to_vec()).unwrap();
         shared.replace_at_once(ring(5, &[]));
-        assert_eq!(shared.open(&token), Err(Refusal::UnknownKey));
+        assert_eq!(shared.open(&token), Err(OpenError::UnknownKey));
     }
 
     /// While it is replaced over and over, every token that was sealed is opened.

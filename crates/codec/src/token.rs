@@ -3,9 +3,9 @@
 
 use base64_simd::URL_SAFE_NO_PAD;
 
+use crate::error::OpenError;
 use crate::key::{ID_LEN, Key};
-use crate::refusal::Refusal;
-use crate::state::SealError;
+use crate::seal::SealError;
 use crate::xaes::{NONCE_LEN, TAG_LEN};
 
 /// Names the format and its version.
@@ -53,22 +53,22 @@ pub(crate) fn seal(
 pub(crate) fn open<'k>(
     token: &str,
     find: impl FnOnce(&[u8; ID_LEN]) -> Option<&'k Key>,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>, OpenError> {
     if token.len() > MAX_LEN {
-        return Err(Refusal::TooLong);
+        return Err(OpenError::TooLong);
     }
     // It refuses padding, foreign letters and loose bits at the end: one text for one token.
-    let text = token.strip_prefix(PREFIX).ok_or(Refusal::Malformed)?;
-    let mut bytes = URL_SAFE_NO_PAD.decode_to_vec(text).map_err(|_| Refusal::Malformed)?;
+    let text = token.strip_prefix(PREFIX).ok_or(OpenError::Malformed)?;
+    let mut bytes = URL_SAFE_NO_PAD.decode_to_vec(text).map_err(|_| OpenError::Malformed)?;
     if bytes.len() < HEAD + TAG_LEN {
-        return Err(Refusal::Malformed);
+        return Err(OpenError::Malformed);
     }
-    let (id, rest) = bytes.split_first_chunk::<ID_LEN>().ok_or(Refusal::Malformed)?;
-    let (id, nonce) = (*id, *rest.first_chunk::<NONCE_LEN>().ok_or(Refusal::Malformed)?);
-    let key = find(&id).ok_or(Refusal::UnknownKey)?;
+    let (id, rest) = bytes.split_first_chunk::<ID_LEN>().ok_or(OpenError::Malformed)?;
+    let (id, nonce) = (*id, *rest.first_chunk::<NONCE_LEN>().ok_or(OpenError::Malformed)?);
+    let key = find(&id).ok_or(OpenError::UnknownKey)?;
     // In place: until it is authentic, no more is allocated than the token is long.
     let (_, sealed) = bytes.split_at_mut(HEAD);
-    let text = key.cipher.decrypt(&nonce, &aad(&id), sealed).map_err(|_| Refusal::Forged)?;
+    let text = key.cipher.decrypt(&nonce, &aad(&id), sealed).map_err(|_| OpenError::Forged)?;
     let end = HEAD + text.len();
     bytes.truncate(end);
     bytes.drain(..HEAD);

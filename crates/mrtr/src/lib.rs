@@ -1,8 +1,10 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("../README.md")]
 
 /// The examples of the chapters.
 #[cfg(all(doctest, feature = "testing", feature = "client"))]
 mod chapters {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
     #[doc = include_str!("../../../docs/rounds.md")]
     mod rounds {}
     #[doc = include_str!("../../../docs/client.md")]
@@ -14,19 +16,19 @@ mod chapters {
 }
 
 #[cfg(feature = "client")]
+mod client_set;
+#[cfg(feature = "client")]
 mod connect;
 #[cfg(feature = "server")]
 mod serve;
-#[cfg(feature = "client")]
-mod set;
 
 /// The client's loop and its parts.
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
-        Action, Announcement, BoxError, CallResult, Continuation, Event, Exchange, Ids, LegSeen,
-        Machine, Outgoing, Question, RoundLimits, Seen, Subscription, TransportError, Turn,
-        Verdict,
+        Action, BoxError, CallEvent, CallOutcome, CallResult, Event, Machine, OutgoingRequest,
+        PendingCall, PolicyDecision, Question, RequestIds, RequestInfo, RoundLimits, Subscription,
+        SubscriptionEvent, Transport, TransportError,
     };
 }
 
@@ -43,11 +45,11 @@ pub use mrtr_schema::notification::LogLevel;
 
 /// Streamable HTTP.
 pub mod http {
-    pub use mrtr_transport::access::Access;
+    pub use mrtr_transport::host_policy::HostPolicy;
     #[cfg(feature = "client")]
     pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder, reqwest};
     #[cfg(feature = "server")]
-    pub use mrtr_transport::http::{Endpoint, Limits, Ready, ServeOptions, serve};
+    pub use mrtr_transport::http::{Endpoint, Readiness, RequestLimits, ServeOptions, serve};
 }
 
 /// Standard streams, and other streams of bytes.
@@ -60,14 +62,14 @@ pub mod stdio {
 
 /// The sealed state: keys from a KMS, rotation, and how to seal by other means.
 #[cfg(feature = "server")]
-pub mod codec {
-    pub use mrtr_server::codec::*;
+pub mod seal {
+    pub use mrtr_server::seal::*;
 }
 
 /// States that work once.
 #[cfg(feature = "server")]
-pub mod replay {
-    pub use mrtr_server::replay::*;
+pub mod single_use {
+    pub use mrtr_server::single_use::*;
 }
 
 /// Tests of tools: replicas in memory, and a network that fails as a test says.
@@ -82,6 +84,8 @@ pub mod schema {
 }
 
 #[cfg(feature = "client")]
+pub use client_set::{ClientSet, ConfigError, Connection, ServerTools};
+#[cfg(feature = "client")]
 pub use connect::connect;
 #[cfg(feature = "client")]
 pub use mrtr_client::{CallError, Client, ClientBuilder};
@@ -89,12 +93,12 @@ pub use mrtr_schema::elicitation::ElicitResult;
 pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
-    Answer, Ask, Asks, BuildError, Cache, Change, Changes, Clock, Completing, Context, Error,
-    ExtensionCall, Handler, InputRequired, Json, KeyRing, Principal, Prompt, PromptOutput,
-    Resource, ResourceOutput, ResourceTemplate, Result, Secret, Server, ServerBuilder,
-    SharedKeyRing, Step, StepRun, Tool, ToolOutput, UnixSeconds, form, manual,
+    BuildError, CacheControl, Change, ChangeNotifier, ClientFeature, Clock, CompletionRequest,
+    Context, ElicitOutcome, Error, Extension, ExtensionRequest, Handler, InputFuture, IntoError,
+    IntoPromptResult, IntoResourceResult, IntoToolResult, Json, KeyRing, Principal, Progress,
+    Prompt, PromptOutput, RequestParts, Resource, ResourceOutput, ResourceTemplate, Result, Secret,
+    Server, ServerBuilder, SharedKeyRing, State, StateRequirements, Step, StepFuture, Tool,
+    ToolOutput, UnixSeconds, extract, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{serve, serve_stdio, shutdown};
-#[cfg(feature = "client")]
-pub use set::{ClientSet, ConfigError, Connection, Listed};

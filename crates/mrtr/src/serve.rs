@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use mrtr_server::Server;
-use mrtr_transport::http::{Endpoint, Ready, ServeOptions};
+use mrtr_transport::http::{Endpoint, Readiness, ServeOptions};
 use mrtr_transport::stdio::{StreamLimits, serve_stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
@@ -62,29 +62,29 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use mrtr::http::{Endpoint, Ready, ServeOptions};
+/// use mrtr::http::{Endpoint, Readiness, ServeOptions};
 ///
 /// # async fn run(server: mrtr::Server, listener: tokio::net::TcpListener) -> std::io::Result<()> {
-/// let ready = Ready::with_notice(Duration::from_secs(5));
+/// let ready = Readiness::with_notice(Duration::from_secs(5));
 /// let end = mrtr::shutdown(server.clone(), ready.clone());
 /// let options = ServeOptions { ready, ..ServeOptions::default() };
 /// mrtr::http::serve(listener, Endpoint::new(server.clone()), options, end).await?;
 /// // What may not be cut off has some time to end.
-/// let _ = tokio::time::timeout(Duration::from_secs(10), server.finished()).await;
+/// let _ = tokio::time::timeout(Duration::from_secs(10), server.drained()).await;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// When the future is dropped, nothing of it happens any more.
-pub async fn shutdown(server: Server, ready: Ready) {
+pub async fn shutdown(server: Server, ready: Readiness) {
     told_to_end().await;
     ready.leave().await;
-    server.close();
+    server.begin_shutdown();
 }
 
 /// What may not be cut off has some time to end.
 async fn finish(server: &Server) {
-    if tokio::time::timeout(LAST_LEGS, server.finished()).await.is_err() {
+    if tokio::time::timeout(LAST_LEGS, server.drained()).await.is_err() {
         tracing::warn!(target: "mrtr::server", "shutdown cut off what is for single use");
     }
 }
@@ -103,7 +103,7 @@ fn serve_standard_streams(server: Server) -> Serving {
     Box::pin(async move {
         let stdin = BufReader::new(standard_input());
         let (stdout, written) = standard_output();
-        let end = shutdown(server.clone(), Ready::default());
+        let end = shutdown(server.clone(), Readiness::default());
         let outcome =
             serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
         // Who reads nothing does not keep the process from ending.

@@ -1,6 +1,6 @@
 //! Content blocks: what tools, prompts and models say (specification: schema, `ContentBlock`).
 
-pub(crate) mod check;
+pub(crate) mod validate;
 
 use serde::{Deserialize, Serialize};
 

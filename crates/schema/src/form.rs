@@ -1,13 +1,13 @@
 //! The restricted JSON Schema of forms: flat objects of strings, numbers, booleans and choices
 //! (specification: client, "Requested Schema").
 
-mod check;
-mod fill;
-mod wire;
+mod coerce;
+mod encoding;
+mod validate;
 
 use serde_json::Number;
 
-pub use check::{Problem, Problems};
+pub use validate::{Problem, Problems};
 
 /// A form: fields in the order in which a person should see them.
 #[derive(Debug, Clone, Default, PartialEq)]

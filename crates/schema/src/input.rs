@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::elicitation::ElicitParams;
-use crate::located::read;
+use crate::json::read;
 use crate::result::ResultType;
 use crate::sampling::CreateMessageParams;
 use crate::{Object, method, uri};

@@ -1,20 +1,22 @@
 //! The JSON-RPC 2.0 envelope and the error codes that MCP allows (specification: basic, "Messages"
 //! and "Error Codes").
 
+mod error;
+mod request_params;
+
 use std::fmt;
 
 use serde::de::{DeserializeOwned, Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::error::shorten;
-pub use crate::error::{ErrorObject, code};
-use crate::located::{read, read_value};
-use crate::outline::{self, Outline};
-pub use crate::params::Params;
-pub use crate::text::Text;
-pub use crate::written::{JsonText, ObjectWriter};
-use crate::{Object, strict};
+use crate::Object;
+use crate::json::scan::{self, Outline};
+use crate::json::validate;
+use crate::json::{CowStr, ObjectWriter, RawJson, read, read_value};
+use crate::jsonrpc::error::shorten;
+pub use crate::jsonrpc::error::{ErrorObject, code};
+pub use crate::jsonrpc::request_params::Params;
 
 /// The id of a request: a string or an integer, never null.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,9 +86,9 @@ impl Serialize for Version {
 
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Text::deserialize(deserializer)? {
-            Text(version) if version == "2.0" => Ok(Self),
-            Text(other) => {
+        match CowStr::deserialize(deserializer)? {
+            CowStr(version) if version == "2.0" => Ok(Self),
+            CowStr(other) => {
                 Err(D::Error::custom(format_args!("`jsonrpc` is {other:?}, expected \"2.0\"")))
             }
         }
@@ -156,7 +158,7 @@ impl Notification {
     }
 
     /// Writes it; this takes less than to serialize it.
-    pub fn write(&self) -> JsonText {
+    pub fn write(&self) -> RawJson {
         let params = self.params.as_deref().map(RawValue::get);
         let length = self.method.len() + params.map_or(0, str::len);
         let object = ObjectWriter::with_capacity(ENVELOPE + length);
@@ -184,9 +186,9 @@ impl<R> Response<R> {
     }
 }
 
-impl Response<JsonText> {
+impl Response<RawJson> {
     /// Writes it; this takes less than to serialize it.
-    pub fn write(&self) -> JsonText {
+    pub fn write(&self) -> RawJson {
         let length = self.outcome.as_ref().map_or(0, |result| result.get().len());
         let mut object = ObjectWriter::with_capacity(ENVELOPE + length).text("jsonrpc", "2.0");
         match &self.id {
@@ -198,7 +200,7 @@ impl Response<JsonText> {
             Ok(result) => object = object.written("result", result),
             // An error is plain data, which is always JSON.
             Err(error) => {
-                if let Ok(error) = JsonText::new(error) {
+                if let Ok(error) = RawJson::new(error) {
                     object = object.written("error", &error);
                 }
             }
@@ -269,7 +271,7 @@ impl Message {
     ///
     /// As [`Message::parse`].
     pub fn parse_knowing(body: &[u8], depth: usize, known: &str) -> Result<Self, ErrorObject> {
-        if depth < MAX_DEPTH && strict::depth(body) > depth {
+        if depth < MAX_DEPTH && validate::depth(body) > depth {
             let why = format!("Parse error: recursion limit of {depth} exceeded");
             return Err(ErrorObject::new(code::PARSE_ERROR, why));
         }
@@ -277,10 +279,10 @@ impl Message {
             ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
         };
         let body = str::from_utf8(body).map_err(|error| refused(&error))?;
-        if let Some(request) = outline::of_request(body, known).and_then(Request::outlined) {
+        if let Some(request) = scan::of_request(body, known).and_then(Request::outlined) {
             return Ok(Self::Request(request));
         }
-        strict::check(body).map_err(|error| refused(&error))?;
+        validate::check(body).map_err(|error| refused(&error))?;
         if !body.trim_ascii_start().starts_with('{') {
             return Err(ErrorObject::invalid_request(
                 "Invalid request: the body must be one JSON-RPC object (batches are not supported)",
@@ -320,7 +322,7 @@ struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "raw_present")]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
-    method: Option<Text<'a>>,
+    method: Option<CowStr<'a>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "raw_present")]
@@ -341,7 +343,7 @@ impl Envelope<'_> {
             Some(id) => Id::Is(serde_json::from_str(id.get()).map_err(|e| format!("`id`: {e}"))?),
             None => Id::Absent,
         };
-        let method = method.map(|Text(method)| method.into_owned());
+        let method = method.map(|CowStr(method)| method.into_owned());
         match (method, result, error) {
             (Some(method), None, None) => {
                 if params.is_some_and(|p| !p.get().starts_with('{')) {
@@ -433,7 +435,7 @@ mod tests {
     fn what_is_written_is_what_is_serialized() {
         let ids = [RequestId::Number(i64::MIN), RequestId::String("a\"\n".to_owned())];
         let ids = ids.map(Some).into_iter().chain([None]);
-        let outcomes = [Ok(JsonText::new(&[1]).unwrap()), Err(ErrorObject::internal("what\\?"))];
+        let outcomes = [Ok(RawJson::new(&[1]).unwrap()), Err(ErrorObject::internal("what\\?"))];
         for id in ids {
             for outcome in outcomes.clone() {
                 let response = Response { id: id.clone(), outcome };

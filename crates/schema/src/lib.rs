@@ -41,30 +41,26 @@ pub mod completion;
 pub mod content;
 pub mod discover;
 pub mod elicitation;
-mod error;
 pub mod form;
 pub mod input;
+#[doc(hidden)]
+pub mod json;
 #[cfg(feature = "validate")]
 pub mod json_schema;
 pub mod jsonrpc;
-pub mod located;
 pub mod meta;
 pub mod notification;
-mod outline;
-mod params;
 pub mod prompt;
 pub mod resource;
 pub mod result;
 pub mod roots;
 pub mod sampling;
-mod strict;
 pub mod subscription;
-mod text;
 pub mod tool;
 mod trace;
 pub mod uri;
-mod written;
 
+pub use json::RawJson;
 pub use jsonrpc::params;
 
 /// The protocol revision that this crate describes.

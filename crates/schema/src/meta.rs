@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 
 use crate::Object;
 use crate::capabilities::{ClientCapabilities, Implementation};
+use crate::json::CowStr;
 use crate::jsonrpc::{ErrorObject, Request, RequestId};
 use crate::notification::LogLevel;
-use crate::text::Text;
 pub use crate::trace::TraceContext;
 
 /// The reserved `_meta` keys that this crate reads.
@@ -70,7 +70,7 @@ impl<'de> Visitor<'de> for MetaVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<RequestMeta, A::Error> {
         let mut meta = RequestMeta::default();
-        while let Some(Text(name)) = members.next_key()? {
+        while let Some(CowStr(name)) = members.next_key()? {
             match &*name {
                 key::PROTOCOL_VERSION => meta.protocol_version = Some(members.next_value()?),
                 key::CLIENT_CAPABILITIES => meta.client_capabilities = Some(members.next_value()?),
@@ -155,7 +155,7 @@ fn string_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Cow<'de, str>>, D::Error> {
     let value = <&RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(value.get()).ok().map(|Text(text)| text))
+    Ok(serde_json::from_str(value.get()).ok().map(|CowStr(text)| text))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `sampling/createMessage` as an input request (specification: client, "Sampling"). Deprecated in
 //! this revision.
 
-mod conversation;
+mod validate;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Object;
 use crate::content::{ContentBlock, MediaContent, Role, TextContent};
-use crate::located::read;
+use crate::json::read;
 use crate::tool::{Tool, some};
 
 /// What the server asks a model.

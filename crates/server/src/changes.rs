@@ -20,17 +20,17 @@ pub enum Change {
 /// Carries changes to the clients that listen to this process. Cheap to clone.
 ///
 /// On a fleet, a change has to reach all replicas: publish it to a broker of yours, and on every replica
-/// hand what comes from the broker to [`Changes::publish`].
+/// hand what comes from the broker to [`ChangeNotifier::publish`].
 #[derive(Debug, Clone)]
-pub struct Changes(Arc<Mutex<Option<Sender<Change>>>>);
+pub struct ChangeNotifier(Arc<Mutex<Option<Sender<Change>>>>);
 
-impl Default for Changes {
+impl Default for ChangeNotifier {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Some(broadcast::channel(Self::CAPACITY).0))))
     }
 }
 
-impl Changes {
+impl ChangeNotifier {
     /// How many changes wait for a client that reads slowly. One that falls further behind is told of
     /// everything it listens to.
     const CAPACITY: usize = 256;

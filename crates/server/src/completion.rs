@@ -6,48 +6,48 @@ use std::future::Future;
 
 use mrtr_codec::Principal;
 
-use crate::caller::Caller;
 use crate::error::Error;
 use crate::handler::BoxFuture;
+use crate::request_parts::RequestParts;
 
 /// An argument that is being typed.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Completing {
+pub struct CompletionRequest {
     /// What was typed so far. The client says so: it is not checked.
     pub value: String,
     /// Arguments that are known already, those alone that there are.
     pub arguments: BTreeMap<String, String>,
-    pub(crate) caller: Box<Caller>,
+    pub(crate) parts: Box<RequestParts>,
 }
 
-impl Completing {
+impl CompletionRequest {
     /// Who calls, if something in front of the server has established it: suggest only what they may know.
     pub fn principal(&self) -> Option<&Principal> {
-        self.caller.principal.as_ref()
+        self.parts.principal.as_ref()
     }
 
-    /// As [`Context::get`](crate::Context::get).
-    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.caller.get()
+    /// Returns the request: headers, extensions, and application state.
+    pub fn parts(&self) -> &RequestParts {
+        &self.parts
     }
 }
 
 /// Suggests values.
-pub(crate) struct Completer(Box<dyn Fn(Completing) -> Suggestions + Send + Sync>);
+pub(crate) struct Completer(Box<dyn Fn(CompletionRequest) -> Suggestions + Send + Sync>);
 
 type Suggestions = BoxFuture<Result<Vec<String>, Error>>;
 
 impl Completer {
     pub(crate) fn new<F, Fut>(suggest: F) -> Self
     where
-        F: Fn(Completing) -> Fut + Send + Sync + 'static,
+        F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
     {
         Self(Box::new(move |completing| Box::pin(suggest(completing))))
     }
 
-    pub(crate) fn suggest(&self, completing: Completing) -> Suggestions {
+    pub(crate) fn suggest(&self, completing: CompletionRequest) -> Suggestions {
         (self.0)(completing)
     }
 }

@@ -7,24 +7,24 @@ use std::future::Future;
 use mrtr_codec::Principal;
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::located::read_value;
+use mrtr_schema::json::read_value;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::caller::Caller;
 use crate::error::Error;
 use crate::handler::BoxFuture;
+use crate::request_parts::RequestParts;
 
 /// A request whose method an extension has added.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct ExtensionCall {
+pub struct ExtensionRequest {
     /// The request's parameters, `_meta` included.
     pub params: Object,
-    pub(crate) caller: Box<Caller>,
+    pub(crate) parts: Box<RequestParts>,
 }
 
-impl ExtensionCall {
+impl ExtensionRequest {
     /// Reads the parameters.
     ///
     /// # Errors
@@ -37,35 +37,35 @@ impl ExtensionCall {
 
     /// Who calls, if something in front of the server has established it.
     pub fn principal(&self) -> Option<&Principal> {
-        self.caller.principal.as_ref()
+        self.parts.principal.as_ref()
     }
 
-    /// As [`Context::get`](crate::Context::get).
-    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.caller.get()
+    /// Returns the request: headers, extensions, and application state.
+    pub fn parts(&self) -> &RequestParts {
+        &self.parts
     }
 
     /// What the client can do, and which extensions it has.
     pub fn capabilities(&self) -> &ClientCapabilities {
-        self.caller.capabilities()
+        self.parts.capabilities()
     }
 }
 
 /// Answers a method that an extension has added.
-pub(crate) struct Method(Box<dyn Fn(ExtensionCall) -> Answering + Send + Sync>);
+pub(crate) struct Method(Box<dyn Fn(ExtensionRequest) -> Answering + Send + Sync>);
 
 type Answering = BoxFuture<Result<Object, Error>>;
 
 impl Method {
     pub(crate) fn new<F, Fut>(answer: F) -> Self
     where
-        F: Fn(ExtensionCall) -> Fut + Send + Sync + 'static,
+        F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Object, Error>> + Send + 'static,
     {
         Self(Box::new(move |call| Box::pin(answer(call))))
     }
 
-    pub(crate) fn answer(&self, call: ExtensionCall) -> Answering {
+    pub(crate) fn answer(&self, call: ExtensionRequest) -> Answering {
         (self.0)(call)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use mrtr_codec::Digest;
 use mrtr_schema::Object;
 use mrtr_schema::form::FormSchema;
-use mrtr_schema::jsonrpc::JsonText;
+use mrtr_schema::json::RawJson;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -30,13 +30,13 @@ pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) schema: Arc<FormSchema>,
-    pub(crate) text: JsonText,
+    pub(crate) text: RawJson,
     pub(crate) digest: Digest,
 }
 
 impl Form {
     pub(crate) fn new(schema: FormSchema) -> Result<Self, String> {
-        let text = JsonText::new(&schema).map_err(|error| error.to_string())?;
+        let text = RawJson::new(&schema).map_err(|error| error.to_string())?;
         let digest = Digest::of_parts(&[text.get().as_bytes()]);
         Ok(Self { schema: Arc::new(schema), text, digest })
     }
@@ -296,12 +296,12 @@ mod tests {
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
     struct Nested {
-        inner: Inner,
+        inner: Registry,
     }
 
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
-    struct Inner {
+    struct Registry {
         a: u8,
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::elicitation::{ElicitParams, FormParams};
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::jsonrpc::{JsonText, ObjectWriter};
+use mrtr_schema::json::{ObjectWriter, RawJson};
 use mrtr_schema::method;
 
-use crate::asks::{Asks, missing_of};
+use crate::client_feature::{ClientFeature, missing_capabilities};
 use crate::form::Form;
 use crate::rounds::Pin;
 
@@ -17,7 +17,7 @@ use crate::rounds::Pin;
 pub(crate) struct Question {
     what: What,
     pin: Pin,
-    needs: [Option<Asks>; 3],
+    needs: [Option<ClientFeature>; 3],
 }
 
 /// It is written when it goes out, and not where it was answered before.
@@ -26,15 +26,15 @@ enum What {
     /// A form: what it says above its fields, and those.
     Form(String, Arc<Form>),
     /// Any other request, as JSON.
-    Other(JsonText),
+    Other(RawJson),
 }
 
 impl Question {
     /// A request; an error says why it cannot be asked.
     pub(crate) fn new(request: InputRequest) -> Result<Self, String> {
         request.check()?;
-        let written = |request| JsonText::new(request).map_err(|error| error.to_string());
-        let needs = Asks::of(&request);
+        let written = |request| RawJson::new(request).map_err(|error| error.to_string());
+        let needs = ClientFeature::of(&request);
         let (text, read) = match request {
             InputRequest::Elicit(ElicitParams::Form(FormParams { message, requested_schema })) => {
                 return Ok(Self::form(message, Arc::new(Form::new(requested_schema)?)));
@@ -55,7 +55,11 @@ impl Question {
     /// A form with this message.
     pub(crate) fn form(message: String, form: Arc<Form>) -> Self {
         let pin = Pin::of(&[b"form", &form.digest.0, message.as_bytes()]);
-        Self { what: What::Form(message, form), pin, needs: [Some(Asks::Form), None, None] }
+        Self {
+            what: What::Form(message, form),
+            pin,
+            needs: [Some(ClientFeature::Form), None, None],
+        }
     }
 
     /// The same question with the reason why it is asked again, where it has a place for that. An answer to it is held
@@ -98,7 +102,7 @@ impl Question {
 
     /// What the client lacks to be asked this, if it lacks anything.
     pub(crate) fn missing(&self, capabilities: &ClientCapabilities) -> Option<ClientCapabilities> {
-        missing_of(self.needs.into_iter().flatten(), capabilities)
+        missing_capabilities(self.needs.into_iter().flatten(), capabilities)
     }
 }
 

@@ -4,24 +4,27 @@
 //! came with the request. The handler runs against it ([`drive`]) until it returns, or until all that
 //! it can do is wait for an answer. What was learned goes into the next state.
 
-mod ask;
-mod drive;
+mod executor;
 mod fault;
-mod inside;
+mod input;
 mod journal;
-mod pass;
 mod race;
+mod replay;
 mod round;
+mod shared_str;
 mod step;
-mod text;
+mod step_scope;
 mod version;
 
-pub use ask::{Answer, Ask};
-pub(crate) use drive::{Ending, drive};
+pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
-pub(crate) use journal::{Entry, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered};
+pub use input::{ElicitOutcome, InputFuture};
+pub(crate) use journal::{
+    CallState, CallStateContent, Entry, MAX_ENTRY, Pin, check_size, unordered,
+};
 pub(crate) use race::race;
-pub(crate) use round::{Open, Round};
-pub use step::{Step, StepRun};
+pub(crate) use round::{OpenInput, Round};
+
+pub use step::{Step, StepFuture};
 pub(crate) use step::{checkpoint, hex};
-pub(crate) use version::{Onward, Version};
+pub(crate) use version::{Compatibility, Version};

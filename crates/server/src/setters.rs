@@ -1,145 +1,170 @@
-//! What can be set on more than one of tools, prompts, resources and resource templates.
+//! Builder methods shared by tools, prompts, resources and resource templates.
 
 use std::time::Duration;
 
 use mrtr_schema::capabilities::Icon;
 use schemars::JsonSchema;
 
-use crate::asks::Asks;
-use crate::completion::{Completer, Completing};
+use crate::call_options::SingleUse;
+use crate::client_feature::ClientFeature;
+use crate::completion::{Completer, CompletionRequest};
 use crate::error::Error;
 use crate::form::form_of;
 use crate::prompt::Prompt;
-use crate::resource::{Cache, Resource, ResourceTemplate};
+use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::tool::Tool;
 
-macro_rules! all_can_ask {
+macro_rules! call_setters {
     ($($kind:ident),*) => {$(
         impl $kind {
-            /// A name for people.
+            /// Sets the title that hosts show to users.
             pub fn title(mut self, title: impl Into<String>) -> Self {
                 self.wire.title = Some(title.into());
                 self
             }
 
-            /// Icons for people.
+            /// Adds icons that hosts show to users.
             pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
                 self.wire.icons.extend(icons);
                 self
             }
 
-            /// What the handler will ask in any case. A client that lacks a capability for it is told so
-            /// before the handler runs (error -32021), rather than in the middle.
-            pub fn asks(mut self, kinds: impl IntoIterator<Item = Asks>) -> Self {
-                self.rules.asks.extend(kinds);
+            /// Declares client features that the handler always needs.
+            ///
+            /// A client that lacks one gets error -32021 before the handler runs, instead of in the
+            /// middle of a call.
+            pub fn requires(mut self, features: impl IntoIterator<Item = ClientFeature>) -> Self {
+                self.options.requires.extend(features);
                 self
             }
 
-            /// The handler will ask for the form of `T` in any case: as with [`asks`](Self::asks), a client that shows
-            /// none is told so first. A `T` that no form can be made of is found when the server is built, and not
-            /// when somebody is asked.
-            pub fn asks_form<T: JsonSchema + 'static>(mut self) -> Self {
+            /// Declares that the handler always asks for the form of `T`.
+            ///
+            /// As [`requires`](Self::requires) with [`ClientFeature::Form`]. If no form can be made
+            /// of `T`, building the server fails.
+            pub fn requires_form<T: JsonSchema + 'static>(mut self) -> Self {
                 if let Err(why) = form_of::<T>() {
-                    self.rules.wrong_form.get_or_insert(why);
+                    self.options.invalid_form.get_or_insert(why);
                 }
-                self.asks([Asks::Form])
+                self.requires([ClientFeature::Form])
             }
 
-            /// How long a person may take for the questions of one round. Default: 10 min. Counted in
-            /// whole seconds.
-            pub fn round_ttl(mut self, time: Duration) -> Self {
-                self.rules.round_ttl = time;
+            /// Sets how long the client may take to answer the input requests of one round: the
+            /// validity of one request state. Default: 10 min.
+            ///
+            /// Counted in whole seconds; less than one second is a build error.
+            pub fn answer_timeout(mut self, time: Duration) -> Self {
+                self.options.answer_timeout = time;
                 self
             }
 
-            /// How long a flow may take from the end of its first round. Default: 1 h. Counted in whole seconds.
-            pub fn lifetime(mut self, time: Duration) -> Self {
-                self.rules.lifetime = time;
+            /// Sets how long a call may take, from the end of its first round. Default: 1 h.
+            ///
+            /// Counted in whole seconds; less than one second is a build error.
+            pub fn call_timeout(mut self, time: Duration) -> Self {
+                self.options.call_timeout = time;
                 self
             }
 
-            /// How many rounds a flow may take. Default: 100. A handler that asks once more fails the call, so
-            /// that one that never has enough (of a model, say) comes to an end.
+            /// Sets the most rounds that a call may take. Default: 100. Zero is a build error.
+            ///
+            /// A handler that asks once more fails the call.
             pub fn max_rounds(mut self, rounds: u32) -> Self {
-                self.rules.max_rounds = rounds;
+                self.options.max_rounds = rounds;
                 self
             }
 
-            /// Each state of a flow works once: the same request again gets the same response, and other answers are
-            /// refused. The server needs a [`ReplayGuard`](crate::replay::ReplayGuard); see [`crate::replay`] for
-            /// what this promises. A leg that comes with a state then runs in a task of its own (so it sees no
-            /// task-local values of layers in front), to its end, even if its client goes away.
+            /// Accepts each request state only once.
+            ///
+            /// The identical request gets the same response again; other answers are refused. The
+            /// server needs a [`SingleUseStore`](crate::single_use::SingleUseStore); see
+            /// [`crate::single_use`] for the guarantees. A request with a state then runs in a task
+            /// of its own, to its end, even if its client disconnects. Task-local values of layers
+            /// in front of the server are not visible there.
             pub fn single_use(mut self) -> Self {
-                self.rules.single_use = true;
+                self.options.single_use = SingleUse::On;
                 self
             }
 
-            /// Which version of the handler this is. Default: 0. Raise it when what the handler does changes, together
-            /// with [`starts_over_before`](Self::starts_over_before) if calls that an earlier version began cannot
-            /// be gone on with.
+            /// Accepts each request state only once, and refuses even the identical request after
+            /// the first has completed.
             ///
-            /// Without more, they are gone on with by key, also by replicas of an earlier version: answers and results
-            /// of steps stand under keys that both have, and a question that reads differently is asked again.
+            /// As [`single_use`](Self::single_use), but no response is stored: a client that loses
+            /// a response cannot get it again.
+            pub fn strict_single_use(mut self) -> Self {
+                self.options.single_use = SingleUse::Strict;
+                self
+            }
+
+            /// Sets the version of the handler. Default: 0.
+            ///
+            /// Raise it when the handler's behaviour changes. By default, calls continue across
+            /// versions in both directions: answers and step results are matched by key, and a
+            /// question that reads differently is asked again. Use
+            /// [`min_compatible_version`](Self::min_compatible_version) where that is wrong.
             pub fn version(mut self, version: u32) -> Self {
-                self.rules.version.number = version;
+                self.options.version.number = version;
                 self
             }
 
-            /// Calls that a version before this one began start over: nothing that was answered or done counts. Steps
-            /// run again, and get the [idempotency keys](crate::Step::idempotency_key) that they had for the same
-            /// answers. Default: 0, none does.
+            /// Restarts calls that a version before this one began: their answers and step results
+            /// are dropped. Default: 0, which restarts none.
             ///
-            /// A replica whose version is before this one refuses what this one began, as a state that is not valid
-            /// (-32602), so that no call goes to and fro between the two. While both run, send a call to one of them, or let
-            /// clients begin again.
-            pub fn starts_over_before(mut self, version: u32) -> Self {
-                self.rules.version.since = version;
+            /// Steps run again, with the [idempotency keys](crate::Step::idempotency_key) they had
+            /// for the same answers. Replicas whose version is lower refuse calls that this one
+            /// began (-32602), so that no call alternates between the two. During a rollout, route
+            /// a call to one version, or let clients start over.
+            pub fn min_compatible_version(mut self, version: u32) -> Self {
+                self.options.version.since = version;
                 self
             }
 
-            /// How long one leg may run. Default: 1 min. Then the handler is dropped, and the call fails.
-            pub fn deadline(mut self, time: Duration) -> Self {
-                self.rules.deadline = time;
+            /// Sets how long the handler may run in one request. Default: 1 min. Zero is a build
+            /// error.
+            ///
+            /// After that the handler is dropped and the call fails.
+            pub fn request_timeout(mut self, time: Duration) -> Self {
+                self.options.request_timeout = time;
                 self
             }
         }
     )*};
 }
-all_can_ask!(Tool, Prompt, Resource, ResourceTemplate);
+call_setters!(Tool, Prompt, Resource, ResourceTemplate);
 
-macro_rules! have_contents {
+macro_rules! content_setters {
     ($($kind:ident),*) => {$(
         impl $kind {
-            /// What it is, for people and the model.
+            /// Sets the description for users and the model.
             pub fn description(mut self, text: impl Into<String>) -> Self {
                 self.wire.description = Some(text.into());
                 self
             }
 
-            /// The media type of its contents, where the handler names none.
+            /// Sets the media type of contents for which the handler names none.
             pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
                 self.wire.mime_type = Some(mime_type.into());
                 self
             }
 
-            /// For how long its contents may be reused, and by whom. Default: not at all.
-            pub fn cache(mut self, cache: Cache) -> Self {
+            /// Sets for how long, and by whom, its contents may be reused. Default: not at all.
+            pub fn cache(mut self, cache: CacheControl) -> Self {
                 self.cache = cache;
                 self
             }
         }
     )*};
 }
-have_contents!(Resource, ResourceTemplate);
+content_setters!(Resource, ResourceTemplate);
 
-macro_rules! can_suggest {
+macro_rules! completion_setters {
     ($($kind:ident),*) => {$(
         impl $kind {
-            /// Suggests values for an argument of the prompt, or a variable of the template
-            /// (`completion/complete`).
+            /// Sets the function that suggests values for an argument of the prompt, or a variable of
+            /// the template (`completion/complete`).
             pub fn complete<F, Fut>(mut self, argument: impl Into<String>, suggest: F) -> Self
             where
-                F: Fn(Completing) -> Fut + Send + Sync + 'static,
+                F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,
                 Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
             {
                 self.completers.push((argument.into(), Completer::new(suggest)));
@@ -148,4 +173,4 @@ macro_rules! can_suggest {
         }
     )*};
 }
-can_suggest!(Prompt, ResourceTemplate);
+completion_setters!(Prompt, ResourceTemplate);

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-//! use mrtr_server::testing::{Call, Fault, Fleet};
+//! use mrtr_server::testing::{TestCall, Fault, Replicas};
 //! use mrtr_server::{Context, KeyRing, Result, Server, SharedKeyRing, Tool};
 //! use serde_json::json;
 //!
@@ -20,13 +20,13 @@
 //!
 //! let ring = SharedKeyRing::new(KeyRing::ephemeral()?);
 //! let replica = || {
-//!     let server = Server::builder("booking", "1").sealer(ring.clone()).anonymous();
+//!     let server = Server::builder("booking", "1").sealer(ring.clone()).allow_anonymous();
 //!     server.tool(Tool::new("book", "Books a table", book)).build()
 //! };
 //! // Each request goes to the other one.
-//! let fleet = Fleet::new([replica()?, replica()?]);
+//! let fleet = Replicas::new([replica()?, replica()?]);
 //!
-//! let story = Call::tool("book", json!({}))
+//! let story = TestCall::tool("book", json!({}))
 //!     .answer("seat", json!({ "place": "outside" }))
 //!     .fault(2, Fault::Lost)
 //!     .run(&fleet)
@@ -39,14 +39,14 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A fleet is an [`Exchange`](mrtr_transport::Exchange), so a client talks to it as to any server. For a test of an upgrade, or
+//! A fleet is an [`Transport`](mrtr_transport::Transport), so a client talks to it as to any server. For a test of an upgrade, or
 //! of a rotation of keys, put replicas of both kinds into one fleet.
 
 mod call;
-mod fleet;
+mod replicas;
 mod steps;
 
-pub use call::{Call, Failure, Fault, Story};
-pub use fleet::{Fleet, Leg, Log, TestClock};
+pub use call::{Fault, TestCall, TestError, Transcript};
+pub use replicas::{Leg, Log, Replicas, TestClock};
 pub use steps::StepBegun;
 pub(crate) use steps::StepLog;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use mrtr_codec::canonical::canonicalize;
 use mrtr_codec::{
-    Binding, Digest, KeyRing, Principal, Refusal, Seal, SealError, Secret, UnixSeconds, Validity,
+    Binding, Digest, KeyRing, OpenError, Principal, Seal, SealError, Secret, UnixSeconds, Validity,
     open, seal,
 };
 
@@ -132,7 +132,7 @@ impl Seal for Plain {
         Ok(String::new())
     }
 
-    fn open(&self, _: &str) -> Result<Vec<u8>, Refusal> {
+    fn open(&self, _: &str) -> Result<Vec<u8>, OpenError> {
         Ok(self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone())
     }
 }

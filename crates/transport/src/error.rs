@@ -12,13 +12,13 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 pub struct TransportError {
     kind: Kind,
     message: String,
-    answer: Option<Box<Answer>>,
+    answer: Option<Box<ResponseFacts>>,
     source: Option<BoxError>,
 }
 
 /// What is known of an HTTP response that came instead of an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseFacts {
     pub(crate) status: Option<u16>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) authenticate: Option<String>,
@@ -44,13 +44,13 @@ impl TransportError {
         Self { kind, message: message.into(), answer: None, source: None }
     }
 
-    pub(crate) fn answered(mut self, answer: Answer) -> Self {
+    pub(crate) fn answered(mut self, answer: ResponseFacts) -> Self {
         self.answer = Some(Box::new(answer));
         self
     }
 
     /// The same, if it kept a request from being sent again that was answered in this way.
-    pub(crate) fn after(mut self, before: Answer) -> Self {
+    pub(crate) fn after(mut self, before: ResponseFacts) -> Self {
         if self.kind == Kind::Request {
             (self.kind, self.answer) = (Kind::Protocol, Some(Box::new(before)));
         }
@@ -65,31 +65,31 @@ impl TransportError {
 
 impl TransportError {
     /// A connection that broke, or an answer that did not come in time: for implementations of
-    /// [`Exchange`](crate::Exchange). The server may have acted on the request.
+    /// [`Transport`](crate::Transport). The server may have acted on the request.
     pub fn broken(message: impl Into<String>) -> Self {
         Self::new(Kind::Broken, message)
     }
 
     /// This error, with how long to wait before the request is sent again: for implementations of
-    /// [`Exchange`](crate::Exchange).
+    /// [`Transport`](crate::Transport).
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {
         self.answer.get_or_insert_default().retry_after = Some(time);
         self
     }
 
-    /// A request that was not sent, for implementations of [`Exchange`](crate::Exchange). The server has seen nothing.
+    /// A request that was not sent, for implementations of [`Transport`](crate::Transport). The server has seen nothing.
     pub fn unsent(message: impl Into<String>) -> Self {
         Self::new(Kind::Connect, message)
     }
 
-    /// An answer that is not the protocol, for implementations of [`Exchange`](crate::Exchange).
+    /// An answer that is not the protocol, for implementations of [`Transport`](crate::Transport).
     pub fn protocol(message: impl Into<String>) -> Self {
         Self::new(Kind::Protocol, message)
     }
 
     /// A subscription that the server ended without a response, for implementations of
-    /// [`Exchange`](crate::Exchange).
+    /// [`Transport`](crate::Transport).
     pub fn ended(message: impl Into<String>) -> Self {
         Self::new(Kind::Ended, message)
     }

@@ -16,13 +16,13 @@
 //!
 //! # The two seams
 //!
-//! - [`Dispatch`] is what a transport calls with each request it has let through: the server.
-//! - [`Exchange`] is what a client calls to send a request and get its response.
+//! - [`RequestHandler`] is what a transport calls with each request it has let through: the server.
+//! - [`Transport`] is what a client calls to send a request and get its response.
 //!
 //! # What it does not do
 //!
 //! - Authentication: put a tower layer in front, and let it leave who calls in the request's
-//!   extensions. They reach [`Dispatch`] unread.
+//!   extensions. They reach [`RequestHandler`] unread.
 //! - CORS: likewise.
 //!
 //! # Modules
@@ -30,23 +30,23 @@
 //! [`headers`] · [`access`] · [`sse`] · [`http`] the backends (features `http-endpoint`, `http-serve`,
 //! `http-client`, `tls`) · `stdio` and other streams (feature `stdio`)
 
-pub mod access;
-mod answering;
 mod error;
 pub mod headers;
+pub mod host_policy;
 pub mod http;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
-mod legacy;
+mod initialize;
+#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
+mod json_line;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
 mod metrics;
-#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
-mod one_line;
-mod outbox;
-mod seam;
+mod notifications;
+mod response_parts;
 pub mod sse;
 #[cfg(feature = "stdio")]
 pub mod stdio;
+mod traits;
 
 pub use error::{BoxError, TransportError};
-pub use outbox::{Inbox, Outbox};
-pub use seam::{Call, Dispatch, Exchange, InProcess, Outgoing};
+pub use notifications::{NotificationReceiver, NotificationSender};
+pub use traits::{InProcess, IncomingRequest, OutgoingRequest, RequestHandler, Transport};

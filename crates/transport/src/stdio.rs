@@ -1,11 +1,11 @@
 //! stdio, and any other reliable stream of bytes: one JSON-RPC message a line (specification: stdio).
 
-mod beginning;
 mod child;
 mod client;
-mod lines;
+mod oversized;
+mod reader;
 mod server;
-mod writing;
+mod writer;
 
 pub use child::ChildServer;
 pub use client::StreamClient;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
-use mrtr::client::{Exchange, Outgoing, TransportError};
+use mrtr::client::{Transport, OutgoingRequest, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::schema::jsonrpc::Response;
 use serde_json::{Value, json};
@@ -132,9 +132,9 @@ impl Turns {
     }
 }
 
-impl Exchange for Turns {
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+impl Transport for Turns {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
-        self.connections[at].exchange(outgoing).await
+        self.connections[at].send(outgoing).await
     }
 }

@@ -54,7 +54,7 @@ async fn replica(secret: &Secret) -> Result<String, Box<dyn Error>> {
             ]);
             let _ = span.set_parent(TraceContextPropagator::new().extract(&carrier));
         })
-        .anonymous()
+        .allow_anonymous()
         .build()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/mcp", listener.local_addr()?);

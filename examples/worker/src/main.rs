@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
-use mrtr::client::{Continuation, Turn};
+use mrtr::client::{PendingCall, CallOutcome};
 use mrtr::http::{Endpoint, HttpClient, ServeOptions};
 use mrtr::schema::tool::CallToolResult;
 use mrtr::{Client, Context, ElicitResult, KeyRing, Secret, Server, Tool};
@@ -55,8 +55,8 @@ fn open(file: &Path) -> Result<Connection> {
 
 async fn begin(file: &Path, url: &str) -> Result<()> {
     match client(url)?.begin_tool("deploy", json!({ "service": "shop" })).await? {
-        Turn::Done(result) => println!("begin   {}", result.text()),
-        Turn::Asked(call) => {
+        CallOutcome::Complete(result) => println!("begin   {}", result.text()),
+        CallOutcome::InputRequired(call) => {
             let waits = serde_json::to_string(&call)?;
             open(file)?.execute("INSERT INTO calls (waits) VALUES (?1)", [&waits])?;
             println!("begin   the call waits, in {} bytes", waits.len());
@@ -72,7 +72,7 @@ async fn finish(file: &Path, url: &str) -> Result<()> {
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     for (id, waits) in waiting {
-        let call: Continuation = serde_json::from_str(&waits)?;
+        let call: PendingCall = serde_json::from_str(&waits)?;
         let result: CallToolResult = client(url)?.finish(call).await?;
         println!("finish  {}", result.text());
         database.execute("DELETE FROM calls WHERE id = ?1", [id])?;
@@ -103,7 +103,7 @@ async fn deploy(cx: Context, Deploy { service }: Deploy) -> mrtr::Result<String>
 /// Serves until our parent goes.
 async fn serve() -> Result<()> {
     let ring = KeyRing::from_env("https://deploy.example/mcp", "RING")?;
-    let server = Server::builder("deploy", "1.0.0").key_ring(ring).anonymous();
+    let server = Server::builder("deploy", "1.0.0").key_ring(ring).allow_anonymous();
     let server = server.tool(Tool::new("deploy", "Deploys a service", deploy)).build()?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);

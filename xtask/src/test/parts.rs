@@ -7,7 +7,9 @@ use crate::needs::{
     CARGO_DENY, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, SED, SH, VALGRIND,
 };
 use crate::run::{cargo, output, run as step, scratch};
-use crate::{chaos, conformance, instructions, interop, rivals, simulate, tidy, vectors};
+use crate::{
+    api, chaos, conformance, instructions, interop, package, rivals, simulate, tidy, vectors,
+};
 
 pub struct Part {
     pub name: &'static str,
@@ -48,6 +50,8 @@ pub const PARTS: &[Part] = &[
     part("codec-tests", &[], || step(&mut cargo(&["test", "--package", "mrtr-codec"]))),
     part("features", &[], features),
     part("docs", &[], docs),
+    part("api", &[], || api::run(&[])),
+    part("package", &[], || package::run(&[])),
     part("examples", &[], examples),
     part("benches", &[], benches),
     part("vectors", &[Need::PythonPackages], || vectors::run(&[])),

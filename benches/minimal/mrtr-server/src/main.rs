@@ -22,7 +22,7 @@ async fn book(cx: Context, booking: Booking) -> Result<String> {
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let tool = Tool::new("book", "Books a table", book);
-    let server = Server::builder("booking", "1.0.0").tool(tool).anonymous().build()?;
+    let server = Server::builder("booking", "1.0.0").ephemeral_key().tool(tool).allow_anonymous().build()?;
     if std::env::args().any(|arg| arg == "--stdio") {
         return Ok(mrtr::serve_stdio(server).await?);
     }

@@ -4,7 +4,8 @@ fn start() -> (Machine, Action) {
     let params = vec![("name".to_owned(), RawValue::from_string("\"book\"".into()).unwrap())];
     let meta =
         RequestMeta { protocol_version: Some("2026-07-28".into()), ..RequestMeta::default() };
-    Machine::start(Ids::default(), "tools/call", params, meta, RoundLimits::default()).unwrap()
+    Machine::start(RequestIds::default(), "tools/call", params, meta, RoundLimits::default())
+        .unwrap()
 }
 
 fn result(text: &str) -> Event {
@@ -21,7 +22,7 @@ fn answers(keys: &[&str]) -> Event {
     for key in keys {
         all.push(*key, &serde_json::json!({ "action": "decline" })).unwrap();
     }
-    Event::Answers(all)
+    Event::Input(all)
 }
 
 const ASKS: &str = r#"{"resultType":"input_required","inputRequests":{"q":{"method":"roots/list"}},"requestState":" é\u0000\"x "}"#;
@@ -31,7 +32,7 @@ fn a_retry_is_a_new_request_with_the_state_as_it_came() {
     let (mut machine, first) = start();
     let (first_id, first) = sent(first);
     assert_eq!((first.get("requestState"), first.get("inputResponses")), (None, None));
-    assert!(matches!(machine.next(result(ASKS)).unwrap(), Action::Ask(_)));
+    assert!(matches!(machine.next(result(ASKS)).unwrap(), Action::RequestInput(_)));
     let (second_id, second) = sent(machine.next(answers(&["q"])).unwrap());
     assert_ne!(first_id, second_id);
     assert_eq!(second["requestState"], " é\u{0}\"x ");
@@ -49,7 +50,7 @@ fn a_retry_is_a_new_request_with_the_state_as_it_came() {
         "old answers must not come back"
     );
     assert!(
-        matches!(machine.next(result("{}")).unwrap(), Action::Done(_)),
+        matches!(machine.next(result("{}")).unwrap(), Action::Complete(_)),
         "no resultType means complete"
     );
 }
@@ -118,9 +119,14 @@ fn broken_protocol_is_the_server_s_fault() {
 #[test]
 fn only_calls_that_may_ask_may_ask() {
     let meta = RequestMeta::default();
-    let (mut machine, _) =
-        Machine::start(Ids::default(), "tools/list", Vec::new(), meta, RoundLimits::default())
-            .unwrap();
+    let (mut machine, _) = Machine::start(
+        RequestIds::default(),
+        "tools/list",
+        Vec::new(),
+        meta,
+        RoundLimits::default(),
+    )
+    .unwrap();
     assert!(machine.next(result(ASKS)).unwrap_err().is_protocol());
 }
 

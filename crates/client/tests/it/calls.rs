@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr_client::Announcement;
+use mrtr_client::SubscriptionEvent;
 use mrtr_schema::completion::{CompleteArgument, CompleteContext, Reference};
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, RequestId, code};
 use mrtr_schema::subscription::SubscriptionFilter;
@@ -151,7 +151,7 @@ async fn a_deadline_ends_a_call_whatever_progress_it_makes() {
     let late = client.call_tool("t", json!({})).await.unwrap_err();
     assert!(late.is_deadline() && late.to_string().contains("60s"), "{late}");
     assert_eq!((begun.elapsed(), told.load(Ordering::SeqCst)), (Duration::from_mins(1), 3));
-    let client = client.with_deadline(Duration::from_secs(1));
+    let client = client.with_call_timeout(Duration::from_secs(1));
     client.call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(begun.elapsed(), Duration::from_secs(61));
 }
@@ -204,7 +204,10 @@ async fn notifications_that_make_no_sense_are_passed_over() {
     let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
     let acknowledged =
         SubscriptionFilter { tools_list_changed: true, ..SubscriptionFilter::default() };
-    assert_eq!(listening.next().await.unwrap().unwrap(), Announcement::Acknowledged(acknowledged));
+    assert_eq!(
+        listening.next().await.unwrap().unwrap(),
+        SubscriptionEvent::Acknowledged(acknowledged)
+    );
 }
 
 #[tokio::test]

@@ -2,18 +2,18 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod answers;
 mod cache;
 mod calls;
 #[cfg(feature = "validate")]
-mod output;
-mod questions;
-mod reconnecting;
-mod traces;
-mod turns;
+mod output_schema;
+mod resume;
+mod retries;
+mod tracing_context;
 
 use std::sync::{Arc, Mutex};
 
-use mrtr_client::{Client, ClientBuilder, Exchange, Outgoing, TransportError};
+use mrtr_client::{Client, ClientBuilder, OutgoingRequest, Transport, TransportError};
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId, Response, raw};
 use serde_json::Value;
 
@@ -65,8 +65,8 @@ impl Scripted {
     }
 }
 
-impl Exchange for Scripted {
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+impl Transport for Scripted {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let Request { id, method, params, .. } = outgoing.request;
         let mut params: Value = serde_json::from_str(params.unwrap().get()).unwrap();
         let meta = params.as_object_mut().unwrap().remove("_meta").unwrap();

@@ -104,8 +104,8 @@ fn claims(binding: &Value, (issued, expires): (u64, u64), body: &[u8]) -> Result
         fn seal(&self, plaintext: Vec<u8>) -> std::result::Result<String, mrtr_codec::SealError> {
             Ok(hex(&plaintext))
         }
-        fn open(&self, _: &str) -> std::result::Result<Vec<u8>, mrtr_codec::Refusal> {
-            Err(mrtr_codec::Refusal::Malformed)
+        fn open(&self, _: &str) -> std::result::Result<Vec<u8>, mrtr_codec::OpenError> {
+            Err(mrtr_codec::OpenError::Malformed)
         }
     }
     let validity = Validity { issued: UnixSeconds(issued), expires: UnixSeconds(expires) };

@@ -5,7 +5,7 @@
 mod vectors;
 
 use mrtr_codec::{
-    Binding, Digest, KeyRing, MAX_LEN, Principal, Refusal, Seal as _, SealError, Secret,
+    Binding, Digest, KeyRing, MAX_LEN, OpenError, Principal, Seal as _, SealError, Secret,
     UnixSeconds, Validity, open, seal,
 };
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn every_flipped_bit_is_refused() {
             };
             let refusal = open(&ring, &changed, &binding, NOW).expect_err("a flipped bit");
             assert!(
-                matches!(refusal, Refusal::Malformed | Refusal::UnknownKey | Refusal::Forged),
+                matches!(refusal, OpenError::Malformed | OpenError::UnknownKey | OpenError::Forged),
                 "byte {at}, bit {bit}: {refusal}"
             );
         }
@@ -105,16 +105,16 @@ fn a_token_opens_only_for_what_it_was_sealed_for() {
 
     assert_eq!(open(&ring, &token, &home, NOW).unwrap().body(), b"body");
     for other in &others {
-        assert_eq!(refused(binding(Some(other))), Refusal::WrongPrincipal, "{other:?}");
+        assert_eq!(refused(binding(Some(other))), OpenError::WrongPrincipal, "{other:?}");
     }
-    assert_eq!(refused(binding(None)), Refusal::WrongPrincipal);
+    assert_eq!(refused(binding(None)), OpenError::WrongPrincipal);
     let anonymous = sealed(&binding(None));
-    assert_eq!(open(&ring, &anonymous, &home, NOW).unwrap_err(), Refusal::WrongPrincipal);
+    assert_eq!(open(&ring, &anonymous, &home, NOW).unwrap_err(), OpenError::WrongPrincipal);
 
-    assert_eq!(refused(Binding { method: "prompts/get", ..home }), Refusal::WrongMethod);
-    assert_eq!(refused(Binding { target: "pay", ..home }), Refusal::WrongTarget);
+    assert_eq!(refused(Binding { method: "prompts/get", ..home }), OpenError::WrongMethod);
+    assert_eq!(refused(Binding { target: "pay", ..home }), OpenError::WrongTarget);
     let more = Binding { arguments: arguments(r#"{"people":3}"#), ..home };
-    assert_eq!(refused(more), Refusal::WrongArguments);
+    assert_eq!(refused(more), OpenError::WrongArguments);
     let rewritten = Binding { arguments: arguments(r#" { "people" : 2.0 } "#), ..home };
     assert!(open(&ring, &token, &rewritten, NOW).is_ok());
 }
@@ -125,11 +125,11 @@ fn a_token_opens_only_in_its_time() {
     let token = sealed(&binding);
     let at = |seconds| open(&ring, &token, &binding, UnixSeconds(seconds)).map(|_| ());
     assert_eq!(at(NOW.0 + 599), Ok(()));
-    assert_eq!(at(NOW.0 + 600), Err(Refusal::Expired));
-    assert_eq!(at(u64::MAX), Err(Refusal::Expired));
+    assert_eq!(at(NOW.0 + 600), Err(OpenError::Expired));
+    assert_eq!(at(u64::MAX), Err(OpenError::Expired));
     assert_eq!(at(NOW.0 - 60), Ok(()), "another replica's clock may be a minute behind");
-    assert_eq!(at(NOW.0 - 61), Err(Refusal::NotYetValid));
-    assert_eq!(at(0), Err(Refusal::NotYetValid));
+    assert_eq!(at(NOW.0 - 61), Err(OpenError::NotYetValid));
+    assert_eq!(at(0), Err(OpenError::NotYetValid));
     assert_eq!(Validity::starting(NOW, u64::MAX).expires, UnixSeconds(u64::MAX));
 }
 
@@ -164,7 +164,7 @@ fn another_audience_and_another_secret_are_unknown_keys() {
         KeyRing::builder("https://a.example/mcp").active(secret(1)).build().unwrap(),
         KeyRing::ephemeral().unwrap(),
     ] {
-        assert_eq!(open(&ring, &token, &binding, NOW).unwrap_err(), Refusal::UnknownKey);
+        assert_eq!(open(&ring, &token, &binding, NOW).unwrap_err(), OpenError::UnknownKey);
     }
 }
 
@@ -182,11 +182,11 @@ fn lengths_are_bounded_both_ways() {
     let token = seal(&ring, &binding, validity, &vec![0; longest]).unwrap();
     assert_eq!(token.len(), MAX_LEN);
     assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body().len(), longest);
-    assert_eq!(open(&ring, &format!("{token}A"), &binding, NOW).unwrap_err(), Refusal::TooLong);
+    assert_eq!(open(&ring, &format!("{token}A"), &binding, NOW).unwrap_err(), OpenError::TooLong);
     let huge = vec![0; MAX_LEN];
     assert!(matches!(seal(&ring, &binding, validity, &huge), Err(SealError::TooLong(_))));
     let long = format!("mrtr1.{}", "A".repeat(MAX_LEN));
-    assert_eq!(open(&ring, &long, &binding, NOW).unwrap_err(), Refusal::TooLong);
+    assert_eq!(open(&ring, &long, &binding, NOW).unwrap_err(), OpenError::TooLong);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn authentic_bytes_in_another_format_are_refused_cleanly() {
     let ring = ring();
     for plaintext in [&b""[..], &[0], &[2, 0, 0], &[1], &[1, 0, 0, 2]] {
         let token = ring.seal(plaintext.to_vec()).unwrap();
-        assert_eq!(open(&ring, &token, &binding(None), NOW).unwrap_err(), Refusal::UnknownFormat);
+        assert_eq!(open(&ring, &token, &binding(None), NOW).unwrap_err(), OpenError::UnknownFormat);
     }
 }
 
@@ -293,10 +293,10 @@ fn a_token_that_is_refused_takes_no_more_memory_than_it_is_long() {
         (token.replacen("mrtr1.", "mrtr1.AAAA", 1), format!("mrtr1.{}", "A".repeat(1 << 20)));
     let other = format!("x{token}");
     for (text, refusal) in [
-        (&forged, Refusal::Forged),
-        (&unknown, Refusal::UnknownKey),
-        (&long, Refusal::TooLong),
-        (&other, Refusal::Malformed),
+        (&forged, OpenError::Forged),
+        (&unknown, OpenError::UnknownKey),
+        (&long, OpenError::TooLong),
+        (&other, OpenError::Malformed),
     ] {
         let mut outcome = None;
         let memory = allocation_counter::measure(|| {

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use mrtr::client::Exchange;
+use mrtr::client::Transport;
 use mrtr::schema::Object;
 use mrtr::schema::form::FieldKind;
 use mrtr::{Client, ElicitResult};
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run(&client, &scenario).await
 }
 
-async fn run<X: Exchange>(client: &Client<X>, scenario: &str) -> Result<(), Box<dyn Error>> {
+async fn run<X: Transport>(client: &Client<X>, scenario: &str) -> Result<(), Box<dyn Error>> {
     match scenario {
         "tools_call" => {
             client.list_tools().await?;

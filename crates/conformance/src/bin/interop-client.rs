@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mrtr::client::Exchange;
+use mrtr::client::Transport;
 use mrtr::http::HttpClient;
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageResult;
@@ -26,7 +26,7 @@ async fn main() -> Result {
     Ok(())
 }
 
-async fn rows<X: Exchange>(server: X) {
+async fn rows<X: Transport>(server: X) {
     let heard = Heard::default();
     let client = client(server, &heard);
     row("discover", discover(&client).await);
@@ -65,7 +65,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn client<X: Exchange>(server: X, heard: &Heard) -> Client<X> {
+fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
     let (forms, progress) = (heard.clone(), heard.clone());
     Client::builder(server)
         .on_form(move |question, form| {
@@ -98,12 +98,12 @@ fn client<X: Exchange>(server: X, heard: &Heard) -> Client<X> {
         .build()
 }
 
-async fn discover<X: Exchange>(client: &Client<X>) -> Result {
+async fn discover<X: Transport>(client: &Client<X>) -> Result {
     let versions = client.discover().await?.supported_versions;
     expect("the versions have it", versions.contains(&"2026-07-28".to_owned()), true)
 }
 
-async fn list<X: Exchange>(client: &Client<X>) -> Result {
+async fn list<X: Transport>(client: &Client<X>) -> Result {
     let tools = client.list_tools().await?.into_iter();
     let mut names: Vec<_> = tools.map(|tool| tool.name).collect();
     names.sort();
@@ -111,12 +111,12 @@ async fn list<X: Exchange>(client: &Client<X>) -> Result {
     expect("the tools", names, all.map(str::to_owned).to_vec())
 }
 
-async fn text<X: Exchange>(client: &Client<X>, tool: &str, args: Value, wanted: &str) -> Result {
+async fn text<X: Transport>(client: &Client<X>, tool: &str, args: Value, wanted: &str) -> Result {
     let result = client.call_tool(tool, args).await?;
     expect("the result", (result.is_error, result.text()), (false, wanted.to_owned()))
 }
 
-async fn fails<X: Exchange>(client: &Client<X>) -> Result {
+async fn fails<X: Transport>(client: &Client<X>) -> Result {
     let result = client.call_tool("fail", json!({})).await?;
     // Some SDKs say more than the tool did.
     let text = result.text();
@@ -124,7 +124,7 @@ async fn fails<X: Exchange>(client: &Client<X>) -> Result {
         .map_err(|why| format!("{why}: {text}").into())
 }
 
-async fn wrong_argument<X: Exchange>(client: &Client<X>) -> Result {
+async fn wrong_argument<X: Transport>(client: &Client<X>) -> Result {
     let refused = match client.call_tool("add", json!({ "a": "two", "b": 3 })).await {
         Ok(result) => result.is_error,
         Err(error) => error.as_server_error().ok_or_else(|| error.to_string())?.code == -32602,
@@ -132,20 +132,20 @@ async fn wrong_argument<X: Exchange>(client: &Client<X>) -> Result {
     expect("it is refused", refused, true)
 }
 
-async fn progress<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+async fn progress<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
     text(client, "count", json!({}), "counted").await?;
     let numbers: Vec<_> = locked(&heard.progress).iter().map(|n| format!("{n}")).collect();
     expect("the progress", numbers, ["1", "2", "3"].map(str::to_owned).to_vec())
 }
 
-async fn decline<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+async fn decline<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
     *locked(&heard.declines) = true;
     let result = text(client, "form", json!({}), "declined").await;
     *locked(&heard.declines) = false;
     result
 }
 
-async fn rounds<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+async fn rounds<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
     locked(&heard.forms).clear();
     text(client, "rounds", json!({}), "Hello, Ada! true").await?;
     let wanted = [(1, "What is your name?"), (2, "Are you sure, Ada?")];
@@ -156,20 +156,20 @@ async fn rounds<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
     )
 }
 
-async fn joined<X: Exchange>(client: &Client<X>, heard: &Heard) -> Result {
+async fn joined<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
     locked(&heard.forms).clear();
     text(client, "joined", json!({}), "Ada Lovelace").await?;
     let rounds: Vec<_> = locked(&heard.forms).iter().map(|(round, _)| *round).collect();
     expect("the rounds of the questions", rounds, vec![1, 1])
 }
 
-async fn prompt<X: Exchange>(client: &Client<X>) -> Result {
+async fn prompt<X: Transport>(client: &Client<X>) -> Result {
     let result = client.get_prompt("brief", json!({})).await?;
     let texts: Vec<_> = result.messages.iter().filter_map(|m| m.content.as_text()).collect();
     expect("the messages", texts, vec!["A brief for Ada"])
 }
 
-async fn template<X: Exchange>(client: &Client<X>) -> Result {
+async fn template<X: Transport>(client: &Client<X>) -> Result {
     let result = client.read_resource("note://7").await?;
     let texts: Vec<_> = result.contents.iter().filter_map(|c| c.text.as_deref()).collect();
     expect("the contents", texts, vec!["note 7 of Ada"])

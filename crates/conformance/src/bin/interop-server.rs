@@ -5,10 +5,11 @@
 //! it.
 
 use mrtr::http::{Endpoint, ServeOptions, serve};
+use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
-    Answer, BuildError, Context, Error, InputRequired, Prompt, PromptOutput, ResourceTemplate,
-    Result, Server, Tool, ToolOutput,
+    BuildError, Context, ElicitOutcome, Error, Prompt, PromptOutput, ResourceTemplate, Result,
+    Server, Tool, ToolOutput,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +34,8 @@ fn say(text: &str) {
 
 fn server() -> std::result::Result<Server, BuildError> {
     Server::builder("mrtr-interop", env!("CARGO_PKG_VERSION"))
-        .anonymous()
+        .ephemeral_key()
+        .allow_anonymous()
         .tool(Tool::new("add", "Adds two numbers", add))
         .tool(Tool::new("fail", "Fails", fail))
         .tool(Tool::new("count", "Counts to three", count))
@@ -43,7 +45,7 @@ fn server() -> std::result::Result<Server, BuildError> {
         .tool(Tool::new("roots", "Asks for roots", roots))
         .tool(Tool::new("rounds", "Asks twice", rounds))
         .tool(Tool::new("joined", "Asks two questions at once", joined))
-        .tool(Tool::new("poll", "Asks nothing, but to be called again", poll))
+        .tool(Tool::manual("poll", "Asks nothing, but to be called again", poll))
         .prompt(Prompt::new("brief", "Asks for whom", brief))
         .resource_template(ResourceTemplate::new("note://{id}", "note", note))
         .build()
@@ -96,8 +98,8 @@ async fn count(cx: Context) -> Result<String> {
 }
 
 async fn form(cx: Context) -> Result<String> {
-    Ok(match cx.ask::<Name>("name", "What is your name?").await? {
-        Answer::Accept(Name { name }) => format!("Hello, {name}!"),
+    Ok(match cx.elicit::<Name>("name", "What is your name?").outcome().await? {
+        ElicitOutcome::Accept(Name { name }) => format!("Hello, {name}!"),
         _ => "declined".to_owned(),
     })
 }
@@ -129,7 +131,7 @@ async fn joined(cx: Context) -> Result<String> {
     Ok(format!("{first} {last}"))
 }
 
-async fn poll(cx: Context) -> Result<ToolOutput> {
+async fn poll(cx: ManualContext) -> Result<ManualOutput<ToolOutput>> {
     Ok(match cx.state::<bool>()? {
         None => InputRequired::new().state(&true).into(),
         Some(_) => "done".into(),

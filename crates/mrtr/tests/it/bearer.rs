@@ -51,8 +51,13 @@ impl Guarded {
                 refused.body(Body::from("no")).unwrap()
             }
         });
-        let tool = Tool::new("t", "", async |_: Context| Ok("done"));
-        let server = Server::builder("test", "1").tool(tool).anonymous().build().unwrap();
+        let tool = Tool::new("t", "", async |_: Context| "done");
+        let server = Server::builder("test", "1")
+            .ephemeral_key()
+            .tool(tool)
+            .allow_anonymous()
+            .build()
+            .unwrap();
         let app = Router::new().route_service("/mcp", Endpoint::new(server)).layer(guard);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -145,7 +150,7 @@ async fn without_a_token_nothing_is_sent() {
     let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
     let (client, told) = server.client(&[]);
     // To ask again is to disturb somebody again.
-    let error = call(&client.resending(3)).await.unwrap_err();
+    let error = call(&client.with_retries(3)).await.unwrap_err();
     let unsent = error.as_transport_error().unwrap();
     assert!(unsent.is_unsent(), "{error}");
     let source = std::error::Error::source(unsent).unwrap().to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mrtr::Client;
-use mrtr::client::{Announcement, Exchange as _, Outgoing};
+use mrtr::client::{OutgoingRequest, SubscriptionEvent, Transport as _};
 use mrtr::schema::jsonrpc::{Request, RequestId, Version};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::ChildServer;
@@ -96,7 +96,7 @@ async fn a_subscription_stands_again_after_its_server_was_restarted() {
     let client = Client::builder(script(&answers, "", &file)).build();
     let mut heard = client.listen(&SubscriptionFilter::default()).unwrap();
     for _ in 0..2 {
-        assert!(matches!(heard.next().await, Some(Ok(Announcement::Acknowledged(_)))));
+        assert!(matches!(heard.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
     }
     assert_eq!(file.read(), "start\n".repeat(2));
 }
@@ -182,7 +182,7 @@ async fn a_child_that_reads_to_the_end_ends_by_itself() {
     // It sends our own request back, which is no answer.
     tokio::select! {
         biased;
-        _ = child.exchange(Outgoing::new(request)) => unreachable!("there is no answer"),
+        _ = child.send(OutgoingRequest::new(request)) => unreachable!("there is no answer"),
         () = async { for _ in 0..10 { tokio::task::yield_now().await; } } => {}
     }
     child.shutdown(Duration::from_mins(1)).await;
@@ -204,7 +204,7 @@ async fn a_child_that_does_not_end_by_itself_is_told_before_it_is_killed() {
     let child = ChildServer::new("sh", args);
     let method = "server/discover".to_owned();
     let request = Request { jsonrpc: Version, id: RequestId::Number(1), method, params: None };
-    child.exchange(Outgoing::new(request)).await.unwrap();
+    child.send(OutgoingRequest::new(request)).await.unwrap();
     child.shutdown(Duration::from_secs(1)).await;
     let told = std::fs::read_to_string(&said);
     let _ = std::fs::remove_file(&said);

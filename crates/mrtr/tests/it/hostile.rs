@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr::client::{Announcement, RoundLimits, TransportError};
+use mrtr::client::{RoundLimits, SubscriptionEvent, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::{CallError, Client, ElicitResult};
@@ -326,7 +326,7 @@ async fn a_subscription_that_found_no_room_comes_back() {
     let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
     let mut heard = client.listen(&SubscriptionFilter::default()).unwrap();
     let first = heard.next().await;
-    assert!(matches!(first, Some(Ok(Announcement::Acknowledged(_)))), "{first:?}");
+    assert!(matches!(first, Some(Ok(SubscriptionEvent::Acknowledged(_)))), "{first:?}");
 }
 
 /// When to come back is told, by gateways in their words and by servers in those of the protocol.
@@ -417,7 +417,7 @@ async fn a_gateway_without_an_answer_is_a_connection_that_broke() {
             _ => Deed::Result(json!({ "content": [{ "type": "text", "text": "done" }] })),
         });
         let http = HttpClient::builder(&back.await.url).build().unwrap();
-        let client = Client::builder(http).build().resending(2);
+        let client = Client::builder(http).build().with_retries(2);
         assert_eq!(client.call_tool("t", json!({})).await.unwrap().text(), "done");
     }
 }

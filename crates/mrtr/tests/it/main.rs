@@ -3,22 +3,22 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod axum_mount;
-mod bad_input;
 #[cfg(unix)]
 mod bearer;
 mod child;
-mod hand;
+mod client_set;
 mod hostile;
-mod listen;
+mod http_wire;
+mod malformed_input;
 mod metrics;
 mod notifications;
-mod ready;
-mod running;
-mod set;
-mod slow;
+mod raw_peer;
+mod readiness;
+mod server_process;
+mod slow_peers;
 mod stdio;
 mod stdio_bounds;
 mod stdio_client;
 mod stdio_wire;
 mod streams;
-mod wire;
+mod subscriptions;

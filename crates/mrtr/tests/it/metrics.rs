@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use mrtr::http::Limits;
+use mrtr::http::RequestLimits;
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::wire::{Head, connect, exchange, params, request, serve};
+use crate::http_wire::{Head, connect, exchange, params, request, serve};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -35,7 +35,7 @@ async fn each_refusal_is_counted_by_its_reason() {
     // With a single subscriber, the thread that comes first decides for all what is of interest.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
-    let port = serve(Limits { body: 512, ..Limits::default() }).await;
+    let port = serve(RequestLimits { body: 512, ..RequestLimits::default() }).await;
     let head = Head::new("tools/list", None);
     let body = request("tools/list", &params(json!({})));
     let cases = [

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, duplex, split};
 use tokio::task::JoinHandle;
 
-use crate::hand::Hand;
+use crate::raw_peer::Hand;
 
 const MOST: usize = 1_000;
 
@@ -66,12 +66,16 @@ async fn an_answer_that_is_too_long_ends_its_call() {
 async fn a_request_that_is_too_long_is_refused_by_its_id() {
     let (ours, theirs) = duplex(1 << 16);
     let tool = |name| {
-        Tool::new(name, "", async |_: Context, said: Said| {
+        Tool::new(name, "", async |_: Context, said: Said| -> mrtr::Result<_> {
             assert_eq!(said.text, "x");
             Ok("fine")
         })
     };
-    let server = Server::builder("test", "1").tool(tool("short")).tool(tool("long")).anonymous();
+    let server = Server::builder("test", "1")
+        .ephemeral_key()
+        .tool(tool("short"))
+        .tool(tool("long"))
+        .allow_anonymous();
     let server = server.build().unwrap();
     let (reader, writer) = split(theirs);
     let (limits, never) =

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mrtr::client::{Announcement, Exchange as _, Outgoing};
+use mrtr::client::{OutgoingRequest, SubscriptionEvent, Transport as _};
 use mrtr::schema::jsonrpc::{Params, Request, RequestId, Version};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::StreamClient;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, duplex, split};
 
-use crate::hand::Hand;
+use crate::raw_peer::Hand;
 
 /// Our client, and a server by hand.
 fn connect() -> (StreamClient, Hand) {
@@ -173,7 +173,7 @@ async fn a_server_may_end_a_subscription_by_cancelling_it() {
     let (mut hand, heard) = tokio::join!(server, heard);
     assert_eq!(
         heard,
-        [Announcement::Prompts],
+        [SubscriptionEvent::Prompts],
         "what is of another subscription is not for this one"
     );
     drop((listening, client, hand.writer));
@@ -187,8 +187,8 @@ async fn what_waits_for_a_call_that_is_not_polled_is_bounded() {
     let count = Arc::new(AtomicUsize::new(0));
     let (heard, request) = (Arc::clone(&count), request());
     let hear = move |_| drop(heard.fetch_add(1, Ordering::SeqCst).to_string());
-    let outgoing = Outgoing { heard: &hear, ..Outgoing::new(request) };
-    let mut call = Box::pin(connection.exchange(outgoing));
+    let outgoing = OutgoingRequest { heard: &hear, ..OutgoingRequest::new(request) };
+    let mut call = Box::pin(connection.send(outgoing));
     // Once, so that it is sent.
     assert!(futures_util::poll!(&mut call).is_pending());
     assert_eq!(hand.read().await["id"], 1);
@@ -197,7 +197,7 @@ async fn what_waits_for_a_call_that_is_not_polled_is_bounded() {
     }
     // The answer to another request comes after all of them.
     let other = Request { id: RequestId::Number(2), ..self::request() };
-    let other = tokio::join!(connection.exchange(Outgoing::new(other)), async {
+    let other = tokio::join!(connection.send(OutgoingRequest::new(other)), async {
         assert_eq!(hand.read().await["id"], 2);
         hand.answer(json!(2), json!({})).await;
     });
@@ -211,8 +211,8 @@ async fn what_waits_for_a_call_that_is_not_polled_is_bounded() {
 #[tokio::test]
 async fn a_subscription_that_is_not_polled_is_broken_and_cancelled() {
     let (connection, mut hand) = connect();
-    let outgoing = Outgoing { long_lived: true, ..Outgoing::new(request()) };
-    let mut listening = Box::pin(connection.exchange(outgoing));
+    let outgoing = OutgoingRequest { long_lived: true, ..OutgoingRequest::new(request()) };
+    let mut listening = Box::pin(connection.send(outgoing));
     assert!(futures_util::poll!(&mut listening).is_pending());
     assert_eq!(hand.read().await["id"], 1);
     let meta = json!({ "io.modelcontextprotocol/subscriptionId": 1 });
@@ -230,9 +230,9 @@ async fn a_subscription_that_is_not_polled_is_broken_and_cancelled() {
 #[tokio::test]
 async fn an_id_that_is_in_flight_is_not_used_twice() {
     let (connection, mut hand) = connect();
-    let mut first = Box::pin(connection.exchange(Outgoing::new(request())));
+    let mut first = Box::pin(connection.send(OutgoingRequest::new(request())));
     assert!(futures_util::poll!(&mut first).is_pending());
-    let second = connection.exchange(Outgoing::new(request())).await.unwrap_err();
+    let second = connection.send(OutgoingRequest::new(request())).await.unwrap_err();
     assert!(second.is_unsent(), "{second}");
     hand.read().await;
     hand.answer(json!(1), json!({ "of": "the first" })).await;

@@ -5,19 +5,19 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use mrtr::stdio::{StreamLimits, serve_stream};
-use mrtr::{Change, Changes, Context, LogLevel, Server, Tool};
+use mrtr::{Change, ChangeNotifier, Context, LogLevel, Server, Tool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader, duplex, split};
 use tokio::sync::oneshot;
 
-use crate::hand::Hand;
-use crate::running::{Running, until};
-use crate::wire::params;
+use crate::http_wire::params;
+use crate::raw_peer::Hand;
+use crate::server_process::{Running, until};
 
 struct Served {
     hand: Hand,
     running: Arc<AtomicUsize>,
-    changes: Changes,
+    changes: ChangeNotifier,
     server: Server,
     end: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
@@ -39,15 +39,15 @@ fn serve_over(bytes: usize) -> Served {
                 cx.progress(f64::from(n), None, None);
                 tokio::task::yield_now().await;
             }
-            Ok("never")
+            Ok::<_, mrtr::Error>("never")
         }
     };
-    let tell = async |cx: Context| {
+    let tell = async |cx: Context| -> mrtr::Result<_> {
         cx.progress(1.0, Some(f64::NAN), None);
         cx.log(LogLevel::Info, "told");
         Ok("told")
     };
-    let late = async |cx: Context| {
+    let late = async |cx: Context| -> mrtr::Result<_> {
         cx.progress(1.0, None, None);
         tokio::spawn(async move {
             for n in 2_u32..100 {
@@ -59,9 +59,10 @@ fn serve_over(bytes: usize) -> Served {
         tokio::task::yield_now().await;
         Ok("answered")
     };
-    let changes = Changes::new();
+    let changes = ChangeNotifier::new();
     let server = Server::builder("test", "1")
-        .anonymous()
+        .ephemeral_key()
+        .allow_anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
         .tool(Tool::new("tell", "", tell))
@@ -294,7 +295,7 @@ async fn subscriptions_share_a_stream_and_are_told_apart_by_their_ids() {
     changes.publish(Change::Tools);
     assert_eq!(announced(&mut hand).await, (tools, json!("1"), Value::Null));
     // The server ends it, by its result.
-    server.close();
+    server.begin_shutdown();
     end.send(()).unwrap();
     let ended = hand.read().await;
     assert_eq!((&ended["id"], &ended["result"]["resultType"]), (&json!("1"), &json!("complete")));

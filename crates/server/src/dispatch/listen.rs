@@ -7,30 +7,39 @@ use mrtr_schema::subscription::{
     Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, meta_of, name,
 };
 use mrtr_schema::{method, uri};
-use mrtr_transport::Outbox;
+use mrtr_transport::NotificationSender;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::methods::{Answering, Methods};
-use super::{Answer, complete};
-use crate::caller::Caller;
+use super::complete;
 use crate::changes::Change;
-use crate::server::Inner;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 /// How many resources one subscription may name.
 const MOST_RESOURCES: usize = 1_000;
 
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
 
-fn listen<'r>(server: &'r Arc<Inner>, request: &'r Request, caller: Box<Caller>) -> Answering<'r> {
+fn listen<'r>(
+    server: &'r Arc<Registry>,
+    request: &'r Request,
+    parts: Box<RequestParts>,
+) -> Answering<'r> {
     Box::pin(async move {
         let params = ListenParams::of(request)?;
-        server.listen(&request.id, params, &caller.notify.outbox).await
+        server.listen(&request.id, params, &parts.notifier.outbox).await
     })
 }
 
-impl Inner {
-    async fn listen(&self, id: &RequestId, params: ListenParams, outbox: &Outbox) -> Answer {
+impl Registry {
+    async fn listen(
+        &self,
+        id: &RequestId,
+        params: ListenParams,
+        outbox: &NotificationSender,
+    ) -> Outcome {
         let filter = self.honoured(params.notifications)?;
         let meta = || meta_of(id);
         // Subscribed before it is acknowledged: what changes from then on is not missed.
@@ -101,7 +110,7 @@ fn everything(filter: &SubscriptionFilter) -> Vec<Wanted> {
 }
 
 /// Sends when there is room; `false` if the client is gone.
-async fn send(outbox: &Outbox, method: &str, params: &impl Serialize) -> bool {
+async fn send(outbox: &NotificationSender, method: &str, params: &impl Serialize) -> bool {
     match Notification::new(method, params) {
         Ok(notification) => outbox.send(notification).await,
         Err(_) => false,

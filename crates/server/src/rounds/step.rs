@@ -15,9 +15,9 @@ use tokio::time::Sleep;
 use tracing::Instrument as _;
 
 use super::fault::Fault;
-use super::inside::Inside;
 use super::journal::StepKind;
-use super::round::{Begun, Round};
+use super::round::{Round, StepStart};
+use super::step_scope::StepScope;
 use crate::error::Error;
 
 /// What a step's closure is given.
@@ -32,17 +32,17 @@ pub struct Step {
 impl Step {
     /// A key to hand to the outside world, so that it does the thing once however often the step runs:
     /// the same for the same step of the same flow, given the same answers, or, where the step has
-    /// [`inputs`](StepRun::inputs), the same inputs.
+    /// [`inputs`](StepFuture::inputs), the same inputs.
     ///
     /// A step runs at most once per request received. A client that never got the response sends the
     /// request again, and then only the outside world can know that it was done before. Two things the
     /// key does not cover. A *first* request that is sent twice starts two flows with two keys, unless the step is
-    /// [`sealed_first`](StepRun::sealed_first). And a client that goes back and answers differently gets another key,
+    /// [`after_checkpoint`](StepFuture::after_checkpoint). And a client that goes back and answers differently gets another key,
     /// because it asks for another thing.
     ///
     /// So does an honest one, if a step failed (or was given up) and runs again after a question that was answered in between:
     /// a card that was refused wants another payment than the next card. Where it is the same thing that is tried again, say what
-    /// it is done with, by [`inputs`](StepRun::inputs).
+    /// it is done with, by [`inputs`](StepFuture::inputs).
     pub fn idempotency_key(&self) -> &str {
         self.idempotency_key.get_or_init(|| idempotency_key(&self.round, &self.key, self.inputs))
     }
@@ -50,7 +50,7 @@ impl Step {
     /// Tries `what` up to `times`, until it does not fail. Between two tries it waits: 100 ms after the first, then twice
     /// as long each time, 10 s at most, and up to half of that less by chance, so that many who failed together do not
     /// come again together. All tries have the same [idempotency key](Self::idempotency_key), and the
-    /// [deadline](StepRun::deadline) holds for all of them. `times` of 0 is 1.
+    /// [deadline](StepFuture::timeout) holds for all of them. `times` of 0 is 1.
     ///
     /// # Errors
     ///
@@ -92,13 +92,13 @@ const ALONE: Duration = Duration::from_mins(1);
 ///
 /// Dropping it before it is done cuts it off, unless it is to [finish](Self::finish_on_disconnect), and nothing is kept.
 #[must_use = "a step is done when it is awaited"]
-pub struct StepRun<'a, T> {
+pub struct StepFuture<'a, T> {
     round: Arc<Round>,
     key: Arc<str>,
     options: Options,
     /// Has it done in a task of its own.
     detach: Option<Detach<'a, T>>,
-    progress: Progress<'a, T>,
+    progress: StepState<'a, T>,
 }
 
 type Detach<'a, T> = fn(Doing<'a, T>, &str, Duration, &Round) -> Doing<'a, T>;
@@ -108,28 +108,28 @@ type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 #[derive(Debug, Default)]
 struct Options {
-    sealed_first: bool,
+    after_checkpoint: bool,
     kind: StepKind,
-    keeps_errors: bool,
+    records_errors: bool,
     deadline: Option<Duration>,
     inputs: Option<Digest>,
 }
 
-enum Progress<'a, T> {
+enum StepState<'a, T> {
     New(Start<'a, T>),
     /// It is another replica's, if nothing else comes up.
-    Left(Start<'a, T>, MovingOn),
+    Left(Start<'a, T>, EndWaiter),
     /// What it holds is dropped first, then it has ended.
     Running(Doing<'a, T>, Option<Pin<Box<Sleep>>>, Running),
     /// The round ends before it is done; somebody may have asked for that.
-    Never(
+    Abandoned(
         #[expect(dead_code, reason = "it is held, and taken back by being dropped")]
-        Option<MovingOn>,
+        Option<EndWaiter>,
     ),
     Done,
 }
 
-impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
+impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
     pub(crate) fn new<F, Fut>(round: Arc<Round>, key: Arc<str>, run: F) -> Self
     where
         F: FnOnce(Step) -> Fut + Send + 'a,
@@ -137,41 +137,41 @@ impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
     {
         let run = Box::new(move |step| Box::pin(run(step)) as Doing<'a, T>);
         let options = Options::default();
-        Self { round, key, options, detach: None, progress: Progress::New(run) }
+        Self { round, key, options, detach: None, progress: StepState::New(run) }
     }
 
     /// If nothing of the flow was sealed yet, lets the client come once more, with a state and without an answer,
     /// before the step runs. Then a first request that is sent twice does not do it under two
     /// [idempotency keys](Step::idempotency_key). It costs a round trip, and a round of those that a client grants.
-    pub fn sealed_first(mut self) -> Self {
-        self.options.sealed_first = true;
+    pub fn after_checkpoint(mut self) -> Self {
+        self.options.after_checkpoint = true;
         self
     }
 
     /// A later pass need not come to this step. Without this, a handler that ends without coming to a step that was
     /// done is taken for one that has changed, and the call fails.
-    pub fn droppable(mut self) -> Self {
-        self.options.kind.droppable = true;
+    pub fn skippable(mut self) -> Self {
+        self.options.kind.skippable = true;
         self
     }
 
     /// Keeps the error too, if it ends in one: later rounds get that, and do not run it again. Of an error that only the
     /// log may name, later rounds know no more than that it was one. Default: a step that failed runs again.
-    pub fn keep_errors(mut self) -> Self {
-        self.options.keeps_errors = true;
+    pub fn record_errors(mut self) -> Self {
+        self.options.records_errors = true;
         self
     }
 
     /// How long it may take; then it is cut off, and ends in an error that the model can read. Default: as long as the leg
     /// ([`crate::Tool::deadline`], 1 min).
-    pub fn deadline(mut self, time: Duration) -> Self {
+    pub fn timeout(mut self, time: Duration) -> Self {
         self.options.deadline = Some(time);
         self
     }
 
     /// What the step is done with. Then its [idempotency key](Step::idempotency_key) depends on this, on the flow and on
     /// the step's key, and not on what else was answered.
-    pub fn inputs(mut self, inputs: &impl Serialize) -> Self {
+    pub fn idempotent_on(mut self, inputs: &impl Serialize) -> Self {
         let json = serde_json::to_string(inputs).map_err(|error| error.to_string());
         let digest = |json: String| Digest::of_json(Some(&json)).map_err(|error| error.to_string());
         match json.and_then(digest) {
@@ -185,7 +185,7 @@ impl<'a, T: Serialize + DeserializeOwned> StepRun<'a, T> {
     }
 }
 
-impl<T: Send + 'static> StepRun<'static, T> {
+impl<T: Send + 'static> StepFuture<'static, T> {
     /// Once it has begun, does it to its end, whatever becomes of the request: for what must not be left half done.
     /// Without this, a client that goes away cuts the step off, and so does the end of the leg.
     ///
@@ -206,7 +206,7 @@ fn detached<T: Send + 'static>(
     time: Duration,
     round: &Round,
 ) -> Doing<'static, T> {
-    let running = round.replica().running.one();
+    let running = round.runtime().tasks.track();
     let late = too_late(key);
     let task = tokio::spawn(
         async move {
@@ -231,35 +231,35 @@ fn too_late(key: &str) -> Error {
     Error::new(format!("{key:?} took too long and was given up."))
 }
 
-impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
+impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (round, key) = (&this.round, &this.key);
-        this.progress = match std::mem::replace(&mut this.progress, Progress::Done) {
-            Progress::New(_) if this.options.sealed_first && round.rounds() == 0 => {
-                Progress::Never(Some(MovingOn::new(round, cx)))
+        this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
+            StepState::New(_) if this.options.after_checkpoint && round.rounds() == 0 => {
+                StepState::Abandoned(Some(EndWaiter::new(round, cx)))
             }
-            Progress::New(run) => match round.begin_step(key, recall) {
-                Begun::Never => Progress::Never(None),
-                Begun::MoveOn => Progress::Left(run, MovingOn::new(round, cx)),
-                Begun::Recorded(result) => return Poll::Ready(result),
-                Begun::Run => start(round, key, &this.options, this.detach, run),
+            StepState::New(run) => match round.begin_step(key, recall) {
+                StepStart::Abandoned => StepState::Abandoned(None),
+                StepStart::HandOver => StepState::Left(run, EndWaiter::new(round, cx)),
+                StepStart::Recorded(result) => return Poll::Ready(result),
+                StepStart::Run => start(round, key, &this.options, this.detach, run),
             },
-            Progress::Left(run, moving_on) if round.begin_after_all() => {
-                drop(moving_on);
+            StepState::Left(run, end_waiters) if round.begin_after_hand_over() => {
+                drop(end_waiters);
                 start(round, key, &this.options, this.detach, run)
             }
-            Progress::Done => {
+            StepState::Done => {
                 round.fail(Fault::Handler(format!(
                     "the step {key:?} is awaited again after its result"
                 )));
-                Progress::Never(None)
+                StepState::Abandoned(None)
             }
             other => other,
         };
-        let Progress::Running(doing, deadline, running) = &mut this.progress else {
+        let StepState::Running(doing, deadline, running) = &mut this.progress else {
             // In the handler's own task it is dropped by the end of the round.
             let closed = round.is_closed(cx.waker());
             return if closed { Poll::Ready(Err(Error::round_closed(key))) } else { Poll::Pending };
@@ -279,7 +279,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepRun<'a, T> {
                 round.fail(Fault::Handler(why));
             }
         }
-        this.progress = Progress::Done;
+        this.progress = StepState::Done;
         Poll::Ready(result)
     }
 }
@@ -290,7 +290,7 @@ fn start<'a, T: 'a>(
     options: &Options,
     detach: Option<Detach<'a, T>>,
     run: Start<'a, T>,
-) -> Progress<'a, T> {
+) -> StepState<'a, T> {
     let running = Running::new(round, key);
     let step = Step {
         round: Arc::clone(round),
@@ -302,13 +302,13 @@ fn start<'a, T: 'a>(
     if let Some(steps) = &round.steps {
         steps.begun(key, step.idempotency_key());
     }
-    let doing: Doing<'a, T> = Box::pin(Inside::new(round, key, run(step)));
+    let doing: Doing<'a, T> = Box::pin(StepScope::new(&**round, key, run(step)));
     let (doing, deadline) = match detach {
         None => (doing, options.deadline.map(tokio::time::sleep).map(Box::pin)),
         // The deadline goes with it.
         Some(detach) => (detach(doing, key, options.deadline.unwrap_or(ALONE), round), None),
     };
-    Progress::Running(doing, deadline, running)
+    StepState::Running(doing, deadline, running)
 }
 
 /// What there is to keep of a result.
@@ -318,10 +318,10 @@ fn keep<T: Serialize>(
 ) -> Result<Option<(StepKind, String)>, serde_json::Error> {
     match result {
         Ok(value) => Ok(Some((options.kind, serde_json::to_string(value)?))),
-        Err(_) if !options.keeps_errors => Ok(None),
+        Err(_) if !options.records_errors => Ok(None),
         Err(error) => {
             let kind = StepKind { failed: true, ..options.kind };
-            Ok(Some((kind, serde_json::to_string(&error.to_kept())?)))
+            Ok(Some((kind, serde_json::to_string(&error.to_recorded())?)))
         }
     }
 }
@@ -329,7 +329,7 @@ fn keep<T: Serialize>(
 /// Reads what was kept; the error is that it cannot be read.
 fn recall<T: DeserializeOwned>(kind: StepKind, kept: &str) -> Result<Result<T, Error>, String> {
     let read = if kind.failed {
-        serde_json::from_str(kept).map(|kept| Err(Error::of_kept(kept)))
+        serde_json::from_str(kept).map(|kept| Err(Error::from_recorded(kept)))
     } else {
         serde_json::from_str(kept).map(Ok)
     };
@@ -342,10 +342,10 @@ pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), E
     if passed == Some(true) {
         return Ok(());
     }
-    let mut moving_on = None;
+    let mut end_waiters = None;
     std::future::poll_fn(|cx| {
         if passed.is_some() {
-            moving_on.get_or_insert_with(|| MovingOn::new(&round, cx));
+            end_waiters.get_or_insert_with(|| EndWaiter::new(&round, cx));
         }
         if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
     })
@@ -354,18 +354,18 @@ pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), E
 }
 
 /// Somebody who waits for the round to end. Dropping it takes that back.
-struct MovingOn(Arc<Round>);
+struct EndWaiter(Arc<Round>);
 
-impl MovingOn {
+impl EndWaiter {
     fn new(round: &Arc<Round>, cx: &Context<'_>) -> Self {
-        round.move_on(cx.waker());
+        round.wait_for_end(cx.waker());
         Self(Arc::clone(round))
     }
 }
 
-impl Drop for MovingOn {
+impl Drop for EndWaiter {
     fn drop(&mut self) {
-        self.0.stay();
+        self.0.cancel_wait();
     }
 }
 
@@ -390,11 +390,11 @@ impl Drop for Running {
 
 fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
     // It has one: a step begins with it.
-    let flow = round.id().unwrap_or_default();
+    let call = round.id().unwrap_or_default();
     let Digest(digest) = match inputs {
-        None => Digest::of_parts(&[b"idempotency key", &flow, key.as_bytes(), &round.known().0]),
+        None => Digest::of_parts(&[b"idempotency key", &call, key.as_bytes(), &round.known().0]),
         Some(Digest(inputs)) => {
-            Digest::of_parts(&[b"idempotency key of inputs", &flow, key.as_bytes(), &inputs])
+            Digest::of_parts(&[b"idempotency key of inputs", &call, key.as_bytes(), &inputs])
         }
     };
     let (half, _) = digest.split_at(16);
@@ -411,11 +411,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 // Nothing in it is pinned: it may move between polls.
-impl<T> Unpin for StepRun<'_, T> {}
+impl<T> Unpin for StepFuture<'_, T> {}
 
-impl<T> fmt::Debug for StepRun<'_, T> {
+impl<T> fmt::Debug for StepFuture<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepRun")
+        f.debug_struct("StepFuture")
             .field("key", &self.key)
             .field("options", &self.options)
             .finish_non_exhaustive()

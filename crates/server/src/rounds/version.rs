@@ -10,11 +10,11 @@ pub(crate) struct Version {
 
 /// What becomes of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Onward {
+pub(crate) enum Compatibility {
     /// By key.
-    CarryOn,
+    Resume,
     /// As if nothing had been learned.
-    StartOver,
+    Restart,
     /// It was written by a version that is too new.
     Refuse,
 }
@@ -22,13 +22,13 @@ pub(crate) enum Onward {
 impl Version {
     /// What this version does with a journal that `other` wrote. Of two versions that cannot go on from each other, it is
     /// the newer that starts over: if both did, a flow that goes to and fro between them would never end.
-    pub(crate) fn goes_on_from(self, other: Self) -> Onward {
+    pub(crate) fn compatibility_with(self, other: Self) -> Compatibility {
         if other.number < self.since {
-            Onward::StartOver
+            Compatibility::Restart
         } else if self.number < other.since {
-            Onward::Refuse
+            Compatibility::Refuse
         } else {
-            Onward::CarryOn
+            Compatibility::Resume
         }
     }
 

@@ -10,19 +10,19 @@ use mrtr_codec::Principal;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, Version};
 use mrtr_schema::{PROTOCOL_VERSION, method};
-use mrtr_transport::Outgoing;
+use mrtr_transport::OutgoingRequest;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::fleet::Fleet;
+use super::replicas::Replicas;
 use super::steps::StepBegun;
 
-/// A call to a [`Fleet`], from its first request to its result.
+/// A call to a [`Replicas`], from its first request to its result.
 ///
 /// It declares every capability unless told otherwise, so that it can be asked anything; what it is asked and has no answer
-/// for is a [`Failure`].
+/// for is a [`TestError`].
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct TestCall {
     method: &'static str,
     params: Map<String, Value>,
     capabilities: Value,
@@ -55,7 +55,7 @@ pub enum Fault {
 /// What a test has not foreseen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum TestError {
     /// A question that the test has no answer to.
     #[error("{key:?} was asked, and there is no answer to it: {question}")]
     NoAnswer {
@@ -64,7 +64,7 @@ pub enum Failure {
         /// As it was asked, in JSON.
         question: String,
     },
-    /// More rounds than many clients have patience for, or than [`Call::at_most`] says.
+    /// More rounds than many clients have patience for, or than [`TestCall::at_most`] says.
     #[error("the call takes more than {most} rounds; asked were {asked:?}")]
     Rounds {
         /// How many it may take.
@@ -90,10 +90,10 @@ pub enum Failure {
     },
     /// Something in the test cannot be written as JSON, or the fleet has no replicas.
     #[error("the call cannot be made: {0}")]
-    Call(String),
+    TestCall(String),
 }
 
-impl Call {
+impl TestCall {
     /// A call of a tool.
     pub fn tool(name: &str, arguments: impl Serialize) -> Self {
         Self::new(method::TOOLS_CALL, json!({ "name": name })).argument("arguments", arguments)
@@ -177,7 +177,7 @@ impl Call {
     }
 
     /// Lets something go wrong in a round; the first request is in round 1. Several faults of one round come one after the
-    /// other. One that does not happen is a [`Failure`].
+    /// other. One that does not happen is a [`TestError`].
     pub fn fault(mut self, round: usize, fault: Fault) -> Self {
         self.faults.push((round, fault));
         self
@@ -193,11 +193,11 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// [`Failure`], if something happens that the test does not provide for. What the server refuses is none: it stands in
-    /// [`Story::outcome`].
-    pub async fn run(&self, fleet: &Fleet) -> Result<Story, Failure> {
+    /// [`TestError`], if something happens that the test does not provide for. What the server refuses is none: it stands in
+    /// [`Transcript::outcome`].
+    pub async fn run(&self, fleet: &Replicas) -> Result<Transcript, TestError> {
         if let Some(mistake) = &self.mistake {
-            return Err(Failure::Call(mistake.clone()));
+            return Err(TestError::TestCall(mistake.clone()));
         }
         let before = fleet.log().steps().len();
         let (mut rounds, mut questions) = (Vec::new(), Vec::new());
@@ -222,7 +222,7 @@ impl Call {
             }
             rounds.push(asked);
             if rounds.len() > self.most_rounds {
-                return Err(Failure::Rounds { most: self.most_rounds, asked: rounds });
+                return Err(TestError::Rounds { most: self.most_rounds, asked: rounds });
             }
             if let Some(state) = result.get("requestState") {
                 largest_state = largest_state.max(state.as_str().map_or(0, str::len));
@@ -237,30 +237,30 @@ impl Call {
         if let Some((round, fault)) =
             self.faults.iter().find(|(of, _)| !(1..=rounds.len() + 1).contains(of))
         {
-            return Err(Failure::Unhappened { round: *round, fault: *fault });
+            return Err(TestError::Unhappened { round: *round, fault: *fault });
         }
         let steps = fleet.log().steps().split_off(before);
-        Ok(Story { outcome, rounds, questions, steps, largest_state })
+        Ok(Transcript { outcome, rounds, questions, steps, largest_state })
     }
 
-    fn answer_to(&self, key: &str, question: &Value, times: usize) -> Result<Value, Failure> {
+    fn answer_to(&self, key: &str, question: &Value, times: usize) -> Result<Value, TestError> {
         let answers = self.answers.get(key).map(Vec::as_slice).unwrap_or_default();
         let answer = answers.get(times).or(answers.last()).cloned();
-        let none = || Failure::NoAnswer { key: key.to_owned(), question: question.to_string() };
+        let none = || TestError::NoAnswer { key: key.to_owned(), question: question.to_string() };
         answer.ok_or_else(none)
     }
 
     /// One request, with what goes wrong about it.
     async fn round(
         &self,
-        fleet: &Fleet,
+        fleet: &Replicas,
         round: usize,
         params: &mut Map<String, Value>,
         last: Option<&Map<String, Value>>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, TestError> {
         let mut first = None;
         for (_, fault) in self.faults.iter().filter(|(of, _)| *of == round) {
-            let unhappened = Failure::Unhappened { round, fault: *fault };
+            let unhappened = TestError::Unhappened { round, fault: *fault };
             let principal = fleet.principal();
             // What came before was lost.
             first = None;
@@ -291,7 +291,7 @@ impl Call {
                     }
                     let stranger = Principal::new("https://elsewhere.example", "stranger");
                     if let Ok(outcome) = self.leg(fleet, params, Some(&stranger)).await? {
-                        return Err(Failure::Stranger { round, outcome: outcome.to_string() });
+                        return Err(TestError::Stranger { round, outcome: outcome.to_string() });
                     }
                 }
             }
@@ -304,24 +304,24 @@ impl Call {
 
     async fn leg(
         &self,
-        fleet: &Fleet,
+        fleet: &Replicas,
         params: &Map<String, Value>,
         principal: Option<&Principal>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, TestError> {
         let mut params = params.clone();
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": PROTOCOL_VERSION,
             "io.modelcontextprotocol/clientCapabilities": self.capabilities,
         });
         params.insert("_meta".to_owned(), meta);
-        let unmade = |why: &dyn fmt::Display| Failure::Call(why.to_string());
+        let unmade = |why: &dyn fmt::Display| TestError::TestCall(why.to_string());
         let request = Request {
             jsonrpc: Version,
             id: RequestId::Number(1),
             method: self.method.to_owned(),
             params: Some(Params::new(&params).map_err(|error| unmade(&error))?),
         };
-        let response = fleet.leg(Outgoing::new(request), principal).await;
+        let response = fleet.leg(OutgoingRequest::new(request), principal).await;
         let outcome = response.map_err(|error| unmade(&error))?.outcome;
         outcome
             .map(|result| serde_json::from_str(result.get()).map_err(|error| unmade(&error)))
@@ -343,7 +343,7 @@ async fn cut<T>(leg: impl Future<Output = T>) {
 
 /// What became of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Story {
+pub struct Transcript {
     /// The result as JSON, or the error that the server answered with.
     pub outcome: Result<Value, ErrorObject>,
     rounds: Vec<Vec<String>>,
@@ -352,7 +352,7 @@ pub struct Story {
     largest_state: usize,
 }
 
-impl Story {
+impl Transcript {
     /// The text of a tool's result; empty if there is none.
     pub fn text(&self) -> &str {
         let result = self.outcome.as_ref().ok();

@@ -2,27 +2,27 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod asking;
-mod choices;
-#[cfg(feature = "validate")]
-mod conform;
-mod continuations;
-mod corners;
-mod ends;
-mod fleet;
-mod lists;
-mod long;
+mod cancellation;
+mod discovery;
+mod edge_cases;
+mod elicitation;
+mod hand_over;
+mod handler_mistakes;
+mod limits;
 mod manual;
-mod mistakes;
-mod moving_on;
-mod observed;
+mod pending_calls;
+mod race_and_optional;
 #[cfg(all(feature = "redis", unix))]
-mod redis;
-mod refusals;
+mod redis_store;
+mod replicas;
+mod request_state;
 mod results;
+#[cfg(feature = "validate")]
+mod schema_validation;
 mod single_use;
 mod steps;
 mod structured;
 mod suspension;
+mod telemetry;
 mod testing;
 mod upgrades;

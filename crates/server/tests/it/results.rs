@@ -7,14 +7,14 @@ use std::time::Duration;
 use mrtr_schema::capabilities::Icon;
 use mrtr_schema::content::{ContentBlock, ResourceContents, Role};
 use mrtr_server::{
-    Cache, Changes, Completing, Context, Error, ExtensionCall, Prompt, PromptOutput, Resource,
-    ResourceOutput, ResourceTemplate, Result, Tool, ToolOutput,
+    CacheControl, ChangeNotifier, CompletionRequest, Context, Error, ExtensionRequest, Prompt,
+    PromptOutput, Resource, ResourceOutput, ResourceTemplate, Result, Tool, ToolOutput,
 };
-use mrtr_testkit::{Fleet, TestClock};
+use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 
-use crate::fleet::{Text, alice, replica};
-use crate::refusals::{raw_send, with_meta};
+use crate::replicas::{Text, alice, replica};
+use crate::request_state::{raw_send, with_meta};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Doc {
@@ -31,13 +31,13 @@ fn icon() -> Icon {
     }
 }
 
-fn everything() -> Fleet {
+fn everything() -> Replicas {
     let clock = TestClock::default();
-    let ask = async |cx: Context| Ok(cx.elicit::<Text>("q", "?").await?.text);
+    let ask = async |cx: Context| -> Result<_> { Ok(cx.elicit::<Text>("q", "?").await?.text) };
     let panics = |_: Context| -> std::future::Ready<Result<PromptOutput>> { panic!("secret") };
     let read_panics =
         |_: Context| -> std::future::Ready<Result<ResourceOutput>> { panic!("secret") };
-    let ids = async |typed: Completing| match typed.value.as_str() {
+    let ids = async |typed: CompletionRequest| match typed.value.as_str() {
         "fail" => Err(Error::internal("secret")),
         "wrong" => Err(Error::invalid("no such id")),
         "panic" => panic!("secret"),
@@ -48,47 +48,55 @@ fn everything() -> Fleet {
         _ => Ok(vec!["1".to_owned()]),
     };
     let server = replica(&clock)
-        .cache_lists(Cache::public(Duration::from_mins(1)))
-        .changes(Changes::new())
+        .cache_lists(CacheControl::public(Duration::from_mins(1)))
+        .changes(ChangeNotifier::new())
         .tool(Tool::new("a", "", ask))
-        .tool(Tool::new("A", "", async |_: Context| Ok("large")))
-        .tool(Tool::new("typed", "", async |_: Context, doc: Doc| Ok(doc.id)).icons([icon()]))
-        .tool(Tool::new("fails", "", async |_: Context| {
+        .tool(Tool::new("A", "", async |_: Context| "large"))
+        .tool(Tool::new("typed", "", async |_: Context, doc: Doc| doc.id).icons([icon()]))
+        .tool(Tool::new("fails", "", async |_: Context| -> Result<_> {
             Err::<ToolOutput, _>(Error::internal("secret"))
         }))
         .prompt(
-            Prompt::new("p", "", async |_: Context, doc: Doc| Ok(doc.lang.unwrap_or(doc.id)))
+            Prompt::new("p", "", async |_: Context, doc: Doc| doc.lang.unwrap_or(doc.id))
                 .complete("id", ids),
         )
-        .prompt(Prompt::new("fails", "", async |_: Context| {
+        .prompt(Prompt::new("fails", "", async |_: Context| -> Result<_> {
             Err::<PromptOutput, _>(Error::internal("secret"))
         }))
         .prompt(Prompt::new("panics", "", panics))
-        .prompt(Prompt::new("wrong", "", async |_: Context| {
+        .prompt(Prompt::new("wrong", "", async |_: Context| -> Result<_> {
             Err::<PromptOutput, _>(Error::invalid("not on Sundays"))
         }))
         .resource(
-            Resource::new("a:1", "one", async |_: Context| Ok("x"))
-                .cache(Cache::public(Duration::from_secs(1))),
+            Resource::new("a:1", "one", async |_: Context| "x")
+                .cache(CacheControl::public(Duration::from_secs(1))),
         )
-        .resource(Resource::new("a:fails", "fails", async |_: Context| {
+        .resource(Resource::new("a:fails", "fails", async |_: Context| -> Result<_> {
             Err::<ResourceOutput, _>(Error::internal("secret"))
         }))
         .resource(Resource::new("a:panics", "panics", read_panics))
         .resource_template(
-            ResourceTemplate::new("doc://{id}{?lang}", "docs", async |_: Context, doc: Doc| {
-                if doc.id == "0" { Err(Error::invalid("Resource not found")) } else { Ok(doc.id) }
-            })
+            ResourceTemplate::new(
+                "doc://{id}{?lang}",
+                "docs",
+                async |_: Context, doc: Doc| -> Result<_> {
+                    if doc.id == "0" {
+                        Err(Error::invalid("Resource not found"))
+                    } else {
+                        Ok(doc.id)
+                    }
+                },
+            )
             .complete("id", ids),
         )
         .resource_template(ResourceTemplate::new(
             "file:///{+path}",
             "files",
-            async |_: Context, args: Path| Ok(args.path),
+            async |_: Context, args: Path| args.path,
         ))
         .build()
         .unwrap();
-    Fleet::new([server]).as_principal(alice())
+    Replicas::new([server]).as_principal(alice())
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -149,8 +157,8 @@ async fn a_server_that_announces_changes_says_so_and_one_that_does_not_does_not(
     }
     assert_eq!(capabilities["resources"]["subscribe"], true);
     assert!(capabilities["completions"].is_object(), "{capabilities}");
-    let bare = replica(&TestClock::default()).tool(Tool::new("t", "", async |_: Context| Ok("x")));
-    let bare = Fleet::new([bare.build().unwrap()]).as_principal(alice());
+    let bare = replica(&TestClock::default()).tool(Tool::new("t", "", async |_: Context| "x"));
+    let bare = Replicas::new([bare.build().unwrap()]).as_principal(alice());
     let capabilities =
         raw_send(&bare, "server/discover", with_meta(json!({}))).await["capabilities"].clone();
     assert_eq!(capabilities["tools"].get("listChanged"), None);
@@ -196,7 +204,7 @@ async fn lists_say_what_there_is_in_the_words_of_the_specification() {
 #[tokio::test]
 async fn lists_are_the_same_for_everybody_and_always() {
     let (one, two) = (everything(), everything());
-    let list = async |fleet: &Fleet| {
+    let list = async |fleet: &Replicas| {
         let mut all = Vec::new();
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             all.push(raw_send(fleet, method, with_meta(json!({}))).await);
@@ -367,18 +375,18 @@ async fn content_that_is_not_well_formed_is_not_sent() {
     };
     let server = replica(&TestClock::default())
         .tool(Tool::new("t", "", move |_: Context| {
-            std::future::ready(Ok(ToolOutput::content([image()])))
+            std::future::ready(Ok::<_, Error>(ToolOutput::content([image()])))
         }))
         .prompt(Prompt::new("p", "", move |_: Context| {
-            std::future::ready(Ok(PromptOutput::messages([(Role::User, image())])))
+            std::future::ready(Ok::<_, Error>(PromptOutput::messages([(Role::User, image())])))
         }))
-        .resource(Resource::new("a:1", "one", async |_: Context| {
+        .resource(Resource::new("a:1", "one", async |_: Context| -> Result<_> {
             let contents = json!({ "uri": "a:1", "blob": "no base64" });
             Ok(ResourceOutput::many([serde_json::from_value::<ResourceContents>(contents)?]))
         }))
         .build()
         .unwrap();
-    let fleet = Fleet::new([server]).as_principal(alice());
+    let fleet = Replicas::new([server]).as_principal(alice());
     for (method, params) in [
         ("tools/call", json!({ "name": "t" })),
         ("prompts/get", json!({ "name": "p" })),
@@ -391,21 +399,23 @@ async fn content_that_is_not_well_formed_is_not_sent() {
 
 #[tokio::test]
 async fn every_list_can_be_paged() {
-    let text = |name: &str| Resource::new(format!("a:{name}"), name, async |_: Context| Ok("x"));
+    let text = |name: &str| Resource::new(format!("a:{name}"), name, async |_: Context| "x");
     let template = |name: &str| {
-        ResourceTemplate::new(format!("{name}://{{path}}"), name, async |_: Context, at: Path| {
-            Ok(at.path)
-        })
+        ResourceTemplate::new(
+            format!("{name}://{{path}}"),
+            name,
+            async |_: Context, at: Path| -> Result<_> { Ok(at.path) },
+        )
     };
     let builder = replica(&TestClock::default()).page_size(1);
     let server = ["x", "y"].into_iter().fold(builder, |builder, name| {
         builder
-            .tool(Tool::new(name, "", async |_: Context| Ok("x")))
-            .prompt(Prompt::new(name, "", async |_: Context| Ok("x")))
+            .tool(Tool::new(name, "", async |_: Context| "x"))
+            .prompt(Prompt::new(name, "", async |_: Context| "x"))
             .resource(text(name))
             .resource_template(template(name))
     });
-    let fleet = Fleet::new([server.build().unwrap()]).as_principal(alice());
+    let fleet = Replicas::new([server.build().unwrap()]).as_principal(alice());
     for (method, member) in [
         ("tools/list", "tools"),
         ("prompts/list", "prompts"),
@@ -431,17 +441,17 @@ async fn an_extension_declares_itself_and_adds_methods() {
     let object = |value: Value| value.as_object().unwrap().clone();
     let server = replica(&TestClock::default())
         .extension("com.example/tasks", object(json!({ "list": true })))
-        .method("tasks/get", async |call: ExtensionCall| {
+        .method("tasks/get", async |call: ExtensionRequest| {
             let who = call.principal().map(|who| who.subject().to_owned());
             let Get { id } = call.read()?;
             let result = json!({ "id": id, "who": who, "resultType": if id == 0 { "task" } else { "complete" } });
             Ok(result.as_object().cloned().unwrap_or_default())
         })
-        .method("tasks/plain", async |_: ExtensionCall| Ok(mrtr_schema::Object::new()))
-        .method("tasks/panics", |_: ExtensionCall| -> std::future::Ready<_> { panic!("secret") })
+        .method("tasks/plain", async |_: ExtensionRequest| Ok(mrtr_schema::Object::new()))
+        .method("tasks/panics", |_: ExtensionRequest| -> std::future::Ready<_> { panic!("secret") })
         .build()
         .unwrap();
-    let fleet = Fleet::new([server]).as_principal(alice());
+    let fleet = Replicas::new([server]).as_principal(alice());
     let send =
         async |method: &str, params: Value| raw_send(&fleet, method, with_meta(params)).await;
     let discovered = send("server/discover", json!({})).await;
@@ -470,10 +480,13 @@ async fn an_extension_declares_itself_and_adds_methods() {
         "com.example/a b",
     ] {
         let builder = replica(&TestClock::default()).extension(wrong, mrtr_schema::Object::new());
-        assert!(builder.build().unwrap_err().to_string().contains("no extension"), "{wrong}");
+        assert!(
+            builder.build().unwrap_err().to_string().contains("invalid extension identifier"),
+            "{wrong}"
+        );
     }
     // Not even where this server has no prompts.
     let builder = replica(&TestClock::default())
-        .method("prompts/get", async |_: ExtensionCall| Ok(mrtr_schema::Object::new()));
-    assert!(builder.build().unwrap_err().to_string().contains("the protocol's own"));
+        .method("prompts/get", async |_: ExtensionRequest| Ok(mrtr_schema::Object::new()));
+    assert!(builder.build().unwrap_err().to_string().contains("is a method of the protocol"));
 }

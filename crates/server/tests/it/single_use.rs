@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_server::replay::{ReplayGuard, SingleProcessGuard};
+use mrtr_server::single_use::{MemoryStore, SingleUseStore};
 use mrtr_server::{
     Context, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate, Server, Tool,
 };
-use mrtr_testkit::{Fleet, TestClock};
+use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use self::guards::Scripted;
-use crate::fleet::{Count, Text, alice, client, replica};
-use crate::refusals::{raw_send, send, with_meta};
+use crate::replicas::{Count, Text, alice, client, replica};
+use crate::request_state::{raw_send, send, with_meta};
 
 /// Asks for a text, and says it and how often it came so far.
 pub(crate) fn guess(ran: &Count) -> Tool {
@@ -25,16 +25,17 @@ pub(crate) fn guess(ran: &Count) -> Tool {
         let ran = ran.clone();
         async move {
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-            Ok(format!("{text} {}", ran.up()))
+            Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.up()))
         }
     })
     .single_use()
 }
 
-fn fleet(guard: &Arc<impl ReplayGuard>, tool: impl Fn() -> Tool) -> Fleet {
+fn fleet(guard: &Arc<impl SingleUseStore>, tool: impl Fn() -> Tool) -> Replicas {
     let clock = TestClock::default();
-    let replica = |_| replica(&clock).tool(tool()).replay_guard(Arc::clone(guard)).build().unwrap();
-    Fleet::new((0..3).map(replica)).as_principal(alice())
+    let replica =
+        |_| replica(&clock).tool(tool()).single_use_store(Arc::clone(guard)).build().unwrap();
+    Replicas::new((0..3).map(replica)).as_principal(alice())
 }
 
 /// The answer to a state that was used.
@@ -55,12 +56,12 @@ fn unknown() -> Value {
     } })
 }
 
-fn guard() -> Arc<SingleProcessGuard> {
-    Arc::new(SingleProcessGuard::new(1 << 20))
+fn guard() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::new(1 << 20))
 }
 
 /// The first leg's state, and what a second leg adds to the request.
-pub(crate) async fn state(fleet: &Fleet) -> Value {
+pub(crate) async fn state(fleet: &Replicas) -> Value {
     let first = send(fleet, "t", json!({}), json!({})).await;
     first.get("requestState").cloned().unwrap_or_default()
 }
@@ -162,7 +163,7 @@ fn there_is_no_server_without_a_guard_if_something_is_for_single_use() {
     async fn no_text(_: Context) -> mrtr_server::Result<ResourceOutput> {
         Ok(ResourceOutput::text(""))
     }
-    let start = || Server::builder("test", "1");
+    let start = || Server::builder("test", "1").require_principal().ephemeral_key();
     for (builder, named) in [
         (
             start().tool(Tool::new("t", "", nothing).single_use()),
@@ -176,11 +177,11 @@ fn there_is_no_server_without_a_guard_if_something_is_for_single_use() {
         ),
     ] {
         let error = builder.build().unwrap_err().to_string();
-        assert!(error.contains(named) && error.contains(".replay_guard("), "{error}");
+        assert!(error.contains(named) && error.contains(".single_use_store("), "{error}");
     }
     start().tool(Tool::new("t", "", nothing)).build().unwrap();
     let guarded = start().tool(Tool::new("t", "", nothing).single_use());
-    guarded.replay_guard(SingleProcessGuard::new(1)).build().unwrap();
+    guarded.single_use_store(MemoryStore::new(1)).build().unwrap();
 }
 
 /// The variables of a template.
@@ -201,10 +202,10 @@ async fn prompts_and_resources_are_for_single_use_too() {
             async move {
                 let text = cx.elicit::<Text>("guess", "Which?").await?.text;
                 ran.up();
-                Ok(PromptOutput::from(text))
+                Ok::<_, mrtr_server::Error>(PromptOutput::from(text))
             }
         });
-        let read = async |cx: Context, ran: Count| {
+        let read = async |cx: Context, ran: Count| -> mrtr_server::Result<_> {
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
             ran.up();
             Ok(ResourceOutput::text(text))
@@ -221,11 +222,11 @@ async fn prompts_and_resources_are_for_single_use_too() {
                 })
                 .single_use(),
             )
-            .replay_guard(guard())
+            .single_use_store(guard())
             .build()
             .unwrap()
     };
-    let fleet = Fleet::new([server]).as_principal(alice());
+    let fleet = Replicas::new([server]).as_principal(alice());
     for (at, (method, target)) in [
         ("prompts/get", json!({ "name": "p" })),
         ("resources/read", json!({ "uri": "x:r" })),
@@ -261,7 +262,7 @@ fn waiting(ran: &Count, started: &Arc<Semaphore>, go_on: &Arc<Semaphore>) -> Too
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
             started.add_permits(1);
             go_on.acquire().await.unwrap().forget();
-            Ok(format!("{text} {}", ran.up()))
+            Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.up()))
         }
     })
     .single_use()
@@ -323,7 +324,8 @@ async fn a_claim_without_a_response_is_refused_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn any_deadline_will_do() {
     let ran = Count::default();
-    let fleet = fleet(&guard(), || guess(&ran).deadline(Duration::MAX).lifetime(Duration::MAX));
+    let fleet =
+        fleet(&guard(), || guess(&ran).request_timeout(Duration::MAX).call_timeout(Duration::MAX));
     let state = state(&fleet).await;
     for _ in 0..2 {
         assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
@@ -335,14 +337,15 @@ async fn any_deadline_will_do() {
 async fn nobody_waits_for_nobody() {
     let ran = Count::default();
     let clock = TestClock::default();
-    let server = replica(&clock).tool(guess(&ran)).replay_guard(Scripted::new([])).build().unwrap();
-    let fleet = Fleet::new([server.clone()]).as_principal(alice());
+    let server =
+        replica(&clock).tool(guess(&ran)).single_use_store(Scripted::new([])).build().unwrap();
+    let fleet = Replicas::new([server.clone()]).as_principal(alice());
     let state = state(&fleet).await;
     send(&fleet, "t", json!({}), answered(&state, "a")).await;
     let soon = Duration::from_secs(1);
     let waiter = send(&fleet, "t", json!({}), answered(&state, "a"));
     tokio::time::timeout(soon, waiter).await.unwrap_err();
-    tokio::time::timeout(soon, server.finished()).await.unwrap();
+    tokio::time::timeout(soon, server.drained()).await.unwrap();
 }
 
 /// A server can be asked whether something still runs whose client has gone; who only waits for it does not.
@@ -350,10 +353,10 @@ async fn nobody_waits_for_nobody() {
 async fn a_server_knows_when_it_has_finished() {
     let (ran, started, go_on) = (Count::default(), gate(), gate());
     let clock = TestClock::default();
-    let server = replica(&clock).tool(waiting(&ran, &started, &go_on)).replay_guard(guard());
+    let server = replica(&clock).tool(waiting(&ran, &started, &go_on)).single_use_store(guard());
     let server = server.build().unwrap();
-    let fleet = Fleet::new([server.clone()]).as_principal(alice());
-    server.finished().await;
+    let fleet = Replicas::new([server.clone()]).as_principal(alice());
+    server.drained().await;
     let state = state(&fleet).await;
     let soon = Duration::from_secs(1);
     tokio::select! {
@@ -366,8 +369,8 @@ async fn a_server_knows_when_it_has_finished() {
         let waiter = send(&fleet, "t", json!({}), answered(&state, "a"));
         tokio::time::timeout(soon, waiter).await.unwrap_err();
     }
-    tokio::time::timeout(soon, server.finished()).await.unwrap_err();
+    tokio::time::timeout(soon, server.drained()).await.unwrap_err();
     go_on.add_permits(1);
-    tokio::time::timeout(soon, server.finished()).await.unwrap();
+    tokio::time::timeout(soon, server.drained()).await.unwrap();
     assert_eq!(ran.get(), 1);
 }

@@ -8,9 +8,9 @@ use mrtr_schema::elicitation::ElicitResult;
 use mrtr_server::{Context, Error, Result, Tool};
 use serde_json::json;
 
-use mrtr_testkit::{Fleet, TestClock};
+use mrtr_testkit::{Replicas, TestClock};
 
-use crate::fleet::{Count, Text, alice, client, fleet, replica, run};
+use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
 
 fn keys(asked: &[&[&str]]) -> Vec<Vec<String>> {
     asked.iter().map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()).collect()
@@ -24,10 +24,10 @@ async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
-                let one = cx.step("one", async |_| Ok(runs.up())).sealed_first().await?;
+                let one = cx.step("one", async |_| Ok(runs.up())).after_checkpoint().await?;
                 // Something is sealed by now.
-                let two = cx.step("two", async |_| Ok(runs.up())).sealed_first().await?;
-                Ok(format!("{one} {two}"))
+                let two = cx.step("two", async |_| Ok(runs.up())).after_checkpoint().await?;
+                Ok::<_, Error>(format!("{one} {two}"))
             }
         })
     })
@@ -41,11 +41,11 @@ async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
 async fn sealing_first_takes_a_round_only_where_there_is_none() {
     let tool = |beside: bool| {
         Tool::new("t", "", move |cx: Context| async move {
-            let step = cx.step("step", async |_| Ok(7)).sealed_first();
+            let step = cx.step("step", async |_| Ok(7)).after_checkpoint();
             let ask = cx.elicit::<Text>("a", "?");
             let (text, n) =
                 if beside { tokio::try_join!(ask, step)? } else { (ask.await?, step.await?) };
-            Ok(format!("{} {n}", text.text))
+            Ok::<_, Error>(format!("{} {n}", text.text))
         })
     };
     for beside in [true, false] {
@@ -69,7 +69,7 @@ async fn a_checkpoint_ends_the_round_once() {
                 // A question beside it goes out with it.
                 let (text, ()) =
                     tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.checkpoint("more"))?;
-                Ok(format!("{one} {two} {}", text.text))
+                Ok::<_, Error>(format!("{one} {two} {}", text.text))
             }
         })
     })
@@ -82,8 +82,8 @@ async fn a_checkpoint_ends_the_round_once() {
 #[tokio::test(start_paused = true)]
 async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
-            let mut step = cx.step("step", async |_| Ok(7)).sealed_first();
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
+            let mut step = cx.step("step", async |_| Ok(7)).after_checkpoint();
             tokio::select! {
                 biased;
                 _ = &mut step => {}
@@ -100,7 +100,7 @@ async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
 
 #[tokio::test]
 async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped() {
-    for droppable in [false, true] {
+    for skippable in [false, true] {
         let passes = Count::default();
         let (text, _) = run(|| {
             let passes = passes.clone();
@@ -109,18 +109,18 @@ async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped
                 async move {
                     if passes.up() == 1 {
                         let step = cx.step("gone", async |_| Ok(1));
-                        if droppable {
-                            step.droppable().await?
+                        if skippable {
+                            step.skippable().await?
                         } else {
                             step.await?
                         };
                     }
-                    Ok(cx.elicit::<Text>("a", "?").await?.text)
+                    Ok::<_, Error>(cx.elicit::<Text>("a", "?").await?.text)
                 }
             })
         })
         .await;
-        assert_eq!(text == "a", droppable, "{text}");
+        assert_eq!(text == "a", skippable, "{text}");
     }
 }
 
@@ -136,8 +136,8 @@ async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
                     runs.up();
                     Err(error())
                 });
-                let failed = if keep { step.keep_errors().await } else { step.await };
-                let Err(error) = failed else { return Ok("no error".to_owned()) };
+                let failed = if keep { step.record_errors().await } else { step.await };
+                let Err(error) = failed else { return Ok::<_, Error>("no error".to_owned()) };
                 cx.elicit::<Text>("a", "?").await?;
                 Ok(error.message().to_owned())
             }
@@ -171,9 +171,9 @@ async fn a_step_has_a_deadline_of_its_own() {
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     Ok(ended.up())
                 });
-                let slow = slow.deadline(Duration::from_secs(2)).await;
-                let fast = cx.step("fast", async |_| Ok(1)).deadline(Duration::from_secs(2)).await;
-                Ok(format!("{} {}", slow.unwrap_err(), fast?))
+                let slow = slow.timeout(Duration::from_secs(2)).await;
+                let fast = cx.step("fast", async |_| Ok(1)).timeout(Duration::from_secs(2)).await;
+                Ok::<_, Error>(format!("{} {}", slow.unwrap_err(), fast?))
             }
         })
     })
@@ -199,12 +199,12 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
                         seen.lock().unwrap().push((note, step.idempotency_key().to_owned()));
                         Ok(())
                     });
-                    step.inputs(&inputs)
+                    step.idempotent_on(&inputs)
                 };
                 of("pay", 100).await?;
                 of("other", 100).await?;
                 of(&format!("pay more {text}"), 100).await?;
-                Ok(String::new())
+                Ok::<_, Error>(String::new())
             }
         })
     });
@@ -212,7 +212,7 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
     for answer in ["x", "y", "x"] {
         let answer = json!({ "a": ElicitResult::accept(json!({ "text": answer })).unwrap() });
         let more = json!({ "requestState": state, "inputResponses": answer });
-        crate::refusals::send(&fleet, "t", json!({}), more).await;
+        crate::request_state::send(&fleet, "t", json!({}), more).await;
     }
     let seen = seen.lock().unwrap().clone();
     let of = |key: &str| -> Vec<String> {
@@ -241,8 +241,8 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
                         seen.lock().unwrap().push(step.idempotency_key().to_owned());
                         Ok(())
                     });
-                    pay.inputs(&amount).await?;
-                    Ok(String::new())
+                    pay.idempotent_on(&amount).await?;
+                    Ok::<_, Error>(String::new())
                 }
             })
         })
@@ -261,8 +261,8 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
             async move {
                 // A map whose keys are no texts is no JSON.
                 let inputs = std::collections::BTreeMap::from([((1, 2), 3)]);
-                let step = cx.step("pay", async |_| Ok(runs.up())).inputs(&inputs);
-                Ok(step.await?.to_string())
+                let step = cx.step("pay", async |_| Ok(runs.up())).idempotent_on(&inputs);
+                Ok::<_, Error>(step.await?.to_string())
             }
         })
     }));
@@ -291,7 +291,9 @@ async fn a_step_tries_again() {
                         })
                         .await
                     });
-                    Ok(done.await.map_or_else(|error| format!("! {error}"), |n| n.to_string()))
+                    Ok::<_, Error>(
+                        done.await.map_or_else(|error| format!("! {error}"), |n| n.to_string()),
+                    )
                 }
             })
         })
@@ -324,15 +326,15 @@ async fn a_step_can_outlive_its_request() {
                         Ok(finished.up())
                     });
                     let n = if outlives { step.finish_on_disconnect().await? } else { step.await? };
-                    Ok(n.to_string())
+                    Ok::<_, Error>(n.to_string())
                 }
             })
         };
         let server = replica(&clock).tool(tool()).build().unwrap();
-        let fleet = Fleet::new([server.clone()]).as_principal(alice());
-        let call = crate::refusals::send(&fleet, "t", json!({}), json!({}));
+        let fleet = Replicas::new([server.clone()]).as_principal(alice());
+        let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
         tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
-        server.finished().await;
+        server.drained().await;
         assert_eq!((started.get(), finished.get()), (1, done));
         // With its client it is a step like another.
         let (text, _) = run(tool).await;
@@ -350,19 +352,19 @@ async fn a_step_that_outlives_its_request_has_an_end() {
                 assert!(!panics, "on purpose");
                 std::future::pending::<Result<()>>().await
             });
-            step.finish_on_disconnect().deadline(Duration::from_secs(5)).await?;
-            Ok("done")
+            step.finish_on_disconnect().timeout(Duration::from_secs(5)).await?;
+            Ok::<_, Error>("done")
         })
     };
     let server = replica(&clock).tool(tool(false)).build().unwrap();
-    let fleet = Fleet::new([server.clone()]).as_principal(alice());
-    let call = crate::refusals::send(&fleet, "t", json!({}), json!({}));
+    let fleet = Replicas::new([server.clone()]).as_principal(alice());
+    let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
     tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
-    tokio::time::timeout(Duration::from_secs(5), server.finished()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), server.drained()).await.unwrap();
     let (text, _) = run(|| tool(false)).await;
     assert_eq!(text, "\"never\" took too long and was given up.");
 
-    let (lines, _guard) = crate::refusals::Lines::collect();
+    let (lines, _guard) = crate::request_state::Lines::collect();
     let (text, _) = run(|| tool(true)).await;
     assert!(text.starts_with("! "), "{text}");
     assert!(lines.text().contains("the handler panicked: on purpose"), "{}", lines.text());
@@ -371,7 +373,7 @@ async fn a_step_that_outlives_its_request_has_an_end() {
 /// A step is begun only if there is room for what it comes to; and the log says when it gets tight.
 #[tokio::test]
 async fn a_step_without_room_is_not_begun() {
-    let (lines, _guard) = crate::refusals::Lines::collect();
+    let (lines, _guard) = crate::request_state::Lines::collect();
     let runs = Count::default();
     let (client, _) = client(fleet(|| {
         let runs = runs.clone();
@@ -388,7 +390,7 @@ async fn a_step_without_room_is_not_begun() {
                         cx.checkpoint("sealed").await?;
                     }
                 }
-                Ok("done")
+                Ok::<_, Error>("done")
             }
         })
     }));
@@ -409,7 +411,7 @@ async fn a_step_without_room_is_not_begun() {
 #[tokio::test(start_paused = true)]
 async fn tries_are_spread_by_chance() {
     let (text, _) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut pauses = Vec::new();
             for n in 0..64 {
                 let begun = tokio::time::Instant::now();

@@ -2,12 +2,12 @@
 
 use mrtr_client::{CallError, Client};
 use mrtr_server::{Context, Json, Result, Tool};
-use mrtr_testkit::{Fleet, TestClock};
+use mrtr_testkit::{Replicas, TestClock};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::fleet::{Text, client, replica};
+use crate::replicas::{Text, client, replica};
 
 #[derive(Serialize, JsonSchema)]
 struct Table {
@@ -27,20 +27,20 @@ impl Serialize for Secretive {
     }
 }
 
-fn booking() -> Client<Fleet> {
+fn booking() -> Client<Replicas> {
     let clock = TestClock::default();
-    let table = async |cx: Context| {
+    let table = async |cx: Context| -> Result<_> {
         let place = cx.elicit::<Text>("place", "Where?").await?.text;
         Ok(Json(Table { people: 2, place, note: None }))
     };
     let server = replica(&clock)
-        .anonymous()
+        .allow_anonymous()
         .tool(Tool::new("table", "", table))
-        .tool(Tool::new("nothing", "", async |_: Context| Ok(Json(Value::Null))))
-        .tool(Tool::new("broken", "", async |_: Context| Ok(Json(Secretive))))
+        .tool(Tool::new("nothing", "", async |_: Context| Json(Value::Null)))
+        .tool(Tool::new("broken", "", async |_: Context| Json(Secretive)))
         .build()
         .unwrap();
-    client(Fleet::new([server])).0.build()
+    client(Replicas::new([server])).0.build()
 }
 
 #[tokio::test]

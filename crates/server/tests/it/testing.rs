@@ -1,14 +1,15 @@
 //! The module that people test their own tools with.
 
-use mrtr_server::testing::{Call, Failure, Fault, Fleet, TestClock};
+use mrtr_server::manual::ManualContext;
+use mrtr_server::testing::{Fault, Replicas, TestCall, TestClock, TestError};
 use mrtr_server::{Context, Prompt, ResourceOutput, ResourceTemplate, Tool};
 use serde_json::json;
 
-use crate::fleet::{Text, alice, replica};
+use crate::replicas::{Text, alice, replica};
 
 /// A step, two questions in one round, a step, one more question.
 fn tool() -> Tool {
-    Tool::new("t", "", async |cx: Context| {
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let hold: String = cx.step("hold", async |s| Ok(s.idempotency_key().to_owned())).await?;
         let (a, b) = tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
         cx.step("pay", async |_| {
@@ -21,14 +22,18 @@ fn tool() -> Tool {
     })
 }
 
-fn fleet() -> Fleet {
+fn fleet() -> Replicas {
     let clock = TestClock::default();
-    Fleet::new((0..3).map(|_| replica(&clock).tool(tool()).build().unwrap())).as_principal(alice())
+    Replicas::new((0..3).map(|_| replica(&clock).tool(tool()).build().unwrap()))
+        .as_principal(alice())
 }
 
-fn call() -> Call {
+fn call() -> TestCall {
     let text = |text: &str| json!({ "text": text });
-    Call::tool("t", json!({})).answer("a", text("x")).answer("b", text("y")).answer("c", text("z"))
+    TestCall::tool("t", json!({}))
+        .answer("a", text("x"))
+        .answer("b", text("y"))
+        .answer("c", text("z"))
 }
 
 #[tokio::test]
@@ -43,7 +48,7 @@ async fn a_story_says_what_happened() {
 
     let story = call().respond("a", json!({ "action": "decline" })).run(&fleet()).await.unwrap();
     assert_eq!(story.text(), "32 xyz", "the first answer is for the first time");
-    let declined = Call::tool("t", json!({})).decline("a").answer("b", json!({ "text": "y" }));
+    let declined = TestCall::tool("t", json!({})).decline("a").answer("b", json!({ "text": "y" }));
     let story = declined.run(&fleet()).await.unwrap();
     assert!(story.is_error() && story.text().contains("\"a\""), "{story:?}");
 }
@@ -84,8 +89,9 @@ async fn faults_of_a_round_come_one_after_the_other() {
 /// What a test has not foreseen, it hears of.
 #[tokio::test]
 async fn what_was_not_foreseen_is_a_failure() {
-    let none = Call::tool("t", json!({})).answer("a", json!({ "text": "x" })).run(&fleet()).await;
-    assert!(matches!(&none, Err(Failure::NoAnswer { key, .. }) if key == "b"), "{none:?}");
+    let none =
+        TestCall::tool("t", json!({})).answer("a", json!({ "text": "x" })).run(&fleet()).await;
+    assert!(matches!(&none, Err(TestError::NoAnswer { key, .. }) if key == "b"), "{none:?}");
 
     let rounds = call().at_most(1).run(&fleet()).await.unwrap_err();
     assert_eq!(
@@ -95,10 +101,15 @@ async fn what_was_not_foreseen_is_a_failure() {
 
     // A handler that does not mind whose state it is: one for each caller alike.
     let clock = TestClock::default();
-    let tool = Tool::new("t", "", async |cx: Context| {
-        Ok(if cx.unasked_answers().is_empty() { "anybody" } else { "?" })
-    });
-    let open = Fleet::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
+    let tool =
+        Tool::manual(
+            "t",
+            "",
+            async |cx: ManualContext| {
+                if cx.unsolicited_answers().is_empty() { "anybody" } else { "?" }
+            },
+        );
+    let open = Replicas::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
     for (round, fault) in [
         (0, Fault::Lost),
         (2, Fault::Lost),
@@ -107,19 +118,19 @@ async fn what_was_not_foreseen_is_a_failure() {
         (1, Fault::Stranger),
     ] {
         let unhappened = call().fault(round, fault).run(&open).await.unwrap_err();
-        assert_eq!(unhappened, Failure::Unhappened { round, fault });
+        assert_eq!(unhappened, TestError::Unhappened { round, fault });
     }
 
-    let unwritten = Call::tool("t", std::collections::HashMap::from([((1, 2), 3)]));
-    assert!(matches!(unwritten.run(&fleet()).await, Err(Failure::Call(_))));
-    let nobody = call().run(&Fleet::new([])).await;
-    assert!(matches!(nobody, Err(Failure::Call(_))), "{nobody:?}");
+    let unwritten = TestCall::tool("t", std::collections::HashMap::from([((1, 2), 3)]));
+    assert!(matches!(unwritten.run(&fleet()).await, Err(TestError::TestCall(_))));
+    let nobody = call().run(&Replicas::new([])).await;
+    assert!(matches!(nobody, Err(TestError::TestCall(_))), "{nobody:?}");
 }
 
 /// The server's refusals are part of the story.
 #[tokio::test]
 async fn errors_are_outcomes() {
-    let story = Call::tool("unknown", json!({})).run(&fleet()).await.unwrap();
+    let story = TestCall::tool("unknown", json!({})).run(&fleet()).await.unwrap();
     assert_eq!((story.outcome.as_ref().unwrap_err().code, story.is_error()), (-32602, true));
     let story = call().capabilities(json!({})).run(&fleet()).await.unwrap();
     assert_eq!(story.outcome.as_ref().unwrap_err().code, -32021);
@@ -135,21 +146,25 @@ async fn prompts_and_resources_are_called_too() {
     }
     let clock = TestClock::default();
     let server = || {
-        let prompt = Prompt::new("p", "", async |cx: Context, Name { name }| {
-            let a = cx.elicit::<Text>("a", format!("{name}?")).await?;
-            Ok(a.text)
-        });
-        let template =
-            ResourceTemplate::new("file:///{name}", "t", async |cx: Context, n: Name| {
+        let prompt =
+            Prompt::new("p", "", async |cx: Context, Name { name }| -> mrtr_server::Result<_> {
+                let a = cx.elicit::<Text>("a", format!("{name}?")).await?;
+                Ok(a.text)
+            });
+        let template = ResourceTemplate::new(
+            "file:///{name}",
+            "t",
+            async |cx: Context, n: Name| -> mrtr_server::Result<_> {
                 let a = cx.elicit::<Text>("a", format!("{}?", n.name)).await?;
                 Ok(ResourceOutput::text(a.text))
-            });
+            },
+        );
         replica(&clock).prompt(prompt).resource_template(template).build().unwrap()
     };
-    let fleet = Fleet::new([server(), server()]).as_principal(alice());
+    let fleet = Replicas::new([server(), server()]).as_principal(alice());
     for (call, pointer) in [
-        (Call::prompt("p", json!({ "name": "n" })), "/messages/0/content/text"),
-        (Call::resource("file:///n"), "/contents/0/text"),
+        (TestCall::prompt("p", json!({ "name": "n" })), "/messages/0/content/text"),
+        (TestCall::resource("file:///n"), "/contents/0/text"),
     ] {
         let call = call.answer("a", json!({ "text": "x" })).fault(2, Fault::Lost);
         let story = call.run(&fleet).await.unwrap();

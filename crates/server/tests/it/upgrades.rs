@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_server::testing::{Call, Fleet, TestClock};
+use mrtr_server::testing::{Replicas, TestCall, TestClock};
 use mrtr_server::{BuildError, Context, Prompt, PromptOutput, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::fleet::{Count, Text, alice, client, replica};
-use crate::refusals::{Lines, frozen, send};
+use crate::replicas::{Count, Text, alice, client, replica};
+use crate::request_state::{Lines, frozen, send};
 
 /// Asks what it is told to, one after the other, and says what it learned.
 fn asking(keys: &'static [&'static str]) -> Tool {
@@ -20,7 +20,7 @@ fn asking(keys: &'static [&'static str]) -> Tool {
         for key in keys {
             all += &cx.elicit::<Text>(*key, format!("{key}?")).await?.text;
         }
-        Ok(all)
+        Ok::<_, mrtr_server::Error>(all)
     })
 }
 
@@ -31,8 +31,8 @@ async fn answers_count_for_the_version_that_comes_next() {
     let old = || replica(&clock).tool(asking(&["a", "b", "c"])).build().unwrap();
     let new = || replica(&clock).tool(asking(&["b", "new", "a", "c"]).version(2)).build().unwrap();
     for (fleet, asked, text) in [
-        (Fleet::new([old(), new()]), vec!["a", "b", "c", "new"], "abc"),
-        (Fleet::new([new(), old()]), vec!["b", "a", "new", "c"], "bnewac"),
+        (Replicas::new([old(), new()]), vec!["a", "b", "c", "new"], "abc"),
+        (Replicas::new([new(), old()]), vec!["b", "a", "new", "c"], "bnewac"),
     ] {
         let (client, log) = client(fleet.as_principal(alice()));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
@@ -49,13 +49,14 @@ async fn two_wordings_are_asked_once_each() {
         let tool = Tool::new("t", "", move |cx: Context| async move {
             let a = cx.elicit::<Text>("a", wording).await?.text;
             let b = cx.elicit::<Text>("b", format!("{wording} more")).await?.text;
-            Ok(format!("{wording}: {a} {b}"))
+            Ok::<_, mrtr_server::Error>(format!("{wording}: {a} {b}"))
         });
         replica(&clock).tool(tool).build().unwrap()
     };
-    let fleet = Fleet::new([server("one"), server("two")]).as_principal(alice());
+    let fleet = Replicas::new([server("one"), server("two")]).as_principal(alice());
     let text = |text: &str| json!({ "text": text });
-    let call = Call::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
+    let call =
+        TestCall::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
     let call = call.answer("b", text("third"));
     let story = call.run(&fleet).await.unwrap();
     assert_eq!(story.text(), "one: first third");
@@ -64,7 +65,7 @@ async fn two_wordings_are_asked_once_each() {
     // What was set aside is for its own wording only.
     let fleet = ["one", "two", "three", "three", "three"].map(server);
     let call = call.answer("a", text("fourth"));
-    let story = call.run(&Fleet::new(fleet).as_principal(alice())).await.unwrap();
+    let story = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
     assert_eq!(story.text(), "three: fourth third");
     assert_eq!(story.rounds(), [["a"], ["a"], ["a"], ["b"]]);
 }
@@ -74,7 +75,7 @@ async fn two_wordings_are_asked_once_each() {
 async fn an_answer_that_nobody_read_is_no_reason_to_end() {
     let clock = TestClock::default();
     let old = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let (a, b) =
                 tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
             Ok(a.text + &b.text)
@@ -88,15 +89,15 @@ async fn an_answer_that_nobody_read_is_no_reason_to_end() {
             cx.step("t", async |_| Ok(())).await?;
             let b = cx.elicit::<Text>("b", wording).await?.text;
             cx.checkpoint("end").await?;
-            Ok(a + &c + &b)
+            Ok::<_, mrtr_server::Error>(a + &c + &b)
         })
     };
     for (wording, rounds) in [("?", 3), ("reworded", 4)] {
         let server = |tool| replica(&clock).tool(tool).build().unwrap();
         let (old, new) = (server(old()), server(new(wording)));
-        let fleet = Fleet::new([old, new.clone(), new.clone(), new.clone(), new]);
+        let fleet = Replicas::new([old, new.clone(), new.clone(), new.clone(), new]);
         let text = |text: &str| json!({ "text": text });
-        let call = Call::tool("t", json!({})).answer("a", text("a")).answer("b", text("b"));
+        let call = TestCall::tool("t", json!({})).answer("a", text("a")).answer("b", text("b"));
         let story = call.answer("c", text("c")).run(&fleet.as_principal(alice())).await.unwrap();
         assert_eq!((story.text(), story.rounds().len()), ("acb", rounds), "{story:?}");
     }
@@ -111,12 +112,12 @@ async fn a_checkpoint_of_another_version_is_nothing_to_miss() {
             if checkpoint {
                 cx.checkpoint("c").await?;
             }
-            Ok("done")
+            Ok::<_, mrtr_server::Error>("done")
         });
         replica(&clock).tool(tool).build().unwrap()
     };
-    let fleet = Fleet::new([server(true), server(false)]).as_principal(alice());
-    let story = Call::tool("t", json!({})).run(&fleet).await.unwrap();
+    let fleet = Replicas::new([server(true), server(false)]).as_principal(alice());
+    let story = TestCall::tool("t", json!({})).run(&fleet).await.unwrap();
     assert_eq!((story.text(), story.rounds().len()), ("done", 1));
 }
 
@@ -129,19 +130,19 @@ async fn a_version_in_between_hides_nothing() {
             let begun = cx.step("hold", async |_| Ok(version)).await?;
             let text =
                 cx.elicit::<Text>("a", "?").await?.text + &cx.elicit::<Text>("b", "?").await?.text;
-            Ok(format!("begun by {begun}, ended by {version}: {text}"))
+            Ok::<_, mrtr_server::Error>(format!("begun by {begun}, ended by {version}: {text}"))
         });
-        let tool = tool.version(version).starts_over_before(since);
+        let tool = tool.version(version).min_compatible_version(since);
         replica(&clock).tool(tool).build().unwrap()
     };
     let (one, two, three) = (server(1, 0), server(2, 0), server(3, 2));
-    let call = Call::tool("t", json!({})).answer("a", json!({ "text": "x" }));
+    let call = TestCall::tool("t", json!({})).answer("a", json!({ "text": "x" }));
     let call = call.answer("b", json!({ "text": "y" }));
     let fleet = [&one, &two, &three, &three, &three].map(Clone::clone);
-    let story = call.run(&Fleet::new(fleet).as_principal(alice())).await.unwrap();
+    let story = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
     assert_eq!(story.text(), "begun by 3, ended by 3: xy");
     let fleet = [three, two, one];
-    let story = call.run(&Fleet::new(fleet).as_principal(alice())).await.unwrap();
+    let story = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
     assert_eq!(story.outcome.unwrap_err().code, -32602);
 }
 
@@ -158,16 +159,17 @@ async fn a_version_can_start_over() {
                     keys.lock().unwrap().push(s.idempotency_key().to_owned());
                     Ok(version)
                 });
-                let hold = hold.sealed_first().await?;
+                let hold = hold.after_checkpoint().await?;
                 let text = cx.elicit::<Text>("a", "?").await?.text;
-                Ok(format!("{hold} {text}"))
+                Ok::<_, mrtr_server::Error>(format!("{hold} {text}"))
             }
         });
         tool.version(version)
     };
     let old = replica(&clock).tool(tool(1)).build().unwrap();
-    let new = replica(&clock).tool(tool(2).starts_over_before(2)).build().unwrap();
-    let fleet = |server: &mrtr_server::Server| Fleet::new([server.clone()]).as_principal(alice());
+    let new = replica(&clock).tool(tool(2).min_compatible_version(2)).build().unwrap();
+    let fleet =
+        |server: &mrtr_server::Server| Replicas::new([server.clone()]).as_principal(alice());
     let (old, new) = (fleet(&old), fleet(&new));
     let answer = json!({ "a": ElicitResult::accept(json!({ "text": "x" })).unwrap() });
     let retry = |before: &Value| json!({ "requestState": before["requestState"], "inputResponses": answer });
@@ -197,9 +199,9 @@ async fn a_version_can_start_over() {
 async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
     let clock = TestClock::default();
     let old = replica(&clock).tool(asking(&["a", "b"]).version(1)).build().unwrap();
-    let new = asking(&["c", "d"]).version(2).starts_over_before(2);
+    let new = asking(&["c", "d"]).version(2).min_compatible_version(2);
     let new = replica(&clock).tool(new).build().unwrap();
-    let (client, log) = client(Fleet::new([old, new]).as_principal(alice()));
+    let (client, log) = client(Replicas::new([old, new]).as_principal(alice()));
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(error.as_server_error().unwrap().code, -32602);
     assert_eq!(log.asked().concat(), ["a", "c"]);
@@ -208,20 +210,20 @@ async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
 /// The manual form keeps its state itself, and starts over as on the first leg.
 #[tokio::test]
 async fn the_manual_form_starts_over_too() {
-    use mrtr_server::InputRequired;
+    use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
     let clock = TestClock::default();
     let tool = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::manual("t", "", async |cx: ManualContext| -> mrtr_server::Result<_> {
             let Some(pass) = cx.state::<u32>()? else {
                 assert!(cx.answers().is_empty());
                 return Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1).into());
             };
-            Ok(mrtr_server::ToolOutput::text(pass.to_string()))
+            Ok(ManualOutput::<mrtr_server::ToolOutput>::from(pass.to_string()))
         })
     };
     let old = replica(&clock).tool(tool()).build().unwrap();
-    let new = replica(&clock).tool(tool().version(1).starts_over_before(1)).build().unwrap();
-    let (client, log) = client(Fleet::new([old, new.clone(), new]).as_principal(alice()));
+    let new = replica(&clock).tool(tool().version(1).min_compatible_version(1)).build().unwrap();
+    let (client, log) = client(Replicas::new([old, new.clone(), new]).as_principal(alice()));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.asked().concat().len()), ("1", 2));
 }
@@ -234,11 +236,11 @@ fn what_would_never_end_or_cannot_be_asked_is_no_server() {
         inner: HashMap<String, String>,
     }
     let clock = TestClock::default();
-    let tool = Tool::new("t", "", async |_: Context| Ok("x")).version(1).starts_over_before(2);
+    let tool = Tool::new("t", "", async |_: Context| "x").version(1).min_compatible_version(2);
     let error = replica(&clock).tool(tool).build().unwrap_err();
     assert_eq!(error, BuildError::Version(r#"the tool "t""#.to_owned()));
-    let prompt = Prompt::new("p", "", async |_: Context| Ok(PromptOutput::messages([])));
-    let error = replica(&clock).prompt(prompt.asks_form::<Nested>()).build().unwrap_err();
+    let prompt = Prompt::new("p", "", async |_: Context| PromptOutput::messages([]));
+    let error = replica(&clock).prompt(prompt.requires_form::<Nested>()).build().unwrap_err();
     assert!(
         matches!(&error, BuildError::Form { of, why }
         if of == r#"the prompt "p""# && why.contains(r#"field "inner""#)),
@@ -255,11 +257,12 @@ async fn a_form_that_is_announced_is_asked_of_the_capabilities_first() {
         let ran = ran.clone();
         Tool::new("t", "", move |_: Context| {
             ran.up();
-            std::future::ready(Ok("x"))
+            std::future::ready(Ok::<_, mrtr_server::Error>("x"))
         })
     };
-    let server = replica(&clock).tool(tool.asks_form::<Text>()).build().unwrap();
-    let client = mrtr_client::Client::builder(Fleet::new([server]).as_principal(alice())).build();
+    let server = replica(&clock).tool(tool.requires_form::<Text>()).build().unwrap();
+    let client =
+        mrtr_client::Client::builder(Replicas::new([server]).as_principal(alice())).build();
     let error = client.call_tool("t", json!({})).await.unwrap_err();
     assert_eq!((error.as_server_error().unwrap().code, ran.get()), (-32021, 0));
 }

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use mrtr_client::{Action, Event, Ids, Machine, RoundLimits};
+use mrtr_client::{Action, Event, Machine, RequestIds, RoundLimits};
 use mrtr_codec::{Binding, Digest, UnixSeconds, Validity, seal};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::form::FormSchema;
@@ -22,7 +22,7 @@ use mrtr_schema::jsonrpc::{MAX_DEPTH, Message, Params, raw};
 use mrtr_schema::meta::{Mirrored, RequestMeta};
 use mrtr_schema::{Object, PROTOCOL_VERSION};
 use mrtr_server::{Clock, Context, ResourceTemplate, Result, Server, ServerBuilder, Tool};
-use mrtr_transport::access::Access;
+use mrtr_transport::host_policy::HostPolicy;
 use mrtr_transport::http::Endpoint;
 use mrtr_transport::{headers, sse};
 use schemars::JsonSchema;
@@ -60,7 +60,7 @@ impl Clock for Still {
 }
 
 fn builder() -> ServerBuilder {
-    let server = Server::builder("fuzzed", "1").key_ring(ring()).clock(Still).anonymous();
+    let server = Server::builder("fuzzed", "1").key_ring(ring()).clock(Still).allow_anonymous();
     server.tool(Tool::new("book", "Books", book))
 }
 
@@ -70,7 +70,7 @@ thread_local! {
         runtime.expect("a runtime")
     };
     static ENDPOINT: Endpoint<Server> =
-        Endpoint::new(builder().build().expect("a server")).access(Access::loopback());
+        Endpoint::new(builder().build().expect("a server")).access(HostPolicy::loopback());
 }
 
 /// To the server that all inputs have in common.
@@ -255,7 +255,7 @@ pub fn client(data: &[u8]) {
     let mut lines =
         text.lines().filter_map(|line| serde_json::from_str::<Box<RawValue>>(line).ok());
     let params = vec![("name".to_owned(), raw(&"book").expect("JSON"))];
-    let (ids, limits) = (Ids::default(), RoundLimits::default());
+    let (ids, limits) = (RequestIds::default(), RoundLimits::default());
     let meta = RequestMeta::default();
     let started = Machine::start(ids.clone(), "tools/call", params, meta.clone(), limits);
     let (mut machine, mut action) = started.expect("a call");
@@ -271,17 +271,17 @@ pub fn client(data: &[u8]) {
                 let Some(line) = lines.next() else { return };
                 Event::Response(Ok(line))
             }
-            Action::Ask(questions) => {
+            Action::RequestInput(questions) => {
                 let answer = ElicitResult::decline();
                 let answers = questions.0.into_iter();
                 let answers = answers.map(|(key, _)| (key, raw(&answer).expect("JSON")));
-                Event::Answers(InputResponses(answers.collect()))
+                Event::Input(InputResponses(answers.collect()))
             }
             Action::Wait(_) => Event::Waited,
-            Action::Done(_) => return,
+            Action::Complete(_) => return,
         };
         // Now and then it is put down and taken up again.
-        if let (Event::Answers(_), 3) = (&event, step) {
+        if let (Event::Input(_), 3) = (&event, step) {
             let Some(call) = machine.pause() else { return };
             (machine, action) = Machine::resume(call, ids.clone(), meta.clone(), limits);
             continue;
@@ -304,7 +304,7 @@ pub fn template(data: &[u8]) {
     else {
         return;
     };
-    let show = async |_: Context, values: HashMap<String, String>| {
+    let show = async |_: Context, values: HashMap<String, String>| -> Result<_> {
         let leads = |value: &str| value.split('/').any(|part| part == ".." || part == ".");
         assert!(!values.values().any(|value| leads(value) || value.contains('\0')), "{values:?}");
         let mut text = String::new();

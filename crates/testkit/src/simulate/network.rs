@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use mrtr_schema::jsonrpc::{self, Params, Request, RequestId};
-use mrtr_transport::{Exchange as _, InProcess, Outgoing};
+use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
 use serde_json::{Map, Value, json};
 
 use super::Flow;
@@ -122,9 +122,9 @@ impl Flow<'_> {
                 method: "tools/call".to_owned(),
                 params: Some(Params::new(&params).map_err(|error| error.to_string())?),
             };
-            let response = server.exchange(Outgoing::new(request)).await;
+            let response = server.send(OutgoingRequest::new(request)).await;
             let outcome = response.map_err(|error| error.to_string())?.outcome;
-            let changed = json!({ "reason": "flow_changed" });
+            let changed = json!({ "reason": "call_changed" });
             let result = match outcome {
                 Ok(result) => {
                     let result = serde_json::from_str(result.get());

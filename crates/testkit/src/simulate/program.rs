@@ -51,7 +51,7 @@ pub(super) struct Step {
     takes: Takes,
     fails: bool,
     keeps_errors: bool,
-    sealed_first: bool,
+    after_checkpoint: bool,
     differs: Differs,
 }
 
@@ -163,7 +163,7 @@ impl Program {
                 }
                 Node::Step(step) => {
                     let key = format!("s{}{suffix}", step.key);
-                    if step.sealed_first && ended == 0 {
+                    if step.after_checkpoint && ended == 0 {
                         out.rounds.push(Vec::new());
                     }
                     let result = self.result(&key);
@@ -251,7 +251,9 @@ impl Program {
                         world.read(self.seed, &message, cx);
                         mix(learned, answer.n.into())
                     }
-                    Node::Step(Step { key, takes, fails, keeps_errors, sealed_first, .. }) => {
+                    Node::Step(Step {
+                        key, takes, fails, keeps_errors, after_checkpoint, ..
+                    }) => {
                         let key = format!("s{key}{suffix}");
                         let mut step = cx.step(key.clone(), async |step| {
                             world.ran(self.seed, &key, step.idempotency_key(), cx);
@@ -265,10 +267,10 @@ impl Program {
                             Ok(self.result(&key))
                         });
                         if *keeps_errors {
-                            step = step.keep_errors();
+                            step = step.record_errors();
                         }
-                        if *sealed_first {
-                            step = step.sealed_first();
+                        if *after_checkpoint {
+                            step = step.after_checkpoint();
                         }
                         mix(learned, step.await?)
                     }
@@ -376,7 +378,7 @@ fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
                 takes,
                 fails: random.below(40) == 0,
                 keeps_errors: random.below(2) == 0,
-                sealed_first: random.below(8) == 0,
+                after_checkpoint: random.below(8) == 0,
                 differs: differs(random),
             })
         }

@@ -1,5 +1,7 @@
 //! The client's side, on reqwest.
 
+mod bearer;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -11,11 +13,12 @@ use mrtr_schema::jsonrpc::{Message, Notification, Request, Response};
 use mrtr_schema::meta::Mirrored;
 use reqwest::redirect::Policy;
 
-use super::bearer::{self, Bearer, Challenge};
-use crate::error::{Answer, BoxError, Kind, TransportError};
+use self::bearer::Bearer;
+pub use self::bearer::Challenge;
+use crate::error::{BoxError, Kind, ResponseFacts, TransportError};
 use crate::headers;
-use crate::seam::{Exchange, Outgoing};
 use crate::sse::Decoder;
+use crate::traits::{OutgoingRequest, Transport};
 
 /// A server's MCP endpoint, reached over HTTP. Connections are kept and shared between clones.
 ///
@@ -191,21 +194,21 @@ fn is_not_now(status: StatusCode) -> bool {
 }
 
 /// What may be told of a response.
-fn answer(response: &reqwest::Response) -> Answer {
+fn answer(response: &reqwest::Response) -> ResponseFacts {
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let retry_after = header(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
     let values = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
     let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
-    Answer {
+    ResponseFacts {
         status: Some(response.status().as_u16()),
         retry_after: retry_after.map(Duration::from_secs),
         authenticate: (!values.is_empty()).then(|| values.join(", ")),
     }
 }
 
-impl Exchange for HttpClient {
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
-        let Outgoing { request, param_headers, long_lived, heard } = outgoing;
+impl Transport for HttpClient {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let OutgoingRequest { request, param_headers, long_lived, heard } = outgoing;
         let mirrored = Mirrored::of(&request).map_err(|e| {
             TransportError::new(Kind::Request, format!("the request is malformed: {e}"))
         })?;
@@ -232,7 +235,7 @@ impl HttpClient {
         headers: HeaderMap,
         body: Bytes,
         long_lived: bool,
-    ) -> Result<(reqwest::Response, Answer), TransportError> {
+    ) -> Result<(reqwest::Response, ResponseFacts), TransportError> {
         let mut post = self.http.post(self.url.clone()).headers(headers).body(body);
         if !long_lived {
             post = post.timeout(self.timeout);
@@ -249,7 +252,7 @@ impl HttpClient {
         mut headers: HeaderMap,
         body: Bytes,
         long_lived: bool,
-    ) -> Result<(reqwest::Response, Answer), TransportError> {
+    ) -> Result<(reqwest::Response, ResponseFacts), TransportError> {
         let mut token = bearer.token(None).await?;
         for _ in 0..TOKENS {
             headers.insert(header::AUTHORIZATION, token.clone());

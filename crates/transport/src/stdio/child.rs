@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use super::client::{MAX_MESSAGE, StreamClient};
 use crate::error::TransportError;
-use crate::seam::{Exchange, Outgoing};
+use crate::traits::{OutgoingRequest, Transport};
 
 /// A server that runs as a child process and is spoken to over its standard streams. It is started with
 /// the first request, and again with the next one after it has ended. What it writes to its standard
@@ -154,7 +154,7 @@ async fn probe(client: &StreamClient, request: &Request) -> Result<(), String> {
     let id = RequestId::String("probe".to_owned());
     let discover =
         Request { jsonrpc: Version, id, method: method::DISCOVER.to_owned(), params: Some(meta) };
-    let response = client.exchange(Outgoing::new(discover)).await.map_err(|e| e.to_string())?;
+    let response = client.send(OutgoingRequest::new(discover)).await.map_err(|e| e.to_string())?;
     let supported = match &response.outcome {
         Ok(result) => {
             serde_json::from_str::<DiscoverResult>(result.get())
@@ -204,13 +204,13 @@ fn command(recipe: &Recipe) -> Command {
     command
 }
 
-impl Exchange for ChildServer {
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
+impl Transport for ChildServer {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let started = tokio::time::timeout(self.timeout, self.running(&outgoing.request)).await;
         let client = started.map_err(|_| {
             let program = self.recipe.program.to_string_lossy();
             TransportError::unsent(format!("{program} did not start within {:?}", self.timeout))
         })??;
-        client.exchange(outgoing).await
+        client.send(outgoing).await
     }
 }

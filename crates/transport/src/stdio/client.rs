@@ -13,11 +13,11 @@ use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, oneshot};
 
-use super::beginning::Beginning;
-use super::lines::{self, Line, Lines};
-use super::writing::{About, write_lines};
+use super::oversized::Beginning;
+use super::reader::{self, Line, Lines};
+use super::writer::{About, write_lines};
 use crate::error::TransportError;
-use crate::seam::{Exchange, Outgoing};
+use crate::traits::{OutgoingRequest, Transport};
 
 /// The longest message that is taken from a server, unless it is said otherwise.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
@@ -169,9 +169,9 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Exchange for StreamClient {
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Response, TransportError> {
-        let Outgoing { request, long_lived, heard, .. } = outgoing;
+impl Transport for StreamClient {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let OutgoingRequest { request, long_lived, heard, .. } = outgoing;
         let (sender, mut notifications) = mpsc::channel(MOST_HEARD);
         let (response_sender, mut response) = oneshot::channel();
         let stage = Stage::new();
@@ -195,7 +195,7 @@ impl Exchange for StreamClient {
             reason: "the caller has gone",
         };
         let answer = async {
-            let line = (lines::write(&request), Arc::clone(&stage));
+            let line = (reader::write(&request), Arc::clone(&stage));
             tokio::select! {
                 biased;
                 sent = self.shared.requests.send(line) => if sent.is_err() {
@@ -242,7 +242,7 @@ impl Drop for Waiting<'_> {
             && let Ok(cancelled) = Notification::new(name::CANCELLED, &params)
         {
             tracing::debug!(target: "mrtr::stdio", id = %self.id, reason = self.reason, "cancelled");
-            let _ = self.shared.control.send(Some(lines::line(cancelled.write())));
+            let _ = self.shared.control.send(Some(reader::line(cancelled.write())));
         }
     }
 }

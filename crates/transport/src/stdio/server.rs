@@ -18,11 +18,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::lines::{self, Line, Lines};
-use super::writing::{About, write_lines};
-use crate::answering::{Answering, Part, Received};
-use crate::legacy;
-use crate::seam::Dispatch;
+use super::reader::{self, Line, Lines};
+use super::writer::{About, write_lines};
+use crate::initialize;
+use crate::response_parts::{Part, Received, ResponseParts};
+use crate::traits::RequestHandler;
 
 /// Bounds on what a client may send over a stream.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ pub async fn serve_stream<D, R, W>(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
-    D: Dispatch,
+    D: RequestHandler,
     R: AsyncBufRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
@@ -161,10 +161,10 @@ impl About for Stage {
     }
 }
 
-impl<D: Dispatch> Session<D> {
+impl<D: RequestHandler> Session<D> {
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {
         crate::metrics::refused(crate::metrics::reason_of(&error));
-        self.tell(lines::line(Response::error(id, error).write()));
+        self.tell(reader::line(Response::error(id, error).write()));
     }
 
     /// Writes a refusal as soon as there is room.
@@ -189,7 +189,7 @@ impl<D: Dispatch> Session<D> {
                 let cancelled =
                     Notification::new(name::CANCELLED, &Cancelled { request_id, reason });
                 if let Ok(cancelled) = cancelled {
-                    let _ = self.out.send((lines::line(cancelled.write()), None)).await;
+                    let _ = self.out.send((reader::line(cancelled.write()), None)).await;
                 }
             }
         }
@@ -226,7 +226,7 @@ impl<D: Dispatch> Session<D> {
         let id = request.id.clone();
         let refused = match Mirrored::of(&request) {
             Err(error) => Err(error),
-            Ok(mirrored) => match legacy::refuse(&request, &mirrored) {
+            Ok(mirrored) => match initialize::refuse(&request, &mirrored) {
                 Some(error) => Err(error),
                 None if self
                     .in_flight
@@ -246,16 +246,16 @@ impl<D: Dispatch> Session<D> {
             Err(error) => return self.refuse(Some(id), error),
         };
         let listens = request.method == method::LISTEN;
-        let mut answering = Answering::new(&self.dispatch, Received::new(request, meta), room);
+        let mut answering = ResponseParts::new(&self.dispatch, Received::new(request, meta), room);
         let (out, stage) = (self.out.clone(), Arc::new(Stage(AtomicU8::new(Stage::RUNNING))));
         let own = Arc::clone(&stage);
         let task = self.tasks.spawn(async move {
             while let Some(part) = answering.next().await {
                 let line = match part {
-                    Part::Notification(notification) => lines::line(notification.write()),
+                    Part::Notification(notification) => reader::line(notification.write()),
                     Part::Response(response) => {
                         own.turn(Stage::ANSWERED);
-                        lines::line(response.write())
+                        reader::line(response.write())
                     }
                 };
                 if out.send((line, Some(Arc::clone(&own)))).await.is_err() {

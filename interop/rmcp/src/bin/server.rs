@@ -194,7 +194,7 @@ impl ServerHandler for Peer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let brief = Prompt::new("brief", Some("Asks for whom"), None);
+        let brief = Prompt::new("brief", Some("ClientFeature for whom"), None);
         Ok(ListPromptsResult::with_all_items(vec![brief]))
     }
 

@@ -2,10 +2,11 @@
 
 mod content;
 
+use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
-    Asks, Change, Changes, Context, Error, InputRequired, Prompt, PromptOutput, Result, Server,
+    Change, ChangeNotifier, ClientFeature, Context, Error, Prompt, PromptOutput, Result, Server,
     Tool, ToolOutput,
 };
 use schemars::JsonSchema;
@@ -24,7 +25,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 
 fn server() -> std::result::Result<Server, mrtr::BuildError> {
     let rounds = [
-        Tool::new(
+        Tool::manual(
             "test_input_required_result_elicitation",
             "Asks for a name, in the manual form",
             greet,
@@ -52,10 +53,10 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
             "Asks what the client can answer",
             what_it_can,
         ),
-        Tool::new("test_streaming_elicitation", "Asks for a name", greet),
+        Tool::manual("test_streaming_elicitation", "Asks for a name", greet),
     ];
     let plain = [
-        Tool::new("test_simple_text", "Returns a text", async |_: Context| {
+        Tool::new("test_simple_text", "Returns a text", async |_: Context| -> Result<_> {
             Ok("This is a simple text response for testing.")
         }),
         Tool::new(
@@ -65,21 +66,25 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
                 Err(Error::new("This tool intentionally returns an error for testing"))
             },
         ),
-        Tool::new("test_missing_capability", "Needs sampling", async |_: Context| Ok("sampled"))
-            .asks([Asks::Sampling]),
-        Tool::new("test_logging_tool", "Would log, if it was asked to", async |_: Context| {
-            Ok("done")
-        }),
+        Tool::new("test_missing_capability", "Needs sampling", async |_: Context| "sampled")
+            .requires([ClientFeature::Sampling]),
+        Tool::new(
+            "test_logging_tool",
+            "Would log, if it was asked to",
+            async |_: Context| -> Result<_> { Ok("done") },
+        ),
         Tool::new(
             "json_schema_2020_12_tool",
             "Tool with JSON Schema 2020-12 features",
-            async |_: Context, _: Anything| Ok("ok"),
+            async |_: Context, _: Anything| "ok",
         )
         .input_schema(json_schema_2020_12()),
     ];
-    let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION")).anonymous();
+    let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION"))
+        .ephemeral_key()
+        .allow_anonymous();
     let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
-    let changes = Changes::new();
+    let changes = ChangeNotifier::new();
     let builder =
         changing(&changes).into_iter().fold(builder, mrtr::ServerBuilder::tool).changes(changes);
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
@@ -96,13 +101,13 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
 }
 
 /// Tools that say that something has changed.
-fn changing(changes: &Changes) -> [Tool; 2] {
+fn changing(changes: &ChangeNotifier) -> [Tool; 2] {
     [("test_trigger_tool_change", Change::Tools), ("test_trigger_prompt_change", Change::Prompts)]
         .map(|(name, change)| {
             let changes = changes.clone();
             Tool::new(name, "Announces a change", move |_: Context| {
                 changes.publish(change.clone());
-                std::future::ready(Ok("announced"))
+                std::future::ready(Ok::<_, Error>("announced"))
             })
         })
 }
@@ -114,13 +119,15 @@ struct Name {
 
 /// The suite sends answers to this tool without any state, and expects them to count: it is in the
 /// manual form, which can see answers that nobody asked for.
-async fn greet(cx: Context) -> Result<ToolOutput> {
-    let name =
-        cx.answers().form::<Name>("user_name").or_else(|| cx.unasked_answers().form("user_name"));
-    Ok(match name {
+async fn greet(cx: ManualContext) -> ManualOutput<ToolOutput> {
+    let name = cx
+        .answers()
+        .form::<Name>("user_name")
+        .or_else(|| cx.unsolicited_answers().form("user_name"));
+    match name {
         Some(Name { name }) => format!("Hello, {name}!").into(),
         None => InputRequired::new().elicit::<Name>("user_name", "What is your name?").into(),
-    })
+    }
 }
 
 async fn ask_model(cx: Context) -> Result<String> {
@@ -169,9 +176,9 @@ async fn two_rounds(cx: Context) -> Result<String> {
 }
 
 async fn what_it_can(cx: Context) -> Result<String> {
-    if cx.can(Asks::Form) {
+    if cx.supports(ClientFeature::Form) {
         Ok(cx.elicit::<Name>("user_name", "What is your name?").await?.name)
-    } else if cx.can(Asks::Sampling) {
+    } else if cx.supports(ClientFeature::Sampling) {
         Ok(cx
             .sample("name", CreateMessageParams::user("Make up a name", 20))
             .await?

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mrtr_server::replay::{GuardError, ReplayGuard};
-use mrtr_server::{Context, InputRequired, Tool, ToolOutput};
+use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
+use mrtr_server::single_use::{SingleUseStore, StoreError};
+use mrtr_server::{Context, Tool, ToolOutput};
 use serde_json::json;
 
 use super::{answered, fleet, guard, guess, state, text, unknown, used};
-use crate::fleet::{Count, Text};
-use crate::refusals::{frozen, send};
+use crate::replicas::{Count, Text};
+use crate::request_state::{frozen, send};
 
 /// What a guard was told, and whether it works.
 #[derive(Default)]
@@ -21,22 +22,22 @@ struct Witness {
 }
 
 impl Witness {
-    fn tell(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
+    fn tell(&self, key: &str, value: &[u8], time: Duration) -> Result<(), StoreError> {
         if self.broken.load(Ordering::SeqCst) {
-            return Err(GuardError::Unavailable("no route".into()));
+            return Err(StoreError::Unavailable("no route".into()));
         }
         self.told.lock().unwrap().push((key.to_owned(), value.to_vec(), time));
         Ok(())
     }
 }
 
-impl ReplayGuard for Witness {
+impl SingleUseStore for Witness {
     async fn claim(
         &self,
         key: &str,
         value: &[u8],
         time: Duration,
-    ) -> Result<Option<Vec<u8>>, GuardError> {
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let last = self.told.lock().unwrap().iter().rev().find(|told| told.0 == key).cloned();
         if last.is_none() {
             self.tell(key, value, time)?;
@@ -44,9 +45,9 @@ impl ReplayGuard for Witness {
         Ok(last.map(|(_, value, _)| value))
     }
 
-    async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), GuardError> {
+    async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), StoreError> {
         if self.forgetful.load(Ordering::SeqCst) && value.len() > 100 {
-            return Err(GuardError::Full);
+            return Err(StoreError::Full);
         }
         self.tell(key, value, time)
     }
@@ -62,7 +63,7 @@ async fn without_its_guard_a_leg_does_not_run() {
     witness.broken.store(true, Ordering::SeqCst);
     let refused = send(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(refused.pointer("/error/code"), Some(&json!(-32603)), "{refused}");
-    assert_eq!(refused.pointer("/error/data/reason"), Some(&json!("replay_guard_unavailable")));
+    assert_eq!(refused.pointer("/error/data/reason"), Some(&json!("single_use_store_unavailable")));
     assert!(!refused.to_string().contains("no route"), "{refused}");
     assert_eq!(ran.get(), 0);
     witness.broken.store(false, Ordering::SeqCst);
@@ -116,7 +117,7 @@ async fn a_response_that_is_too_long_to_keep_is_given_once() {
             async move {
                 let text = cx.elicit::<Text>("guess", "Which?").await?.text;
                 ran.up();
-                Ok(text.repeat(200_000))
+                Ok::<_, mrtr_server::Error>(text.repeat(200_000))
             }
         })
         .single_use()
@@ -146,14 +147,14 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
     let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
     let fleet = fleet(&witness, || {
         let ran = ran.clone();
-        Tool::new("t", "", move |cx: Context| {
+        Tool::manual("t", "", move |cx: ManualContext| {
             let ran = ran.clone();
             async move {
                 if cx.answers().is_empty() {
                     let question = InputRequired::new();
-                    return Ok(question.elicit::<Text>("guess", "Which?").state(&1).into());
+                    return question.elicit::<Text>("guess", "Which?").state(&1).into();
                 }
-                Ok(ToolOutput::text(format!("done {}", ran.up())))
+                ManualOutput::<ToolOutput>::from(format!("done {}", ran.up()))
             }
         })
         .single_use()
@@ -166,7 +167,9 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
 
     let told = witness.told.lock().unwrap().len();
     let often = self::fleet(&witness, || {
-        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("guess", "Which?").await?.text))
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            Ok(cx.elicit::<Text>("guess", "Which?").await?.text)
+        })
     });
     let state = self::state(&often).await;
     for answer in ["a", "b"] {
@@ -183,7 +186,7 @@ async fn the_handler_is_not_called_for_a_state_that_was_used() {
         let called = called.clone();
         Tool::new("t", "", move |cx: Context| {
             called.up();
-            async move { Ok(cx.elicit::<Text>("guess", "Which?").await?.text) }
+            async move { Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("guess", "Which?").await?.text) }
         })
         .single_use()
     });
@@ -222,20 +225,20 @@ impl Scripted {
     }
 }
 
-impl ReplayGuard for Scripted {
+impl SingleUseStore for Scripted {
     async fn claim(
         &self,
         _: &str,
         value: &[u8],
         _: Duration,
-    ) -> Result<Option<Vec<u8>>, GuardError> {
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let said = self.0.lock().unwrap().pop().unwrap_or(Said::Works);
         if matches!(said, Said::Hangs) {
             return std::future::pending().await;
         }
         let mut recorded = self.1.lock().unwrap();
         match said {
-            Said::Fails => return Err(GuardError::Unavailable("no route".into())),
+            Said::Fails => return Err(StoreError::Unavailable("no route".into())),
             Said::Forgot => *recorded = None,
             _ => {}
         }
@@ -244,12 +247,12 @@ impl ReplayGuard for Scripted {
         }
         *recorded = Some(value.to_vec());
         match said {
-            Said::RecordsAndFails => Err(GuardError::Unavailable("no answer".into())),
+            Said::RecordsAndFails => Err(StoreError::Unavailable("no answer".into())),
             _ => Ok(None),
         }
     }
 
-    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), GuardError> {
+    async fn settle(&self, _: &str, _: &[u8], _: Duration) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -286,7 +289,7 @@ async fn a_claim_that_could_not_be_confirmed_is_asked_for_again() {
         assert_eq!(ran.get() == 1, runs, "{outcome}");
         if !runs {
             let reason = outcome.pointer("/error/data/reason");
-            assert_eq!(reason, Some(&json!("replay_guard_unavailable")));
+            assert_eq!(reason, Some(&json!("single_use_store_unavailable")));
         }
         assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
     }

@@ -1,0 +1,70 @@
+//! Looking at a server.
+
+use std::process::ExitCode;
+
+use mrtr::terminal::{flat, plain};
+use serde_json::Value;
+
+use crate::output::{bold, dim};
+use crate::{Result, Server, output};
+
+pub(crate) async fn discover(server: &Server, json: bool) -> Result<ExitCode> {
+    let found = server.client()?.build().discover().await?;
+    if json {
+        output::json(&found);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let found = serde_json::to_value(&found).unwrap_or_default();
+    let info = found.pointer("/_meta/io.modelcontextprotocol~1serverInfo");
+    let info = |name: &str| info.and_then(|info| info.get(name)).and_then(Value::as_str);
+    if let Some(name) = info("name") {
+        output::line(&format!(
+            "{} {}",
+            bold(&flat(name)),
+            flat(info("version").unwrap_or_default())
+        ));
+    }
+    if let Some(instructions) = found.get("instructions").and_then(Value::as_str) {
+        output::line(&plain(instructions));
+    }
+    let list = |name: &str| match found.get(name) {
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(flat).collect(),
+        Some(Value::Object(all)) => all.keys().map(|key| flat(key)).collect(),
+        _ => Vec::new(),
+    };
+    for (what, name) in [("speaks", "supportedVersions"), ("has", "capabilities")] {
+        output::line(&format!("{} {}", dim(&format!("{what:<7}")), list(name).join(", ")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn tools(server: &Server, json: bool) -> Result<ExitCode> {
+    let tools = server.client()?.build().list_tools().await?;
+    if json {
+        output::json(&tools);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if tools.is_empty() {
+        output::note("The server has no tools.");
+    }
+    for tool in tools {
+        output::line(&bold(&flat(&tool.name)));
+        if let Some(description) = &tool.description {
+            output::line(&format!("  {}", flat(description)));
+        }
+        let required = tool.input_schema.get("required").and_then(Value::as_array);
+        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+        for (name, schema) in properties.into_iter().flatten() {
+            let kind = schema.get("type").map_or_else(String::new, |kind| match kind {
+                Value::String(kind) => kind.clone(),
+                other => other.to_string(),
+            });
+            let is_needed = required.is_some_and(|all| all.iter().any(|one| one == name));
+            let what = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+            let optional = if is_needed { "" } else { ", optional" };
+            let about = format!("{kind}{optional}");
+            output::line(&format!("  {} {} {}", flat(name), dim(&flat(&about)), flat(what)));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

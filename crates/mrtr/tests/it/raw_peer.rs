@@ -1,0 +1,52 @@
+//! One end of a stream, by hand.
+
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split,
+};
+
+use crate::http_wire::params;
+
+/// One end of a stream.
+pub(crate) struct Hand {
+    pub(crate) reader: BufReader<ReadHalf<DuplexStream>>,
+    pub(crate) writer: WriteHalf<DuplexStream>,
+}
+
+impl Hand {
+    pub(crate) fn new(stream: DuplexStream) -> Self {
+        let (reader, writer) = split(stream);
+        Self { reader: BufReader::new(reader), writer }
+    }
+
+    pub(crate) async fn write(&mut self, message: Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn call(&mut self, id: impl Into<Value>, method: &str, more: Value) {
+        let id: Value = id.into();
+        let params = params(more);
+        self.write(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+    }
+
+    pub(crate) async fn notify(&mut self, method: &str, params: Value) {
+        self.write(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+    }
+
+    pub(crate) async fn answer(&mut self, id: Value, result: Value) {
+        self.write(json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
+    }
+
+    /// The next message; `Null` at the end of the stream.
+    pub(crate) async fn read(&mut self) -> Value {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).await.unwrap();
+        if line.is_empty() {
+            return Value::Null;
+        }
+        let message: Value = serde_json::from_str(&line).unwrap();
+        // Nobody sends what the other side may not get.
+        assert!(message.get("method").is_none() || message.get("result").is_none(), "{message}");
+        message
+    }
+}

@@ -1,0 +1,172 @@
+//! Subscriptions over HTTP, with our client.
+
+use futures_util::StreamExt;
+use mrtr::client::SubscriptionEvent;
+use mrtr::http::{Endpoint, RequestLimits, ServeOptions};
+use mrtr::schema::subscription::SubscriptionFilter;
+use mrtr::{Change, ChangeNotifier, Context, Resource, Server, Tool};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::http_wire::{self, Head};
+
+fn server(changes: &ChangeNotifier) -> Server {
+    Server::builder("test", "1")
+        .ephemeral_key()
+        .tool(Tool::new("t", "", async |_: Context| "x"))
+        .resource(Resource::new("a:1", "one", async |_: Context| "x"))
+        .changes(changes.clone())
+        .allow_anonymous()
+        .build()
+        .unwrap()
+}
+
+/// Serves until told to end; the first part of the pair is the port.
+async fn serve(
+    server: Server,
+    port: u16,
+) -> (u16, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (end, ended) = oneshot::channel();
+    let endpoint = Endpoint::new(server.clone());
+    let task = tokio::spawn(async move {
+        let shutdown = async move {
+            let _ = ended.await;
+            server.begin_shutdown();
+        };
+        mrtr::http::serve(listener, endpoint, ServeOptions::default(), shutdown).await.unwrap();
+    });
+    (port, end, task)
+}
+
+fn all() -> SubscriptionFilter {
+    SubscriptionFilter {
+        tools_list_changed: true,
+        prompts_list_changed: true,
+        resources_list_changed: false,
+        resource_subscriptions: vec!["a:1".to_owned()],
+    }
+}
+
+#[tokio::test]
+async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
+    let changes = ChangeNotifier::new();
+    let (port, end, task) = serve(server(&changes), 0).await;
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
+    let mut heard = client.listen(&all()).unwrap();
+    // The server has no prompts, so it does not promise to announce them.
+    let honoured = SubscriptionFilter { prompts_list_changed: false, ..all() };
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Acknowledged(honoured));
+    for change in [Change::Resources, Change::Prompts, Change::Resource("a:2".into())] {
+        changes.publish(change);
+    }
+    changes.publish(Change::Tools);
+    changes.publish(Change::Resource("a:1".into()));
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Tools);
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Resource("a:1".into()));
+    end.send(()).unwrap();
+    assert!(heard.next().await.is_none(), "the server ended the subscription by itself");
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_without_changes_acknowledges_nothing_and_ends_with_the_server() {
+    let resource = Resource::new("a:1", "one", async |_: Context| "x");
+    let bare = Server::builder("bare", "1")
+        .ephemeral_key()
+        .allow_anonymous()
+        .resource(resource)
+        .build()
+        .unwrap();
+    let (port, end, task) = serve(bare, 0).await;
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
+    let mut heard = client.listen(&all()).unwrap();
+    let nothing = SubscriptionEvent::Acknowledged(SubscriptionFilter::default());
+    assert_eq!(heard.next().await.unwrap().unwrap(), nothing);
+    end.send(()).unwrap();
+    assert!(heard.next().await.is_none());
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_lists_reach_those_who_asked_and_resources_have_to_exist() {
+    let changes = ChangeNotifier::new();
+    let (port, _end, _task) = serve(server(&changes), 0).await;
+    let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
+    let asked = SubscriptionFilter {
+        resources_list_changed: true,
+        resource_subscriptions: vec!["a:1".to_owned(), "a:none".to_owned()],
+        ..SubscriptionFilter::default()
+    };
+    let mut heard = client.listen(&asked).unwrap();
+    let granted = SubscriptionFilter { resource_subscriptions: vec!["a:1".to_owned()], ..asked };
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Acknowledged(granted));
+    for change in [Change::Tools, Change::Resource("a:none".into()), Change::Resources] {
+        changes.publish(change);
+    }
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Resources);
+}
+
+/// A connection that breaks is made again, and the new acknowledgement says so.
+#[tokio::test]
+async fn a_broken_connection_is_made_again() {
+    let changes = ChangeNotifier::new();
+    let (port, _end, _task) = serve(server(&changes), 0).await;
+    // In front of the server, a relay whose connections can be cut.
+    let relay = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let relay_port = relay.local_addr().unwrap().port();
+    let (cut, mut cuts) = tokio::sync::mpsc::channel::<()>(1);
+    tokio::spawn(async move {
+        loop {
+            let (mut inward, _) = relay.accept().await.unwrap();
+            let mut outward = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut inward, &mut outward) => {}
+                _ = cuts.recv() => {}
+            }
+        }
+    });
+    let client = mrtr::connect(format!("http://127.0.0.1:{relay_port}/mcp")).unwrap().build();
+    let mut heard = client.listen(&all()).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(heard.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
+        cut.send(()).await.unwrap();
+    }
+}
+
+/// Two thousand, a hundred at a time: that is how many there is room for, and each hundred finds it empty again.
+#[tokio::test]
+async fn listeners_who_go_away_leave_nothing() {
+    let limits = RequestLimits { in_flight: 100, ..RequestLimits::default() };
+    let port = http_wire::serve(limits).await;
+    let head = Head::new("subscriptions/listen", None);
+    let body = http_wire::request(
+        "subscriptions/listen",
+        &http_wire::params(json!({ "notifications": {} })),
+    );
+    let request = format!("{}Content-Length: {}\r\n\r\n", head.text("POST"), body.len());
+    let request = [request.into_bytes(), body].concat();
+    let listen = async || {
+        let mut stream = http_wire::connect(port).await;
+        stream.write_all(&request).await.unwrap();
+        let (status, ..) = http_wire::read_response(&mut stream).await;
+        (status, stream)
+    };
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..20 {
+        let mut all = Vec::new();
+        while all.len() < 100 {
+            all.push(listen().await);
+            assert_eq!(all.last().map(|(status, _)| *status), Some(200));
+        }
+        assert_eq!(listen().await.0, 503);
+        drop(all);
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    }
+}

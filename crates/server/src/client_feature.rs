@@ -1,0 +1,115 @@
+//! Kinds of questions, and which capability each needs.
+
+use mrtr_schema::Object;
+use mrtr_schema::capabilities::{
+    ClientCapabilities, ElicitationCapability, RootsCapability, SamplingCapability,
+};
+use mrtr_schema::elicitation::ElicitParams;
+use mrtr_schema::input::InputRequest;
+
+/// A kind of question that a tool or prompt may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ClientFeature {
+    /// A form for the person.
+    Form,
+    /// A URL for the person to visit.
+    Url,
+    /// A language model. Deprecated in this revision.
+    Sampling,
+    /// A language model with tools. Deprecated in this revision.
+    SamplingTools,
+    /// A language model that sees the context of servers. Deprecated in this revision.
+    SamplingContext,
+    /// The client's roots. Deprecated in this revision.
+    Roots,
+}
+
+impl ClientFeature {
+    /// Whether a client with these capabilities can be asked.
+    pub(crate) fn supported(self, capabilities: &ClientCapabilities) -> bool {
+        match self {
+            Self::Form => capabilities.has_form(),
+            Self::Url => capabilities.has_url(),
+            Self::Sampling => capabilities.has_sampling(),
+            Self::SamplingTools => capabilities.has_sampling_tools(),
+            Self::SamplingContext => capabilities.has_sampling_context(),
+            Self::Roots => capabilities.has_roots(),
+        }
+    }
+
+    /// Adds what a client needs to `required`.
+    pub(crate) fn require(self, required: &mut ClientCapabilities) {
+        fn elicitation(required: &mut ClientCapabilities) -> &mut ElicitationCapability {
+            required.elicitation.get_or_insert_default()
+        }
+        match self {
+            Self::Form => elicitation(required).form = Some(Object::new()),
+            Self::Url => elicitation(required).url = Some(Object::new()),
+            Self::Sampling => drop(required.sampling.get_or_insert_default()),
+            Self::SamplingTools => {
+                let tools = Some(Object::new());
+                required.sampling.get_or_insert(SamplingCapability::default()).tools = tools;
+            }
+            Self::SamplingContext => {
+                let context = Some(Object::new());
+                required.sampling.get_or_insert(SamplingCapability::default()).context = context;
+            }
+            Self::Roots => required.roots = Some(RootsCapability {}),
+        }
+    }
+
+    /// What this question needs, all of it.
+    pub(crate) fn of(request: &InputRequest) -> [Option<Self>; 3] {
+        match request {
+            InputRequest::Elicit(ElicitParams::Form(_)) => [Some(Self::Form), None, None],
+            InputRequest::Elicit(ElicitParams::Url(_)) => [Some(Self::Url), None, None],
+            InputRequest::Sample(params) => {
+                let tools = params.uses_tools().then_some(Self::SamplingTools);
+                let context = params.uses_context().then_some(Self::SamplingContext);
+                [Some(Self::Sampling), tools, context]
+            }
+            InputRequest::Roots => [Some(Self::Roots), None, None],
+            _ => [None; 3],
+        }
+    }
+}
+
+/// What the client lacks to be asked all these.
+pub(crate) fn missing_capabilities(
+    asks: impl IntoIterator<Item = ClientFeature>,
+    capabilities: &ClientCapabilities,
+) -> Option<ClientCapabilities> {
+    let mut required = None;
+    for kind in asks.into_iter().filter(|kind| !kind.supported(capabilities)) {
+        kind.require(required.get_or_insert_default());
+    }
+    required
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn what_is_missing_is_named_and_nothing_else() {
+        let text = |asks: &[ClientFeature], has: &str| {
+            let has = serde_json::from_str(has).unwrap();
+            missing_capabilities(asks.iter().copied(), &has)
+                .map(|m| serde_json::to_string(&m).unwrap())
+        };
+        assert_eq!(text(&[ClientFeature::Form], r#"{"elicitation":{}}"#), None);
+        assert_eq!(
+            text(&[ClientFeature::Form, ClientFeature::Url], r#"{"elicitation":{}}"#).unwrap(),
+            r#"{"elicitation":{"url":{}}}"#
+        );
+        assert_eq!(
+            text(&[ClientFeature::Form, ClientFeature::Sampling], "{}").unwrap(),
+            r#"{"elicitation":{"form":{}},"sampling":{}}"#
+        );
+        assert_eq!(
+            text(&[ClientFeature::SamplingTools], r#"{"sampling":{}}"#).unwrap(),
+            r#"{"sampling":{"tools":{}}}"#
+        );
+        assert_eq!(text(&[ClientFeature::Roots], "{}").unwrap(), r#"{"roots":{}}"#);
+    }
+}

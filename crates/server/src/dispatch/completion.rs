@@ -1,0 +1,78 @@
+//! `completion/complete`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Reference};
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::method;
+
+use super::execute::guarded;
+use super::{failed, unknown};
+use crate::completion::{Completer, CompletionRequest};
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
+
+/// No more suggestions than this may be sent at once.
+const MOST_SUGGESTIONS: usize = 100;
+
+/// How long suggestions may take.
+const COMPLETION_DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) const METHODS: Methods = &[(method::COMPLETE, complete)];
+
+fn complete<'r>(
+    server: &'r Arc<Registry>,
+    request: &'r Request,
+    parts: Box<RequestParts>,
+) -> Answering<'r> {
+    Box::pin(async { server.suggest(CompleteParams::of(request)?, parts).await })
+}
+
+impl Registry {
+    async fn suggest(&self, call: CompleteParams, parts: Box<RequestParts>) -> Outcome {
+        let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
+            Reference::Prompt { name } => {
+                let prompt = self.prompt(name);
+                let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
+                let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
+                (declared.collect(), &prompt.completers)
+            }
+            Reference::Resource { uri } => {
+                // The template itself, or a URI of its kind.
+                let mut templates = self.templates.iter();
+                let template = templates.find(|(template, resource)| {
+                    resource.wire.uri_template == *uri || template.matches(uri).is_some()
+                });
+                let (template, resource) =
+                    template.ok_or_else(|| unknown("resource template", uri))?;
+                (template.names().collect(), &resource.completers)
+            }
+        };
+        let CompleteParams { argument, context, .. } = call;
+        if !declared.contains(&argument.name.as_str()) {
+            return Err(unknown("argument", &argument.name));
+        }
+        let mut arguments = context.unwrap_or_default().arguments;
+        arguments.retain(|name, _| declared.contains(&name.as_str()));
+        let completer = completers.iter().find(|(name, _)| *name == argument.name);
+        let all = match completer {
+            None => Vec::new(),
+            Some((_, completer)) => {
+                let completing = CompletionRequest { value: argument.value, arguments, parts };
+                let suggesting = guarded(|| completer.suggest(completing));
+                let suggested = tokio::time::timeout(COMPLETION_DEADLINE, suggesting).await;
+                let late = |_| {
+                    tracing::error!(target: "mrtr::handler", "completion took too long");
+                    ErrorObject::internal("Internal error")
+                };
+                suggested.map_err(late)??.map_err(|error| failed(&error, "completion failed"))?
+            }
+        };
+        let (total, has_more) = (Some(all.len() as u64), Some(all.len() > MOST_SUGGESTIONS));
+        let values = all.into_iter().take(MOST_SUGGESTIONS).collect();
+        let completion = Completion { values, total, has_more };
+        self.complete(&CompleteResult { completion, ..CompleteResult::default() })
+    }
+}

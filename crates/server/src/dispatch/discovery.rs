@@ -1,0 +1,75 @@
+//! Discovery and lists: what a server tells about itself.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mrtr_schema::discover::DiscoverResult;
+use mrtr_schema::json::ObjectWriter;
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::tool::ListParams;
+use mrtr_schema::{PROTOCOL_VERSION, method};
+
+use super::unwritten;
+use crate::catalog::{Catalog, Listable};
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
+
+pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
+
+fn discover<'r>(server: &'r Arc<Registry>, _: &'r Request, _: Box<RequestParts>) -> Answering<'r> {
+    Box::pin(async { server.discover() })
+}
+
+impl Registry {
+    fn discover(&self) -> Outcome {
+        self.complete(&DiscoverResult {
+            supported_versions: vec![PROTOCOL_VERSION.to_owned()],
+            capabilities: self.capabilities(),
+            instructions: self.instructions.clone(),
+            ttl_ms: self.lists.ttl_ms,
+            cache_scope: self.lists.scope,
+            ..DiscoverResult::default()
+        })
+    }
+
+    /// One page, as the member `name` of a result. A cursor is a place in the list, which is the same on every
+    /// replica; clients must not read it.
+    pub(super) fn page<T: Listable>(
+        &self,
+        name: &str,
+        all: &Catalog<T>,
+        list: &ListParams,
+    ) -> Outcome {
+        let start = match &list.cursor {
+            None => 0,
+            Some(cursor) => read_cursor(cursor)
+                .filter(|start| (1..all.len()).contains(start))
+                .ok_or_else(|| ErrorObject::invalid_params("Invalid params: unknown `cursor`"))?,
+        };
+        let end = start.saturating_add(self.page_size).min(all.len());
+        let page = all.written().get(start..end).unwrap_or_default();
+        let length = page.iter().map(|entry| entry.get().len() + 1).sum::<usize>() + 256;
+        let mut result =
+            ObjectWriter::with_capacity(length).text("resultType", "complete").array(name, page);
+        if end < all.len() {
+            result = result.text("nextCursor", &write_cursor(end));
+        }
+        let result = result
+            .member("ttlMs", &self.lists.ttl_ms)
+            .and_then(|result| result.member("cacheScope", &self.lists.scope))
+            .map_err(|error| unwritten(&error))?;
+        Ok(result.written("_meta", &self.written_meta).end())
+    }
+}
+
+fn write_cursor(place: usize) -> String {
+    URL_SAFE_NO_PAD.encode(format!("at {place}"))
+}
+
+fn read_cursor(cursor: &str) -> Option<usize> {
+    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
+    let place: usize = text.strip_prefix("at ")?.parse().ok()?;
+    (write_cursor(place) == cursor).then_some(place)
+}

@@ -1,0 +1,146 @@
+//! The results of tools, prompts and resources.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mrtr_schema::content::{ContentBlock, ResourceContents, Role};
+use mrtr_schema::prompt::{GetPromptResult, PromptMessage};
+use mrtr_schema::resource::ReadResourceResult;
+use mrtr_schema::tool::CallToolResult;
+use serde_json::Value;
+
+/// What a tool came to. Text turns into it, and so does [`InputRequired`].
+#[derive(Debug)]
+pub struct ToolOutput(pub(crate) Box<CallToolResult>);
+
+impl ToolOutput {
+    /// Text for the model.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::content([ContentBlock::text(text)])
+    }
+
+    /// Any content for the model.
+    pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
+        let content = blocks.into_iter().collect();
+        Self(Box::new(CallToolResult { content, ..CallToolResult::default() }))
+    }
+
+    /// A value for programs, and content for the model that says the same in its own way. For most
+    /// tools, [`Json`] is simpler.
+    pub fn structured(value: Value, blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
+        let content = blocks.into_iter().collect();
+        let structured_content = Some(value);
+        Self(Box::new(CallToolResult { content, structured_content, ..CallToolResult::default() }))
+    }
+
+    /// A failure that the model should read.
+    pub(crate) fn failure(message: String) -> CallToolResult {
+        CallToolResult {
+            content: vec![ContentBlock::text(message)],
+            is_error: true,
+            ..CallToolResult::default()
+        }
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<ContentBlock> for ToolOutput {
+    fn from(block: ContentBlock) -> Self {
+        Self::content([block])
+    }
+}
+
+impl From<Vec<ContentBlock>> for ToolOutput {
+    fn from(blocks: Vec<ContentBlock>) -> Self {
+        Self::content(blocks)
+    }
+}
+
+/// No content.
+impl From<()> for ToolOutput {
+    fn from((): ()) -> Self {
+        Self::content([])
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+/// A prompt's messages. Text turns into one message of the user's.
+#[derive(Debug)]
+pub struct PromptOutput(pub(crate) Box<GetPromptResult>);
+
+impl PromptOutput {
+    /// These messages.
+    pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
+        let messages = messages.into_iter().map(|(role, content)| PromptMessage { role, content });
+        Self(Box::new(GetPromptResult {
+            messages: messages.collect(),
+            ..GetPromptResult::default()
+        }))
+    }
+}
+
+impl From<String> for PromptOutput {
+    fn from(text: String) -> Self {
+        Self::messages([(Role::User, ContentBlock::text(text))])
+    }
+}
+
+impl From<&str> for PromptOutput {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+/// A resource's contents. Text turns into it.
+#[derive(Debug)]
+pub struct ResourceOutput(pub(crate) Box<ReadResourceResult>);
+
+impl ResourceOutput {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::contents(Some(text.into()), None)
+    }
+
+    /// Bytes.
+    pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
+        Self::contents(None, Some(STANDARD.encode(bytes)))
+    }
+
+    /// Several contents, with URIs of their own: a directory.
+    pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
+        let contents = contents.into_iter().collect();
+        Self(Box::new(ReadResourceResult { contents, ..ReadResourceResult::default() }))
+    }
+
+    /// The URI and media type are filled in from the request and the resource.
+    fn contents(text: Option<String>, blob: Option<String>) -> Self {
+        Self::many([ResourceContents {
+            uri: String::new(),
+            mime_type: None,
+            text,
+            blob,
+            meta: None,
+        }])
+    }
+}
+
+impl From<String> for ResourceOutput {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for ResourceOutput {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}

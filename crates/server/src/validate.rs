@@ -1,0 +1,117 @@
+//! The checks of `ServerBuilder::build`.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use mrtr_schema::capabilities::Icon;
+use mrtr_schema::{Object, uri};
+use serde_json::Value;
+
+use crate::build_error::BuildError;
+use crate::call_options::CallOptions;
+use crate::registry::PROTOCOL_METHODS;
+use crate::state::StateMap;
+
+pub(crate) fn check_names<'a>(
+    kind: &'static str,
+    names: impl Iterator<Item = &'a String> + Clone,
+) -> Result<(), BuildError> {
+    for name in names.clone() {
+        let fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
+        if !(1..=128).contains(&name.len()) || !name.bytes().all(fit) {
+            return Err(BuildError::Name { kind, name: name.clone() });
+        }
+    }
+    check_unique(kind, names)
+}
+
+/// Checks that extension methods are unique and not methods of the protocol, including those that
+/// this server does not serve.
+pub(crate) fn check_methods<'a>(
+    mut names: impl Iterator<Item = &'a String> + Clone,
+) -> Result<(), BuildError> {
+    check_unique("method", names.clone())?;
+    match names.find(|name| PROTOCOL_METHODS.contains(&name.as_str())) {
+        Some(own) => Err(BuildError::Method(own.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Checks the options of one handler; `of` names it.
+pub(crate) fn check_options(
+    options: &CallOptions,
+    has_store: bool,
+    state: &StateMap,
+    of: impl Fn() -> String,
+) -> Result<(), BuildError> {
+    if let Some(why) = &options.invalid_form {
+        return Err(BuildError::Form { of: of(), why: why.clone() });
+    }
+    if options.version.number < options.version.since {
+        return Err(BuildError::Version(of()));
+    }
+    if options.single_use.is_on() && !has_store {
+        return Err(BuildError::NoSingleUseStore(of()));
+    }
+    if let Some(missing) = options.state.missing(state) {
+        return Err(BuildError::MissingState { of: of(), missing });
+    }
+    // Request states count whole seconds: less than one would expire at once.
+    let second = Duration::from_secs(1);
+    for (option, is_valid, minimum) in [
+        ("answer_timeout", options.answer_timeout >= second, "1 s"),
+        ("call_timeout", options.call_timeout >= second, "1 s"),
+        ("request_timeout", !options.request_timeout.is_zero(), "1 ns"),
+        ("max_rounds", options.max_rounds > 0, "1"),
+    ] {
+        if !is_valid {
+            return Err(BuildError::Timeout { of: of(), option, minimum });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
+    let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
+    icons.iter().try_for_each(|icon| icon.check().map_err(wrong))
+}
+
+/// Checks that a schema is JSON Schema 2020-12 without external references, which are never fetched
+/// (specification: basic, "JSON Schema Usage").
+pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
+    const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+    match schema.get("$schema").map(|dialect| dialect.as_str()) {
+        None => {}
+        Some(Some(dialect)) if dialect.trim_end_matches('#') == DIALECT => {}
+        Some(other) => {
+            return Err(format!("unsupported dialect {other:?}: expected {DIALECT}"));
+        }
+    }
+    let mut rest: Vec<_> = schema.iter().collect();
+    while let Some((keyword, value)) = rest.pop() {
+        match value {
+            Value::String(target) if keyword == "$ref" && uri::check(target).is_ok() => {
+                return Err(format!("external reference {target:?}: references must stay inside"));
+            }
+            // Data, not schemas.
+            _ if matches!(keyword.as_str(), "const" | "default" | "enum" | "examples") => {}
+            Value::Object(inner) => rest.extend(inner),
+            Value::Array(items) => rest.extend(items.iter().filter_map(Value::as_object).flatten()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn check_unique<'a>(
+    kind: &'static str,
+    names: impl Iterator<Item = &'a String>,
+) -> Result<(), BuildError> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(BuildError::Duplicate { kind, name: name.clone() });
+        }
+    }
+    Ok(())
+}

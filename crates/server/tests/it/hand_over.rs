@@ -1,0 +1,212 @@
+//! Replicas that let others go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mrtr_client::Client;
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_server::{Context, Server, Tool};
+use mrtr_testkit::{Replicas, TestClock};
+use serde_json::json;
+
+use crate::replicas::{Count, Text, alice, client, replica};
+
+/// Does some steps, and says how often any ran.
+fn steps(n: u64, runs: &Count) -> Tool {
+    let runs = runs.clone();
+    Tool::new("t", "", move |cx: Context| {
+        let runs = runs.clone();
+        async move {
+            let mut last = 0;
+            for step in 0..n {
+                last = cx.step(format!("step-{step}"), async |_| Ok(runs.up())).await?;
+            }
+            Ok::<_, mrtr_server::Error>(last.to_string())
+        }
+    })
+}
+
+fn fleet(
+    tool: impl Fn() -> Tool,
+    overloaded: impl Fn() -> bool + Clone + Send + Sync + 'static,
+) -> Replicas {
+    let clock = TestClock::default();
+    let replica =
+        |_| replica(&clock).tool(tool()).shed_load_when(overloaded.clone()).build().unwrap();
+    Replicas::new((0..3).map(replica)).as_principal(alice())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_moves_on_twice_and_not_more_often() {
+    for (overloaded, legs) in [(false, 1), (true, 3)] {
+        let runs = Count::default();
+        let (client, log) = client(fleet(|| steps(10, &runs), move || overloaded));
+        let result = client.build().call_tool("t", json!({})).await.unwrap();
+        assert_eq!((result.text().as_str(), runs.get()), ("10", 10), "each step ran once");
+        assert_eq!(log.legs().len(), legs);
+    }
+}
+
+/// What has done nothing new would move on for nothing, and a call with one step is done with it.
+#[tokio::test(start_paused = true)]
+async fn a_call_moves_on_only_with_something_new() {
+    let runs = Count::default();
+    let (client, log) = client(fleet(|| steps(1, &runs), || true));
+    client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!(log.legs().len(), 1);
+}
+
+/// Clients that give up after nine or ten rounds are not brought there by moving on.
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_move_on_late() {
+    for (rounds, legs) in [(5, 5 + 2 + 1), (6, 6 + 1)] {
+        let runs = Count::default();
+        let tool = || {
+            let runs = runs.clone();
+            Tool::new("t", "", move |cx: Context| {
+                let runs = runs.clone();
+                async move {
+                    for n in 0..rounds {
+                        cx.elicit::<Text>(format!("q{n}"), "?").await?;
+                    }
+                    // The first of these has something new before it from the second on.
+                    for n in 0..4 {
+                        cx.step(format!("s{n}"), async |_| Ok(runs.up())).await?;
+                    }
+                    Ok::<_, mrtr_server::Error>("done".to_owned())
+                }
+            })
+        };
+        let (client, log) = client(fleet(tool, || true));
+        client.build().call_tool("t", json!({})).await.unwrap();
+        // Of the two times, the second would be after the sixth round.
+        let legs = if rounds == 5 { legs - 1 } else { legs };
+        assert_eq!((log.legs().len(), runs.get()), (legs, 4), "after {rounds} rounds");
+    }
+}
+
+/// A step that runs while the shutdown begins is finished, and the next one is another replica's.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_closes_hands_over_after_the_step() {
+    let (clock, runs) = (TestClock::default(), Count::default());
+    let first: Arc<std::sync::OnceLock<Server>> = Arc::default();
+    let closed = Arc::new(AtomicBool::new(false));
+    let make = |closes: bool| {
+        let (first, closed, runs) = (Arc::clone(&first), Arc::clone(&closed), runs.clone());
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let (first, closed, runs) = (Arc::clone(&first), Arc::clone(&closed), runs.clone());
+            async move {
+                cx.step("hold", async |_| {
+                    if closes && let Some(server) = first.get() {
+                        server.begin_shutdown();
+                        closed.store(true, Ordering::SeqCst);
+                    }
+                    Ok(runs.up())
+                })
+                .await?;
+                let who = cx
+                    .step("pay", async |_| Ok(if closes { "first" } else { "second" }.to_owned()));
+                let who = who.await?;
+                Ok::<_, mrtr_server::Error>(format!("{who}, {} runs", runs.get()))
+            }
+        });
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let (one, other) = (make(true), make(false));
+    first.set(one.clone()).unwrap();
+    let fleet = Replicas::new([one, other]).as_principal(alice());
+    let log = fleet.log();
+    let client = Client::builder(fleet).on_form(async |_, _| Ok(ElicitResult::decline())).build();
+    let result = client.call_tool("t", json!({})).await.unwrap();
+    assert_eq!(result.text(), "second, 1 runs");
+    assert!(closed.load(Ordering::SeqCst));
+    assert_eq!(log.asked(), [Vec::<String>::new(), Vec::new()]);
+}
+
+/// A key that no other replica has leaves nobody to go on: the call is finished here.
+#[tokio::test(start_paused = true)]
+async fn a_call_stays_where_its_key_is() {
+    let runs = Count::default();
+    let server = Server::builder("test", "1")
+        .require_principal()
+        .ephemeral_key()
+        .tool(steps(10, &runs))
+        .shed_load_when(|| true);
+    let server = server.build().unwrap();
+    server.begin_shutdown();
+    let (client, log) = client(Replicas::new([server]).as_principal(alice()));
+    let result = client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.legs().len()), ("10", 1));
+}
+
+/// A question that comes up after a step was left to another replica keeps the step here: its answer would give it another
+/// key. What was begun so is finished before the round ends.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_comes_up_late_keeps_the_step_here() {
+    let (begun, done) = (Count::default(), Count::default());
+    let tool = || {
+        let (begun, done) = (begun.clone(), done.clone());
+        Tool::new("t", "", move |cx: Context| {
+            let (begun, done) = (begun.clone(), done.clone());
+            async move {
+                let steps = async {
+                    cx.step("one", async |_| Ok(())).await?;
+                    cx.step("two", async |_| {
+                        begun.up();
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        Ok(done.up())
+                    })
+                    .await
+                };
+                let late = async {
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                    cx.elicit::<Text>("a", "?").await
+                };
+                let (n, text) = tokio::try_join!(steps, late)?;
+                Ok::<_, mrtr_server::Error>(format!("{n} {}", text.text))
+            }
+        })
+    };
+    let fleet = fleet(tool, || true);
+    let first = crate::request_state::send(&fleet, "t", json!({}), json!({})).await;
+    assert!(first["inputRequests"]["a"].is_object());
+    assert_eq!((begun.get(), done.get()), (1, 1), "it was done on this leg");
+    let (client, log) = client(fleet);
+    let result = client.build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.asked().len()), ("2 a", 3));
+    assert_eq!((begun.get(), done.get()), (2, 2), "once in each call");
+}
+
+/// Without a question, what yields beside it changes nothing: the step is another replica's.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_was_left_stays_left() {
+    let runs = Count::default();
+    let tool = || {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let steps = async {
+                    cx.step("one", async |_| Ok(())).await?;
+                    cx.step("two", async |_| Ok(runs.up())).await
+                };
+                let beside = async {
+                    for _ in 0..3 {
+                        tokio::task::yield_now().await;
+                    }
+                    Ok(())
+                };
+                let (n, ()) = tokio::try_join!(steps, beside)?;
+                Ok::<_, mrtr_server::Error>(n.to_string())
+            }
+        })
+    };
+    let fleet = fleet(tool, || true);
+    let first = crate::request_state::send(&fleet, "t", json!({}), json!({})).await;
+    assert_eq!((first["resultType"].as_str(), runs.get()), (Some("input_required"), 0));
+    let more = json!({ "requestState": first["requestState"] });
+    let last = crate::request_state::send(&fleet, "t", json!({}), more).await;
+    assert_eq!(last["content"][0]["text"], "1");
+}

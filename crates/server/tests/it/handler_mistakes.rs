@@ -1,0 +1,164 @@
+//! The mistakes that `docs/rounds.md` names, and what the log says of each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_server::{Context, Tool};
+use serde_json::json;
+
+use crate::replicas::{Count, Text, client, fleet};
+use crate::request_state::Lines;
+
+/// Runs a tool, and returns what was logged.
+async fn logged(tool: impl Fn() -> Tool) -> String {
+    let (lines, _guard) = Lines::collect();
+    let (client, _) = client(fleet(tool));
+    let _ = client.build().call_tool("t", json!({})).await;
+    lines.text()
+}
+
+#[tokio::test]
+async fn each_mistake_is_named_as_the_book_says() {
+    let passes = Arc::new(Count::default());
+    let twice = || {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            for _ in 0..2 {
+                cx.elicit::<Text>("guest", "Who?").await?;
+            }
+            Ok(String::new())
+        })
+    };
+    let branches = || {
+        let passes = Arc::clone(&passes);
+        Tool::new("t", "", move |cx: Context| {
+            let passes = Arc::clone(&passes);
+            async move {
+                if passes.up() == 1 {
+                    cx.step("hold", async |_| Ok(1)).await?;
+                }
+                Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
+            }
+        })
+    };
+    let times = Arc::new(Count::default());
+    let changes = || {
+        let times = Arc::clone(&times);
+        Tool::new("t", "", move |cx: Context| {
+            let times = Arc::clone(&times);
+            async move {
+                Ok::<_, mrtr_server::Error>(
+                    cx.elicit::<Text>("a", format!("At {}?", times.up())).await?.text,
+                )
+            }
+        })
+    };
+    let long = || {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            cx.step("report", async |_| Ok("x".repeat(9000))).await
+        })
+    };
+    let inside = || {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            let own = cx.clone();
+            let step = cx.step("hold", async move |_| {
+                let answer: Text = own.elicit("seat", "?").await?;
+                Ok(answer.text)
+            });
+            step.await
+        })
+    };
+    let book = include_str!("../../../../docs/rounds.md");
+    for (log, message) in [
+        (logged(twice).await, r#"the key "guest" is used twice in one replay"#),
+        (
+            logged(branches).await,
+            r#"the handler ended without coming to the step "hold", which was done"#,
+        ),
+        (logged(changes).await, "the question reads differently than when it was answered"),
+        (
+            logged(long).await,
+            r#"the result of step "report" has 9002 bytes; at most 8192 are kept"#,
+        ),
+        (
+            logged(inside).await,
+            r#""seat" is asked or done inside the step "hold": what a step does is recorded as one"#,
+        ),
+    ] {
+        assert!(log.contains(message), "{message}\nin the log: {log}");
+        assert!(
+            book.contains(&format!("`{message}`")) || book.contains(&format!("`` {message} ``")),
+            "{message}"
+        );
+    }
+}
+
+/// What is neither a question nor a step, and still waits when the round ends, is dropped, and the log says so; what
+/// a round is made to wait for is not.
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_beside_a_question_is_logged() {
+    let dropped = "the handler also waits for what is neither a question nor a step";
+    let hour = Duration::from_hours(1);
+    let timer = || {
+        Tool::new("t", "", move |cx: Context| async move {
+            let ask = tokio::time::timeout(hour, cx.elicit::<Text>("a", "?"));
+            Ok::<_, mrtr_server::Error>(ask.await.map_err(mrtr_server::Error::internal)??.text)
+        })
+    };
+    let log = logged(timer).await;
+    assert!(log.contains(dropped) && log.contains(r#"beside=["a"]"#), "{log}");
+
+    let alone = || {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            let (a, b, ()) = tokio::try_join!(
+                cx.elicit::<Text>("a", "?"),
+                cx.elicit::<Text>("b", "?"),
+                cx.step("slow", async |_| {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    Ok(())
+                }),
+            )?;
+            Ok(a.text + &b.text)
+        })
+    };
+    // Nobody knows what a task of its own waits for.
+    let spawned = || {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            Ok(tokio::spawn(cx.elicit::<Text>("a", "?")).await??.text)
+        })
+    };
+    let both = || {
+        Tool::new("t", "", move |cx: Context| async move {
+            let task = tokio::spawn(cx.elicit::<Text>("a", "?"));
+            let task = tokio::time::timeout(hour, task).await;
+            Ok::<_, mrtr_server::Error>(task.map_err(mrtr_server::Error::internal)???.text)
+        })
+    };
+    for log in [logged(alone).await, logged(spawned).await, logged(both).await] {
+        assert!(!log.contains(dropped) && !log.contains("half full"), "{log}");
+    }
+}
+
+/// A step may call another server, in this process too, whose tool asks: that is no mistake.
+#[tokio::test]
+async fn what_a_step_calls_may_ask() {
+    let inner = Arc::new(fleet(|| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            Ok(cx.elicit::<Text>("seat", "?").await?.text)
+        })
+    }));
+    let outer = || {
+        let inner = Arc::clone(&inner);
+        Tool::new("t", "", move |cx: Context| {
+            let inner = Arc::clone(&inner);
+            async move {
+                let asked = cx.step("call", async move |_| {
+                    let asked = crate::request_state::send(&inner, "t", json!({}), json!({})).await;
+                    Ok(asked["inputRequests"]["seat"].is_object())
+                });
+                Ok::<_, mrtr_server::Error>(asked.await?.to_string())
+            }
+        })
+    };
+    let (client, _) = client(fleet(outer));
+    assert_eq!(client.build().call_tool("t", json!({})).await.unwrap().text(), "true");
+}

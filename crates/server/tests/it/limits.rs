@@ -1,0 +1,87 @@
+//! Long calls, and many.
+
+use mrtr_client::RoundLimits;
+use mrtr_server::testing::TestCall;
+use mrtr_server::{Context, Tool};
+use mrtr_testkit::{Replicas, TestClock};
+use serde_json::json;
+
+use crate::replicas::{Count, Text, alice, client, fleet, replica};
+use crate::request_state::send;
+
+/// A hundred steps of a hundred bytes and twenty rounds stay within what a flow may keep.
+#[tokio::test]
+async fn a_hundred_steps_and_twenty_rounds() {
+    let runs = Count::default();
+    let tool = || {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                for round in 0..20 {
+                    cx.elicit::<Text>(format!("question {round}"), "?").await?;
+                    for step in 0..5 {
+                        let key = format!("step {round}.{step}");
+                        cx.step(key, async |_| Ok(format!("{:0100}", runs.up()))).await?;
+                    }
+                }
+                Ok::<_, mrtr_server::Error>(runs.get().to_string())
+            }
+        })
+    };
+    let (client, log) = client(fleet(tool));
+    let limits = RoundLimits { questions: 20, ..RoundLimits::default() };
+    let result = client.round_limits(limits).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.legs().len()), ("100", 21));
+    let longest = log.legs().iter().map(|leg| leg.outcome.to_string().len()).max();
+    assert!(longest.is_some_and(|bytes| bytes < 32 << 10), "{longest:?}");
+}
+
+/// A version that comes to its steps in another order finds each of forty, and the answer to its own wording of a question.
+#[tokio::test]
+async fn a_long_journal_is_found_in_any_order() {
+    let (clock, runs) = (TestClock::default(), Count::default());
+    let server = |wording: &'static str, backwards: bool| {
+        let runs = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                for step in 0..40 {
+                    let step = if backwards { 39 - step } else { step };
+                    cx.step(format!("step {step}"), async |_| Ok(runs.up())).await?;
+                }
+                let a = cx.elicit::<Text>("a", wording).await?.text;
+                Ok::<_, mrtr_server::Error>(a + &cx.elicit::<Text>("b", "?").await?.text)
+            }
+        });
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let legs = [("one", false), ("two", true), ("one", true), ("one", true)];
+    let fleet = Replicas::new(legs.map(|(wording, backwards)| server(wording, backwards)));
+    let text = |text: &str| json!({ "text": text });
+    let call =
+        TestCall::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
+    let story = call.answer("b", text("third")).run(&fleet.as_principal(alice())).await.unwrap();
+    assert_eq!((story.text(), runs.get()), ("firstthird", 40));
+    assert_eq!(story.rounds(), [["a"], ["a"], ["b"]]);
+}
+
+/// A thousand calls whose clients never come back, each with a question in a task of its own, leave no task.
+#[tokio::test]
+async fn a_thousand_rounds_leave_no_task_behind() {
+    let clock = TestClock::default();
+    let tool = Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+        let own = cx.clone();
+        let task = tokio::spawn(async move { own.elicit::<Text>("a", "?").await });
+        Ok(task.await??.text)
+    });
+    let fleet = Replicas::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    for _ in 0..1000 {
+        let first = send(&fleet, "t", json!({}), json!({})).await;
+        assert_eq!(first["resultType"], "input_required");
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(alive(), before);
+}

@@ -1,0 +1,384 @@
+//! What is decided for a handler: which of two came first, and what the client could not be asked.
+
+use std::sync::{Arc, Mutex};
+
+use mrtr_client::Client;
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_schema::notification::Progress;
+use mrtr_server::testing::TestCall;
+use mrtr_server::{Context, ElicitOutcome, Tool};
+use serde_json::{Value, json};
+
+use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
+use crate::request_state::{raw_send, send, with_meta};
+use mrtr_testkit::{Replicas, TestClock};
+
+/// The first of two questions, then another one: who won stands in each round.
+fn racing() -> Tool {
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+        let one = async { Ok(format!("one {}", cx.elicit::<Text>("one", "?").await?.text)) };
+        let other = async { Ok(format!("other {}", cx.elicit::<Text>("other", "?").await?.text)) };
+        let first = cx.race("first", one, other).await?;
+        let more: Text = cx.elicit("more", "?").await?;
+        Ok(format!("{first} {}", more.text))
+    })
+}
+
+fn answers(of: &[&str]) -> Value {
+    let answer = |key: &&str| {
+        let answer = ElicitResult::accept(json!({ "text": key })).unwrap();
+        ((*key).to_owned(), serde_json::to_value(answer).unwrap())
+    };
+    Value::Object(of.iter().map(answer).collect())
+}
+
+fn asked(outcome: &Value) -> Vec<&str> {
+    let keys = outcome["inputRequests"].as_object().into_iter().flat_map(|all| all.keys());
+    keys.map(String::as_str).collect()
+}
+
+/// Whoever is answered wins, and wins in every later round: also if the answer to the other comes later.
+#[tokio::test]
+async fn a_race_is_won_once() {
+    for (answered, winner, left) in [
+        (&["one"][..], "one", "other"),
+        (&["other"], "other", "one"),
+        (&["one", "other"], "one", "other"),
+    ] {
+        let fleet = fleet(racing);
+        let first = send(&fleet, "t", json!({}), json!({})).await;
+        assert_eq!(asked(&first), ["one", "other"], "both are asked, in one round");
+        let more =
+            json!({ "requestState": first["requestState"], "inputResponses": answers(answered) });
+        let second = send(&fleet, "t", json!({}), more).await;
+        assert_eq!(asked(&second), ["more"], "the other one is withdrawn");
+        let more = json!({
+            "requestState": second["requestState"],
+            "inputResponses": answers(&["more", left]),
+        });
+        let last = send(&fleet, "t", json!({}), more).await;
+        assert_eq!(last["content"][0]["text"], format!("{winner} {winner} more"));
+    }
+}
+
+/// A client has to answer all that it is asked: what is declined has lost, and what was begun beside it goes on.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_wins_no_race() {
+    let paid = Count::default();
+    let tool = || {
+        let paid = paid.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let paid = paid.clone();
+            async move {
+                let card = async {
+                    let text = cx.elicit::<Text>("card", "?").await?.text;
+                    let pay = cx.step("pay", async |_| {
+                        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                        Ok(paid.up())
+                    });
+                    Ok(format!("{text} {}", pay.await?))
+                };
+                let invoice = async { Ok(cx.elicit::<Text>("invoice", "?").await?.text) };
+                cx.race("first", invoice, card).await
+            }
+        })
+    };
+    let call = |no: fn(TestCall, &str) -> TestCall| {
+        no(TestCall::tool("t", json!({})).answer("card", json!({ "text": "x" })), "invoice")
+    };
+    for no in [TestCall::decline as fn(TestCall, &str) -> TestCall, TestCall::cancel] {
+        let story = call(no).run(&fleet(tool)).await.unwrap();
+        assert_eq!((story.text(), story.runs("pay")), (format!("x {}", paid.get()).as_str(), 1));
+    }
+    let none = TestCall::tool("t", json!({})).cancel("card").decline("invoice");
+    let story = none.run(&fleet(tool)).await.unwrap();
+    assert!(story.is_error() && story.text().contains("\"card\""), "{story:?}");
+}
+
+/// Both are answered, and the first side is late on the leg that decides: it does not win on the next, where it is not.
+#[tokio::test]
+async fn chance_decides_a_race_only_once() {
+    let pass = Count::default();
+    let (text, asked) = run(|| {
+        let pass = pass.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let pass = pass.clone();
+            async move {
+                let late = pass.up() == 2;
+                let one = async {
+                    if late {
+                        tokio::task::yield_now().await;
+                    }
+                    Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("one", "?").await?.text)
+                };
+                let other = async { Ok(cx.elicit::<Text>("other", "?").await?.text) };
+                let first = cx.race("first", one, other).await?;
+                Ok::<_, mrtr_server::Error>(first + &cx.elicit::<Text>("more", "?").await?.text)
+            }
+        })
+    })
+    .await;
+    assert_eq!((text.as_str(), asked.len()), ("othermore", 3));
+}
+
+/// A side that is ready at once wins too; and a second race is another one.
+#[tokio::test]
+async fn what_is_ready_wins_and_what_it_beat_is_not_asked() {
+    let (text, asked) = run(|| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            let ready =
+                |text: &'static str| async move { Ok::<_, mrtr_server::Error>(text.to_owned()) };
+            let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
+            let a = cx.race("a", ask("lost"), ready("first")).await?;
+            let b = cx.race("b", ready("second"), ask("unseen")).await?;
+            Ok(format!("{a} {b} {}", ask("more").await?))
+        })
+    })
+    .await;
+    assert_eq!(text, "first second more");
+    assert_eq!(asked, [vec!["more".to_owned()], vec![]]);
+}
+
+/// An answer that nobody needs any more does not hold back what the handler tells after it.
+#[tokio::test]
+async fn the_losers_answer_mutes_nothing() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (client, log) = client(fleet(|| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
+            let first: mrtr_server::Result<String> =
+                cx.race("first", ask("one"), ask("other")).await;
+            cx.progress(1.0, None, None);
+            let text = first? + &ask("more").await?;
+            cx.progress(2.0, None, None);
+            Ok(text)
+        })
+    }));
+    let heard = Arc::clone(&told);
+    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
+    let result = client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.legs().len()), ("onemore", 3));
+    assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
+}
+
+/// The side that lost is not waited for, whatever it had done.
+#[tokio::test]
+async fn a_lost_side_mutes_nothing() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (client, _) = client(fleet(|| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
+            let one = async {
+                cx.step("look", async |_| Ok(())).skippable().await?;
+                ask("a1").await?;
+                ask("a2").await
+            };
+            let other = async {
+                ask("b1").await?;
+                tokio::task::yield_now().await;
+                Ok("b".to_owned())
+            };
+            let first = cx.race("first", one, other).await?;
+            cx.progress(1.0, None, None);
+            let more = ask("more").await?;
+            cx.step("work", async |_| Ok(())).await?;
+            cx.progress(2.0, None, None);
+            Ok(first + &more)
+        })
+    }));
+    let heard = Arc::clone(&told);
+    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
+    let result = client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!(result.text(), "bmore");
+    assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
+}
+
+/// What was a step, and is a question now, is said so in the log.
+#[tokio::test]
+async fn a_question_is_no_step() {
+    let (lines, _guard) = crate::request_state::Lines::collect();
+    let clock = TestClock::default();
+    let server = |asks: bool| {
+        let tool = Tool::new("t", "", move |cx: Context| async move {
+            if asks {
+                cx.elicit::<Text>("key", "?").await?;
+            } else {
+                cx.step("key", async |_| Ok(())).await?;
+            }
+            cx.checkpoint("sealed").await?;
+            Ok::<_, mrtr_server::Error>("done")
+        });
+        replica(&clock).tool(tool).build().unwrap()
+    };
+    let call = || TestCall::tool("t", json!({})).answer("key", json!({ "text": "x" }));
+    for (first, why) in [
+        (false, r#""key" is a question now, but was a step when it was recorded"#),
+        (true, r#""key" is a step now, but was a question when it was recorded"#),
+    ] {
+        let fleet = Replicas::new([server(first), server(!first)]).as_principal(alice());
+        assert!(call().run(&fleet).await.unwrap().is_error());
+        assert!(lines.text().contains(why), "{why}: {}", lines.text());
+    }
+}
+
+/// One key for a race and for a question that was passed over, or for one that was answered, is a change that is noticed.
+#[tokio::test]
+async fn a_race_is_no_question_and_a_question_no_race() {
+    let tool = |races: bool| {
+        Tool::new("t", "", move |cx: Context| async move {
+            let asks = cx.elicit::<Text>("key", "?").optional();
+            let text = if races {
+                let ready = || std::future::ready(Ok("won".to_owned()));
+                cx.race("key", ready(), ready()).await?
+            } else {
+                asks.await?.map_or("none".to_owned(), |text| text.text)
+            };
+            cx.checkpoint("sealed").await?;
+            Ok::<_, mrtr_server::Error>(text)
+        })
+    };
+    let (lines, _guard) = crate::request_state::Lines::collect();
+    let clock = TestClock::default();
+    let server = |races| replica(&clock).tool(tool(races)).build().unwrap();
+    for (first, second) in [(true, false), (false, true)] {
+        for capabilities in [json!({}), json!({ "elicitation": {} })] {
+            let fleet = Replicas::new([server(first), server(second)]).as_principal(alice());
+            let call = TestCall::tool("t", json!({})).answer("key", json!({ "text": "x" }));
+            let story = call.capabilities(&capabilities).run(&fleet).await.unwrap();
+            let data = story.outcome.unwrap_err().data;
+            assert_eq!(data, Some(json!({ "reason": "call_changed" })), "{first} {capabilities}");
+        }
+    }
+    for why in [
+        r#""key" is a race now, but was another choice when it was recorded"#,
+        r#""key" is a race now, but was a question when it was recorded"#,
+        r#""key" is a question now, but was another choice when it was recorded"#,
+    ] {
+        assert!(lines.text().contains(why), "{why}: {}", lines.text());
+    }
+}
+
+/// What was told before the round ended is not told again, whether an answer came or not.
+#[tokio::test]
+async fn what_was_told_is_told_once() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (client, log) = client(fleet(|| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            cx.progress(1.0, None, None);
+            cx.step("step", async |_| Ok(())).await?;
+            cx.progress(2.0, None, None);
+            cx.checkpoint("sealed").await?;
+            cx.progress(3.0, None, None);
+            Ok("done")
+        })
+    }));
+    let heard = Arc::clone(&told);
+    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
+    client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((log.legs().len(), told.lock().unwrap().clone()), (2, vec![1.0, 2.0, 3.0]));
+}
+
+#[tokio::test]
+async fn a_race_is_no_step_and_a_step_no_race() {
+    let (lines, _guard) = crate::request_state::Lines::collect();
+    for (raced_first, why) in [
+        (true, r#""key" is a step now, but was a choice when it was recorded"#),
+        (false, r#""key" is a race now, but was a step when it was recorded"#),
+    ] {
+        let pass = Count::default();
+        let (client, _) = client(fleet(|| {
+            let pass = pass.clone();
+            Tool::new("t", "", move |cx: Context| {
+                let pass = pass.clone();
+                async move {
+                    if raced_first == (pass.up() == 1) {
+                        cx.race("key", std::future::ready(Ok(())), std::future::ready(Ok(())))
+                            .await?;
+                    } else {
+                        cx.step("key", async |_| Ok(())).await?;
+                    }
+                    Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
+                }
+            })
+        }));
+        let error = client.build().call_tool("t", json!({})).await.unwrap_err();
+        let data = error.as_server_error().unwrap().data.clone();
+        assert_eq!(data, Some(json!({ "reason": "call_changed" })));
+        assert!(lines.text().contains(why), "{}", lines.text());
+    }
+}
+
+fn optional() -> Tool {
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+        let a: Option<Text> = cx.elicit("a", "?").optional().await?;
+        let b: Option<ElicitOutcome<Text>> = cx.elicit("b", "?").outcome().optional().await?;
+        Ok(format!("{:?} {}", a.map(|a| a.text), b.is_some()))
+    })
+}
+
+/// A client that shows forms is asked; declining is an answer like another.
+#[tokio::test]
+async fn an_optional_question_is_asked_where_it_can_be() {
+    let (text, asked) = run(optional).await;
+    assert_eq!(text, r#"Some("a") true"#);
+    assert_eq!(asked, [vec!["a".to_owned()], vec!["b".to_owned()], vec![]]);
+
+    for no in [ElicitResult::decline(), ElicitResult::cancel()] {
+        let client = Client::builder(fleet(optional))
+            .on_form(move |_, _| std::future::ready(Ok(no.clone())));
+        let result = client.build().call_tool("t", json!({})).await.unwrap();
+        assert_eq!(
+            result.text(),
+            "None true",
+            "`ask` tells a refusal from a question that was not asked"
+        );
+    }
+}
+
+/// One that shows none is not, on any leg: what the handler did without it stands.
+#[tokio::test]
+async fn an_optional_question_is_passed_over_where_it_cannot_be_asked() {
+    let result = Client::builder(fleet(optional)).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!(result.text(), "None false");
+
+    let tool = || {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            let a: Option<Text> = cx.elicit("a", "?").optional().await?;
+            cx.checkpoint("sealed").await?;
+            Ok(format!("{}", a.is_some()))
+        })
+    };
+    let clock = TestClock::default();
+    let fleet =
+        Replicas::new([replica(&clock).tool(tool()).build().unwrap()]).as_principal(alice());
+    let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let first = raw_send(&fleet, "tools/call", params).await;
+    assert_eq!(asked(&first), [""; 0]);
+    // The same call, by a client that has learned to show forms.
+    let more = json!({ "requestState": first["requestState"] });
+    let last = send(&fleet, "t", json!({}), more).await;
+    assert_eq!(last["content"][0]["text"], "false");
+}
+
+/// What is optional no more is asked after all.
+#[tokio::test]
+async fn a_question_that_was_passed_over_can_become_needed() {
+    let clock = TestClock::default();
+    let tool = |needed: bool| {
+        Tool::new("t", "", move |cx: Context| async move {
+            let ask = cx.elicit::<Text>("a", "?");
+            let a = if needed { Some(ask.await?) } else { ask.optional().await? };
+            cx.checkpoint("sealed").await?;
+            Ok::<_, mrtr_server::Error>(format!("{}", a.is_some()))
+        })
+    };
+    let server = |needed| replica(&clock).tool(tool(needed)).build().unwrap();
+    let fleet = Replicas::new([server(false), server(true)]).as_principal(alice());
+    let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let first = raw_send(&fleet, "tools/call", params).await;
+    let more = json!({ "requestState": first["requestState"] });
+    let second = send(&fleet, "t", json!({}), more).await;
+    assert_eq!(asked(&second), ["a"]);
+}

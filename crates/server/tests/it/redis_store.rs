@@ -1,0 +1,199 @@
+//! The replay guard in Redis, with a real one.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mrtr_server::single_use::{RedisStore, SingleUseStore as _, StoreError};
+use mrtr_testkit::{Replicas, TestClock};
+use serde_json::json;
+
+use crate::replicas::{Count, alice, replica};
+use crate::request_state::send;
+use crate::single_use::{answered, guess, state, text, used};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A server of our own, on a socket in a directory of its own, which ends with this value.
+struct Redis {
+    process: Child,
+    socket: PathBuf,
+}
+
+impl Redis {
+    fn start() -> Self {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Ordering::SeqCst);
+        let name = format!("mrtr-redis-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let socket = directory.join("socket");
+        Self { process: Self::spawn(&socket), socket }
+    }
+
+    fn spawn(socket: &Path) -> Child {
+        let process = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
+            .arg(socket)
+            .current_dir(socket.parent().unwrap())
+            .stdout(Stdio::piped())
+            .spawn();
+        assert!(process.is_ok(), "these tests need `redis-server` 7 or newer in the path");
+        let mut process = process.unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let ready =
+            |line: Result<String, _>| line.is_ok_and(|line| line.contains("eady to accept"));
+        assert!(lines.any(ready), "redis-server did not start");
+        // What it says later has somewhere to go.
+        std::thread::spawn(move || lines.for_each(drop));
+        process
+    }
+
+    fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket.display())
+    }
+
+    async fn guard(&self) -> RedisStore {
+        RedisStore::connect(&self.url()).await.unwrap()
+    }
+
+    /// Sends a command as a line, and returns the answer.
+    fn ask(&self, command: &str) -> String {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        write!(stream, "{command}\r\nQUIT\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.strip_suffix("+OK\r\n").unwrap_or(&answer).trim_end().to_owned()
+    }
+
+    fn end(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.process = Self::spawn(&self.socket);
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(self.socket.parent().unwrap());
+    }
+}
+
+/// Each replica has a connection of its own.
+#[tokio::test]
+async fn a_fleet_uses_a_state_once() {
+    let (redis, ran, clock) = (Redis::start(), Count::default(), TestClock::default());
+    let mut replicas = Vec::new();
+    for _ in 0..3 {
+        let replica = replica(&clock).tool(guess(&ran)).single_use_store(redis.guard().await);
+        replicas.push(replica.build().unwrap());
+    }
+    let fleet = Replicas::new(replicas).as_principal(alice());
+    let state = state(&fleet).await;
+    assert_eq!(redis.ask("DBSIZE"), ":0");
+    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    assert_eq!(text(&first), "a 1");
+    for _ in 0..3 {
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
+        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, used());
+    }
+    assert_eq!(ran.get(), 1);
+
+    // All at once.
+    let (other, fleet) = (self::state(&fleet).await, Arc::new(fleet));
+    let legs = (0..20).map(|n| {
+        let (fleet, more) =
+            (Arc::clone(&fleet), answered(&other, if n % 2 == 0 { "a" } else { "b" }));
+        tokio::spawn(async move { send(&fleet, "t", json!({}), more).await })
+    });
+    let mut outcomes = Vec::new();
+    for leg in legs.collect::<Vec<_>>() {
+        outcomes.push(leg.await.unwrap());
+    }
+    let refused = outcomes.iter().filter(|outcome| **outcome == used()).count();
+    assert_eq!((ran.get(), refused), (2, 10));
+    assert_eq!(redis.ask("DBSIZE"), ":2");
+
+    let keys = redis.ask("KEYS *");
+    let key = keys.lines().find(|line| line.starts_with("mrtr:")).unwrap();
+    let left = redis.ask(&format!("PTTL {key}"));
+    let left: u64 = left.strip_prefix(':').unwrap().parse().unwrap();
+    assert!((660_000..=722_000).contains(&left), "a round's time and some more, not {left} ms");
+}
+
+/// Of many at once, one is first.
+#[tokio::test]
+async fn one_claim_is_first() {
+    let redis = Redis::start();
+    let (one, other) = (redis.guard().await, redis.guard().await.prefix("mrtr:"));
+    let claims = (0..50_u8).map(|n| {
+        let guard = if n % 2 == 0 { one.clone() } else { other.clone() };
+        tokio::spawn(async move { guard.claim("k", &[n, 0, 0xff], MINUTE).await.unwrap() })
+    });
+    let mut firsts = 0;
+    let mut seen = Vec::new();
+    for claim in claims.collect::<Vec<_>>() {
+        match claim.await.unwrap() {
+            None => firsts += 1,
+            Some(value) => seen.push(value),
+        }
+    }
+    seen.dedup();
+    assert_eq!((firsts, seen.len()), (1, 1));
+    one.settle("k", b"done", MINUTE).await.unwrap();
+    assert_eq!(other.claim("k", b"", MINUTE).await.unwrap().as_deref(), Some(&b"done"[..]));
+    one.settle("nothing", b"done", MINUTE).await.unwrap();
+    assert_eq!(other.claim("nothing", b"x", Duration::ZERO).await.unwrap(), None);
+    let prefixed = redis.guard().await.prefix("b:");
+    assert_eq!(prefixed.claim("k", b"", Duration::MAX).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses() {
+    let redis = Redis::start();
+    let guard = redis.guard().await;
+    assert_eq!(redis.ask("CONFIG SET maxmemory 1"), "+OK");
+    assert!(matches!(guard.claim("k", b"", MINUTE).await, Err(StoreError::Full)));
+    assert_eq!(redis.ask("CONFIG SET maxmemory 0"), "+OK");
+    assert_eq!(guard.claim("k", b"", MINUTE).await.unwrap(), None);
+}
+
+/// It fails while Redis is away, and works when it is back, on the same connection.
+#[tokio::test]
+async fn a_redis_that_comes_back_is_used_again() {
+    let mut redis = Redis::start();
+    let guard = redis.guard().await;
+    assert_eq!(guard.claim("k", b"", MINUTE).await.unwrap(), None);
+    redis.end();
+    let error = guard.claim("k", b"", MINUTE).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    redis.start_again();
+    // The first commands may still find the broken connection.
+    let mut claimed = Err(error);
+    for _ in 0..100 {
+        claimed = guard.claim("l", b"", MINUTE).await;
+        if claimed.is_ok() {
+            break;
+        }
+    }
+    assert_eq!(claimed.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_is_no_redis_is_said_and_without_the_password() {
+    for url in ["", "http://x", "redis+unix:///no/such/socket"] {
+        let error = RedisStore::connect(url).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{url}: {error}");
+    }
+    let error = RedisStore::connect("redis://u:hunter2@127.0.0.1:1").await.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+}

@@ -1,0 +1,121 @@
+//! Arguments and results are held against the schemas that a tool publishes.
+
+use mrtr_server::{Context, Server, Tool, ToolOutput};
+use mrtr_testkit::Replicas;
+use serde_json::{Value, json};
+
+use crate::replicas::{Count, fleet};
+use crate::request_state::send;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Party {
+    #[schemars(range(min = 1, max = 12))]
+    people: u8,
+    #[schemars(length(max = 5), regex(pattern = "^[A-Z]"))]
+    name: String,
+    /// A number of the type's own bounds.
+    table: Option<u16>,
+}
+
+fn object(schema: Value) -> mrtr_schema::Object {
+    let Value::Object(schema) = schema else { unreachable!() };
+    schema
+}
+
+#[tokio::test]
+async fn arguments_have_to_fit_what_the_schema_says_beyond_the_type() {
+    let ran = Count::default();
+    let counter = ran.clone();
+    let fleet = fleet(move || {
+        let counter = counter.clone();
+        Tool::new("t", "", move |_: Context, party: Party| {
+            counter.up();
+            let text = format!("{} {} {:?}", party.people, party.name, party.table);
+            std::future::ready(Ok::<_, mrtr_server::Error>(text))
+        })
+    });
+    let fine = send(&fleet, "t", json!({ "people": 2, "name": "Ada" }), json!({})).await;
+    assert_eq!(fine["content"][0]["text"], "2 Ada None");
+    for (arguments, part) in [
+        (json!({ "people": 0, "name": "Ada" }), "/people"),
+        (json!({ "people": 13, "name": "Ada" }), "/people"),
+        (json!({ "people": 2, "name": "Adalbert" }), "/name"),
+        (json!({ "people": 2, "name": "ada" }), "/name"),
+        (json!({ "people": 2, "name": "Ada", "table": 70_000 }), "table"),
+    ] {
+        let refused = send(&fleet, "t", arguments, json!({})).await;
+        let text = refused["content"][0]["text"].as_str().unwrap();
+        assert!(refused["isError"] == true && text.contains(part), "{refused}");
+    }
+    assert_eq!(ran.get(), 1, "the handler sees only what fits");
+}
+
+#[tokio::test]
+async fn a_schema_written_by_hand_holds_beside_the_type() {
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "string", "enum": ["x", "y"] } },
+        "required": ["a"], "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] });
+    let fleet = fleet(|| {
+        Tool::new(
+            "t",
+            "",
+            async |_: Context, any: serde_json::Map<String, Value>| -> mrtr_server::Result<_> {
+                Ok(format!("{}", any.len()))
+            },
+        )
+        .input_schema(object(schema.clone()))
+    });
+    assert_eq!(send(&fleet, "t", json!({ "a": "x" }), json!({})).await["content"][0]["text"], "1");
+    for arguments in [json!({}), json!({ "a": "z" }), json!({ "a": "x", "b": 1 })] {
+        let refused = send(&fleet, "t", arguments, json!({})).await;
+        assert_eq!(refused["isError"], true, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn output_that_does_not_fit_is_not_sent() {
+    let output = |value: Option<Value>| {
+        let tool = move || {
+            let value = value.clone();
+            let schema = json!({ "type": "object", "properties": { "n": { "minimum": 5 } }, "required": ["n"] });
+            Tool::new("t", "", move |_: Context| {
+                std::future::ready(Ok::<_, mrtr_server::Error>(match value.clone() {
+                    Some(value) => ToolOutput::structured(value, []),
+                    None => "text alone".into(),
+                }))
+            })
+            .output_schema(object(schema))
+        };
+        fleet(tool)
+    };
+    let call = async |fleet: Replicas| send(&fleet, "t", json!({}), json!({})).await;
+    let fits = call(output(Some(json!({ "n": 5 })))).await;
+    assert_eq!(fits["structuredContent"], json!({ "n": 5 }));
+    for value in [Some(json!({ "n": 4 })), Some(json!({})), Some(json!([])), None] {
+        let refused = call(output(value.clone())).await;
+        assert_eq!(refused["error"]["code"], -32603, "{value:?}: {refused}");
+    }
+}
+
+#[test]
+fn a_schema_that_is_none_is_refused_when_the_server_is_built() {
+    let tool = || Tool::new("t", "", async |_: Context| "x");
+    for schema in [
+        json!({ "type": "object", "properties": 5 }),
+        json!({ "type": "object", "properties": { "a": { "type": "objekt" } } }),
+        json!({ "type": "object", "properties": { "a": { "pattern": "(" } } }),
+        json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/none" } } }),
+    ] {
+        let input = Server::builder("s", "1")
+            .require_principal()
+            .ephemeral_key()
+            .tool(tool().input_schema(object(schema.clone())));
+        let output = Server::builder("s", "1")
+            .require_principal()
+            .ephemeral_key()
+            .tool(tool().output_schema(object(schema)));
+        for builder in [input, output] {
+            let error = builder.build().unwrap_err().to_string();
+            assert!(error.contains("invalid JSON Schema"), "{error}");
+        }
+    }
+}

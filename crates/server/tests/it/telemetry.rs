@@ -1,0 +1,134 @@
+//! What those who look on learn of a request.
+
+use std::sync::{Arc, Mutex};
+
+use mrtr_client::TraceContext;
+use mrtr_server::{Context, Tool};
+use mrtr_testkit::{Replicas, TestClock};
+use serde_json::json;
+use tracing::Level;
+
+use crate::replicas::{Text, alice, client, replica};
+use crate::request_state::{Lines, raw_send, send, with_meta};
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+
+fn asking() -> Tool {
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+        Ok(cx.elicit::<Text>("a", "?").await?.text)
+    })
+}
+
+/// Each round is a span in the trace of its client, on whichever replica it is.
+#[tokio::test]
+async fn all_rounds_are_in_the_trace_of_their_client() {
+    let (lines, _guard) = Lines::collect_from(Level::INFO);
+    let (clock, adopted) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
+    let server = || {
+        let adopted = Arc::clone(&adopted);
+        let adopt = move |span: &tracing::Span, context: &TraceContext| {
+            assert_eq!(span.metadata().map(tracing::Metadata::name), Some("request"));
+            adopted.lock().unwrap().push(context.clone());
+        };
+        replica(&clock).tool(asking()).trace_parent(adopt).build().unwrap()
+    };
+    let fleet = Replicas::new([server(), server()]).as_principal(alice());
+    let context = TraceContext {
+        traceparent: PARENT.to_owned(),
+        tracestate: Some("a=b".to_owned()),
+        baggage: None,
+    };
+    let sent = context.clone();
+    let (client, _) = client(fleet);
+    let client = client.trace_context(move || Some(sent.clone())).build();
+    client.call_tool("t", json!({})).await.unwrap();
+    assert_eq!(*adopted.lock().unwrap(), [context.clone(), context]);
+    let log = lines.text();
+    let spans: Vec<&str> =
+        log.lines().filter(|line| line.contains("mrtr::server: close")).collect();
+    assert_eq!(spans.len(), 2, "{log}");
+    for (line, (round, kind)) in spans.iter().zip([(1, "input_required"), (2, "complete")]) {
+        for part in [
+            r#"otel.name="tools/call t" otel.kind="server" mcp.method.name="tools/call""#,
+            r#"gen_ai.operation.name="execute_tool" gen_ai.tool.name="t""#,
+            r#"mcp.protocol.version="2026-07-28""#,
+            &format!("mrtr.round={round}"),
+            &format!("mrtr.result_type={kind:?}"),
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        assert!(!line.contains("error.type"), "{line}");
+    }
+
+    // What has not the form of a trace context is nobody's parent.
+    let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
+    params["_meta"]["traceparent"] = json!("00-nobody");
+    let fleet = Replicas::new([server()]).as_principal(alice());
+    raw_send(&fleet, "tools/call", params).await;
+    assert_eq!(adopted.lock().unwrap().len(), 2);
+}
+
+/// Every refusal is counted by its reason, every request timed by its kind; and a client cannot make up names.
+#[tokio::test]
+async fn metrics_have_reasons_and_no_made_up_names() {
+    let clock = TestClock::default();
+    let failing = Tool::new("f", "", async |_: Context| -> mrtr_server::Result<_> {
+        Err::<String, _>(mrtr_server::Error::new("It cannot be done."))
+    });
+    let server = replica(&clock).tool(asking()).tool(failing).build().unwrap();
+    let fleet = Replicas::new([server]).as_principal(alice());
+    let (lines, _guard) = Lines::collect_from(Level::TRACE);
+    let metrics = |what: &str| {
+        let text = lines.text();
+        let of_ours = text.lines().filter(|line| line.contains("mrtr::metrics: "));
+        of_ours.filter(|line| line.contains(what)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let first = send(&fleet, "t", json!({}), json!({})).await;
+    let state = first["requestState"].as_str().unwrap();
+    clock.advance(86_400);
+    for (state, reason) in [("v1.AAAA", "malformed"), (state, "expired")] {
+        send(&fleet, "t", json!({}), json!({ "requestState": state })).await;
+        let counted = metrics("monotonic_counter.mrtr.state.refusals=1");
+        let counted: Vec<_> =
+            counted.iter().filter(|line| line.contains(&format!("reason={reason:?}"))).collect();
+        assert_eq!(counted.len(), 1, "{reason}: {}", lines.text());
+    }
+    send(&fleet, "f", json!({}), json!({})).await;
+    send(&fleet, "made-up", json!({}), json!({})).await;
+    raw_send(&fleet, "made/up", with_meta(json!({}))).await;
+    let timed = metrics("histogram.mcp.server.operation.duration=");
+    let expected = [
+        r#"mcp.method.name="tools/call" gen_ai.tool.name="t" mrtr.result_type="input_required""#,
+        r#"mcp.method.name="tools/call" gen_ai.tool.name="t" error.type="-32602""#,
+        r#"mcp.method.name="tools/call" gen_ai.tool.name="t" error.type="-32602""#,
+        r#"mcp.method.name="tools/call" gen_ai.tool.name="f" error.type="tool_error" mrtr.result_type="complete""#,
+        r#"mcp.method.name="tools/call" error.type="-32602""#,
+        r#"mcp.method.name="_OTHER" error.type="-32601""#,
+    ];
+    assert_eq!(timed.len(), expected.len(), "{timed:#?}");
+    for (line, end) in timed.iter().zip(expected) {
+        assert!(line.ends_with(end), "{end} in {line}");
+    }
+    assert!(!timed.concat().contains("made"), "{timed:#?}");
+}
+
+/// Those whose clients go away are counted, too.
+#[tokio::test]
+async fn a_request_that_is_given_up_has_an_end() {
+    let clock = TestClock::default();
+    let slow = Tool::new("s", "", async |_: Context| -> mrtr_server::Result<_> {
+        std::future::pending::<()>().await;
+        Ok("never")
+    });
+    let fleet = Replicas::new([replica(&clock).tool(slow).build().unwrap()]).as_principal(alice());
+    let (lines, _guard) = Lines::collect_from(Level::TRACE);
+    let given_up = async { tokio::task::yield_now().await };
+    tokio::select! {
+        biased;
+        _ = send(&fleet, "s", json!({}), json!({})) => unreachable!(),
+        () = given_up => {}
+    }
+    let log = lines.text();
+    let timed = log.lines().find(|line| line.contains("histogram.mcp.server.operation.duration="));
+    assert!(timed.is_some_and(|line| line.ends_with(r#"error.type="cancelled""#)), "{log}");
+}
