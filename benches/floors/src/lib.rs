@@ -142,7 +142,7 @@ impl Floor {
     ///
     /// # Errors
     ///
-    /// If it is none of the benchmark's requests.
+    /// If the body is not a request of the benchmark.
     pub fn answer(&self, body: &[u8]) -> Result<Answer, serde_json::Error> {
         let request: Request<'_> = serde_json::from_slice(body)?;
         let (id, params) = (request.id, &request.params);

@@ -29,7 +29,7 @@ enum Kind {
     Call,
     /// A call that reports progress.
     Progress,
-    /// A flow that nobody goes on with after its first question.
+    /// A call that the client abandons after the first question.
     Abandoned,
     /// A list of so many tools.
     List(usize),

@@ -13,7 +13,7 @@ const IDENTIFIERS: &[(&str, &str)] = &[
     ("asks_form", "use `requires_form`"),
     ("StepRun", "use `StepFuture`"),
     ("sealed_first", "use `after_checkpoint`"),
-    ("droppable", "use `optional`"),
+    ("droppable", "use `skippable`"),
     ("keep_errors", "use `record_errors`"),
     ("people_take_their_time", "use `exclude_handler_time`"),
     ("resending", "use `with_retries`"),
