@@ -63,7 +63,7 @@ fn envelope() -> Operation {
     Box::new(move || drop(black_box(Message::parse(black_box(&body)).unwrap())))
 }
 
-/// The headers of a request are held against its body.
+/// Compares the headers of a request with its body.
 fn check_headers() -> Operation {
     let Ok(Message::Request(request)) = Message::parse(&call("echo", "{}", "")) else {
         panic!("a request")

@@ -9,13 +9,11 @@ use crate::attributes::{Arguments, Kind, doc_comment};
 
 /// Returns the function and its constructor, or a compile error.
 pub(crate) fn expand(kind: Kind, attributes: TokenStream, item: TokenStream) -> TokenStream {
-    match constructor(kind, attributes, item.clone()) {
-        Ok(constructor) => quote! { #item #constructor },
-        Err(error) => {
-            let error = error.to_compile_error();
-            quote! { #item #error }
-        }
-    }
+    let constructor = constructor(kind, attributes, item.clone());
+    let constructor = constructor.unwrap_or_else(|error| error.to_compile_error());
+    let mut expanded = item;
+    expanded.extend(constructor);
+    expanded
 }
 
 fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
@@ -97,7 +95,7 @@ fn handler(signature: &Signature) -> TokenStream {
         .iter()
         .filter_map(|input| match input {
             FnArg::Typed(input) => Some(&*input.ty),
-            _ => None,
+            FnArg::Receiver(_) => None,
         })
         .collect();
     let names: Vec<Ident> = (0..types.len()).map(|at| format_ident!("p{at}")).collect();
