@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-codec", &[]),
     ("mrtr-macros", &[]),
     ("mrtr-transport", &["mrtr-schema"]),
-    ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport", "mrtr-macros"]),
+    ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
     ("mrtr", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client", "mrtr-macros"]),
     ("mrtr-cli", &["mrtr", "mrtr-codec"]),
