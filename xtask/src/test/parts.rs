@@ -83,7 +83,7 @@ struct SelectedTests {
 }
 
 const REDIS_TESTS: SelectedTests =
-    SelectedTests { targets: &["--lib", "--test=it"], filter: "redis::" };
+    SelectedTests { targets: &["--lib", "--test=it"], filter: "redis" };
 const PROCESS_TESTS: SelectedTests = SelectedTests { targets: &["--test=it"], filter: "child::" };
 const TERMINAL_TESTS: SelectedTests =
     SelectedTests { targets: &["--test=it"], filter: "at_a_terminal::" };
