@@ -10,7 +10,7 @@ use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, UrlParams};
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::json::read_value;
+use mrtr_schema::json::from_value;
 use mrtr_schema::notification::{LogLevel, LogMessage, name};
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
@@ -115,7 +115,7 @@ impl Context {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> InputFuture<()> {
-        let params = UrlParams { message: message.into(), url: url.into() };
+        let params = UrlParams::new(message, url);
         let question = Question::new(InputRequest::Elicit(ElicitParams::Url(params)));
         InputFuture::new(&self.round, key.into(), question, |key, text| {
             let result: ElicitResult = read(text)?;
@@ -146,8 +146,8 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> InputFuture<Vec<Root>> {
-        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots }| {
-            roots.iter().try_for_each(Root::check).map(|()| roots)
+        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots, .. }| {
+            roots.iter().try_for_each(Root::validate).map(|()| roots).map_err(String::from)
         })
     }
 
@@ -259,10 +259,7 @@ impl Context {
         if wanted && !self.round.is_replaying() {
             match serde_json::to_value(data) {
                 Ok(data) => {
-                    self.round
-                        .caller
-                        .notify
-                        .send(name::MESSAGE, &LogMessage { level, logger: None, data });
+                    self.round.caller.notify.send(name::MESSAGE, &LogMessage::new(level, data));
                 }
                 Err(error) => {
                     tracing::error!(target: "mrtr::handler", %error, "a log message is no JSON");
@@ -335,8 +332,8 @@ pub(crate) fn read_form<T: DeserializeOwned>(
         ElicitAction::Cancel => Ok(ElicitOutcome::Cancel),
         ElicitAction::Accept => {
             let content =
-                form.check(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
-            let value = read_value(&Value::Object(content));
+                form.validate(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
+            let value = from_value(&Value::Object(content));
             value.map(ElicitOutcome::Accept).map_err(|e| e.to_string())
         }
     }

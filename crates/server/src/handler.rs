@@ -69,9 +69,9 @@ impl<R: Into<O>, O> IntoOutput<O> for R {
 
 /// Reads arguments. The line and column of a mistake are none of the caller's: what they sent was written anew on its way.
 fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
-    json::read(arguments).map_err(|error| match error.path() {
-        "" => error.why(),
-        path => format!("{path}: {}", error.why()),
+    json::from_str(arguments).map_err(|error| match error.path() {
+        "" => error.reason(),
+        path => format!("{path}: {}", error.reason()),
     })
 }
 

@@ -34,20 +34,15 @@ impl Prompt {
             all.is_some_and(|all| all.iter().any(|one| one == name))
         };
         let properties = schema.get("properties").and_then(|p| p.as_object());
-        let arguments = properties.into_iter().flatten().map(|(name, property)| PromptArgument {
-            name: name.clone(),
-            title: None,
-            description: property.get("description").and_then(|d| d.as_str()).map(str::to_owned),
-            required: required(name),
+        let arguments = properties.into_iter().flatten().map(|(name, property)| {
+            let mut argument = PromptArgument::new(name);
+            let description = property.get("description").and_then(|d| d.as_str());
+            argument.description = description.map(str::to_owned);
+            argument.required = required(name);
+            argument
         });
-        let wire = WirePrompt {
-            name: name.into(),
-            title: None,
-            description: Some(description.into()),
-            arguments: arguments.collect(),
-            icons: Vec::new(),
-            meta: None,
-        };
+        let mut wire = WirePrompt::new(name).with_description(description);
+        wire.arguments = arguments.collect();
         Self { wire, rules: CallOptions::default(), handler, completers: Vec::new() }
     }
 }
@@ -65,11 +60,9 @@ pub struct PromptOutput(pub(crate) Output<GetPromptResult>);
 impl PromptOutput {
     /// These messages.
     pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
-        let messages = messages.into_iter().map(|(role, content)| PromptMessage { role, content });
-        Self(Output::complete(GetPromptResult {
-            messages: messages.collect(),
-            ..GetPromptResult::default()
-        }))
+        let messages =
+            messages.into_iter().map(|(role, content)| PromptMessage::new(role, content));
+        Self(Output::complete(GetPromptResult::new(messages.collect())))
     }
 }
 

@@ -39,9 +39,10 @@ impl RequestContext {
         muted: bool,
     ) {
         let Some(token) = &self.meta.progress_token else { return };
-        let (progress_token, message) = (token.clone(), message.map(str::to_owned));
-        let total = total.filter(|total| total.is_finite());
-        self.notify.progress(&Progress { progress_token, progress, total, message }, muted);
+        let mut params = Progress::new(token.clone(), progress);
+        params.total = total.filter(|total| total.is_finite());
+        params.message = message.map(str::to_owned);
+        self.notify.progress(&params, muted);
     }
 
     /// What a layer in front left with the request, or what was given to all requests.
@@ -52,13 +53,7 @@ impl RequestContext {
 
 /// What the client can do. Requests that do not say it were refused.
 pub(crate) fn capabilities(meta: &RequestMeta) -> &ClientCapabilities {
-    static NONE: ClientCapabilities = ClientCapabilities {
-        elicitation: None,
-        sampling: None,
-        roots: None,
-        extensions: None,
-        experimental: None,
-    };
+    static NONE: ClientCapabilities = ClientCapabilities::new();
     meta.client_capabilities.as_ref().unwrap_or(&NONE)
 }
 

@@ -54,17 +54,7 @@ impl Resource {
         handler: impl Handler<A, ResourceOutput>,
     ) -> Self {
         let handler = handler.erase().call;
-        let wire = WireResource {
-            uri: uri.into(),
-            name: name.into(),
-            title: None,
-            description: None,
-            mime_type: None,
-            size: None,
-            icons: Vec::new(),
-            annotations: None,
-            meta: None,
-        };
+        let wire = WireResource::new(uri, name);
         Self { wire, rules: CallOptions::default(), cache: CacheControl::default(), handler }
     }
 }
@@ -90,16 +80,7 @@ impl ResourceTemplate {
         handler: impl Handler<A, ResourceOutput>,
     ) -> Self {
         let handler = handler.erase().call;
-        let wire = WireTemplate {
-            uri_template: uri_template.into(),
-            name: name.into(),
-            title: None,
-            description: None,
-            mime_type: None,
-            icons: Vec::new(),
-            annotations: None,
-            meta: None,
-        };
+        let wire = WireTemplate::new(uri_template, name);
         let (rules, cache) = (CallOptions::default(), CacheControl::default());
         Self { wire, rules, cache, handler, completers: Vec::new() }
     }
@@ -124,29 +105,18 @@ pub struct ResourceOutput(pub(crate) Output<ReadResourceResult>);
 impl ResourceOutput {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::contents(Some(text.into()), None)
+        Self::many([ResourceContents::text("", text)])
     }
 
     /// Bytes.
     pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
-        Self::contents(None, Some(STANDARD.encode(bytes)))
+        Self::many([ResourceContents::blob("", STANDARD.encode(bytes))])
     }
 
     /// Several contents, with URIs of their own: a directory.
     pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
         let contents = contents.into_iter().collect();
-        Self(Output::complete(ReadResourceResult { contents, ..ReadResourceResult::default() }))
-    }
-
-    /// The URI and media type are filled in from the request and the resource.
-    fn contents(text: Option<String>, blob: Option<String>) -> Self {
-        Self::many([ResourceContents {
-            uri: String::new(),
-            mime_type: None,
-            text,
-            blob,
-            meta: None,
-        }])
+        Self(Output::complete(ReadResourceResult::new(contents)))
     }
 }
 

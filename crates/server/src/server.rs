@@ -142,17 +142,18 @@ impl Inner {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         let completes = self.methods.contains_key(method::COMPLETE);
         let told = self.announces.then_some(true);
-        let list = ListCapability { list_changed: told };
-        let resources = ResourcesCapability { subscribe: told, list_changed: told };
-        ServerCapabilities {
-            tools: (!self.tools.is_empty()).then(|| list.clone()),
-            prompts: (!self.prompts.is_empty()).then_some(list),
-            resources: self.has_resources().then_some(resources),
-            completions: completes.then(Object::new),
-            logging: Some(Object::new()),
-            extensions: (!self.extensions.is_empty()).then(|| self.extensions.clone()),
-            ..ServerCapabilities::default()
-        }
+        let mut list = ListCapability::default();
+        list.list_changed = told;
+        let mut resources = ResourcesCapability::default();
+        resources.subscribe = told;
+        resources.list_changed = told;
+        let mut all = ServerCapabilities::default().with_logging(Object::new());
+        all.tools = (!self.tools.is_empty()).then(|| list.clone());
+        all.prompts = (!self.prompts.is_empty()).then_some(list);
+        all.resources = self.has_resources().then_some(resources);
+        all.completions = completes.then(Object::new);
+        all.extensions = (!self.extensions.is_empty()).then(|| self.extensions.clone());
+        all
     }
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
@@ -376,7 +377,8 @@ impl ServerBuilder {
         for resource in &self.resources {
             check_icons(&resource.wire.name, &resource.wire.icons)?;
             let uri = &resource.wire.uri;
-            uri::check(uri).map_err(|why| BuildError::Uri { uri: uri.clone(), why })?;
+            uri::validate(uri)
+                .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.into() })?;
         }
         let templates = std::mem::take(&mut self.templates).into_iter().map(|template| {
             let uri_template = &template.wire.uri_template;

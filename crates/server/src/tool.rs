@@ -82,16 +82,8 @@ impl Tool {
     ) -> Self {
         let Parts { arguments: input_schema, output: output_schema, call: handler } =
             handler.erase();
-        let wire = WireTool {
-            name: name.into(),
-            title: None,
-            description: Some(description.into()),
-            input_schema,
-            output_schema,
-            annotations: None,
-            icons: Vec::new(),
-            meta: None,
-        };
+        let mut wire = WireTool::new(name, input_schema).with_description(description);
+        wire.output_schema = output_schema;
         let (rules, param_headers, schemas) =
             (CallOptions::default(), Vec::new(), Schemas::default());
         Self { wire, rules, handler, param_headers, by_hand: false, schemas }
@@ -160,28 +152,19 @@ impl ToolOutput {
     /// Any content for the model.
     pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
-        Self(Output::complete(CallToolResult { content, ..CallToolResult::default() }))
+        Self(Output::complete(CallToolResult::new(content)))
     }
 
     /// A value for programs, and content for the model that says the same in its own way. For most
     /// tools, [`Json`] is simpler.
     pub fn structured(value: Value, blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
-        let structured_content = Some(value);
-        Self(Output::complete(CallToolResult {
-            content,
-            structured_content,
-            ..CallToolResult::default()
-        }))
+        Self(Output::complete(CallToolResult::new(content).with_structured_content(value)))
     }
 
     /// A failure that the model should read.
     pub(crate) fn failure(message: String) -> CallToolResult {
-        CallToolResult {
-            content: vec![ContentBlock::text(message)],
-            is_error: true,
-            ..CallToolResult::default()
-        }
+        CallToolResult::error(vec![ContentBlock::text(message)])
     }
 }
 

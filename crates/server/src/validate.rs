@@ -1,7 +1,7 @@
 //! What a server is checked for when it is put together.
 
 use mrtr_codec::RingError;
-use mrtr_schema::capabilities::Icon;
+use mrtr_schema::icon::Icon;
 use mrtr_schema::{Object, uri};
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ pub(crate) fn check_rules(
 
 pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
     let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
-    icons.iter().try_for_each(|icon| icon.check().map_err(wrong))
+    icons.iter().try_for_each(|icon| icon.validate().map_err(|why| wrong(why.into())))
 }
 
 /// Schemas are JSON Schema 2020-12, and whole: nobody fetches what they refer to (specification: basic,
@@ -169,7 +169,7 @@ pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
     let mut rest: Vec<_> = schema.iter().collect();
     while let Some((keyword, value)) = rest.pop() {
         match value {
-            Value::String(target) if keyword == "$ref" && uri::check(target).is_ok() => {
+            Value::String(target) if keyword == "$ref" && uri::validate(target).is_ok() => {
                 return Err(format!("it refers to {target}, which nobody fetches"));
             }
             // Data, not schemas.

@@ -19,7 +19,7 @@ use crate::server::Inner;
 pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PROMPTS_GET, get)];
 
 fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
-    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::of(request)?) })
+    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::from_request(request)?) })
 }
 
 fn get<'r>(
@@ -28,7 +28,7 @@ fn get<'r>(
     caller: Box<RequestContext>,
 ) -> Answering<'r> {
     Box::pin(async move {
-        let call = GetPromptParams::of(request)?;
+        let call = GetPromptParams::from_request(request)?;
         let rules = || server.prompt(&call.name).map(|prompt| &prompt.rules);
         let single_use = is_single_use(call.request_state.is_some(), rules);
         let inner = Arc::clone(server);
@@ -69,8 +69,8 @@ impl Inner {
             |outcome| match outcome {
                 Ok(result) => {
                     let mut blocks = result.messages.iter().map(|message| &message.content);
-                    let fits = blocks.try_for_each(ContentBlock::check);
-                    fits.map_err(|why| unfit(&call.name, &why))?;
+                    let fits = blocks.try_for_each(ContentBlock::validate);
+                    fits.map_err(|why| unfit(&call.name, &why.to_string()))?;
                     self.complete(&*result)
                 }
                 // A prompt has no place for failures in its result.

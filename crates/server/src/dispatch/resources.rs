@@ -25,7 +25,9 @@ pub(crate) const METHODS: Methods = &[
 ];
 
 fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
-    Box::pin(async { server.page("resources", &server.resources, &ListParams::of(request)?) })
+    Box::pin(async {
+        server.page("resources", &server.resources, &ListParams::from_request(request)?)
+    })
 }
 
 fn list_templates<'r>(
@@ -34,7 +36,7 @@ fn list_templates<'r>(
     _: Box<RequestContext>,
 ) -> Answering<'r> {
     Box::pin(async {
-        server.page("resourceTemplates", &server.templates, &ListParams::of(request)?)
+        server.page("resourceTemplates", &server.templates, &ListParams::from_request(request)?)
     })
 }
 
@@ -44,7 +46,7 @@ fn read<'r>(
     caller: Box<RequestContext>,
 ) -> Answering<'r> {
     Box::pin(async move {
-        let call = ReadResourceParams::of(request)?;
+        let call = ReadResourceParams::from_request(request)?;
         let single_use = is_single_use(call.request_state.is_some(), || server.rules_of(&call.uri));
         let inner = Arc::clone(server);
         run(server, single_use, Box::pin(async move { inner.read_resource(call, caller).await }))
@@ -104,8 +106,8 @@ impl Inner {
             |outcome| match outcome {
                 Ok(result) => {
                     let result = filled(*result, &call.uri, what, retried);
-                    let fits = result.contents.iter().try_for_each(ResourceContents::check);
-                    fits.map_err(|why| unfit(&call.uri, &why))?;
+                    let fits = result.contents.iter().try_for_each(ResourceContents::validate);
+                    fits.map_err(|why| unfit(&call.uri, &why.to_string()))?;
                     self.complete(&result)
                 }
                 // A resource has no place for failures in its result.
