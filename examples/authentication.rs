@@ -97,7 +97,11 @@ struct Seat {
 async fn book(cx: Context) -> Result<String> {
     let seat: Seat = cx.elicit("seat", "Inside or outside?").await?;
     let who = cx.principal().map_or("nobody", Principal::subject);
-    let scopes = cx.parts().state::<Scopes>().map_or_else(String::new, |scopes| scopes.0.join(" "));
+    let scopes = cx
+        .parts()
+        .extensions()
+        .get::<Scopes>()
+        .map_or_else(String::new, |scopes| scopes.0.join(" "));
     Ok(format!("a table {} for {who}, who may {scopes}", seat.place))
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use mrtr_codec::{Binding, Digest, KeyRing, Secret, UnixSeconds, Validity, open, seal};
 use mrtr_schema::jsonrpc::Message;
-use mrtr_schema::meta::Mirrored;
+use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::{headers, sse};
 
 /// Done again and again.
@@ -70,7 +70,7 @@ fn check_headers() -> Operation {
     };
     let head = head("tools/call", "echo");
     Box::new(move || {
-        let mirrored = Mirrored::of(black_box(&request)).unwrap();
+        let mirrored = RequestHead::from_request(black_box(&request)).unwrap();
         headers::check(black_box(&head), &request.method, &mirrored).unwrap();
     })
 }

@@ -3,7 +3,7 @@
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult};
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::CreateMessageResult;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,8 @@ pub(crate) fn check(
             let result: ElicitResult = read(key, answer)?;
             match params {
                 ElicitParams::Form(form) => write(&fit(key, &form.requested_schema, result)?),
-                ElicitParams::Url(_) => write(&ElicitResult { content: None, ..result }),
+                ElicitParams::Url(_) => write(&ElicitResult::new(result.action, None)),
+                _ => Err(CallError::protocol("unknown mode of elicitation")),
             }
         }
         InputRequest::Sample(_) => write(&read::<CreateMessageResult>(key, answer)?),
@@ -38,7 +39,7 @@ pub(crate) fn check(
 
 fn read<T: DeserializeOwned>(key: &str, answer: &RawValue) -> Result<T, CallError> {
     serde_json::from_str(answer.get()).map_err(|error| {
-        let why = format!("the answer to {} is malformed: {error}", ErrorObject::quote(key));
+        let why = format!("the answer to {} is malformed: {error}", quote(key));
         CallError::handler(why, None)
     })
 }
@@ -51,9 +52,9 @@ pub(crate) fn fit(
 ) -> Result<ElicitResult, CallError> {
     result.content = match result.action {
         ElicitAction::Accept => {
-            let content = schema.check(result.content.unwrap_or_default());
+            let content = schema.validate(result.content.unwrap_or_default());
             Some(content.map_err(|problems| {
-                let key = ErrorObject::quote(key);
+                let key = quote(key);
                 let why = format!("the answer to {key} does not fit its form: {problems}");
                 CallError::handler(why, None)
             })?)
@@ -65,6 +66,7 @@ pub(crate) fn fit(
 
 pub(crate) fn check_roots(roots: &[Root]) -> Result<(), CallError> {
     roots.iter().try_for_each(|root| {
-        root.check().map_err(|why| CallError::handler(format!("root {:?}: {why}", root.uri), None))
+        root.validate()
+            .map_err(|why| CallError::handler(format!("root {:?}: {why}", root.uri), None))
     })
 }

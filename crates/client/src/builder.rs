@@ -217,13 +217,8 @@ impl<X: Transport> ClientBuilder<X> {
     pub fn build(self) -> Client<X> {
         let mut capabilities = self.handlers.capabilities();
         capabilities.extensions = Some(self.extensions).filter(|all| !all.is_empty());
-        let meta = RequestMeta {
-            protocol_version: Some(PROTOCOL_VERSION.to_owned()),
-            client_capabilities: Some(capabilities),
-            client_info: Some(self.info),
-            log_level: self.log.as_ref().map(|(level, _)| *level),
-            ..RequestMeta::default()
-        };
+        let mut meta = RequestMeta::new(PROTOCOL_VERSION, capabilities).with_client_info(self.info);
+        meta.log_level = self.log.as_ref().map(|(level, _)| *level);
         let Self { exchange, handlers, limits, watch, log, cache, result_types, .. } = self;
         Client {
             inner: Arc::new(Inner {

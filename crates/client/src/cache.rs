@@ -93,7 +93,7 @@ impl Cache {
     /// Keeps a result that was just received, if the server allows it.
     pub(crate) fn keep(&self, place: Vacancy, result: &RawValue) {
         // Malformed hints are none. Whoever asked for the result reads it, and will complain.
-        let ttl = CacheHints::of(result).unwrap_or_default().ttl_ms;
+        let ttl = CacheHints::from_result(result).unwrap_or_default().ttl_ms;
         let entry = Entry {
             result: result.to_owned(),
             received: Instant::now(),

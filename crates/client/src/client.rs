@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mrtr_schema::capabilities::Icon;
 use mrtr_schema::completion::{
     CompleteArgument, CompleteContext, CompleteResult, Completion, Reference,
 };
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::discover::DiscoverResult;
+use mrtr_schema::icon::Icon;
 use mrtr_schema::jsonrpc::{self, Notification, RequestId};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
@@ -398,7 +398,7 @@ pub(crate) fn drop_unsafe_icons(block: &mut ContentBlock) {
 /// Says so if an acknowledgement is for less than was asked for.
 fn warn_of_less(notification: &Notification, asked: &SubscriptionFilter) {
     if notification.method == name::ACKNOWLEDGED
-        && let Ok(Acknowledged { notifications: granted, .. }) = notification.params()
+        && let Ok(Acknowledged { notifications: granted, .. }) = notification.decode_params()
         && granted != *asked
     {
         tracing::warn!(target: "mrtr::client", ?asked, ?granted, "a subscription is not for all that was asked");
@@ -410,7 +410,7 @@ fn is_params(error: &CallError) -> bool {
 }
 
 pub(crate) fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
-    jsonrpc::raw(value)
+    serde_json::value::to_raw_value(value)
         .map_err(|e| CallError::request(format!("the arguments cannot be written as JSON: {e}")))
 }
 

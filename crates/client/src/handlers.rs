@@ -11,7 +11,7 @@ use mrtr_schema::capabilities::{
 };
 use mrtr_schema::elicitation::{ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::input::{InputRequest, InputRequests, InputResponses};
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_transport::BoxError;
@@ -75,16 +75,14 @@ where
 impl Handlers {
     /// What the handlers add up to.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        let elicitation = ElicitationCapability {
-            form: self.form.as_ref().map(|_| Object::new()),
-            url: self.url.as_ref().map(|_| Object::new()),
-        };
-        ClientCapabilities {
-            elicitation: (self.form.is_some() || self.url.is_some()).then_some(elicitation),
-            sampling: self.sample.as_ref().map(|_| SamplingCapability::default()),
-            roots: self.roots.as_ref().map(|_| RootsCapability {}),
-            ..ClientCapabilities::default()
-        }
+        let mut elicitation = ElicitationCapability::default();
+        elicitation.form = self.form.as_ref().map(|_| Object::new());
+        elicitation.url = self.url.as_ref().map(|_| Object::new());
+        let mut all = ClientCapabilities::new();
+        all.elicitation = (self.form.is_some() || self.url.is_some()).then_some(elicitation);
+        all.sampling = self.sample.as_ref().map(|_| SamplingCapability::new());
+        all.roots = self.roots.as_ref().map(|_| RootsCapability::default());
+        all
     }
 
     /// Answers all questions of a round, at the same time. The first failure drops the rest.
@@ -124,7 +122,7 @@ impl Handlers {
             }
             InputRequest::Elicit(ElicitParams::Url(params)) => {
                 let result = call(self.url.as_ref(), question, params, "URLs").await?;
-                write(&ElicitResult { content: None, ..result })
+                write(&ElicitResult::new(result.action, None))
             }
             InputRequest::Sample(params) => {
                 if params.uses_tools() {
@@ -138,7 +136,7 @@ impl Handlers {
             InputRequest::Roots => {
                 let roots = call(self.roots.as_ref(), question, (), "roots").await?;
                 answers::check_roots(&roots)?;
-                write(&ListRootsResult { roots })
+                write(&ListRootsResult::new(roots))
             }
             other => {
                 Err(CallError::protocol(format!("unknown kind of question: {}", other.method())))
@@ -156,7 +154,7 @@ async fn call<P, R>(
     let key = question.key.clone();
     let handler = handler.ok_or_else(|| undeclared(&key, what))?;
     handler(question, params).await.map_err(|source| {
-        let why = format!("the question {} was not answered: {source}", ErrorObject::quote(&key));
+        let why = format!("the question {} was not answered: {source}", quote(&key));
         CallError::handler(why, Some(source))
     })
 }
@@ -170,7 +168,7 @@ fn decline(key: &str, request: &InputRequest) -> Result<Box<RawValue>, CallError
 
 /// Ours not to answer it.
 fn refused(key: &str, why: &str, source: Option<BoxError>) -> CallError {
-    let why = format!("the question {} was refused: {why}", ErrorObject::quote(key));
+    let why = format!("the question {} was refused: {why}", quote(key));
     CallError::handler(why, source)
 }
 
@@ -178,7 +176,7 @@ fn refused(key: &str, why: &str, source: Option<BoxError>) -> CallError {
 fn undeclared(key: &str, what: &str) -> CallError {
     CallError::protocol(format!(
         "the question {} needs {what}, which this client did not declare",
-        ErrorObject::quote(key)
+        quote(key)
     ))
 }
 

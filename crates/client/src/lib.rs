@@ -9,12 +9,13 @@
 //!
 //! ```
 //! # use mrtr_client::{Client, Transport, OutgoingRequest, TransportError};
-//! # use mrtr_schema::jsonrpc::{Response, raw};
+//! # use mrtr_schema::jsonrpc::Response;
+//! # use serde_json::value::to_raw_value;
 //! # struct Server;
 //! # impl Transport for Server {
 //! #     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
 //! #         let result = serde_json::json!({ "resultType": "complete", "content": [{ "type": "text", "text": "Booked." }] });
-//! #         Ok(Response { id: Some(outgoing.request.id), outcome: Ok(raw(&result).unwrap()) })
+//! #         Ok(Response { id: Some(outgoing.request.id), outcome: Ok(to_raw_value(&result).unwrap()) })
 //! #     }
 //! # }
 //! # let server = Server;

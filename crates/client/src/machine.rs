@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use mrtr_schema::InvalidValue;
 use mrtr_schema::Object;
 use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, InputResponses};
-use mrtr_schema::jsonrpc::{self, ErrorObject, Params, Request, RequestId, code};
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::result::ResultType;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -222,8 +224,7 @@ impl Machine {
     fn leg(&self) -> Result<Action, CallError> {
         let id = self.ids.next();
         let params = Some(self.leg_params(&id, Object::new())?);
-        let (jsonrpc, method) = (jsonrpc::Version, self.call.method.clone());
-        Ok(Action::Send(Request { jsonrpc, id, method, params }))
+        Ok(Action::Send(Request::new(id, self.call.method.clone(), params)))
     }
 
     /// The parameters of the leg with this id, with more in its `_meta`.
@@ -247,7 +248,7 @@ impl Machine {
     fn result(&mut self, result: Box<RawValue>) -> Result<Action, CallError> {
         let malformed =
             |e: serde_json::Error| CallError::protocol(format!("malformed result: {e}"));
-        match ResultType::of(&result).map_err(malformed)? {
+        match ResultType::from_result(&result).map_err(malformed)? {
             ResultType::Complete => Ok(Action::Complete(result)),
             ResultType::InputRequired => {
                 let asks: InputRequiredResult =
@@ -257,10 +258,9 @@ impl Machine {
             ResultType::Other(other) if self.accepted.contains(&other) => {
                 Ok(Action::Complete(result))
             }
-            ResultType::Other(other) => Err(CallError::protocol(format!(
-                "unknown resultType {}",
-                ErrorObject::quote(&other)
-            ))),
+            ResultType::Other(other) => {
+                Err(CallError::protocol(format!("unknown resultType {}", quote(&other))))
+            }
         }
     }
 
@@ -342,17 +342,17 @@ impl Machine {
 fn check(requests: &InputRequests) -> Result<(), CallError> {
     requests.0.iter().try_for_each(|(key, request)| {
         let wrong =
-            |why| CallError::protocol(format!("the question {}: {why}", ErrorObject::quote(key)));
-        request.check().map_err(wrong)
+            |why: InvalidValue| CallError::protocol(format!("the question {}: {why}", quote(key)));
+        request.validate().map_err(wrong)
     })
 }
 
 fn last_asked(requests: &InputRequests) -> String {
     let one = |(key, request): &(String, InputRequest)| match request {
         InputRequest::Elicit(params) => {
-            format!("{} {}", ErrorObject::quote(key), ErrorObject::quote(params.message()))
+            format!("{} {}", quote(key), quote(params.message()))
         }
-        other => format!("{} ({})", ErrorObject::quote(key), other.method()),
+        other => format!("{} ({})", quote(key), other.method()),
     };
     requests.0.iter().take(3).map(one).collect::<Vec<_>>().join(", ")
 }

@@ -16,12 +16,14 @@ impl<X> Client<X> {
     pub(crate) fn hear(&self, notification: &Notification, id: &RequestId) {
         let (progress, log) = (&self.options.progress, &self.inner.log);
         let read = match (notification.method.as_str(), progress, log) {
-            (name::PROGRESS, Some(hear), _) => notification.params().map(|progress: Progress| {
-                if progress.progress_token == *id {
-                    hear(progress);
-                }
-            }),
-            (name::MESSAGE, _, Some((_, hear))) => notification.params().map(hear),
+            (name::PROGRESS, Some(hear), _) => {
+                notification.decode_params().map(|progress: Progress| {
+                    if progress.progress_token == *id {
+                        hear(progress);
+                    }
+                })
+            }
+            (name::MESSAGE, _, Some((_, hear))) => notification.decode_params().map(hear),
             _ => Ok(()),
         };
         if let Err(error) = read {

@@ -29,7 +29,7 @@ impl OutputSchema {
         };
         let value = result.structured_content.as_ref();
         let value = value.ok_or("it has no structuredContent, but its tool has an outputSchema")?;
-        schema.check(value).map_err(|why| format!("its structuredContent does not fit: {why}"))
+        schema.validate(value).map_err(|why| format!("its structuredContent does not fit: {why}"))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mrtr_schema::input::{InputRequests, InputResponses};
-use mrtr_schema::jsonrpc::{self, ErrorObject};
+use mrtr_schema::peer_text::quote;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -94,12 +94,12 @@ impl PendingCall {
         let extra =
             answers.0.iter().find(|(key, _)| !self.questions().0.iter().any(|(k, _)| k == key));
         if let Some((key, _)) = extra {
-            let key = ErrorObject::quote(key);
+            let key = quote(key);
             return Err(CallError::handler(format!("there is no question {key} to answer"), None));
         }
         let checked = self.questions().0.iter().map(|(key, request)| {
             let missing = || {
-                let key = ErrorObject::quote(key);
+                let key = quote(key);
                 CallError::handler(format!("there is no answer to the question {key}"), None)
             };
             let answer = answers.get(key).ok_or_else(missing)?;
@@ -204,6 +204,6 @@ impl fmt::Debug for PendingCall {
 
 /// An answer as JSON.
 pub(crate) fn write(answer: &impl Serialize) -> Result<Box<RawValue>, CallError> {
-    jsonrpc::raw(answer)
+    serde_json::value::to_raw_value(answer)
         .map_err(|e| CallError::handler(format!("the answer is no JSON: {e}"), None))
 }

@@ -146,7 +146,7 @@ impl Stream for Subscription {
 
 /// Whether a subscription's result is one.
 fn graceful(result: &RawValue) -> Result<(), CallError> {
-    match ResultType::of(result) {
+    match ResultType::from_result(result) {
         Ok(ResultType::Complete) => Ok(()),
         Ok(other) => Err(CallError::protocol(format!("a subscription ended with {other:?}"))),
         Err(e) => Err(CallError::protocol(format!("malformed result of a subscription: {e}"))),
@@ -161,13 +161,13 @@ fn read(notification: &Notification) -> Result<Option<SubscriptionEvent>, CallEr
         name::PROMPTS => SubscriptionEvent::Prompts,
         name::RESOURCES => SubscriptionEvent::Resources,
         name::RESOURCE_UPDATED => {
-            let changed: Changed = notification.params().map_err(malformed)?;
+            let changed: Changed = notification.decode_params().map_err(malformed)?;
             let uri =
                 changed.uri.ok_or_else(|| CallError::protocol("an update without its `uri`"))?;
             SubscriptionEvent::Resource(uri)
         }
         name::ACKNOWLEDGED => {
-            let acknowledged: Acknowledged = notification.params().map_err(malformed)?;
+            let acknowledged: Acknowledged = notification.decode_params().map_err(malformed)?;
             SubscriptionEvent::Acknowledged(acknowledged.notifications)
         }
         _ => return Ok(None),

@@ -16,9 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dialoguer::console::Style;
 use dialoguer::{Input, MultiSelect, Select};
-use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
+use mrtr_schema::elicitation::{ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::{ChoiceOption, Field, FieldKind, FormSchema};
-use mrtr_schema::uri;
 use mrtr_transport::{BoxError, Transport};
 use serde_json::{Map, Value};
 
@@ -60,6 +59,7 @@ pub async fn ask(
         match &params {
             ElicitParams::Form(form) => person.ask_form(form),
             ElicitParams::Url(url) => ask_url(url),
+            _ => Err(io::Error::other("unknown mode of elicitation").into()),
         }
     });
     Ok(asking.await??)
@@ -148,7 +148,7 @@ impl Person {
                 };
                 // The whole form's rules, for this field.
                 let alone = FormSchema::new([field.clone()]);
-                match alone.check(alone.coerce(Map::from_iter([(field.name.clone(), value)]))) {
+                match alone.validate(alone.coerce(Map::from_iter([(field.name.clone(), value)]))) {
                     Ok(filled) => {
                         content.extend(filled);
                         break;
@@ -194,9 +194,9 @@ fn quoted(message: &str) -> String {
 fn ask_url(params: &UrlParams) -> Asked<ElicitResult> {
     note(&quoted(&params.message));
     let bold = Style::new().bold().for_stderr();
-    let host = bold.apply_to(flat(uri::host(&params.url)));
+    let host = bold.apply_to(flat(params.host()));
     note(&format!("  host  {host}\n  URL   {}", flat(&params.url)));
-    let consent = ElicitResult { action: ElicitAction::Accept, content: None };
+    let consent = ElicitResult::accept_url();
     Ok(leave("I will go there", 2)?.unwrap_or(consent))
 }
 
@@ -208,7 +208,7 @@ fn ask_field(field: &Field) -> Asked<Filled> {
     }
     let none = (!field.required).then_some("(no answer)");
     match &field.kind {
-        FieldKind::Boolean { default } => {
+        FieldKind::Boolean { default, .. } => {
             let first = usize::from(*default == Some(false));
             let items = ["yes", "no"].into_iter().chain(none);
             let chosen =
@@ -219,7 +219,7 @@ fn ask_field(field: &Field) -> Asked<Filled> {
                 None => Filled::Left,
             })
         }
-        FieldKind::Choice { options, default } => {
+        FieldKind::Choice { options, default, .. } => {
             let items = options.iter().map(shown).chain(none.map(str::to_owned));
             let first = options.iter().position(|option| Some(&option.value) == default.as_ref());
             let select = Select::new().with_prompt(prompt).items(items).default(first.unwrap_or(0));

@@ -1,9 +1,10 @@
+use mrtr_schema::capabilities::ClientCapabilities;
+
 use super::*;
 
 fn start() -> (Machine, Action) {
     let params = vec![("name".to_owned(), RawValue::from_string("\"book\"".into()).unwrap())];
-    let meta =
-        RequestMeta { protocol_version: Some("2026-07-28".into()), ..RequestMeta::default() };
+    let meta = RequestMeta::new("2026-07-28", ClientCapabilities::new());
     Machine::start(RequestIds::default(), "tools/call", params, meta, RoundLimits::default())
         .unwrap()
 }
@@ -14,7 +15,7 @@ fn result(text: &str) -> Event {
 
 fn sent(action: Action) -> (RequestId, Value) {
     let Action::Send(request) = action else { panic!("{action:?}") };
-    (request.id, serde_json::from_str(request.params.unwrap().get()).unwrap())
+    (request.id, serde_json::from_str(request.params.unwrap().as_str()).unwrap())
 }
 
 fn answers(keys: &[&str]) -> Event {

@@ -88,7 +88,7 @@ async fn what_does_not_fit_its_form_does_not_go_out() {
 async fn nothing_but_an_accepted_form_has_content() {
     let content = || json!({ "name": "Ada" }).as_object().cloned();
     for (action, name) in [(ElicitAction::Decline, "decline"), (ElicitAction::Cancel, "cancel")] {
-        let result = ElicitResult { action, content: content() };
+        let result = ElicitResult::new(action, content());
         let handler = move |_, _| std::future::ready(Ok(result.clone()));
         let refused = answer(form(), |client| client.on_form(handler)).await.unwrap();
         assert_eq!(refused, json!({ "action": name }));
@@ -118,7 +118,7 @@ async fn a_page_that_is_none_is_shown_to_nobody() {
 #[tokio::test]
 async fn roots_are_files_and_lead_nowhere_else() {
     let list = |uri: &str| {
-        let root = Root { uri: uri.to_owned(), name: Some("work".to_owned()), meta: None };
+        let root = Root::new(uri).with_name("work");
         answer(roots(), |client| {
             client.on_roots(move |_| {
                 let root = root.clone();

@@ -123,7 +123,7 @@ async fn suggestions_may_say_little() {
     let suggest = |result: Value| async move {
         let server = self::result(result);
         let of = Reference::Prompt { name: "p".to_owned() };
-        let argument = CompleteArgument { name: "a".to_owned(), value: String::new() };
+        let argument = CompleteArgument::new("a", "");
         server.client().build().complete(&of, &argument, &CompleteContext::default()).await
     };
     let little = suggest(json!({ "completion": { "values": [] } })).await.unwrap();
@@ -202,8 +202,7 @@ async fn notifications_that_make_no_sense_are_passed_over() {
         ])
     });
     let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
-    let acknowledged =
-        SubscriptionFilter { tools_list_changed: true, ..SubscriptionFilter::default() };
+    let acknowledged = SubscriptionFilter::new().with_tools();
     assert_eq!(
         listening.next().await.unwrap().unwrap(),
         SubscriptionEvent::Acknowledged(acknowledged)

@@ -14,8 +14,9 @@ mod tracing_context;
 use std::sync::{Arc, Mutex};
 
 use mrtr_client::{Client, ClientBuilder, OutgoingRequest, Transport, TransportError};
-use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId, Response, raw};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId, Response};
 use serde_json::Value;
+use serde_json::value::to_raw_value;
 
 /// What a closure answers a request with.
 enum Answer {
@@ -68,13 +69,13 @@ impl Scripted {
 impl Transport for Scripted {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let Request { id, method, params, .. } = outgoing.request;
-        let mut params: Value = serde_json::from_str(params.unwrap().get()).unwrap();
+        let mut params: Value = serde_json::from_str(params.unwrap().as_str()).unwrap();
         let meta = params.as_object_mut().unwrap().remove("_meta").unwrap();
         let headers = outgoing.param_headers;
         let asked = Asked { id: id.clone(), method, params, meta, headers };
         self.asked.lock().unwrap().push(asked.clone());
         let outcome = match (self.answer)(&asked) {
-            Answer::Result(result) => Ok(raw(&result).unwrap()),
+            Answer::Result(result) => Ok(to_raw_value(&result).unwrap()),
             Answer::Error(error) => Err(error),
             Answer::Broken => return Err(TransportError::broken("broken")),
             Answer::Notifications(notifications) => {

@@ -46,7 +46,7 @@ async fn all_rounds_of_a_call_are_one_trace() {
             assert_eq!(span.metadata().map(tracing::Metadata::name), Some("request"));
             let leg = legs.fetch_add(1, Ordering::SeqCst) + 1;
             let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-{leg:016x}-01");
-            Some(TraceContext { traceparent, baggage: Some("a=b".to_owned()), tracestate: None })
+            Some(TraceContext::new(traceparent).with_baggage("a=b"))
         })
         .build();
     client.call_tool("book", json!({})).await.unwrap_err();

@@ -88,12 +88,10 @@ fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
             if page.url != "https://example.com/login" {
                 return Err(format!("the URL is {:?}", page.url).into());
             }
-            Ok(ElicitResult::consent())
+            Ok(ElicitResult::accept_url())
         })
         .on_sample(async |_, _| Ok(CreateMessageResult::text("Paris", "a model")))
-        .on_roots(async |_| {
-            Ok(vec![Root { uri: "file:///work".to_owned(), name: None, meta: None }])
-        })
+        .on_roots(async |_| Ok(vec![Root::new("file:///work")]))
         .on_progress(move |heard| locked(&progress.progress).push(heard.progress))
         .build()
 }

@@ -21,7 +21,7 @@ impl Hotel {
     /// Welcomes a guest.
     ///
     /// By name.
-    #[tool(title = "Welcome")]
+    #[tool(title = "Welcome", read_only, open_world = false)]
     async fn welcome(&self, cx: Context, guest: Guest) -> Result<String> {
         let city = self.city;
         let mood: Guest = cx.elicit("mood", "How are you?").await?;
@@ -76,6 +76,11 @@ async fn handlers_with_attributes_are_served() {
     assert_eq!(tools[0].name, "welcome");
     assert_eq!(tools[0].title.as_deref(), Some("Welcome"));
     assert_eq!(tools[0].description.as_deref(), Some("Welcomes a guest.\n\nBy name."));
+    let annotations = tools[0].annotations.as_ref().unwrap();
+    assert_eq!(
+        (annotations.read_only_hint, annotations.open_world_hint),
+        (Some(true), Some(false))
+    );
     assert_eq!(tools[1].name, "cancel-booking");
 
     let welcome = client.call_tool("welcome", json!({ "name": "Ada" })).await.unwrap();

@@ -1,13 +1,19 @@
-//! Which trace a request belongs to.
+//! The trace context of a request.
 
 use crate::Object;
+use crate::setters::setters;
 
-/// How many bytes of these are passed on: as many as W3C asks everybody to.
-const TRACESTATE: usize = 512;
-const BAGGAGE: usize = 8192;
+/// Maximum length of `tracestate` in bytes: the length that W3C Trace Context requires everybody to
+/// propagate.
+const MAX_TRACESTATE: usize = 512;
 
-/// The trace that a request belongs to, as W3C Trace Context has it (specification: base protocol, "OpenTelemetry trace context").
+/// Maximum length of `baggage` in bytes, as required by W3C Baggage.
+const MAX_BAGGAGE: usize = 8192;
+
+/// The trace that a request belongs to, in the form of W3C Trace Context (specification: basic,
+/// "OpenTelemetry trace context").
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TraceContext {
     /// `traceparent`
     pub traceparent: String,
@@ -17,47 +23,60 @@ pub struct TraceContext {
     pub baggage: Option<String>,
 }
 
+setters!(TraceContext { with_tracestate(tracestate: String), with_baggage(baggage: String) });
+
 impl TraceContext {
-    /// What a request's `_meta` says; `None` if it says nothing, or not in the form that W3C Trace Context gives it.
+    /// Creates a trace context from a `traceparent`.
+    pub fn new(traceparent: impl Into<String>) -> Self {
+        Self { traceparent: traceparent.into(), tracestate: None, baggage: None }
+    }
+
+    /// Reads the trace context from the `_meta` of a request. Returns `None` if it is absent or
+    /// malformed.
     #[must_use]
     pub fn from_meta(meta: &Object) -> Option<Self> {
         let text = |name| meta.get(name).and_then(|value| value.as_str()).map(str::to_owned);
-        let traceparent = text("traceparent")?;
-        let (tracestate, baggage) = (text("tracestate"), text("baggage"));
-        let context = Self { traceparent, tracestate, baggage };
+        let context = Self {
+            traceparent: text("traceparent")?,
+            tracestate: text("tracestate"),
+            baggage: text("baggage"),
+        };
         context.is_valid().then_some(context)
     }
 
-    /// As `_meta` has it; `None` if it has another form than W3C Trace Context gives it.
+    /// Returns the members for the `_meta` of a request, or `None` if the context is malformed.
     #[must_use]
     pub fn to_meta(&self) -> Option<Object> {
-        let given = [
+        let members = [
             ("traceparent", Some(&self.traceparent)),
             ("tracestate", self.tracestate.as_ref()),
             ("baggage", self.baggage.as_ref()),
         ];
-        let given = given
+        let members = members
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?.clone().into())));
-        self.is_valid().then(|| given.collect())
+        self.is_valid().then(|| members.collect())
     }
 
-    /// `tracestate` and `baggage` are looked at for their characters and lengths only.
+    /// Checks the form of `traceparent`, but only the characters and lengths of the other two.
     fn is_valid(&self) -> bool {
         let mut parts = self.traceparent.split('-');
         let lengths = [("version", 2), ("trace-id", 32), ("parent-id", 16), ("flags", 2)];
         let is_hex = |part: &str| part.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
-        let fits = lengths.iter().all(|(name, length)| {
+        let is_traceparent = lengths.iter().all(|(name, length)| {
             let is_id = name.ends_with("id");
             parts.next().is_some_and(|part| {
                 part.len() == *length && is_hex(part) && !(is_id && part.bytes().all(|c| c == b'0'))
             })
         });
-        let printable = |text: &String| text.bytes().all(|c| matches!(c, b' '..=b'~'));
-        let rest = self.tracestate.iter().chain(&self.baggage).all(printable)
-            && self.tracestate.as_ref().is_none_or(|state| state.len() <= TRACESTATE)
-            && self.baggage.as_ref().is_none_or(|baggage| baggage.len() <= BAGGAGE);
-        fits && rest && parts.next().is_none() && !self.traceparent.starts_with("ff")
+        let is_printable = |text: &String| text.bytes().all(|c| matches!(c, b' '..=b'~'));
+        let is_rest_valid = self.tracestate.iter().chain(&self.baggage).all(is_printable)
+            && self.tracestate.as_ref().is_none_or(|state| state.len() <= MAX_TRACESTATE)
+            && self.baggage.as_ref().is_none_or(|baggage| baggage.len() <= MAX_BAGGAGE);
+        is_traceparent
+            && is_rest_valid
+            && parts.next().is_none()
+            && !self.traceparent.starts_with("ff")
     }
 }
 
@@ -66,12 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_a_trace_context_is_sent_or_read() {
-        let of = |traceparent: &str| TraceContext {
-            traceparent: traceparent.to_owned(),
-            ..TraceContext::default()
-        };
-        let good = of("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01");
+    fn trace_context_that_is_malformed_is_neither_written_nor_read() {
+        let good = TraceContext::new("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01");
         assert_eq!(TraceContext::from_meta(&good.to_meta().unwrap()), Some(good.clone()));
         for wrong in [
             "",
@@ -83,11 +98,11 @@ mod tests {
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
             "ff-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01",
         ] {
-            assert_eq!(of(wrong).to_meta(), None, "{wrong}");
+            assert_eq!(TraceContext::new(wrong).to_meta(), None, "{wrong}");
             let meta = Object::from_iter([("traceparent".to_owned(), wrong.into())]);
             assert_eq!(TraceContext::from_meta(&meta), None, "{wrong}");
         }
-        let long = TraceContext { baggage: Some("a".repeat(BAGGAGE + 1)), ..good.clone() };
+        let long = TraceContext { baggage: Some("a".repeat(MAX_BAGGAGE + 1)), ..good.clone() };
         assert_eq!(long.to_meta(), None);
         let state = TraceContext { tracestate: Some("a=\u{e9}".to_owned()), ..good };
         assert_eq!(state.to_meta(), None);
