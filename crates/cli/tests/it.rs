@@ -168,7 +168,7 @@ fn what_goes_wrong_has_a_code_and_a_reason() {
         (of(&["call", &url, "nosuch"]), 3, "Unknown tool"),
         (of(&["tools", "http://127.0.0.1:1/mcp"]), 4, "cannot be reached"),
         (with(&[], ""), 5, "no terminal to ask at"),
-        (with(&["--answers"], &wrong), 5, "does not fit its form"),
+        (with(&["--answers"], &wrong), 5, "does not match its form"),
     ] {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let output = mrtr(&args);

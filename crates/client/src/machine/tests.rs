@@ -102,7 +102,7 @@ fn a_server_that_asks_on_and_on_is_left_with_its_last_question_named() {
 fn broken_protocol_is_the_server_s_fault() {
     for (text, part) in [
         (r#"{"resultType":"task"}"#, "unknown resultType \"task\""),
-        (r#"{"resultType":"input_required"}"#, "neither questions nor state"),
+        (r#"{"resultType":"input_required"}"#, "neither inputRequests nor requestState"),
         (
             r#"{"resultType":"input_required","inputRequests":{"q":{"method":"tools/call"}}}"#,
             "unknown input request",

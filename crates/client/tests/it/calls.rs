@@ -146,10 +146,10 @@ async fn a_deadline_ends_a_call_whatever_progress_it_makes() {
     let client = server.client().on_progress(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
     });
-    let client = client.deadline(Duration::from_mins(1)).build();
+    let client = client.call_timeout(Duration::from_mins(1)).build();
     let begun = tokio::time::Instant::now();
     let late = client.call_tool("t", json!({})).await.unwrap_err();
-    assert!(late.is_deadline() && late.to_string().contains("60s"), "{late}");
+    assert!(late.is_timeout() && late.to_string().contains("60s"), "{late}");
     assert_eq!((begun.elapsed(), told.load(Ordering::SeqCst)), (Duration::from_mins(1), 3));
     let client = client.with_call_timeout(Duration::from_secs(1));
     client.call_tool("t", json!({})).await.unwrap_err();
@@ -318,7 +318,7 @@ async fn an_extension_is_declared_and_its_methods_and_result_types_are_taken() {
     let params = json!({ "id": 7 });
     let refused = with().build().request::<Value>("tasks/get", &params).await.unwrap_err();
     assert!(refused.is_protocol(), "{refused}");
-    let client = with().result_type("task").build();
+    let client = with().accept_result_type("task").build();
     let task: Value = client.request("tasks/get", &params).await.unwrap();
     assert_eq!(task["state"], "working");
     let capabilities = "io.modelcontextprotocol/clientCapabilities";
@@ -335,5 +335,5 @@ async fn an_extension_is_declared_and_its_methods_and_result_types_are_taken() {
         assert!(refused.to_string().contains("`_meta`"), "{refused}");
     }
     let refused = client.request::<Value>("tasks/get", 5).await.unwrap_err();
-    assert!(refused.to_string().contains("no object"), "{refused}");
+    assert!(refused.to_string().contains("not an object"), "{refused}");
 }

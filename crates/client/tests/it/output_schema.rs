@@ -36,7 +36,7 @@ async fn a_result_has_to_fit_its_tools_schema() {
         assert_eq!(called.is_ok(), fits, "{result}: {called:?}");
         if let Err(error) = called {
             assert!(
-                error.is_protocol() && error.to_string().contains("the result of t"),
+                error.is_protocol() && error.to_string().contains("invalid result of tool \"t\""),
                 "{error}"
             );
         }

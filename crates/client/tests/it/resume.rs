@@ -74,14 +74,17 @@ async fn a_call_is_put_down_at_each_round_and_taken_up_by_others() {
     let client = || server.client().build();
     let arguments = json!({ "x": 9_007_199_254_740_993_u64 });
     let first = paused(client().begin_tool("t", arguments).await.unwrap());
-    assert_eq!((first.method(), first.target().as_str(), first.round()), ("tools/call", "t", 1));
-    let asked: Vec<_> = first.questions().0.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(
+        (first.method(), first.target().as_str(), first.input_round()),
+        ("tools/call", "t", 1)
+    );
+    let asked: Vec<_> = first.input_requests().0.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(asked, ["a"]);
 
     let one = answers(&[("a", accept(4))]);
     let second = client().resume::<CallToolResult>(through_json(&first), &one).await.unwrap();
     let second = through_json(&paused(second));
-    assert_eq!(second.round(), 2);
+    assert_eq!(second.input_round(), 2);
     let two = answers(&[("b", accept(5)), ("where", json!({ "roots": [{ "uri": "file:///x" }] }))]);
     let third = client().resume::<CallToolResult>(second.clone(), &two).await.unwrap();
     let CallOutcome::Complete(result) = third else { panic!("{third:?}") };
@@ -97,7 +100,7 @@ async fn a_call_is_put_down_at_each_round_and_taken_up_by_others() {
     let result: CallToolResult = client.finish(through_json(&first)).await.unwrap();
     assert_eq!(result.text(), "two 7 7 9007199254740993");
     // The limits go on where they were.
-    let limits = RoundLimits { questions: 1, ..RoundLimits::default() };
+    let limits = RoundLimits::default().with_input_rounds(1);
     let client = server.client().round_limits(limits).build();
     let error = client.resume::<CallToolResult>(first, &one).await.unwrap_err();
     assert!(error.is_too_many_rounds(), "{error}");
@@ -110,22 +113,29 @@ async fn answers_that_do_not_fit_send_nothing_and_lose_nothing() {
     let call = paused(client.begin_tool("t", json!({})).await.unwrap());
     server.asked();
     for (wrong, why) in [
-        (answers(&[]), "there is no answer to the question \"a\""),
-        (answers(&[("a", accept(10))]), "does not fit its form"),
-        (answers(&[("a", accept("x"))]), "does not fit its form"),
-        (answers(&[("a", json!({ "action": "shrug" }))]), "the answer to \"a\" is malformed"),
-        (answers(&[("a", accept(1)), ("c", accept(1))]), "no question \"c\""),
+        (answers(&[]), "missing response to input request \"a\""),
+        (
+            answers(&[("a", accept(10))]),
+            "the response to input request \"a\" does not match its form",
+        ),
+        (
+            answers(&[("a", accept("x"))]),
+            "the response to input request \"a\" does not match its form",
+        ),
+        (
+            answers(&[("a", json!({ "action": "shrug" }))]),
+            "malformed response to input request \"a\"",
+        ),
+        (answers(&[("a", accept(1)), ("c", accept(1))]), "no input request has the key \"c\""),
     ] {
         let error = client.resume::<CallToolResult>(call.clone(), &wrong).await.unwrap_err();
         assert!(error.is_handler() && error.to_string().contains(why), "{error}");
     }
     let error = client.resume::<GetPromptResult>(call.clone(), &answers(&[])).await.unwrap_err();
-    assert!(error.to_string().contains("there is no answer"), "{error}");
+    assert!(error.to_string().contains("missing response"), "{error}");
     let one = answers(&[("a", accept(1))]);
     let error = client.resume::<GetPromptResult>(call.clone(), &one).await.unwrap_err();
-    assert!(
-        error.to_string().contains("a call of tools/call is gone on with as one of prompts/get")
-    );
+    assert_eq!(error.to_string(), "cannot resume a tools/call call as prompts/get");
     assert_eq!(server.methods(), [""; 0]);
     // What is declined carries nothing.
     let decline = json!({ "action": "decline", "content": { "n": 3 } });
@@ -139,7 +149,7 @@ async fn what_is_written_is_read_again_or_refused() {
     let server = twice();
     let call = paused(server.client().build().begin_tool("t", json!({ "x": 1 })).await.unwrap());
     let written = serde_json::to_value(&call).unwrap();
-    let asked = serde_json::to_string(call.questions()).unwrap();
+    let asked = serde_json::to_string(call.input_requests()).unwrap();
     let expected = json!({
         "mrtrContinuation": 1,
         "method": "tools/call",
@@ -153,11 +163,14 @@ async fn what_is_written_is_read_again_or_refused() {
     assert_eq!(written, expected);
     assert!(!format!("{call:?}").contains("arguments"), "arguments and state are nobody's to log");
     for (change, why) in [
-        (json!({ "mrtrContinuation": 2 }), "version 2; this client knows version 1"),
-        (json!({ "method": "tools/list" }), "is no call that asks"),
+        (json!({ "mrtrContinuation": 2 }), "version 2; this client reads version 1"),
+        (json!({ "method": "tools/list" }), "a pending call cannot have the method \"tools/list\""),
         (json!({ "inputRequests": "[" }), "expected a map of input requests"),
         (json!({ "params": [["name", "{"]] }), "EOF"),
-        (json!({ "inputRequests": null, "requestState": null }), "neither questions nor a state"),
+        (
+            json!({ "inputRequests": null, "requestState": null }),
+            "neither input requests nor request state",
+        ),
     ] {
         let mut written = written.clone();
         written.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -212,9 +225,9 @@ async fn a_label_tells_calls_of_one_tool_apart() {
         let n = question.label.as_deref().map_or(0, str::len);
         Ok(ElicitResult::accept(json!({ "n": n }))?)
     });
-    let client = client.on_roots(async |_| Ok(Vec::new())).watch(move |seen| {
-        if let CallEvent::Sent(leg) = seen {
-            watched.lock().unwrap().push(leg.label.map(str::to_owned));
+    let client = client.on_roots(async |_| Ok(Vec::new())).on_event(move |event| {
+        if let CallEvent::RequestSent(request) = event {
+            watched.lock().unwrap().push(request.label.map(str::to_owned));
         }
     });
     let client = client.build();
@@ -235,7 +248,7 @@ async fn a_label_tells_calls_of_one_tool_apart() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_can_leave_out_the_time_that_people_take() {
     for (patient, goes_well) in [(false, false), (true, true)] {
-        let client = twice().client().deadline(Duration::from_secs(10));
+        let client = twice().client().call_timeout(Duration::from_secs(10));
         let client = client.on_form(async |_, _| {
             tokio::time::sleep(Duration::from_mins(1)).await;
             Ok(ElicitResult::accept(json!({ "n": 7 }))?)
@@ -245,10 +258,10 @@ async fn a_deadline_can_leave_out_the_time_that_people_take() {
         let called = client.build().call_tool("t", json!({ "x": 0 })).await;
         assert_eq!(called.is_ok(), goes_well);
         if let Err(error) = called {
-            assert!(error.is_deadline());
+            assert!(error.is_timeout());
             assert_eq!(
                 error.to_string(),
-                r#"tools/call t took longer than 10s; it last asked "a" "One?""#
+                r#"tools/call t timed out after 10s; last input requests: "a" "One?""#
             );
         }
     }
@@ -256,10 +269,10 @@ async fn a_deadline_can_leave_out_the_time_that_people_take() {
     let slow = Scripted::new(|_| {
         Answer::Result(json!({ "resultType": "input_required", "requestState": "again" }))
     });
-    let limits = RoundLimits { state_only: 1000, ..RoundLimits::default() };
-    let client = slow.client().deadline(Duration::from_secs(10)).round_limits(limits).build();
+    let limits = RoundLimits::default().with_state_rounds(1000);
+    let client = slow.client().call_timeout(Duration::from_secs(10)).round_limits(limits).build();
     let begun = tokio::time::Instant::now();
-    assert!(client.call_tool("t", json!({})).await.unwrap_err().is_deadline());
+    assert!(client.call_tool("t", json!({})).await.unwrap_err().is_timeout());
     assert_eq!(begun.elapsed().as_secs(), 10);
 }
 
@@ -270,18 +283,20 @@ async fn a_call_is_watched_and_judged() {
     let log = Arc::clone(&seen);
     let client = twice()
         .client()
-        .watch(move |happened| {
-            let line = match happened {
-                CallEvent::Sent(leg) => format!("sent {} {}", leg.target, leg.leg),
-                CallEvent::Answered { leg, outcome, .. } => {
-                    format!("answered {} {}", leg.leg, outcome.is_ok())
+        .on_event(move |event| {
+            let line = match event {
+                CallEvent::RequestSent(request) => {
+                    format!("sent {} {}", request.target, request.round)
                 }
-                CallEvent::Asked { question, .. } => {
-                    format!("asked {} {}", question.key, question.round)
+                CallEvent::RequestFinished { request, outcome, .. } => {
+                    format!("finished {} {}", request.round, outcome.is_ok())
                 }
-                CallEvent::Replied { question, answer } => {
-                    let answer = answer.map_or_else(ToString::to_string, ToString::to_string);
-                    format!("replied {} {answer}", question.key)
+                CallEvent::InputRequested { context, .. } => {
+                    format!("requested {} {}", context.key, context.input_round)
+                }
+                CallEvent::InputFinished { context, outcome, .. } => {
+                    let outcome = outcome.map_or_else(ToString::to_string, ToString::to_string);
+                    format!("answered {} {outcome}", context.key)
                 }
                 _ => "?".to_owned(),
             };
@@ -298,21 +313,21 @@ async fn a_call_is_watched_and_judged() {
         .on_roots(async |_| panic!("the policy comes first"))
         .build();
     let error = client.call_tool("t", json!({})).await.unwrap_err();
-    assert_eq!(error.to_string(), r#"the question "where" was refused: not ours to tell"#);
+    assert_eq!(error.to_string(), r#"the policy refused input request "where": not ours to tell"#);
     let seen = seen.lock().unwrap().clone();
     let expected = [
         "sent t 1",
-        "answered 1 true",
+        "finished 1 true",
         "sent t 2",
-        "answered 2 true",
-        "asked a 1",
-        r#"replied a {"action":"decline"}"#,
+        "finished 2 true",
+        "requested a 1",
+        r#"answered a {"action":"decline"}"#,
         "sent t 3",
-        "answered 3 true",
-        "asked b 2",
-        r#"replied b {"action":"accept","content":{"n":7}}"#,
-        "asked where 2",
-        r#"replied where the question "where" was refused: not ours to tell"#,
+        "finished 3 true",
+        "requested b 2",
+        r#"answered b {"action":"accept","content":{"n":7}}"#,
+        "requested where 2",
+        r#"answered where the policy refused input request "where": not ours to tell"#,
     ];
     assert_eq!(seen, expected);
 }
