@@ -5,7 +5,9 @@ use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::roots::{ListRootsResult, Root};
-use mrtr_schema::sampling::CreateMessageResult;
+use mrtr_schema::sampling::{
+    CreateMessageParams, CreateMessageResult, SamplingContent, ToolChoiceMode,
+};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -26,7 +28,11 @@ pub(crate) fn validate(
         InputRequest::Elicit(ElicitParams::Url(_)) => {
             encode_response(&without_content(decode(key, response)?))
         }
-        InputRequest::Sample(_) => encode_response(&decode::<CreateMessageResult>(key, response)?),
+        InputRequest::Sample(params) => {
+            let result = decode(key, response)?;
+            validate_sampling(key, may_use_tools(params), &result)?;
+            encode_response(&result)
+        }
         InputRequest::Roots => {
             let result: ListRootsResult = decode(key, response)?;
             validate_roots(&result.roots)?;
@@ -69,6 +75,35 @@ pub(crate) fn validate_form(
 pub(crate) fn without_content(mut result: ElicitResult) -> ElicitResult {
     result.content = None;
     result
+}
+
+/// Returns whether a sampling request lets the model use tools (specification: client, "Sampling",
+/// tool choice modes).
+pub(crate) fn may_use_tools(params: &CreateMessageParams) -> bool {
+    let mode = params.tool_choice.as_ref().and_then(|choice| choice.mode);
+    params.tools.is_some() && mode != Some(ToolChoiceMode::None)
+}
+
+/// Rejects a result that uses a tool although the request does not allow it.
+pub(crate) fn validate_sampling(
+    key: &str,
+    may_use_tools: bool,
+    result: &CreateMessageResult,
+) -> Result<(), CallError> {
+    let tool = result.content.blocks().iter().find_map(|block| match block {
+        SamplingContent::ToolUse(usage) => Some(&usage.name),
+        _ => None,
+    });
+    match tool.filter(|_| !may_use_tools) {
+        None => Ok(()),
+        Some(tool) => {
+            let key = ErrorObject::quote(key);
+            let why = format!(
+                "the response to input request {key} uses tool {tool:?}, which the request does not allow"
+            );
+            Err(CallError::handler(why, None))
+        }
+    }
 }
 
 pub(crate) fn validate_roots(roots: &[Root]) -> Result<(), CallError> {

@@ -159,12 +159,53 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Sets the handler that calls a language model, and declares the capability `sampling`, which
     /// is deprecated in this revision.
+    ///
+    /// Requests with tools or with the context of servers are refused, unless
+    /// [`sampling_tools`](Self::sampling_tools) or [`sampling_context`](Self::sampling_context)
+    /// accepts them.
     pub fn on_sample<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(InputContext, CreateMessageParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, BoxError>> + Send + 'static,
     {
         self.handlers.sample = Some(boxed(handler));
+        self
+    }
+
+    /// Accepts sampling requests with tools, and declares the capability `sampling.tools`.
+    ///
+    /// Without it, such requests end the call with an error. It has no effect without
+    /// [`on_sample`](Self::on_sample). The handler passes the tools to the model, and may return
+    /// tool uses; the server runs the tools, and sends their results with its next request.
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Transport};
+    /// # use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+    /// # async fn ask_model(params: &CreateMessageParams) -> CreateMessageResult {
+    /// #     CreateMessageResult::text("Paris", "model")
+    /// # }
+    /// # fn example<T: Transport>(transport: T) -> Client<T> {
+    /// Client::builder(transport)
+    ///     .on_sample(async |_, params| {
+    ///         println!("{} tools", params.tools.iter().flatten().count());
+    ///         Ok(ask_model(&params).await)
+    ///     })
+    ///     .sampling_tools()
+    ///     .build()
+    /// # }
+    /// ```
+    pub fn sampling_tools(mut self) -> Self {
+        self.handlers.sampling_tools = true;
+        self
+    }
+
+    /// Accepts sampling requests whose `includeContext` is `thisServer` or `allServers`, and
+    /// declares the capability `sampling.context`.
+    ///
+    /// Without it, such requests end the call with an error. It has no effect without
+    /// [`on_sample`](Self::on_sample). The handler adds the context of the servers to the messages.
+    pub fn sampling_context(mut self) -> Self {
+        self.handlers.sampling_context = true;
         self
     }
 

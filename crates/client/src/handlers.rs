@@ -32,6 +32,10 @@ pub(crate) struct Handlers {
     pub(crate) form: Option<Handler<FormParams, ElicitResult>>,
     pub(crate) url: Option<Handler<UrlParams, ElicitResult>>,
     pub(crate) sample: Option<Handler<CreateMessageParams, CreateMessageResult>>,
+    /// `sample` accepts requests with tools.
+    pub(crate) sampling_tools: bool,
+    /// `sample` accepts requests with the context of servers.
+    pub(crate) sampling_context: bool,
     pub(crate) roots: Option<Handler<(), Vec<Root>>>,
 }
 
@@ -53,7 +57,10 @@ impl Handlers {
         };
         ClientCapabilities {
             elicitation: (self.form.is_some() || self.url.is_some()).then_some(elicitation),
-            sampling: self.sample.as_ref().map(|_| SamplingCapability::default()),
+            sampling: self.sample.as_ref().map(|_| SamplingCapability {
+                context: self.sampling_context.then(Object::new),
+                tools: self.sampling_tools.then(Object::new),
+            }),
             roots: self.roots.as_ref().map(|_| RootsCapability {}),
             ..ClientCapabilities::default()
         }
@@ -100,13 +107,16 @@ impl Handlers {
                 encode_response(&answers::without_content(result))
             }
             InputRequest::Sample(params) => {
-                if params.uses_tools() {
+                if params.uses_tools() && !self.sampling_tools {
                     return Err(undeclared(&key, "sampling.tools"));
                 }
-                if params.uses_context() {
+                if params.uses_context() && !self.sampling_context {
                     return Err(undeclared(&key, "sampling.context"));
                 }
-                encode_response(&call(self.sample.as_ref(), context, *params, "sampling").await?)
+                let may_use_tools = answers::may_use_tools(&params);
+                let result = call(self.sample.as_ref(), context, *params, "sampling").await?;
+                answers::validate_sampling(&key, may_use_tools, &result)?;
+                encode_response(&result)
             }
             InputRequest::Roots => {
                 let roots = call(self.roots.as_ref(), context, (), "roots").await?;

@@ -193,6 +193,99 @@ async fn a_client_is_asked_only_what_it_declared() {
 }
 
 #[tokio::test]
+async fn sampling_with_tools_or_context_is_accepted_only_if_declared() {
+    type Add = fn(ClientBuilder<Scripted>) -> ClientBuilder<Scripted>;
+    let sample: Add = |c| c.on_sample(async |_, _| Ok(says("x")));
+    let with_tools: Add = |c| c.on_sample(async |_, _| Ok(says("x"))).sampling_tools();
+    let with_context: Add = |c| c.sampling_context().on_sample(async |_, _| Ok(says("x")));
+    let with_both: Add =
+        |c| c.on_sample(async |_, _| Ok(says("x"))).sampling_tools().sampling_context();
+    let without_handler: Add =
+        |c| c.on_roots(async |_| Ok(Vec::new())).sampling_tools().sampling_context();
+    let plain = || model(&json!({}));
+    let tools = || model(&json!({ "tools": tool(), "toolChoice": { "mode": "auto" } }));
+    let context = || model(&json!({ "includeContext": "thisServer" }));
+    let both = || model(&json!({ "tools": tool(), "includeContext": "allServers" }));
+    for (add, declared, accepted, refused) in [
+        (sample, json!({ "sampling": {} }), vec![plain()], vec![tools(), context(), both()]),
+        (
+            with_tools,
+            json!({ "sampling": { "tools": {} } }),
+            vec![plain(), tools(), model(&json!({ "toolChoice": { "mode": "none" } }))],
+            vec![context(), both()],
+        ),
+        (
+            with_context,
+            json!({ "sampling": { "context": {} } }),
+            vec![plain(), context()],
+            vec![tools(), both()],
+        ),
+        (
+            with_both,
+            json!({ "sampling": { "context": {}, "tools": {} } }),
+            vec![plain(), tools(), context(), both()],
+            vec![],
+        ),
+        (without_handler, json!({ "roots": {} }), vec![roots()], vec![plain(), tools(), context()]),
+    ] {
+        let server = asking(roots());
+        let _ = add(server.client()).build().call_tool("t", json!({})).await;
+        let meta = &server.asked()[0].meta;
+        assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared);
+        for request in accepted {
+            answer(request, add).await.unwrap();
+        }
+        for request in refused {
+            let error = answer(request.clone(), add).await.unwrap_err();
+            assert!(error.is_protocol(), "{request}: {error}");
+        }
+    }
+    let error = answer(tools(), sample).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the server violated the protocol: input request \"q\" requires the capability \
+         sampling.tools, which this client did not declare"
+    );
+}
+
+/// A handler may return a tool use only if the request has tools and does not forbid their use.
+#[tokio::test]
+async fn sampling_result_uses_tools_only_if_the_request_allows_it() {
+    let usage = json!({ "type": "tool_use", "id": "1", "name": "t", "input": {} });
+    let result =
+        json!({ "role": "assistant", "content": usage, "model": "m", "stopReason": "toolUse" });
+    for (request, allowed) in [
+        (json!({ "tools": tool() }), true),
+        (json!({ "tools": tool(), "toolChoice": { "mode": "auto" } }), true),
+        (json!({ "tools": tool(), "toolChoice": { "mode": "required" } }), true),
+        (json!({ "tools": tool(), "toolChoice": { "mode": "none" } }), false),
+        (json!({ "toolChoice": { "mode": "auto" } }), false),
+        (json!({}), false),
+    ] {
+        let sampled: CreateMessageResult = serde_json::from_value(result.clone()).unwrap();
+        let handler = move |_, _| std::future::ready(Ok(sampled.clone()));
+        let answered =
+            answer(model(&request), |client| client.on_sample(handler).sampling_tools()).await;
+        match answered {
+            Ok(response) => assert!(allowed && response == result, "{request}: {response}"),
+            Err(error) => {
+                assert!(!allowed && error.is_handler(), "{request}: {error}");
+                assert_eq!(
+                    error.to_string(),
+                    "the response to input request \"q\" uses tool \"t\", which the request does \
+                     not allow"
+                );
+            }
+        }
+    }
+}
+
+/// The tools of a sampling request.
+fn tool() -> Value {
+    json!([{ "name": "t", "inputSchema": { "type": "object" } }])
+}
+
+#[tokio::test]
 async fn a_model_sees_the_preferences_in_their_order() {
     let seen = Arc::new(Mutex::new(None));
     let saw = Arc::clone(&seen);
