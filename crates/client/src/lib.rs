@@ -46,11 +46,11 @@
 //! - Every call ends: the rounds are counted and limited ([`RoundLimits`]).
 //! - A call can be paused at any input request as data ([`PendingCall`]) and resumed by another
 //!   process.
-//!
-//! # Modules
-//!
-//! [`terminal`](https://docs.rs/mrtr-client/latest/mrtr_client/terminal/) (feature `terminal`)
-//! answers forms at the terminal.
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 mod answers;
 mod backoff;
