@@ -26,9 +26,9 @@ mod serve;
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
-        Action, BoxError, CallEvent, CallOutcome, CallResult, Event, Machine, OutgoingRequest,
-        PendingCall, PolicyDecision, Question, RequestIds, RequestInfo, RoundLimits, Subscription,
-        SubscriptionEvent, Transport, TransportError,
+        Action, BoxError, CallEvent, CallOutcome, CallResult, Event, InputContext, Machine,
+        OutgoingRequest, PendingCall, PolicyDecision, RequestIds, RequestInfo, RoundLimits,
+        Subscription, SubscriptionEvent, Transport, TransportError,
     };
 }
 

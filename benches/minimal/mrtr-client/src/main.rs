@@ -8,7 +8,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (first, rest) =
         args.split_first().ok_or("usage: client URL, or a command with arguments")?;
-    let answer = async |_: mrtr::client::Question, _| {
+    let answer = async |_: mrtr::client::InputContext, _| {
         Ok(ElicitResult::accept(json!({ "place": "outside" }))?)
     };
     let arguments = json!({ "people": 2 });

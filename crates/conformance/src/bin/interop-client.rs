@@ -69,7 +69,7 @@ fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
     let (forms, progress) = (heard.clone(), heard.clone());
     Client::builder(server)
         .on_form(move |question, form| {
-            locked(&forms.forms).push((question.round, form.message.clone()));
+            locked(&forms.forms).push((question.input_round, form.message.clone()));
             let declines = *locked(&forms.declines);
             async move {
                 if declines {

@@ -63,7 +63,7 @@ async fn a_server_that_has_ended_is_started_again_and_one_that_talks_on_stderr_i
     for _ in 0..3 {
         client.call_tool("t", json!({})).await.unwrap();
         // The end of its output may come a moment after the answer.
-        while !client.connection().has_ended().await {
+        while !client.transport().has_ended().await {
             tokio::task::yield_now().await;
         }
     }
@@ -116,7 +116,7 @@ async fn a_server_is_asked_to_end_and_waited_for() {
                 tokio::task::yield_now().await;
             }
         } else {
-            client.connection().shutdown(Duration::from_mins(1)).await;
+            client.transport().shutdown(Duration::from_mins(1)).await;
         }
         assert_eq!(file.read(), "start\nend\n");
     }

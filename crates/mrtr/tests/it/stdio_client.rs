@@ -114,7 +114,7 @@ async fn a_call_is_cancelled_once_and_only_while_it_runs() {
     assert!(cancelled["params"]["reason"].is_string());
     hand.answer(id, text("late")).await;
     // Late: cancelled as well.
-    let slow = client.connection().clone().timeout(Duration::from_millis(20));
+    let slow = client.transport().clone().timeout(Duration::from_millis(20));
     let error = Client::builder(slow).build().call_tool("t", json!({})).await.unwrap_err();
     assert!(error.to_string().contains("no answer within 20ms"), "{error}");
     let id = hand.read().await["id"].clone();
@@ -173,7 +173,7 @@ async fn a_server_may_end_a_subscription_by_cancelling_it() {
     let (mut hand, heard) = tokio::join!(server, heard);
     assert_eq!(
         heard,
-        [SubscriptionEvent::Prompts],
+        [SubscriptionEvent::PromptsListChanged],
         "what is of another subscription is not for this one"
     );
     drop((listening, client, hand.writer));

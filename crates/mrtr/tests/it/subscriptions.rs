@@ -60,8 +60,11 @@ async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
     }
     changes.publish(Change::Tools);
     changes.publish(Change::Resource("a:1".into()));
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Tools);
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Resource("a:1".into()));
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::ToolsListChanged);
+    assert_eq!(
+        heard.next().await.unwrap().unwrap(),
+        SubscriptionEvent::ResourceUpdated("a:1".into())
+    );
     end.send(()).unwrap();
     assert!(heard.next().await.is_none(), "the server ended the subscription by itself");
     task.await.unwrap();
@@ -99,7 +102,7 @@ async fn changes_of_lists_reach_those_who_asked_and_resources_have_to_exist() {
     for change in [Change::Tools, Change::Resource("a:none".into()), Change::Resources] {
         changes.publish(change);
     }
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Resources);
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::ResourcesListChanged);
 }
 
 /// A connection that breaks is made again, and the new acknowledgement says so.

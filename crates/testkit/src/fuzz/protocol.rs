@@ -282,6 +282,7 @@ pub fn client(data: &[u8]) {
             }
             Action::Wait(_) => Event::Waited,
             Action::Complete(_) => return,
+            other => unreachable!("unknown action {other:?}"),
         };
         // Now and then it is put down and taken up again.
         if let (Event::Input(_), 3) = (&event, step) {
