@@ -1,6 +1,6 @@
 //! Tests of the client against scripted servers.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod answers;
 mod cache;
