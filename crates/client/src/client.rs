@@ -73,7 +73,8 @@ pub(crate) struct Known {
 impl Known {
     /// An error if the tool is not one that may be called.
     fn of(tool: &mrtr_schema::tool::Tool) -> Result<Self, String> {
-        let param_headers = ParamHeader::of_schema(&tool.input_schema)?;
+        let param_headers =
+            ParamHeader::from_schema(&tool.input_schema).map_err(|e| e.to_string())?;
         Ok(Self { param_headers, output: OutputSchema::of(tool)? })
     }
 }
@@ -286,11 +287,9 @@ impl<X: Transport> Client<X> {
                     warn_of_less(&notification, &asked);
                     let _ = sender.send(notification);
                 };
-                let outgoing = OutgoingRequest {
-                    heard: &heard,
-                    long_lived: true,
-                    ..OutgoingRequest::new(request)
-                };
+                let outgoing = OutgoingRequest::new(request)
+                    .with_long_lived(true)
+                    .with_notification_handler(&heard);
                 inner.exchange.send(outgoing).await
             }))
         })

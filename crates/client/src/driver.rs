@@ -206,11 +206,9 @@ impl<X: Transport> Client<X> {
         let heard = |notification| self.hear(&notification, &first_id);
         let is_call = request.method == method::TOOLS_CALL;
         let param_headers = if is_call { self.param_headers(target, call)? } else { Vec::new() };
-        let first = OutgoingRequest {
-            param_headers: param_headers.clone(),
-            heard: &heard,
-            ..OutgoingRequest::new(request.clone())
-        };
+        let first = OutgoingRequest::new(request.clone())
+            .with_param_headers(param_headers.clone())
+            .with_notification_handler(&heard);
         let outcome = inner.exchange.send(first).await?.outcome;
         if !is_call || !matches!(&outcome, Err(error) if error.code == code::HEADER_MISMATCH) {
             return Ok(outcome);
@@ -226,11 +224,9 @@ impl<X: Transport> Client<X> {
         request.id = second_id.clone();
         request.params = Some(machine.leg_params(&second_id, inner.watch.trace())?);
         let heard = |notification| self.hear(&notification, &second_id);
-        let again = OutgoingRequest {
-            param_headers: refreshed,
-            heard: &heard,
-            ..OutgoingRequest::new(request)
-        };
+        let again = OutgoingRequest::new(request)
+            .with_param_headers(refreshed)
+            .with_notification_handler(&heard);
         Ok(inner.exchange.send(again).await?.outcome)
     }
 
@@ -247,7 +243,9 @@ impl<X: Transport> Client<X> {
         let arguments: Value = call.param("arguments").unwrap_or_default();
         let mut headers = Vec::new();
         for param in &known.param_headers {
-            if let Some(value) = param.value(&arguments).map_err(CallError::request)? {
+            if let Some(value) =
+                param.value_in(&arguments).map_err(|e| CallError::request(e.to_string()))?
+            {
                 headers.push((param.name.clone(), value));
             }
         }

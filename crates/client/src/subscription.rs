@@ -117,7 +117,9 @@ impl Stream for Subscription {
                 // Something may have been heard in this very poll.
                 Poll::Pending if this.heard.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
-                Poll::Ready(Err(error)) if error.is_ended() => this.state = State::Ended,
+                Poll::Ready(Err(error)) if error.is_subscription_ended() => {
+                    this.state = State::Ended;
+                }
                 Poll::Ready(Err(error)) if error.is_transient() => {
                     tracing::debug!(target: "mrtr::client", %error, "a subscription reconnects");
                     if this.since.elapsed() >= LONGEST {

@@ -109,7 +109,7 @@ impl Inner {
                 "This server does not serve anonymous callers",
             ));
         }
-        let outbox = std::mem::replace(&mut call.outbox, NotificationSender::none());
+        let outbox = std::mem::replace(&mut call.notifications, NotificationSender::closed());
         Ok(Box::new(RequestContext {
             meta,
             principal,

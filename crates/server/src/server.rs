@@ -351,8 +351,10 @@ impl ServerBuilder {
         check_names("tool", self.tools.iter().map(|tool| &tool.wire.name))?;
         check_names("prompt", self.prompts.iter().map(|prompt| &prompt.wire.name))?;
         for tool in &mut self.tools {
-            tool.param_headers = ParamHeader::of_schema(&tool.wire.input_schema)
-                .map_err(|why| BuildError::Header { tool: tool.wire.name.clone(), why })?;
+            tool.param_headers =
+                ParamHeader::from_schema(&tool.wire.input_schema).map_err(|e| {
+                    BuildError::Header { tool: tool.wire.name.clone(), why: e.to_string() }
+                })?;
             if tool.wire.input_schema.get("type") != Some(&json!("object")) {
                 return Err(BuildError::Arguments(tool.wire.name.clone()));
             }

@@ -303,7 +303,7 @@ async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
     let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     let line =
         |words: [&str; 3]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
-    assert!(line(["WARN", "odd", "chain of properties"]), "{log}");
+    assert!(line(["WARN", "odd", "through `properties` alone"]), "{log}");
     assert!(line(["DEBUG", "tools/call", "fine"]), "{log}");
 }
 

@@ -76,9 +76,9 @@ impl Transport for Scripted {
         let outcome = match (self.answer)(&asked) {
             Answer::Result(result) => Ok(raw(&result).unwrap()),
             Answer::Error(error) => Err(error),
-            Answer::Broken => return Err(TransportError::broken("broken")),
+            Answer::Broken => return Err(TransportError::interrupted("broken")),
             Answer::Notifications(notifications) => {
-                notifications.into_iter().for_each(outgoing.heard);
+                notifications.into_iter().for_each(outgoing.on_notification);
                 std::future::pending().await
             }
         };

@@ -23,13 +23,13 @@ impl Transport for Breaks {
         let begun = Instant::now();
         let count = self.begun_and_ended.lock().unwrap().len();
         let Some(after) = self.after.get(count) else {
-            return Err(TransportError::ended("that was all"));
+            return Err(TransportError::subscription_ended("that was all"));
         };
         let acknowledged = json!({ "notifications": {} });
-        (outgoing.heard)(Notification::new(name::ACKNOWLEDGED, &acknowledged).unwrap());
+        (outgoing.on_notification)(Notification::new(name::ACKNOWLEDGED, &acknowledged).unwrap());
         sleep(*after).await;
         self.begun_and_ended.lock().unwrap().push((begun, Instant::now()));
-        Err(TransportError::broken("it breaks"))
+        Err(TransportError::interrupted("it breaks"))
     }
 }
 
@@ -73,10 +73,10 @@ impl PutsOff {
 impl Transport for PutsOff {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         if self.asked.fetch_add(1, Ordering::SeqCst) == 0 {
-            return Err(TransportError::broken("too much to do").with_retry_after(self.by));
+            return Err(TransportError::interrupted("too much to do").with_retry_after(self.by));
         }
         if outgoing.long_lived {
-            return Err(TransportError::ended("that was all"));
+            return Err(TransportError::subscription_ended("that was all"));
         }
         let outcome = Ok(RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap());
         Ok(Response { id: Some(outgoing.request.id), outcome })

@@ -8,7 +8,7 @@ use mrtr_schema::json::CowStr;
 use mrtr_schema::jsonrpc::{ErrorObject, Request, params};
 use mrtr_schema::method;
 use mrtr_schema::tool::{CallToolResult, ListParams};
-use mrtr_transport::headers::check_params;
+use mrtr_transport::headers::check_param_headers;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -106,7 +106,7 @@ impl Inner {
         if !(tool.param_headers.is_empty() || caller.headers.is_empty()) {
             let parsed = serde_json::from_str(arguments)
                 .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))?;
-            check_params(&caller.headers, &tool.param_headers, &parsed)?;
+            check_param_headers(&caller.headers, &tool.param_headers, &parsed)?;
         }
         let (method, name, rules) = (method::TOOLS_CALL, &*tool.wire.name, &tool.rules);
         let target = Target { method, name, arguments, rules };

@@ -115,7 +115,7 @@ impl Flow<'_> {
             params.insert("inputResponses".to_owned(), answers.clone().into());
         }
         async move {
-            let server = InProcess::new(server.ok_or("no replica")?).with(leg);
+            let server = InProcess::new(server.ok_or("no replica")?).with_extension(leg);
             let request = Request {
                 jsonrpc: jsonrpc::Version,
                 id: RequestId::Number(1),
