@@ -229,7 +229,7 @@ impl Stream for Subscription {
                 Poll::Pending if this.notifications.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
                 Poll::Ready(Err(error)) if error.is_subscription_ended() => {
-                    this.state = State::Ended
+                    this.state = State::Ended;
                 }
                 Poll::Ready(Err(error)) if error.is_transient() => this.wait_to_reconnect(&error),
                 Poll::Ready(ended) => {

@@ -84,7 +84,7 @@ impl Transport for ScriptedServer {
             Reply::Error(error) => Err(error),
             Reply::Interrupted => return Err(TransportError::interrupted("interrupted")),
             Reply::Notifications(notifications) => {
-                notifications.into_iter().for_each(outgoing.heard);
+                notifications.into_iter().for_each(outgoing.on_notification);
                 std::future::pending().await
             }
         };

@@ -27,7 +27,7 @@ impl Transport for Disconnects {
             return Err(TransportError::subscription_ended("no lifetimes left"));
         };
         let acknowledged = json!({ "notifications": {} });
-        (outgoing.heard)(Notification::new(name::ACKNOWLEDGED, &acknowledged).unwrap());
+        (outgoing.on_notification)(Notification::new(name::ACKNOWLEDGED, &acknowledged).unwrap());
         sleep(*lifetime).await;
         self.connections.lock().unwrap().push((start, Instant::now()));
         Err(TransportError::interrupted("disconnected"))
