@@ -92,7 +92,7 @@ async fn run(cx: Context, flow: String, version: u32, ledger: Arc<Ledger>) -> mr
     };
     let step = |name: &'static str| {
         let (ledger, flow) = (Arc::clone(&ledger), flow.clone());
-        let received = cx.parts().state::<Received>().cloned();
+        let received = cx.parts().extensions().get::<Received>().cloned();
         cx.step(name, async move |step| {
             let Received { number, caller } = received.ok_or_else(|| Error::new("who calls?"))?;
             let (name, key) = (name.to_owned(), step.idempotency_key().to_owned());

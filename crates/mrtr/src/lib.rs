@@ -15,9 +15,9 @@ mod serve;
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
-        Action, BoxError, CallEvent, CallOutcome, CallResult, Event, Machine, OutgoingRequest,
-        PendingCall, PolicyDecision, Question, RequestIds, RequestInfo, RoundLimits, Subscription,
-        SubscriptionEvent, Transport, TransportError,
+        Action, BoxError, CallEvent, CallOutcome, CallResult, Event, InputContext, Machine,
+        OutgoingRequest, PendingCall, PolicyDecision, RequestIds, RequestInfo, RoundLimits,
+        Subscription, SubscriptionEvent, Transport, TransportError,
     };
 }
 
@@ -78,6 +78,8 @@ pub use client_set::{ClientSet, ConfigError, Connection, ServerTools};
 pub use connect::connect;
 #[cfg(feature = "client")]
 pub use mrtr_client::{CallError, Client, ClientBuilder};
+#[cfg(feature = "macros")]
+pub use mrtr_macros::{prompt, resource, resource_template, tool};
 pub use mrtr_schema::elicitation::ElicitResult;
 pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]

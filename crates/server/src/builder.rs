@@ -353,7 +353,8 @@ impl ServerBuilder {
         }
         for resource in &self.resources {
             let uri = &resource.wire.uri;
-            uri::check(uri).map_err(|why| BuildError::Uri { uri: uri.clone(), why })?;
+            uri::validate(uri)
+                .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
         }
         let info = (&self.info.name, &self.info.icons);
         let tools = self.tools.iter().map(|tool| (&tool.wire.name, &tool.wire.icons));

@@ -55,7 +55,7 @@ impl ClientFeature {
                 let context = Some(Object::new());
                 required.sampling.get_or_insert(SamplingCapability::default()).context = context;
             }
-            Self::Roots => required.roots = Some(RootsCapability {}),
+            Self::Roots => required.roots = Some(RootsCapability::default()),
         }
     }
 

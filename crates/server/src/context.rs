@@ -114,7 +114,7 @@ impl Context {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> InputFuture<()> {
-        let params = UrlParams { message: message.into(), url: url.into() };
+        let params = UrlParams::new(message, url);
         let question = Question::new(InputRequest::Elicit(ElicitParams::Url(params)));
         InputFuture::new(&self.round, key.into(), question, |key, text| {
             let result: ElicitResult = read(text)?;
@@ -145,8 +145,8 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> InputFuture<Vec<Root>> {
-        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots }| {
-            roots.iter().try_for_each(Root::check).map(|()| roots)
+        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots, .. }| {
+            roots.iter().try_for_each(Root::validate).map(|()| roots).map_err(String::from)
         })
     }
 
@@ -260,7 +260,7 @@ impl Context {
         }
         match serde_json::to_value(data) {
             Ok(data) => {
-                let message = LogMessage { level, logger: None, data };
+                let message = LogMessage::new(level, data);
                 self.round.parts.notifier.send(name::MESSAGE, &message);
             }
             Err(error) => {

@@ -17,6 +17,7 @@ use mrtr_codec::Principal;
 use mrtr_schema::json::{ObjectWriter, RawJson};
 use mrtr_schema::jsonrpc::{ErrorObject, Request, Response};
 use mrtr_schema::meta::key;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::{IncomingRequest, NotificationSender, RequestHandler};
 use serde::Serialize;
@@ -147,8 +148,8 @@ async fn finish(server: &Registry, round: BoxFuture<Outcome>) -> Outcome {
 impl Registry {
     /// A result that has no `_meta` of its own, with what every result says of the server.
     fn complete(&self, result: &impl Serialize) -> Outcome {
-        let object = ObjectWriter::of(result).map_err(|error| unwritten(&error))?;
-        Ok(object.written("_meta", &self.written_meta).end())
+        let object = ObjectWriter::from_object(result).map_err(|error| unwritten(&error))?;
+        Ok(object.raw("_meta", &self.written_meta).end())
     }
 }
 
@@ -179,7 +180,7 @@ fn unfit(of: &str, why: &str) -> ErrorObject {
 
 /// What a client names and this server does not have.
 fn unknown(what: &str, name: &str) -> ErrorObject {
-    ErrorObject::invalid_params(format!("Unknown {what}: {}", ErrorObject::quote(name)))
+    ErrorObject::invalid_params(format!("Unknown {what}: {}", quote(name)))
 }
 
 /// The error of what has no leg to log it.

@@ -7,7 +7,7 @@ use std::future::Future;
 use mrtr_codec::Principal;
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::json::read_value;
+use mrtr_schema::json::from_value;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl ExtensionRequest {
     ///
     /// [`Error::invalid`], which is -32602, if they do not read as `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        read_value(&Value::Object(self.params.clone()))
+        from_value(&Value::Object(self.params.clone()))
             .map_err(|e| Error::invalid(format!("Invalid params: {e}")))
     }
 

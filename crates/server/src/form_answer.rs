@@ -2,7 +2,7 @@
 
 use mrtr_schema::elicitation::{ElicitAction, ElicitResult};
 use mrtr_schema::form::FormSchema;
-use mrtr_schema::json::read_value;
+use mrtr_schema::json::from_value;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -23,8 +23,8 @@ pub(crate) fn read_form<T: DeserializeOwned>(
         ElicitAction::Cancel => Ok(ElicitOutcome::Cancel),
         ElicitAction::Accept => {
             let content =
-                form.check(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
-            let value = read_value(&Value::Object(content));
+                form.validate(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
+            let value = from_value(&Value::Object(content));
             value.map(ElicitOutcome::Accept).map_err(|e| e.to_string())
         }
     }

@@ -155,9 +155,9 @@ impl<C: HandlerContext, V, E: Extract<C, V>> LastParameter<C, ViaExtractor<V>> f
 
 /// Reads arguments. Line and column are dropped from errors: the client's JSON was re-serialized.
 fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
-    json::read(arguments).map_err(|error| match error.path() {
-        "" => error.why(),
-        path => format!("{path}: {}", error.why()),
+    json::from_str(arguments).map_err(|error| match error.path() {
+        "" => error.reason(),
+        path => format!("{path}: {}", error.reason()),
     })
 }
 

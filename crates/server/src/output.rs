@@ -21,24 +21,19 @@ impl ToolOutput {
     /// Any content for the model.
     pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
-        Self(Box::new(CallToolResult { content, ..CallToolResult::default() }))
+        Self(Box::new(CallToolResult::new(content)))
     }
 
     /// A value for programs, and content for the model that says the same in its own way. For most
     /// tools, [`Json`] is simpler.
     pub fn structured(value: Value, blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
-        let structured_content = Some(value);
-        Self(Box::new(CallToolResult { content, structured_content, ..CallToolResult::default() }))
+        Self(Box::new(CallToolResult::new(content).with_structured_content(value)))
     }
 
     /// A failure that the model should read.
     pub(crate) fn failure(message: String) -> CallToolResult {
-        CallToolResult {
-            content: vec![ContentBlock::text(message)],
-            is_error: true,
-            ..CallToolResult::default()
-        }
+        CallToolResult::error(vec![ContentBlock::text(message)])
     }
 }
 
@@ -80,11 +75,9 @@ pub struct PromptOutput(pub(crate) Box<GetPromptResult>);
 impl PromptOutput {
     /// These messages.
     pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
-        let messages = messages.into_iter().map(|(role, content)| PromptMessage { role, content });
-        Self(Box::new(GetPromptResult {
-            messages: messages.collect(),
-            ..GetPromptResult::default()
-        }))
+        let messages =
+            messages.into_iter().map(|(role, content)| PromptMessage::new(role, content));
+        Self(Box::new(GetPromptResult::new(messages.collect())))
     }
 }
 
@@ -107,29 +100,18 @@ pub struct ResourceOutput(pub(crate) Box<ReadResourceResult>);
 impl ResourceOutput {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::contents(Some(text.into()), None)
+        Self::many([ResourceContents::text("", text)])
     }
 
     /// Bytes.
     pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
-        Self::contents(None, Some(STANDARD.encode(bytes)))
+        Self::many([ResourceContents::blob("", STANDARD.encode(bytes))])
     }
 
     /// Several contents, with URIs of their own: a directory.
     pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
         let contents = contents.into_iter().collect();
-        Self(Box::new(ReadResourceResult { contents, ..ReadResourceResult::default() }))
-    }
-
-    /// The URI and media type are filled in from the request and the resource.
-    fn contents(text: Option<String>, blob: Option<String>) -> Self {
-        Self::many([ResourceContents {
-            uri: String::new(),
-            mime_type: None,
-            text,
-            blob,
-            meta: None,
-        }])
+        Self(Box::new(ReadResourceResult::new(contents)))
     }
 }
 

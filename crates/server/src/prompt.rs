@@ -48,20 +48,15 @@ impl Prompt {
             all.is_some_and(|all| all.iter().any(|one| one == name))
         };
         let properties = schema.get("properties").and_then(|p| p.as_object());
-        let arguments = properties.into_iter().flatten().map(|(name, property)| PromptArgument {
-            name: name.clone(),
-            title: None,
-            description: property.get("description").and_then(|d| d.as_str()).map(str::to_owned),
-            required: required(name),
+        let arguments = properties.into_iter().flatten().map(|(name, property)| {
+            let mut argument = PromptArgument::new(name);
+            argument.required = required(name);
+            argument.description =
+                property.get("description").and_then(|d| d.as_str()).map(str::to_owned);
+            argument
         });
-        let wire = WirePrompt {
-            name,
-            title: None,
-            description: Some(description),
-            arguments: arguments.collect(),
-            icons: Vec::new(),
-            meta: None,
-        };
+        let mut wire = WirePrompt::new(name).with_description(description);
+        wire.arguments = arguments.collect();
         let options = CallOptions::new(requirements, manual);
         Self { wire, options, handler: call, completers: Vec::new() }
     }

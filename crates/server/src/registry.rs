@@ -90,17 +90,19 @@ impl Registry {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         let completes = self.methods.contains_key(method::COMPLETE);
         let told = self.announces.then_some(true);
-        let list = ListCapability { list_changed: told };
-        let resources = ResourcesCapability { subscribe: told, list_changed: told };
-        ServerCapabilities {
-            tools: (!self.tools.is_empty()).then(|| list.clone()),
-            prompts: (!self.prompts.is_empty()).then_some(list),
-            resources: self.has_resources().then_some(resources),
-            completions: completes.then(Object::new),
-            logging: Some(Object::new()),
-            extensions: (!self.extensions.is_empty()).then(|| self.extensions.clone()),
-            ..ServerCapabilities::default()
-        }
+        let mut list = ListCapability::default();
+        list.list_changed = told;
+        let mut resources = ResourcesCapability::default();
+        resources.subscribe = told;
+        resources.list_changed = told;
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = (!self.tools.is_empty()).then(|| list.clone());
+        capabilities.prompts = (!self.prompts.is_empty()).then_some(list);
+        capabilities.resources = self.has_resources().then_some(resources);
+        capabilities.completions = completes.then(Object::new);
+        capabilities.logging = Some(Object::new());
+        capabilities.extensions = (!self.extensions.is_empty()).then(|| self.extensions.clone());
+        capabilities
     }
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {

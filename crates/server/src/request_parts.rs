@@ -69,25 +69,16 @@ impl RequestParts {
         muted: bool,
     ) {
         let Some(token) = &self.meta.progress_token else { return };
-        let params = Progress {
-            progress_token: token.clone(),
-            progress,
-            total: total.filter(|total| total.is_finite()),
-            message: message.map(str::to_owned),
-        };
+        let mut params = Progress::new(token.clone(), progress);
+        params.total = total.filter(|total| total.is_finite());
+        params.message = message.map(str::to_owned);
         self.notifier.progress(&params, muted);
     }
 }
 
 /// Returns the declared capabilities. Requests without them were rejected before.
 pub(crate) fn capabilities(meta: &RequestMeta) -> &ClientCapabilities {
-    static NONE: ClientCapabilities = ClientCapabilities {
-        elicitation: None,
-        sampling: None,
-        roots: None,
-        extensions: None,
-        experimental: None,
-    };
+    static NONE: ClientCapabilities = ClientCapabilities::new();
     meta.client_capabilities.as_ref().unwrap_or(&NONE)
 }
 

@@ -65,17 +65,7 @@ impl Resource {
     fn of(uri: String, name: String, handler: Parts<ResourceOutput>, manual: bool) -> Self {
         let Parts { requirements, call: handler, .. } = handler;
         let options = CallOptions::new(requirements, manual);
-        let wire = WireResource {
-            uri,
-            name,
-            title: None,
-            description: None,
-            mime_type: None,
-            size: None,
-            icons: Vec::new(),
-            annotations: None,
-            meta: None,
-        };
+        let wire = WireResource::new(uri, name);
         Self { wire, options, cache: CacheControl::default(), handler }
     }
 }
@@ -120,16 +110,7 @@ impl ResourceTemplate {
     ) -> Self {
         let Parts { requirements, call: handler, .. } = handler;
         let options = CallOptions::new(requirements, manual);
-        let wire = WireTemplate {
-            uri_template,
-            name,
-            title: None,
-            description: None,
-            mime_type: None,
-            icons: Vec::new(),
-            annotations: None,
-            meta: None,
-        };
+        let wire = WireTemplate::new(uri_template, name);
         let cache = CacheControl::default();
         Self { wire, options, cache, handler, completers: Vec::new() }
     }

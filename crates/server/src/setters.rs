@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mrtr_schema::capabilities::Icon;
+use mrtr_schema::icon::Icon;
 use schemars::JsonSchema;
 
 use crate::call_options::SingleUse;

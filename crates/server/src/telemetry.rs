@@ -78,7 +78,7 @@ impl RequestTelemetry {
     /// There is nothing more to see.
     pub(crate) fn record(mut self, answer: Outcome) -> Outcome {
         let ResultSummary { result_type, is_error } = match &answer {
-            Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
+            Ok(result) => serde_json::from_str(result.as_str()).unwrap_or_default(),
             Err(_) => ResultSummary::default(),
         };
         let code = answer.as_ref().err().map(|error| error.code.to_string());

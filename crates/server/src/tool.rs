@@ -53,16 +53,8 @@ impl Tool {
 
     fn of(name: String, description: String, handler: Parts<ToolOutput>, manual: bool) -> Self {
         let Parts { arguments: input_schema, output: output_schema, requirements, call } = handler;
-        let wire = WireTool {
-            name,
-            title: None,
-            description: Some(description),
-            input_schema,
-            output_schema,
-            annotations: None,
-            icons: Vec::new(),
-            meta: None,
-        };
+        let mut wire = WireTool::new(name, input_schema).with_description(description);
+        wire.output_schema = output_schema;
         Self {
             wire,
             options: CallOptions::new(requirements, manual),

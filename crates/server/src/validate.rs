@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mrtr_schema::capabilities::Icon;
+use mrtr_schema::icon::Icon;
 use mrtr_schema::{Object, uri};
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ pub(crate) fn check_options(
 
 pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
     let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
-    icons.iter().try_for_each(|icon| icon.check().map_err(wrong))
+    icons.iter().try_for_each(|icon| icon.validate().map_err(|why| wrong(why.into())))
 }
 
 /// Checks that a schema is JSON Schema 2020-12 without external references, which are never fetched
@@ -90,7 +90,7 @@ pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
     let mut rest: Vec<_> = schema.iter().collect();
     while let Some((keyword, value)) = rest.pop() {
         match value {
-            Value::String(target) if keyword == "$ref" && uri::check(target).is_ok() => {
+            Value::String(target) if keyword == "$ref" && uri::validate(target).is_ok() => {
                 return Err(format!("external reference {target:?}: references must stay inside"));
             }
             // Data, not schemas.

@@ -76,7 +76,7 @@ pub fn measure(_: &Extent) -> Result<Part> {
 /// Builds a program from nothing, with its dependencies fetched before.
 #[expect(clippy::cast_precision_loss, reason = "a file's length")]
 fn build(name: &str) -> Result<Build> {
-    let manifest = format!("--manifest-path=xtask/peers/minimal/{name}/Cargo.toml");
+    let manifest = format!("--manifest-path=benches/minimal/{name}/Cargo.toml");
     run(&mut cargo(&["fetch", "--quiet", "--locked", &manifest]))?;
     let tree = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none", &manifest];
     let tree = output(&mut cargo(&tree))?;

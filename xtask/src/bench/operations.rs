@@ -5,7 +5,7 @@ use std::process::Command;
 use super::subject::check;
 use super::{Extent, Part, Sheet, Target, median, show};
 use crate::Result;
-use crate::instructions::{program, written_down};
+use crate::instructions::{program, recorded_counts};
 use crate::run::output;
 
 /// The operations of a round with a hundred results of a hundred bytes, and with none.
@@ -33,7 +33,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
     let mut added: Vec<f64> =
         with.iter().zip(without).map(|(with, without)| (with - without) / 1e3).collect();
     let measured = median(&mut added);
-    let counts = written_down()?;
+    let counts = recorded_counts()?;
     let mut sheet = Sheet::new(&["operation", "µs", "instructions"]);
     for (name, taken) in names.iter().zip(&mut all) {
         let count = counts.get(*name).copied().unwrap_or_default();

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::Extent;
 use crate::Result;
-use crate::run::{output, release, scratch, there};
+use crate::needs::is_installed;
+use crate::run::{output, release, scratch};
 
 /// A server.
 pub struct Subject {
@@ -77,9 +78,10 @@ impl Subject {
     }
 }
 
-/// Builds `xtask/peers/{name}` and returns the directory of its programs.
+/// Builds the programs of `benches/{name}`, or of `interop/rmcp`, and returns their folder.
 pub fn built(name: &str) -> Result<PathBuf> {
-    release(&format!("xtask/peers/{name}"))
+    let folder = if name == "rmcp" { "interop" } else { "benches" };
+    release(&format!("{folder}/{name}"))
 }
 
 /// Checks the requirements of a measurement.
@@ -91,7 +93,7 @@ pub fn check() -> Result {
                 .into(),
         );
     }
-    if !there("taskset") {
+    if !is_installed("taskset") {
         return Err("the benchmarks need `taskset`, of util-linux: install it".into());
     }
     Ok(())

@@ -250,7 +250,7 @@ async fn a_token_is_not_printed_and_must_be_one() {
     let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
     let (client, _) = server.client(&["first"]);
     call(&client).await.unwrap();
-    assert!(!format!("{:?}", client.connection()).contains("first"));
+    assert!(!format!("{:?}", client.transport()).contains("first"));
     let builder = HttpClient::builder("http://localhost:1/mcp");
     let http = builder.bearer_from(async |_| Ok("two\nlines".to_owned())).build().unwrap();
     let error = call(&Client::builder(http).build()).await.unwrap_err();

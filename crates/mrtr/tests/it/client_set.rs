@@ -107,7 +107,7 @@ async fn a_server_cannot_offer_what_another_one_would_do() {
         !format!(
             "{:?} {:?}",
             set,
-            set.iter().map(|(_, client)| client.connection()).collect::<Vec<_>>()
+            set.iter().map(|(_, client)| client.transport()).collect::<Vec<_>>()
         )
         .contains("127.0.0.1")
     );

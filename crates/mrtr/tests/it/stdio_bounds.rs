@@ -168,7 +168,7 @@ async fn a_stream_that_is_closed_is_drained() {
     // As many as the queue takes, each too long to be written with others: more than a task does in one go.
     let before: Vec<_> = (0..64).map(|_| call(&client, "before", 5_000)).collect();
     tokio::task::yield_now().await;
-    client.connection().close();
+    client.transport().close();
     tokio::task::yield_now().await;
     let after = call(&client, "after", 1).await.unwrap().unwrap_err();
     assert!(after.as_transport_error().is_some_and(TransportError::is_unsent), "{after}");

@@ -27,7 +27,7 @@ fn complete<'r>(
     request: &'r Request,
     parts: Box<RequestParts>,
 ) -> Answering<'r> {
-    Box::pin(async { server.suggest(CompleteParams::of(request)?, parts).await })
+    Box::pin(async { server.suggest(CompleteParams::from_request(request)?, parts).await })
 }
 
 impl Registry {
@@ -49,6 +49,7 @@ impl Registry {
                     template.ok_or_else(|| unknown("resource template", uri))?;
                 (template.names().collect(), &resource.completers)
             }
+            _ => return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`")),
         };
         let CompleteParams { argument, context, .. } = call;
         if !declared.contains(&argument.name.as_str()) {
@@ -70,9 +71,9 @@ impl Registry {
                 suggested.map_err(late)??.map_err(|error| failed(&error, "completion failed"))?
             }
         };
-        let (total, has_more) = (Some(all.len() as u64), Some(all.len() > MOST_SUGGESTIONS));
+        let (total, has_more) = (all.len() as u64, all.len() > MOST_SUGGESTIONS);
         let values = all.into_iter().take(MOST_SUGGESTIONS).collect();
-        let completion = Completion { values, total, has_more };
-        self.complete(&CompleteResult { completion, ..CompleteResult::default() })
+        let completion = Completion::new(values).with_total(total).with_has_more(has_more);
+        self.complete(&CompleteResult::new(completion))
     }
 }

@@ -12,6 +12,7 @@ use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::peer_text::quote;
 use serde_json::json;
 use tokio::task::unconstrained;
 use tokio::time::sleep;
@@ -189,7 +190,7 @@ impl<'a> RoundExecution<'a> {
                     return Err(ErrorObject::invalid_params(format!(
                         "Invalid params: the response to {} has {} bytes; at most {MAX_ENTRY} can be \
                          kept for another round",
-                        ErrorObject::quote(&answer.key),
+                        quote(&answer.key),
                         answer.value.len()
                     )));
                 }
@@ -271,17 +272,17 @@ impl<'a> RoundExecution<'a> {
         );
         // As [`mrtr_schema::input::InputRequiredResult`], of what is written already.
         let length = open.iter().map(|open| open.key.len() + open.question.length());
-        let length = length.sum::<usize>() + token.len() + self.server.written_meta.get().len();
+        let length = length.sum::<usize>() + token.len() + self.server.written_meta.as_str().len();
         let mut result =
-            ObjectWriter::with_capacity(length + 128).text("resultType", "input_required");
+            ObjectWriter::with_capacity(length + 128).string("resultType", "input_required");
         if !open.is_empty() {
             result = result.object("inputRequests", |questions| {
                 open.iter()
                     .fold(questions, |all, OpenInput { key, question }| question.write(key, all))
             });
         }
-        let result = result.text("requestState", &token);
-        Ok(result.written("_meta", &self.server.written_meta).end())
+        let result = result.string("requestState", &token);
+        Ok(result.raw("_meta", &self.server.written_meta).end())
     }
 
     fn log(&self, error: &Error) {

@@ -1,6 +1,6 @@
 //! Methods that extensions of the protocol add.
 
-use mrtr_schema::jsonrpc::{Request, params};
+use mrtr_schema::jsonrpc::Request;
 use serde_json::{Value, json};
 
 use super::execute::guarded;
@@ -19,7 +19,7 @@ impl Registry {
         parts: Box<RequestParts>,
     ) -> Answering<'r> {
         Box::pin(async move {
-            let params = params(request)?;
+            let params = request.decode_params()?;
             let answering = guarded(|| method.answer(ExtensionRequest { params, parts })).await?;
             let mut result =
                 answering.map_err(|error| failed(&error, "an extension's method failed"))?;

@@ -23,7 +23,7 @@ fn list<'r>(
     request: &'r Request,
     _: Box<RequestParts>,
 ) -> Answering<'r> {
-    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::of(request)?) })
+    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::from_request(request)?) })
 }
 
 fn get<'r>(
@@ -32,7 +32,7 @@ fn get<'r>(
     parts: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async move {
-        let call = GetPromptParams::of(request)?;
+        let call = GetPromptParams::from_request(request)?;
         let options = || server.prompt(&call.name).map(|prompt| &prompt.options);
         let single_use = is_single_use(call.request_state.is_some(), options);
         let inner = Arc::clone(server);
@@ -79,8 +79,8 @@ impl Registry {
                 |outcome| match outcome {
                     Ok(result) => {
                         let mut blocks = result.messages.iter().map(|message| &message.content);
-                        let fits = blocks.try_for_each(ContentBlock::check);
-                        fits.map_err(|why| unfit(&call.name, &why))?;
+                        let fits = blocks.try_for_each(ContentBlock::validate);
+                        fits.map_err(|why| unfit(&call.name, &why.to_string()))?;
                         self.complete(&*result)
                     }
                     // A prompt has no place for failures in its result.

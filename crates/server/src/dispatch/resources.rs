@@ -30,7 +30,9 @@ fn list<'r>(
     request: &'r Request,
     _: Box<RequestParts>,
 ) -> Answering<'r> {
-    Box::pin(async { server.page("resources", &server.resources, &ListParams::of(request)?) })
+    Box::pin(async {
+        server.page("resources", &server.resources, &ListParams::from_request(request)?)
+    })
 }
 
 fn list_templates<'r>(
@@ -39,7 +41,7 @@ fn list_templates<'r>(
     _: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async {
-        server.page("resourceTemplates", &server.templates, &ListParams::of(request)?)
+        server.page("resourceTemplates", &server.templates, &ListParams::from_request(request)?)
     })
 }
 
@@ -49,7 +51,7 @@ fn read<'r>(
     parts: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async move {
-        let call = ReadResourceParams::of(request)?;
+        let call = ReadResourceParams::from_request(request)?;
         let single_use =
             is_single_use(call.request_state.is_some(), || server.options_of(&call.uri));
         let inner = Arc::clone(server);
@@ -112,8 +114,8 @@ impl Registry {
                 |outcome| match outcome {
                     Ok(result) => {
                         let result = filled(*result, &call.uri, what, retried);
-                        let fits = result.contents.iter().try_for_each(ResourceContents::check);
-                        fits.map_err(|why| unfit(&call.uri, &why))?;
+                        let fits = result.contents.iter().try_for_each(ResourceContents::validate);
+                        fits.map_err(|why| unfit(&call.uri, &why.to_string()))?;
                         self.complete(&result)
                     }
                     // A resource has no place for failures in its result.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use mrtr_codec::encoding::{Packer, Unpacker};
 use mrtr_codec::{Binding, Digest, Opened, UnixSeconds, Validity, open, seal};
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::jsonrpc::{ErrorObject, raw};
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use mrtr_transport::NotificationSender;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -165,8 +166,8 @@ impl<'a> SingleUseClaim<'a> {
     fn seal(&self, answer: &Outcome) -> Option<String> {
         let mut body = Packer::new();
         match answer {
-            Ok(result) => body.byte(0).raw(result.get().as_bytes()),
-            Err(error) => body.byte(1).raw(raw(error).ok()?.get().as_bytes()),
+            Ok(result) => body.byte(0).raw(result.as_str().as_bytes()),
+            Err(error) => body.byte(1).raw(&serde_json::to_vec(error).ok()?),
         };
         let validity = Validity::starting(self.server.clock.now(), self.time().as_secs());
         let sealed = seal(&*self.server.sealer, &self.binding(), validity, &body.finish());
@@ -201,7 +202,7 @@ fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
     let mut parts = Vec::new();
     for (key, answer) in &responses.0 {
         let digest = Digest::of_json(Some(answer.get())).map_err(|error| {
-            let key = ErrorObject::quote(key);
+            let key = quote(key);
             ErrorObject::invalid_params(format!("Invalid params: the response to {key}: {error}"))
         })?;
         parts.push((key.as_bytes(), digest));

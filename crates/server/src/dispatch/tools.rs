@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::CowStr;
-use mrtr_schema::jsonrpc::{ErrorObject, Request, params};
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 use mrtr_schema::tool::{CallToolResult, ListParams};
 use mrtr_transport::headers::check_params;
@@ -29,7 +29,7 @@ fn list<'r>(
     request: &'r Request,
     _: Box<RequestParts>,
 ) -> Answering<'r> {
-    Box::pin(async { server.page("tools", &server.tools, &ListParams::of(request)?) })
+    Box::pin(async { server.page("tools", &server.tools, &ListParams::from_request(request)?) })
 }
 
 /// The parameters of `tools/call`, without the `_meta` that was read before.
@@ -40,7 +40,7 @@ struct ToolCall<'a> {
     name: CowStr<'a>,
     #[serde(borrow, default, deserialize_with = "text_of")]
     arguments: Option<&'a str>,
-    #[serde(default, deserialize_with = "InputResponses::present")]
+    #[serde(default, deserialize_with = "mrtr_schema::json::present")]
     input_responses: Option<InputResponses>,
     #[serde(borrow)]
     request_state: Option<CowStr<'a>>,
@@ -53,7 +53,7 @@ fn text_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str
 impl<'r> ToolCall<'r> {
     fn of(request: &'r Request) -> Result<Self, ErrorObject> {
         // As a whole where something is wrong, to say where.
-        Self::by_members(request).map_or_else(|| params(request), Ok)
+        Self::by_members(request).map_or_else(|| request.decode_params(), Ok)
     }
 
     fn by_members(request: &'r Request) -> Option<Self> {
@@ -85,7 +85,9 @@ impl Registry {
             let result = outcome
                 .unwrap_or_else(|error| Box::new(ToolOutput::failure(error.message().to_owned())));
             let fits = tool.schemas.check_result(&result);
-            let fits = fits.and_then(|()| result.content.iter().try_for_each(ContentBlock::check));
+            let fits = fits.and_then(|()| {
+                result.content.iter().try_for_each(ContentBlock::validate).map_err(String::from)
+            });
             fits.map_err(|why| unfit(&tool.wire.name, &why))?;
             self.complete(&*result)
         };

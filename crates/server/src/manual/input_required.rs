@@ -34,8 +34,7 @@ impl InputRequired {
     ) -> Self {
         match form_of::<T>() {
             Ok(form) => {
-                let params =
-                    FormParams { message: message.into(), requested_schema: (*form).clone() };
+                let params = FormParams::new(message, (*form).clone());
                 self.ask(key, InputRequest::Elicit(ElicitParams::Form(params)))
             }
             Err(why) => {
@@ -51,7 +50,7 @@ impl InputRequired {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> Self {
-        let params = UrlParams { message: message.into(), url: url.into() };
+        let params = UrlParams::new(message, url);
         self.ask(key, InputRequest::Elicit(ElicitParams::Url(params)))
     }
 

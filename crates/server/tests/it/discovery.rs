@@ -125,8 +125,8 @@ async fn contents_carry_what_the_resource_says_of_itself() {
 #[tokio::test]
 async fn suggestions_are_the_first_hundred_and_say_how_many_there_are() {
     let client = Client::builder(fleet()).build();
-    let argument = CompleteArgument { name: "id".into(), value: "a".into() };
-    let context = CompleteContext { arguments: [("lang".to_owned(), "de".to_owned())].into() };
+    let argument = CompleteArgument::new("id", "a");
+    let context = CompleteContext::new([("lang".to_owned(), "de".to_owned())].into());
     for of in [
         Reference::Prompt { name: "translate".into() },
         Reference::Resource { uri: "doc://{id}{?lang}".into() },
@@ -135,7 +135,7 @@ async fn suggestions_are_the_first_hundred_and_say_how_many_there_are() {
         assert_eq!((all.values.len(), all.total, all.has_more), (100, Some(250), Some(true)));
         assert_eq!(all.values[0], "a0de");
     }
-    let other = CompleteArgument { name: "lang".into(), ..argument.clone() };
+    let other = CompleteArgument::new("lang", "a");
     let none = client
         .complete(&Reference::Prompt { name: "translate".into() }, &other, &context)
         .await

@@ -30,7 +30,7 @@ async fn a_hundred_steps_and_twenty_rounds() {
         })
     };
     let (client, log) = client(fleet(tool));
-    let limits = RoundLimits { questions: 20, ..RoundLimits::default() };
+    let limits = RoundLimits::default().with_input_rounds(20);
     let result = client.round_limits(limits).build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.legs().len()), ("100", 21));
     let longest = log.legs().iter().map(|leg| leg.outcome.to_string().len()).max();

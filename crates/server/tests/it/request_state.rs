@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use mrtr_schema::jsonrpc::{Params, Request, RequestId, Version};
+use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use mrtr_transport::{OutgoingRequest, Transport as _};
@@ -32,12 +32,8 @@ pub(crate) fn with_meta(mut params: Value) -> Value {
 }
 
 pub(crate) async fn raw_send(fleet: &Replicas, method: &str, params: Value) -> Value {
-    let request = Request {
-        jsonrpc: Version,
-        id: RequestId::Number(1),
-        method: method.to_owned(),
-        params: Some(Params::new(&params).unwrap()),
-    };
+    let params = Params::new(&params).unwrap();
+    let request = Request::new(RequestId::Number(1), method, Some(params));
     let response = fleet.send(OutgoingRequest::new(request)).await.unwrap();
     match response.outcome {
         Ok(result) => serde_json::from_str(result.get()).unwrap(),
@@ -362,10 +358,10 @@ fn servers_that_cannot_work_are_not_built() {
             with_schema(json!({ "allOf": [{ "$ref": "https://a.example/s.json" }] })),
             "external reference \"https://a.example/s.json\"",
         ),
-        (with_icon("javascript:alert(1)", "48x48", "light"), "only by https: or data:"),
-        (with_icon("i.png", "48x48", "light"), "a scheme"),
-        (with_icon("https://a.example/i", "large", "light"), "the size \"large\""),
-        (with_icon("https://a.example/i", "any", "blue"), "the theme \"blue\""),
+        (with_icon("javascript:alert(1)", "48x48", "light"), "neither https nor data"),
+        (with_icon("i.png", "48x48", "light"), "no scheme"),
+        (with_icon("https://a.example/i", "large", "light"), "size \"large\" is neither"),
+        (with_icon("https://a.example/i", "any", "blue"), "theme \"blue\""),
         (server().resource(resource("no uri")), "invalid resource URI"),
         (server().resource(resource("a:b c")), "invalid resource URI"),
         (server().resource(resource("/relative")), "invalid resource URI"),

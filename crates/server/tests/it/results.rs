@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use mrtr_schema::capabilities::Icon;
 use mrtr_schema::content::{ContentBlock, ResourceContents, Role};
+use mrtr_schema::icon::Icon;
 use mrtr_server::{
     CacheControl, ChangeNotifier, CompletionRequest, Context, Error, ExtensionRequest, Prompt,
     PromptOutput, Resource, ResourceOutput, ResourceTemplate, Result, Tool, ToolOutput,
@@ -23,12 +23,10 @@ struct Doc {
 }
 
 fn icon() -> Icon {
-    Icon {
-        src: "https://a.example/i.png".to_owned(),
-        mime_type: Some("image/png".to_owned()),
-        sizes: Some(vec!["48x48".to_owned()]),
-        theme: Some("dark".to_owned()),
-    }
+    Icon::new("https://a.example/i.png")
+        .with_mime_type("image/png")
+        .with_sizes(vec!["48x48".to_owned()])
+        .with_theme("dark")
 }
 
 fn everything() -> Replicas {

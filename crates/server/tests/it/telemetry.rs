@@ -33,11 +33,7 @@ async fn all_rounds_are_in_the_trace_of_their_client() {
         replica(&clock).tool(asking()).trace_parent(adopt).build().unwrap()
     };
     let fleet = Replicas::new([server(), server()]).as_principal(alice());
-    let context = TraceContext {
-        traceparent: PARENT.to_owned(),
-        tracestate: Some("a=b".to_owned()),
-        baggage: None,
-    };
+    let context = TraceContext::new(PARENT).with_tracestate("a=b");
     let sent = context.clone();
     let (client, _) = client(fleet);
     let client = client.trace_context(move || Some(sent.clone())).build();

@@ -167,12 +167,7 @@ pub(crate) fn prompts() -> Vec<Prompt> {
 }
 
 fn media(data: &str, mime_type: &str) -> MediaContent {
-    MediaContent {
-        data: data.to_owned(),
-        mime_type: mime_type.to_owned(),
-        annotations: None,
-        meta: None,
-    }
+    MediaContent::new(data, mime_type)
 }
 
 fn image() -> ContentBlock {
@@ -180,12 +175,6 @@ fn image() -> ContentBlock {
 }
 
 fn resource(uri: &str, mime_type: &str, text: &str) -> ContentBlock {
-    let resource = ResourceContents {
-        uri: uri.to_owned(),
-        mime_type: Some(mime_type.to_owned()),
-        text: Some(text.to_owned()),
-        blob: None,
-        meta: None,
-    };
-    ContentBlock::Resource(EmbeddedResource { resource, annotations: None, meta: None })
+    let resource = ResourceContents::text(uri, text).with_mime_type(mime_type);
+    ContentBlock::Resource(EmbeddedResource::new(resource))
 }
