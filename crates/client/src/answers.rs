@@ -44,7 +44,7 @@ pub(crate) fn validate(
 
 fn decode<R: DeserializeOwned>(key: &str, response: &RawValue) -> Result<R, CallError> {
     serde_json::from_str(response.get()).map_err(|error| {
-        let key = ErrorObject::quote(key);
+        let key = quote(key);
         CallError::handler(format!("malformed response to input request {key}: {error}"), None)
     })
 }
@@ -59,7 +59,7 @@ pub(crate) fn validate_form(
         ElicitAction::Accept => {
             let content = schema.validate(result.content.unwrap_or_default());
             Some(content.map_err(|problems| {
-                let key = ErrorObject::quote(key);
+                let key = quote(key);
                 let why = format!(
                     "the response to input request {key} does not match its form: {problems}"
                 );
@@ -97,7 +97,7 @@ pub(crate) fn validate_sampling(
     match tool.filter(|_| !may_use_tools) {
         None => Ok(()),
         Some(tool) => {
-            let key = ErrorObject::quote(key);
+            let key = quote(key);
             let why = format!(
                 "the response to input request {key} uses tool {tool:?}, which the request does not allow"
             );
@@ -108,7 +108,7 @@ pub(crate) fn validate_sampling(
 
 pub(crate) fn validate_roots(roots: &[Root]) -> Result<(), CallError> {
     roots.iter().try_for_each(|root| {
-        root.check()
+        root.validate()
             .map_err(|why| CallError::handler(format!("invalid root {:?}: {why}", root.uri), None))
     })
 }
@@ -116,7 +116,7 @@ pub(crate) fn validate_roots(roots: &[Root]) -> Result<(), CallError> {
 pub(crate) fn unknown_method(key: &str, request: &InputRequest) -> CallError {
     CallError::protocol(format!(
         "input request {} has the unknown method {}",
-        ErrorObject::quote(key),
+        quote(key),
         request.method()
     ))
 }

@@ -365,13 +365,11 @@ impl<T: Transport> ClientBuilder<T> {
     pub fn build(self) -> Client<T> {
         let mut capabilities = self.handlers.capabilities();
         capabilities.extensions = Some(self.extensions).filter(|all| !all.is_empty());
-        let meta = RequestMeta {
-            protocol_version: Some(PROTOCOL_VERSION.to_owned()),
-            client_capabilities: Some(capabilities),
-            client_info: Some(self.info),
-            log_level: self.log.as_ref().map(|log| log.level),
-            ..RequestMeta::default()
-        };
+        let mut meta = RequestMeta::default();
+        meta.protocol_version = Some(PROTOCOL_VERSION.to_owned());
+        meta.client_capabilities = Some(capabilities);
+        meta.client_info = Some(self.info);
+        meta.log_level = self.log.as_ref().map(|log| log.level);
         let shared = Shared {
             transport: self.transport,
             handlers: self.handlers,

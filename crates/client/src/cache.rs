@@ -96,7 +96,7 @@ impl Cache {
     /// Stores a result that was just received, if the server allows it.
     pub(crate) fn store(&self, slot: Slot, result: &RawValue) {
         // Malformed hints allow nothing. The caller decodes the result and reports the error.
-        let ttl = CacheHints::of(result).unwrap_or_default().ttl_ms;
+        let ttl = CacheHints::from_result(result).unwrap_or_default().ttl_ms;
         let entry = Entry {
             result: result.to_owned(),
             received: Instant::now(),

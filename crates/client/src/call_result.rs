@@ -1,7 +1,7 @@
 //! Results of calls whose server may request input.
 
-use mrtr_schema::capabilities::Icon;
 use mrtr_schema::content::ContentBlock;
+use mrtr_schema::icon::Icon;
 use mrtr_schema::method;
 use mrtr_schema::prompt::GetPromptResult;
 use mrtr_schema::resource::ReadResourceResult;

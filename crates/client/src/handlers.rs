@@ -51,19 +51,18 @@ where
 impl Handlers {
     /// Returns the capabilities that the handlers add up to.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        let elicitation = ElicitationCapability {
-            form: self.form.as_ref().map(|_| Object::new()),
-            url: self.url.as_ref().map(|_| Object::new()),
-        };
-        ClientCapabilities {
-            elicitation: (self.form.is_some() || self.url.is_some()).then_some(elicitation),
-            sampling: self.sample.as_ref().map(|_| SamplingCapability {
-                context: self.sampling_context.then(Object::new),
-                tools: self.sampling_tools.then(Object::new),
-            }),
-            roots: self.roots.as_ref().map(|_| RootsCapability {}),
-            ..ClientCapabilities::default()
-        }
+        let mut elicitation = ElicitationCapability::default();
+        elicitation.form = self.form.as_ref().map(|_| Object::new());
+        elicitation.url = self.url.as_ref().map(|_| Object::new());
+        let mut sampling = SamplingCapability::default();
+        sampling.context = self.sampling_context.then(Object::new);
+        sampling.tools = self.sampling_tools.then(Object::new);
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation =
+            (self.form.is_some() || self.url.is_some()).then_some(elicitation);
+        capabilities.sampling = self.sample.as_ref().map(|_| sampling);
+        capabilities.roots = self.roots.as_ref().map(|_| RootsCapability::default());
+        capabilities
     }
 
     /// Answers all input requests of a round concurrently. The first failure drops the others.
@@ -121,7 +120,7 @@ impl Handlers {
             InputRequest::Roots => {
                 let roots = call(self.roots.as_ref(), context, (), "roots").await?;
                 answers::validate_roots(&roots)?;
-                encode_response(&ListRootsResult { roots })
+                encode_response(&ListRootsResult::new(roots))
             }
             other => Err(answers::unknown_method(&key, &other)),
         }
@@ -138,7 +137,7 @@ async fn call<P, R>(
     let key = context.key.clone();
     let handler = handler.ok_or_else(|| undeclared(&key, capability))?;
     handler(context, params).await.map_err(|source| {
-        let key = ErrorObject::quote(&key);
+        let key = quote(&key);
         CallError::handler(
             format!("the handler of input request {key} failed: {source}"),
             Some(source),
@@ -154,12 +153,12 @@ fn decline(key: &str, request: &InputRequest) -> Result<Box<RawValue>, CallError
 }
 
 fn refused(key: &str, reason: &str) -> CallError {
-    let key = ErrorObject::quote(key);
+    let key = quote(key);
     CallError::handler(format!("the policy refused input request {key}: {reason}"), None)
 }
 
 fn policy_failed(key: &str, source: BoxError) -> CallError {
-    let key = ErrorObject::quote(key);
+    let key = quote(key);
     CallError::handler(format!("the policy failed for input request {key}: {source}"), Some(source))
 }
 
@@ -167,7 +166,7 @@ fn policy_failed(key: &str, source: BoxError) -> CallError {
 fn undeclared(key: &str, capability: &str) -> CallError {
     CallError::protocol(format!(
         "input request {} requires the capability {capability}, which this client did not declare",
-        ErrorObject::quote(key)
+        quote(key)
     ))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mrtr_schema::capabilities::Icon;
+use mrtr_schema::icon::Icon;
 use mrtr_schema::jsonrpc;
 use mrtr_schema::method;
 use mrtr_schema::prompt::{ListPromptsResult, Prompt};

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use mrtr_schema::InvalidValue;
 use mrtr_schema::Object;
 use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, InputResponses};
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
@@ -283,7 +282,7 @@ impl Machine {
         let id = self.ids.next();
         let params = Some(self.request_params(&id, Object::new())?);
         let method = self.call.method.clone();
-        Ok(Action::Send(Request { jsonrpc: jsonrpc::Version, id, method, params }))
+        Ok(Action::Send(Request::new(id, method, params)))
     }
 
     /// Returns the parameters of the request with this id. `extra` is added to its `_meta`.
@@ -410,8 +409,8 @@ impl Machine {
 /// Validates what the types of input requests do not, such as the URLs.
 fn validate(requests: &InputRequests) -> Result<(), CallError> {
     requests.0.iter().try_for_each(|(key, request)| {
-        request.check().map_err(|why| {
-            CallError::protocol(format!("invalid input request {}: {why}", ErrorObject::quote(key)))
+        request.validate().map_err(|why| {
+            CallError::protocol(format!("invalid input request {}: {why}", quote(key)))
         })
     })
 }

@@ -22,12 +22,14 @@ pub(crate) fn deliver(
     log: Option<&LogHandler>,
 ) {
     let outcome = match (notification.method.as_str(), progress, log) {
-        (name::PROGRESS, Some(handle), _) => notification.params().map(|progress: Progress| {
-            if progress.progress_token == *id {
-                handle(progress);
-            }
-        }),
-        (name::MESSAGE, _, Some(log)) => notification.params().map(&log.handle),
+        (name::PROGRESS, Some(handle), _) => {
+            notification.decode_params().map(|progress: Progress| {
+                if progress.progress_token == *id {
+                    handle(progress);
+                }
+            })
+        }
+        (name::MESSAGE, _, Some(log)) => notification.decode_params().map(&log.handle),
         _ => Ok(()),
     };
     if let Err(error) = outcome {

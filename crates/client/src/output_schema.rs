@@ -32,7 +32,7 @@ impl OutputSchema {
         let value =
             value.ok_or("structuredContent is missing, but the tool has an outputSchema")?;
         schema
-            .check(value)
+            .validate(value)
             .map_err(|why| format!("structuredContent does not match the outputSchema: {why}"))
     }
 }

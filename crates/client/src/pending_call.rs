@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use mrtr_schema::input::{InputRequests, InputResponses};
-use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::method;
+use mrtr_schema::peer_text::quote;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -137,12 +137,12 @@ impl PendingCall {
         let unknown =
             responses.0.iter().find(|(key, _)| !requests.iter().any(|(other, _)| other == key));
         if let Some((key, _)) = unknown {
-            let key = ErrorObject::quote(key);
+            let key = quote(key);
             return Err(CallError::handler(format!("no input request has the key {key}"), None));
         }
         let validated = requests.iter().map(|(key, request)| {
             let response = responses.get(key).ok_or_else(|| {
-                let key = ErrorObject::quote(key);
+                let key = quote(key);
                 CallError::handler(format!("missing response to input request {key}"), None)
             })?;
             Ok((key.clone(), answers::validate(key, request, response)?))

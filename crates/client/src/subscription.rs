@@ -140,7 +140,7 @@ impl<T: Transport> Client<T> {
 /// Logs a warning if an acknowledgement grants less than the filter requested.
 fn warn_of_reduced_filter(notification: &Notification, requested: &SubscriptionFilter) {
     if notification.method == name::ACKNOWLEDGED
-        && let Ok(Acknowledged { notifications: granted, .. }) = notification.params()
+        && let Ok(Acknowledged { notifications: granted, .. }) = notification.decode_params()
         && granted != *requested
     {
         tracing::warn!(
@@ -250,7 +250,7 @@ impl Stream for Subscription {
 
 /// Validates the result that ends a subscription.
 fn validate_end(result: &RawValue) -> Result<(), CallError> {
-    match ResultType::of(result) {
+    match ResultType::from_result(result) {
         Ok(ResultType::Complete) => Ok(()),
         Ok(other) => Err(CallError::protocol(format!(
             "the subscription ended with a result of type {other:?}"
@@ -267,7 +267,7 @@ fn decode(notification: &Notification) -> Result<Option<SubscriptionEvent>, Call
         name::PROMPTS => SubscriptionEvent::PromptsListChanged,
         name::RESOURCES => SubscriptionEvent::ResourcesListChanged,
         name::RESOURCE_UPDATED => {
-            let changed: Changed = notification.params().map_err(malformed)?;
+            let changed: Changed = notification.decode_params().map_err(malformed)?;
             let uri = changed.uri.ok_or_else(|| {
                 CallError::protocol(format!("{} without `uri`", notification.method))
             })?;

@@ -193,7 +193,7 @@ impl Prompter {
                 FieldAnswer::Omitted => return Ok(Ok(Map::new())),
                 FieldAnswer::Dismissed => return Ok(Err(ElicitResult::cancel())),
             };
-            match schema.check(schema.coerce(Map::from_iter([(field.name.clone(), value)]))) {
+            match schema.validate(schema.coerce(Map::from_iter([(field.name.clone(), value)]))) {
                 Ok(content) => return Ok(Ok(content)),
                 Err(problems) => note(&format!("  {}", sanitize_line(&problems.to_string()))),
             }
@@ -236,17 +236,17 @@ fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
     const DISMISS: usize = 2;
     note(&indented(&params.message));
     let bold = Style::new().bold().for_stderr();
-    let host = bold.apply_to(sanitize_line(uri::host(&params.url)));
+    let host = bold.apply_to(sanitize_line(params.host()));
     note(&format!("  host  {host}\n  URL   {}", sanitize_line(&params.url)));
-    let consent = ElicitResult { action: ElicitAction::Accept, content: None };
+    let consent = ElicitResult::accept_url();
     Ok(confirm("I will go there", DISMISS)?.unwrap_or(consent))
 }
 
 fn ask_field(field: &Field) -> TerminalResult<FieldAnswer> {
     let prompt = field_prompt(field);
     match &field.kind {
-        FieldKind::Boolean { default } => ask_boolean(prompt, *default, field.required),
-        FieldKind::Choice { options, default } => {
+        FieldKind::Boolean { default, .. } => ask_boolean(prompt, *default, field.required),
+        FieldKind::Choice { options, default, .. } => {
             ask_choice(prompt, options, default.as_deref(), field.required)
         }
         FieldKind::Choices { options, default, .. } => {

@@ -209,8 +209,8 @@ async fn subscription_ignores_malformed_and_unknown_notifications() {
         ])
     });
     let mut subscription = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
-    let acknowledged =
-        SubscriptionFilter { tools_list_changed: true, ..SubscriptionFilter::default() };
+    let mut acknowledged = SubscriptionFilter::default();
+    acknowledged.tools_list_changed = true;
     assert_eq!(
         subscription.next().await.unwrap().unwrap(),
         SubscriptionEvent::Acknowledged(acknowledged)

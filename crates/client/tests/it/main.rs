@@ -75,7 +75,7 @@ impl Transport for ScriptedServer {
         let received = ReceivedRequest { id: id.clone(), method, params, meta, headers };
         self.received.lock().unwrap().push(received.clone());
         let outcome = match (self.reply)(&received) {
-            Reply::Result(result) => Ok(raw(&result).unwrap()),
+            Reply::Result(result) => Ok(to_raw_value(&result).unwrap()),
             Reply::Error(error) => Err(error),
             Reply::Interrupted => return Err(TransportError::broken("interrupted")),
             Reply::Notifications(notifications) => {

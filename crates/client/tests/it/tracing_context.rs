@@ -47,7 +47,7 @@ async fn all_rounds_of_a_call_belong_to_one_trace() {
             assert_eq!(span.metadata().map(tracing::Metadata::name), Some("request"));
             let number = requests.fetch_add(1, Ordering::SeqCst) + 1;
             let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-{number:016x}-01");
-            Some(TraceContext { traceparent, baggage: Some("a=b".to_owned()), tracestate: None })
+            Some(TraceContext::new(traceparent).with_baggage("a=b"))
         })
         .build();
     client.call_tool("book", json!({})).await.unwrap_err();
