@@ -39,7 +39,7 @@ async fn run(
 ) -> Result<(), Box<dyn Error>> {
     // Handlers for forms and URLs. What has no handler is not declared, and servers do not ask it.
     let client = client
-        .at_terminal(server)
+        .answer_at_terminal(server)
         .on_progress(|progress| eprintln!("progress: {}", progress.progress))
         .build();
     let Some(tool) = tool else {

@@ -25,7 +25,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         Some("--replica") => booking::serve().await?,
         Some("--stdio") => booking::serve_stdio().await?,
         Some("--auto") => return run(true).await,
-        None => return run(!terminal::is_there()).await,
+        None => return run(!terminal::is_available()).await,
         Some(other) => return Err(format!("unknown argument {other:?}; try --auto").into()),
     }
     Ok(ExitCode::SUCCESS)
@@ -38,9 +38,9 @@ async fn run(auto: bool) -> Result<ExitCode, Box<dyn Error>> {
 
     let (own, questions, victim) = (Arc::clone(&fleet), Arc::clone(&asked), Arc::clone(&killed));
     let client = mrtr::connect(&fleet.url)?
-        .on_form(move |question, form| {
-            lock(&questions).push((question.round, question.key.clone()));
-            if question.key == "deposit" {
+        .on_form(move |context, form| {
+            lock(&questions).push((context.input_round, context.key.clone()));
+            if context.key == "deposit" {
                 // The replica that asked is gone before the answer arrives.
                 let replica = own.kill_last();
                 println!("  SIGKILL        replica {}", replica.map_or('?', |at| NAMES[at]));
@@ -48,9 +48,9 @@ async fn run(auto: bool) -> Result<ExitCode, Box<dyn Error>> {
             }
             async move {
                 if !auto {
-                    return terminal::ask("booking", &question, ElicitParams::Form(form)).await;
+                    return terminal::elicit("booking", &context, ElicitParams::Form(form)).await;
                 }
-                let answer = match &*question.key {
+                let answer = match &*context.key {
                     "seat" => json!({ "place": "outside" }),
                     "diet" => json!({ "avoid": "peanuts" }),
                     _ => json!({ "pay": true }),

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 // Its examples use every feature that it names.
-#[cfg(all(any(doc, doctest), feature = "client", feature = "terminal", feature = "testing"))]
+#[cfg(all(any(doc, doctest), feature = "client", feature = "macros", feature = "testing"))]
 pub mod guide;
 
 #[cfg(feature = "client")]
