@@ -74,7 +74,7 @@ impl Transport for SideBySide {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let side = self.sides.get(turn % self.sides.len());
-        let (name, side) = side.ok_or_else(|| TransportError::unsent("there is no server"))?;
+        let (name, side) = side.ok_or_else(|| TransportError::not_sent("there is no server"))?;
         let response = side.send(outgoing).await?;
         let result = response.outcome.as_ref().ok();
         let state = result

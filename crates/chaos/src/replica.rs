@@ -81,11 +81,11 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     }
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     println!("listening {port}");
-    let ready = Readiness::with_notice(Duration::from_millis(notice));
+    let ready = Readiness::with_drain_delay(Duration::from_millis(notice));
     let end = mrtr::shutdown(server.clone(), ready.clone());
-    let options = ServeOptions { ready, ..ServeOptions::default() };
+    let options = ServeOptions::default().with_readiness(ready);
     let endpoint = Endpoint::new(server.clone())
-        .access(HostPolicy::loopback())
+        .host_policy(HostPolicy::loopback())
         .limits(RequestLimits::default());
     mrtr::http::serve(listener, Named::new(endpoint), options, end).await?;
     let _ = tokio::time::timeout(Duration::from_secs(10), server.drained()).await;

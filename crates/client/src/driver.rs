@@ -261,8 +261,9 @@ impl<T: Transport> Client<T> {
             let progress = self.options.progress.as_deref();
             notifications::deliver(&notification, &id, progress, self.shared.log.as_ref());
         };
-        let outgoing =
-            OutgoingRequest { param_headers, heard: &heard, ..OutgoingRequest::new(request) };
+        let outgoing = OutgoingRequest::new(request)
+            .with_param_headers(param_headers)
+            .with_notification_handler(&heard);
         Ok(self.shared.transport.send(outgoing).await?.outcome)
     }
 

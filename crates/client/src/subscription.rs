@@ -126,11 +126,9 @@ impl<T: Transport> Client<T> {
                     // The receiver is gone if the stream was dropped.
                     let _ = sender.send(notification);
                 };
-                let outgoing = OutgoingRequest {
-                    heard: &heard,
-                    long_lived: true,
-                    ..OutgoingRequest::new(request)
-                };
+                let outgoing = OutgoingRequest::new(request)
+                    .with_long_lived(true)
+                    .with_notification_handler(&heard);
                 shared.transport.send(outgoing).await
             }))
         })
@@ -230,7 +228,9 @@ impl Stream for Subscription {
                 // The connection may have delivered notifications in this very poll.
                 Poll::Pending if this.notifications.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
-                Poll::Ready(Err(error)) if error.is_ended() => this.state = State::Ended,
+                Poll::Ready(Err(error)) if error.is_subscription_ended() => {
+                    this.state = State::Ended
+                }
                 Poll::Ready(Err(error)) if error.is_transient() => this.wait_to_reconnect(&error),
                 Poll::Ready(ended) => {
                     this.state = State::Ended;

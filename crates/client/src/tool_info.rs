@@ -23,7 +23,8 @@ impl ToolInfo {
     /// Reads a listed tool. The error says why the tool cannot be called.
     pub(crate) fn from_tool(tool: &Tool) -> Result<Self, String> {
         Ok(Self {
-            param_headers: ParamHeader::of_schema(&tool.input_schema)?,
+            param_headers: ParamHeader::from_schema(&tool.input_schema)
+                .map_err(|error| error.to_string())?,
             output_schema: OutputSchema::from_tool(tool)?,
         })
     }
@@ -39,7 +40,9 @@ impl ToolInfo {
         let arguments: Value = call.param("arguments").unwrap_or_default();
         let mut headers = Vec::new();
         for param in &self.param_headers {
-            if let Some(value) = param.value(&arguments).map_err(CallError::request)? {
+            if let Some(value) =
+                param.value_in(&arguments).map_err(|error| CallError::request(error.to_string()))?
+            {
                 headers.push((param.name.clone(), value));
             }
         }

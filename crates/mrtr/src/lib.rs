@@ -36,7 +36,7 @@ pub use mrtr_schema::notification::LogLevel;
 pub mod http {
     pub use mrtr_transport::host_policy::HostPolicy;
     #[cfg(feature = "client")]
-    pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder, reqwest};
+    pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder};
     #[cfg(feature = "server")]
     pub use mrtr_transport::http::{Endpoint, Readiness, RequestLimits, ServeOptions, serve};
 }

@@ -48,7 +48,7 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
         }
         tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
         let (endpoint, options) = (Endpoint::new(server.clone()), ServeOptions::default());
-        let end = shutdown(server.clone(), options.ready.clone());
+        let end = shutdown(server.clone(), options.readiness().clone());
         let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
         finish(&server).await;
         outcome
@@ -65,9 +65,9 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
 /// use mrtr::http::{Endpoint, Readiness, ServeOptions};
 ///
 /// # async fn run(server: mrtr::Server, listener: tokio::net::TcpListener) -> std::io::Result<()> {
-/// let ready = Readiness::with_notice(Duration::from_secs(5));
+/// let ready = Readiness::with_drain_delay(Duration::from_secs(5));
 /// let end = mrtr::shutdown(server.clone(), ready.clone());
-/// let options = ServeOptions { ready, ..ServeOptions::default() };
+/// let options = ServeOptions::default().with_readiness(ready);
 /// mrtr::http::serve(listener, Endpoint::new(server.clone()), options, end).await?;
 /// // What may not be cut off has some time to end.
 /// let _ = tokio::time::timeout(Duration::from_secs(10), server.drained()).await;
@@ -78,7 +78,7 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
 /// When the future is dropped, nothing of it happens any more.
 pub async fn shutdown(server: Server, ready: Readiness) {
     told_to_end().await;
-    ready.leave().await;
+    ready.drain().await;
     server.begin_shutdown();
 }
 

@@ -375,8 +375,8 @@ impl ServerBuilder {
     fn prepare_tools(&mut self) -> Result<(), BuildError> {
         for tool in &mut self.tools {
             let name = &tool.wire.name;
-            tool.param_headers = ParamHeader::of_schema(&tool.wire.input_schema)
-                .map_err(|why| BuildError::Header { tool: name.clone(), why })?;
+            tool.param_headers = ParamHeader::from_schema(&tool.wire.input_schema)
+                .map_err(|why| BuildError::Header { tool: name.clone(), why: why.to_string() })?;
             if tool.wire.input_schema.get("type") != Some(&json!("object")) {
                 return Err(BuildError::Arguments(name.clone()));
             }

@@ -107,7 +107,7 @@ impl Registry {
                 "This server does not serve anonymous callers",
             ));
         }
-        let outbox = std::mem::replace(&mut call.outbox, NotificationSender::none());
+        let outbox = std::mem::replace(&mut call.notifications, NotificationSender::closed());
         Ok(Box::new(RequestParts {
             meta,
             principal,

@@ -1,148 +1,167 @@
-//! Why a request was not answered.
+//! Errors of transports.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// An error of whatever kind: what handlers and other functions of an application may return.
+/// A boxed error of any type, as handlers and callbacks of an application may return it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// A request was not answered. This is never an answer of the server's: those are
-/// [`Response`](mrtr_schema::jsonrpc::Response)s, also where they say that something is wrong.
+/// The error of a request that got no response from the server.
+///
+/// A JSON-RPC error from the server is not a `TransportError`: it is a
+/// [`Response`](mrtr_schema::jsonrpc::Response) whose outcome is an error.
+///
+/// The predicates tell what a caller may do next: [`is_transient`](Self::is_transient) errors may go
+/// away with a retry, and a request that [`is_not_sent`](Self::is_not_sent) is safe to send again.
 pub struct TransportError {
     kind: Kind,
     message: String,
-    answer: Option<Box<ResponseFacts>>,
+    http: Option<Box<HttpResponseInfo>>,
     source: Option<BoxError>,
 }
 
-/// What is known of an HTTP response that came instead of an answer.
+/// Facts about the HTTP response that came in place of a JSON-RPC response.
 #[derive(Debug, Default)]
-pub(crate) struct ResponseFacts {
+pub(crate) struct HttpResponseInfo {
     pub(crate) status: Option<u16>,
     pub(crate) retry_after: Option<Duration>,
-    pub(crate) authenticate: Option<String>,
+    pub(crate) www_authenticate: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Our caller's mistake.
-    Request,
-    /// No connection: the server has seen nothing.
-    Connect,
-    /// The connection broke, or time was up, or now is not the time: the server may have acted.
-    Broken,
-    /// The peer does not speak the protocol.
+    /// The request or the configuration is invalid; nothing was sent.
+    InvalidRequest,
+    /// There was no connection; the server has seen nothing.
+    NotSent,
+    /// The connection broke, the time was up, or the server was overloaded: it may have acted.
+    Interrupted,
+    /// The peer violated the protocol.
     Protocol,
-    /// The server ended what was meant to last.
-    Ended,
+    /// The server ended a subscription.
+    SubscriptionEnded,
 }
 
-#[cfg_attr(not(feature = "http-client"), expect(dead_code, reason = "only backends make errors"))]
+#[cfg_attr(
+    not(feature = "http-client"),
+    expect(dead_code, reason = "only the HTTP client has all of these errors")
+)]
 impl TransportError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), answer: None, source: None }
+        Self { kind, message: message.into(), http: None, source: None }
     }
 
-    pub(crate) fn answered(mut self, answer: ResponseFacts) -> Self {
-        self.answer = Some(Box::new(answer));
+    pub(crate) fn with_http_response(mut self, info: HttpResponseInfo) -> Self {
+        self.http = Some(Box::new(info));
         self
     }
 
-    /// The same, if it kept a request from being sent again that was answered in this way.
-    pub(crate) fn after(mut self, before: ResponseFacts) -> Self {
-        if self.kind == Kind::Request {
-            (self.kind, self.answer) = (Kind::Protocol, Some(Box::new(before)));
+    /// Marks the error as one that came after the server had already answered with `response`.
+    ///
+    /// A request that could not be repeated for want of a new token is no longer "not sent": the
+    /// server has seen its first attempt, and the status of that attempt is what the caller needs.
+    pub(crate) fn after_response(mut self, response: HttpResponseInfo) -> Self {
+        if self.kind == Kind::InvalidRequest {
+            self.kind = Kind::Protocol;
+            self.http = Some(Box::new(response));
         }
         self
     }
 
-    pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
+    pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
         self
     }
 }
 
+/// Constructors for implementations of [`Transport`](crate::Transport).
 impl TransportError {
-    /// A connection that broke, or an answer that did not come in time: for implementations of
-    /// [`Transport`](crate::Transport). The server may have acted on the request.
-    pub fn broken(message: impl Into<String>) -> Self {
-        Self::new(Kind::Broken, message)
+    /// Creates the error of a request that the server has certainly not seen.
+    pub fn not_sent(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotSent, message)
     }
 
-    /// This error, with how long to wait before the request is sent again: for implementations of
-    /// [`Transport`](crate::Transport).
-    #[must_use]
-    pub fn with_retry_after(mut self, time: Duration) -> Self {
-        self.answer.get_or_insert_default().retry_after = Some(time);
-        self
+    /// Creates the error of a request whose connection broke, or whose response did not come in
+    /// time. The server may have acted on the request.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(Kind::Interrupted, message)
     }
 
-    /// A request that was not sent, for implementations of [`Transport`](crate::Transport). The server has seen nothing.
-    pub fn unsent(message: impl Into<String>) -> Self {
-        Self::new(Kind::Connect, message)
-    }
-
-    /// An answer that is not the protocol, for implementations of [`Transport`](crate::Transport).
+    /// Creates the error of a peer that violates the protocol.
     pub fn protocol(message: impl Into<String>) -> Self {
         Self::new(Kind::Protocol, message)
     }
 
-    /// A subscription that the server ended without a response, for implementations of
-    /// [`Transport`](crate::Transport).
-    pub fn ended(message: impl Into<String>) -> Self {
-        Self::new(Kind::Ended, message)
+    /// Creates the error of a subscription that the server ended without a response.
+    pub fn subscription_ended(message: impl Into<String>) -> Self {
+        Self::new(Kind::SubscriptionEnded, message)
     }
 
-    /// Whether the server ended a subscription: it is not to be started anew.
+    /// Sets how long to wait before the request is sent again.
     #[must_use]
-    pub fn is_ended(&self) -> bool {
-        self.kind == Kind::Ended
+    pub fn with_retry_after(mut self, delay: Duration) -> Self {
+        self.http.get_or_insert_default().retry_after = Some(delay);
+        self
     }
+}
 
-    /// Whether another try may get through: there was no connection, or it broke, or time was up, or now was not the time.
+impl TransportError {
+    /// Returns true if a retry may succeed: there was no connection, it broke, the time was up, or
+    /// the server was overloaded.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self.kind, Kind::Connect | Kind::Broken)
+        matches!(self.kind, Kind::NotSent | Kind::Interrupted)
     }
 
-    /// Whether the server has certainly not seen the request, so that it is safe to send it again.
+    /// Returns true if the server has certainly not seen the request, so that it is safe to send it
+    /// again.
     #[must_use]
-    pub fn is_unsent(&self) -> bool {
-        matches!(self.kind, Kind::Request | Kind::Connect)
+    pub fn is_not_sent(&self) -> bool {
+        matches!(self.kind, Kind::InvalidRequest | Kind::NotSent)
     }
 
-    /// Whether the connection broke, or time was up, or it was said that now is not the time (429, 502, 503 and 504): the server may
-    /// have acted on the request.
+    /// Returns true if the connection broke, the time was up, or the server or a gateway refused the
+    /// request for now (HTTP 429, 502, 503 and 504). The server may have acted on the request.
     #[must_use]
-    pub fn is_broken(&self) -> bool {
-        self.kind == Kind::Broken
+    pub fn is_interrupted(&self) -> bool {
+        self.kind == Kind::Interrupted
     }
 
-    /// Whether the peer answered with something that is not the protocol. Over HTTP that may be somebody in front of the server:
-    /// see [`status`](Self::status).
+    /// Returns true if the peer violated the protocol. Over HTTP that peer may be a proxy or gateway
+    /// in front of the server: see [`status`](Self::status).
     #[must_use]
     pub fn is_protocol(&self) -> bool {
         self.kind == Kind::Protocol
     }
 
-    /// The status of the HTTP response that came instead of an answer: 401 where credentials are missing or have expired, 429
-    /// where there were too many requests. `None` if none came, and over other transports.
+    /// Returns true if the server ended a subscription. The subscription should not be started again.
+    #[must_use]
+    pub fn is_subscription_ended(&self) -> bool {
+        self.kind == Kind::SubscriptionEnded
+    }
+
+    /// Returns the status of the HTTP response that came in place of a JSON-RPC response: 401 if
+    /// credentials are missing or have expired, 429 if there were too many requests.
+    ///
+    /// `None` if no HTTP response came, and for other transports.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
-        self.answer.as_ref()?.status
+        self.http.as_ref()?.status
     }
 
-    /// How long to wait before the request is sent again, if that HTTP response said it in seconds (`Retry-After`).
+    /// Returns how long to wait before the request is sent again, if the HTTP response said so in
+    /// seconds (`Retry-After`).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.answer.as_ref()?.retry_after
+        self.http.as_ref()?.retry_after
     }
 
-    /// The `WWW-Authenticate` of that HTTP response, if it had one: where tokens are to be had, and what they must be good for.
+    /// Returns the `WWW-Authenticate` header of the HTTP response: the place that issues tokens, and
+    /// the scopes they need. Several values are joined by commas.
     #[must_use]
-    pub fn authenticate(&self) -> Option<&str> {
-        self.answer.as_ref()?.authenticate.as_deref()
+    pub fn www_authenticate(&self) -> Option<&str> {
+        self.http.as_ref()?.www_authenticate.as_deref()
     }
 }
 
@@ -157,7 +176,7 @@ impl fmt::Debug for TransportError {
         f.debug_struct("TransportError")
             .field("kind", &self.kind)
             .field("message", &self.message)
-            .field("answer", &self.answer)
+            .field("http", &self.http)
             .field("source", &self.source)
             .finish()
     }
@@ -165,6 +184,6 @@ impl fmt::Debug for TransportError {
 
 impl StdError for TransportError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|s| s as _)
+        self.source.as_deref().map(|source| source as _)
     }
 }

@@ -1,5 +1,8 @@
 //! The headers that mirror a request's body, and content negotiation (specification: streamable HTTP,
-//! "Sending Messages", "Request Metadata").
+//! "Sending Messages" and "Request Metadata").
+//!
+//! A request repeats its protocol version, method and name in headers, so that proxies can route it
+//! without reading the body. A server rejects a request whose headers and body differ.
 
 mod param;
 
@@ -13,55 +16,72 @@ use mrtr_schema::method;
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::request_head::RequestHead;
 
-pub use param::{ParamHeader, check_params};
+pub use param::{ParamHeader, ParamHeaderError, check_param_headers, param_headers};
 
 /// `MCP-Protocol-Version`: the `_meta` field of that name.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// `Mcp-Method`: the request's method.
+/// `Mcp-Method`: the method of the request.
 pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-/// `Mcp-Name`: the tool's or prompt's name, or the resource's URI.
+/// `Mcp-Name`: the name of the tool or prompt, or the URI of the resource.
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-const SENTINEL: (&str, &str) = ("=?base64?", "?=");
+const BASE64_PREFIX: &str = "=?base64?";
+const BASE64_SUFFIX: &str = "?=";
 
-/// Writes `value` so that it survives as a header value: as it is if it can be, else in base64
-/// between `=?base64?` and `?=`.
+/// Encodes `value` as a header value: unchanged where that is possible, otherwise as Base64 between
+/// `=?base64?` and `?=`.
+///
+/// ```
+/// use mrtr_transport::headers;
+///
+/// assert_eq!(headers::encode("Zurich"), "Zurich");
+/// assert_eq!(headers::encode("Zürich"), "=?base64?WsO8cmljaA==?=");
+/// assert_eq!(headers::decode("=?base64?WsO8cmljaA==?=").as_deref(), Some("Zürich"));
+/// ```
 pub fn encode(value: &str) -> Cow<'_, str> {
-    let sentinel = value.starts_with(SENTINEL.0) && value.ends_with(SENTINEL.1);
-    let padded = value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']);
-    let ascii = value.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~'));
-    let plain = ascii && !padded && !sentinel;
-    if plain {
+    // Proxies trim white space around values, and a value that looks encoded would be decoded.
+    let looks_encoded = value.starts_with(BASE64_PREFIX) && value.ends_with(BASE64_SUFFIX);
+    let is_padded = value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']);
+    let is_ascii = value.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~'));
+    if is_ascii && !is_padded && !looks_encoded {
         value.into()
     } else {
-        [SENTINEL.0, &STANDARD.encode(value), SENTINEL.1].concat().into()
+        [BASE64_PREFIX, &STANDARD.encode(value), BASE64_SUFFIX].concat().into()
     }
 }
 
-/// Reads what [`encode`] wrote. `None` if it stands between the marks but is not base64 of UTF-8.
+/// Decodes a value that [`encode`] wrote. Returns `None` if the text between the markers is not the
+/// Base64 form of UTF-8.
 pub fn decode(value: &str) -> Option<Cow<'_, str>> {
-    match value.strip_prefix(SENTINEL.0).and_then(|rest| rest.strip_suffix(SENTINEL.1)) {
+    match value.strip_prefix(BASE64_PREFIX).and_then(|rest| rest.strip_suffix(BASE64_SUFFIX)) {
         None => Some(value.into()),
         Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned),
     }
 }
 
-/// Whether requests of this method have the header `Mcp-Name`.
+/// Returns true if requests of this method have the header `Mcp-Name`.
 fn has_name(request_method: &str) -> bool {
     matches!(request_method, method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ)
 }
 
-/// What `Mcp-Name` mirrors, where there is such a header.
-fn name_of<'a>(request_method: &str, body: &'a RequestHead<'_>) -> Option<&'a str> {
+/// Returns the part of the body that `Mcp-Name` mirrors.
+fn name_in_body<'a>(request_method: &str, body: &'a RequestHead<'_>) -> Option<&'a str> {
     let name = if request_method == method::RESOURCES_READ { &body.uri } else { &body.name };
     name.as_deref().filter(|_| has_name(request_method))
 }
 
-/// The headers that a client sends with a request.
-pub fn mirror(request_method: &str, body: &RequestHead<'_>) -> Vec<(HeaderName, HeaderValue)> {
+/// Returns the headers that a client sends with a request.
+///
+/// Not part of the public API: only the workspace's own crates need it.
+#[doc(hidden)]
+pub fn request_headers(
+    request_method: &str,
+    body: &RequestHead<'_>,
+) -> Vec<(HeaderName, HeaderValue)> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
-    let name = name_of(request_method, body).map(encode);
-    // `method` has no sentinel form; a method that is no header value is left out, and refused.
+    let name = name_in_body(request_method, body).map(encode);
+    // `Mcp-Method` has no encoded form. A method that is not a valid header value is left out, and
+    // the server rejects the request.
     [
         (PROTOCOL_VERSION, version.map(Cow::from)),
         (METHOD, Some(request_method.into())),
@@ -72,23 +92,19 @@ pub fn mirror(request_method: &str, body: &RequestHead<'_>) -> Vec<(HeaderName, 
     .collect()
 }
 
-/// The `Mcp-Param-*` headers for arguments, given as name and value.
-pub fn param_headers(params: &[(String, String)]) -> Vec<(HeaderName, HeaderValue)> {
-    let one = |(name, value): &(String, String)| {
-        let name = HeaderName::from_bytes(format!("mcp-param-{name}").as_bytes()).ok()?;
-        Some((name, HeaderValue::from_str(&encode(value)).ok()?))
-    };
-    params.iter().filter_map(one).collect()
-}
-
 /// Compares the headers of a request with its body.
 ///
-/// A value that is missing in the body is not reported here: the method's own check says so better.
+/// A value that is missing from the body is not reported here: the method's own validation names it
+/// more precisely.
+///
+/// Not part of the public API: only the workspace's own crates need it.
 ///
 /// # Errors
 ///
-/// [`code::HEADER_MISMATCH`] if a header is missing, repeated, malformed or differs. Answer with 400.
-pub fn check(
+/// [`code::HEADER_MISMATCH`] if a header is missing, repeated, malformed or different. Answer with
+/// HTTP 400.
+#[doc(hidden)]
+pub fn check_request(
     headers: &HeaderMap,
     request_method: &str,
     body: &RequestHead<'_>,
@@ -98,8 +114,8 @@ pub fn check(
     compare("Mcp-Method", single(headers, &METHOD)?, Some(request_method))?;
     if has_name(request_method) {
         let value = decode(single(headers, &NAME)?)
-            .ok_or_else(|| mismatch("Mcp-Name is not valid base64"))?;
-        compare("Mcp-Name", &value, name_of(request_method, body))?;
+            .ok_or_else(|| mismatch("Mcp-Name is not valid Base64"))?;
+        compare("Mcp-Name", &value, name_in_body(request_method, body))?;
     }
     Ok(())
 }
@@ -115,7 +131,7 @@ fn compare(header: &str, value: &str, body: Option<&str>) -> Result<(), ErrorObj
     }
 }
 
-/// The one value of a header.
+/// Returns the only value of a header.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, ErrorObject> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().ok_or_else(|| mismatch(&format!("{name} is missing")))?;
@@ -125,73 +141,85 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, Erro
     value.to_str().map_err(|_| mismatch(&format!("{name} has invalid characters")))
 }
 
-fn mismatch(why: &str) -> ErrorObject {
-    ErrorObject::new(code::HEADER_MISMATCH, format!("Header mismatch: {why}"))
+fn mismatch(reason: &str) -> ErrorObject {
+    ErrorObject::new(code::HEADER_MISMATCH, format!("Header mismatch: {reason}"))
 }
 
-/// Whether `Accept` lets the server choose between JSON and an event stream, as every request must.
-pub fn accepts_both(headers: &HeaderMap) -> bool {
+/// Returns true if `Accept` lets the server choose between JSON and an event stream, as the
+/// specification requires of every request.
+///
+/// Not part of the public API: only the workspace's own crates need it.
+#[doc(hidden)]
+pub fn accepts_json_and_sse(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::ACCEPT).iter();
-    // What the specification shows, and nearly every client sends.
+    // Fast path: the specification's example, which nearly every client sends.
     if let (Some(value), None) = (values.next(), values.next())
         && value == "application/json, text/event-stream"
     {
         return true;
     }
-    let accepts = |kind: &str, subtype: &str| {
-        // The most specific range decides, as RFC 9110 has it.
-        let mut best = (0, 0.0);
-        for value in headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()) {
-            for range in value.split(',') {
-                let mut parts = range.split(';').map(str::trim);
-                let (k, s) = parts.next().and_then(|r| r.split_once('/')).unwrap_or_default();
-                let specificity = match (k, s) {
-                    ("*", "*") => 1,
-                    (k, "*") if k.eq_ignore_ascii_case(kind) => 2,
-                    (k, s) if k.eq_ignore_ascii_case(kind) && s.eq_ignore_ascii_case(subtype) => 3,
-                    _ => continue,
-                };
-                let quality = parts
-                    .filter_map(|p| p.split_once('='))
-                    .find(|(name, _)| name.eq_ignore_ascii_case("q"))
-                    .map_or(1.0, |(_, q)| q.parse().unwrap_or(0.0));
-                if specificity > best.0 {
-                    best = (specificity, quality);
-                }
+    accepts(headers, "application", "json") && accepts(headers, "text", "event-stream")
+}
+
+/// Returns true if `Accept` allows a media type. The most specific range decides (RFC 9110, section
+/// 12.5.1).
+fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
+    let mut best = (0, 0.0);
+    for value in headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()) {
+        for range in value.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let (k, s) = parts.next().and_then(|r| r.split_once('/')).unwrap_or_default();
+            let specificity = match (k, s) {
+                ("*", "*") => 1,
+                (k, "*") if k.eq_ignore_ascii_case(kind) => 2,
+                (k, s) if k.eq_ignore_ascii_case(kind) && s.eq_ignore_ascii_case(subtype) => 3,
+                _ => continue,
+            };
+            let quality = parts
+                .filter_map(|p| p.split_once('='))
+                .find(|(name, _)| name.eq_ignore_ascii_case("q"))
+                .map_or(1.0, |(_, q)| q.parse().unwrap_or(0.0));
+            if specificity > best.0 {
+                best = (specificity, quality);
             }
         }
-        best.1 > 0.0
-    };
-    accepts("application", "json") && accepts("text", "event-stream")
+    }
+    best.1 > 0.0
 }
 
-/// Whether the body is JSON, in UTF-8 and not compressed.
-pub fn is_json(headers: &HeaderMap) -> bool {
-    let plain =
+/// Returns true if the headers declare a JSON body in UTF-8 that is not compressed.
+///
+/// Not part of the public API: only the workspace's own crates need it.
+#[doc(hidden)]
+pub fn has_json_content_type(headers: &HeaderMap) -> bool {
+    let is_identity =
         headers.get_all(header::CONTENT_ENCODING).iter().all(|v| v.as_bytes() == b"identity");
-    plain && headers.get(header::CONTENT_TYPE).is_some_and(is_json_type)
+    is_identity && headers.get(header::CONTENT_TYPE).is_some_and(is_json_type)
 }
 
-fn is_json_type(kind: &HeaderValue) -> bool {
-    // What nearly every client sends.
-    if kind == "application/json" {
+fn is_json_type(media_type: &HeaderValue) -> bool {
+    // Fast path: nearly every client sends exactly this.
+    if media_type == "application/json" {
         return true;
     }
-    let mut parts = kind.to_str().unwrap_or_default().split(';').map(str::trim);
-    let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
-    let utf8 = parts.filter_map(|p| p.split_once('=')).all(|(name, value)| {
+    let mut parts = media_type.to_str().unwrap_or_default().split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
+    let is_utf8 = parts.filter_map(|p| p.split_once('=')).all(|(name, value)| {
         !name.eq_ignore_ascii_case("charset")
             || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
     });
-    json && utf8
+    is_json && is_utf8
 }
 
-/// The HTTP status that goes with a JSON-RPC error.
+/// Returns the HTTP status of a response with this JSON-RPC error.
 ///
-/// Errors that are about the request itself have one of their own; all others, the server's failures
-/// among them, are delivered with 200: the request was answered, and a proxy that takes a 5xx as a
-/// reason to try another replica would make it run twice.
-pub fn status_of(error: &ErrorObject) -> http::StatusCode {
+/// Errors in the request itself have a status of their own. All other errors, internal ones
+/// included, are delivered with 200: the request was answered, and a proxy that takes a 5xx as a
+/// reason to try another replica would run it twice.
+///
+/// Not part of the public API: only the workspace's own crates need it.
+#[doc(hidden)]
+pub fn status_for_error(error: &ErrorObject) -> http::StatusCode {
     match error.code {
         code::PARSE_ERROR
         | code::INVALID_REQUEST
@@ -217,9 +245,9 @@ mod tests {
             .collect()
     }
 
-    /// The table of the specification.
+    /// The examples of the specification, and the errors of decoding.
     #[test]
-    fn values_that_are_no_header_values_are_encoded() {
+    fn encode_escapes_values_that_headers_cannot_carry() {
         for (value, encoded) in [
             ("us-west1", "us-west1"),
             ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
@@ -236,12 +264,12 @@ mod tests {
         assert_eq!(
             decode("=?BASE64?YQ==?=").as_deref(),
             Some("=?BASE64?YQ==?="),
-            "the marks are case-sensitive"
+            "the markers are case-sensitive"
         );
     }
 
     #[test]
-    fn a_client_s_headers_pass_the_server_s_check() {
+    fn headers_of_the_client_pass_the_check_of_the_server() {
         let body = RequestHead {
             meta: Some(std::sync::Arc::new(mrtr_schema::meta::RequestMeta::new(
                 "2026-07-28",
@@ -253,24 +281,24 @@ mod tests {
         for method in
             [method::TOOLS_CALL, method::PROMPTS_GET, method::RESOURCES_READ, method::TOOLS_LIST]
         {
-            let headers: HeaderMap = mirror(method, &body).into_iter().collect();
-            assert_eq!(check(&headers, method, &body), Ok(()), "{method}");
+            let headers: HeaderMap = request_headers(method, &body).into_iter().collect();
+            assert_eq!(check_request(&headers, method, &body), Ok(()), "{method}");
         }
     }
 
     #[test]
-    fn missing_repeated_malformed_and_differing_headers_are_named() {
+    fn check_request_names_missing_repeated_malformed_and_different_headers() {
         let body: RequestHead<'_> = serde_json::from_str(
             r#"{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"v"}}"#,
         )
         .unwrap();
         let good = [("mcp-protocol-version", "v"), ("mcp-method", "tools/call"), ("mcp-name", "a")];
         let message = |pairs: &[(&'static str, &str)]| {
-            let error = check(&map(pairs), "tools/call", &body).unwrap_err();
+            let error = check_request(&map(pairs), "tools/call", &body).unwrap_err();
             assert_eq!(error.code, code::HEADER_MISMATCH);
             error.message
         };
-        assert_eq!(check(&map(&good), "tools/call", &body), Ok(()));
+        assert_eq!(check_request(&map(&good), "tools/call", &body), Ok(()));
         assert!(message(&good[1..]).contains("mcp-protocol-version is missing"));
         assert!(message(&good[..2]).contains("mcp-name is missing"));
         assert!(message(&[good[0], good[2]]).contains("mcp-method is missing"));
@@ -280,15 +308,20 @@ mod tests {
         );
         assert!(message(&[good[0], good[1], ("mcp-name", "A")]).contains("the body says \"a\""));
         assert!(message(&[good[0], good[1], ("mcp-name", "ü")]).contains("invalid characters"));
-        assert!(message(&[good[0], good[1], ("mcp-name", "=?base64??!?=")]).contains("base64"));
+        assert!(message(&[good[0], good[1], ("mcp-name", "=?base64??!?=")]).contains("Base64"));
         let mut twice = map(&good);
         twice.append(NAME, HeaderValue::from_static("a"));
-        assert!(check(&twice, "tools/call", &body).unwrap_err().message.contains("more than once"));
+        assert!(
+            check_request(&twice, "tools/call", &body)
+                .unwrap_err()
+                .message
+                .contains("more than once")
+        );
     }
 
     #[test]
-    fn accept_must_leave_both_open() {
-        for (accept, verdict) in [
+    fn accept_must_allow_json_and_event_streams() {
+        for (accept, expected) in [
             ("application/json, text/event-stream", true),
             ("text/event-stream;q=0.5,application/json", true),
             ("*/*", true),
@@ -301,14 +334,14 @@ mod tests {
             ("text/html", false),
             ("", false),
         ] {
-            assert_eq!(accepts_both(&map(&[("accept", accept)])), verdict, "{accept}");
+            assert_eq!(accepts_json_and_sse(&map(&[("accept", accept)])), expected, "{accept}");
         }
-        assert!(!accepts_both(&HeaderMap::new()));
+        assert!(!accepts_json_and_sse(&HeaderMap::new()));
     }
 
     #[test]
-    fn only_plain_json_is_json() {
-        for (kind, verdict) in [
+    fn content_type_must_be_uncompressed_json_in_utf_8() {
+        for (kind, expected) in [
             ("application/json", true),
             ("Application/Json; charset=UTF-8", true),
             ("application/json; charset=\"utf-8\"", true),
@@ -316,10 +349,10 @@ mod tests {
             ("text/plain", false),
             ("application/jsonx", false),
         ] {
-            assert_eq!(is_json(&map(&[("content-type", kind)])), verdict, "{kind}");
+            assert_eq!(has_json_content_type(&map(&[("content-type", kind)])), expected, "{kind}");
         }
-        assert!(!is_json(&HeaderMap::new()));
-        assert!(!is_json(&map(&[
+        assert!(!has_json_content_type(&HeaderMap::new()));
+        assert!(!has_json_content_type(&map(&[
             ("content-type", "application/json"),
             ("content-encoding", "gzip")
         ])));

@@ -1,14 +1,36 @@
-//! Who may call a server at all: the `Host` and `Origin` of a request (specification: streamable
-//! HTTP, "Security & Endpoint").
+//! The hosts and origins that may call a server (specification: streamable HTTP, "Security &
+//! Endpoint").
 //!
-//! A web page can make a browser call a server on the same machine. The browser says in `Origin` which
-//! page it was, and, where the page's name was made to point at this machine, says so in `Host`. So
-//! both are checked, and unless told otherwise only this machine's own names are let through.
+//! A web page can make a browser call a server on the same machine. The browser names the page in
+//! `Origin`; if the page's host name was made to resolve to this machine (DNS rebinding), it names
+//! that host in `Host`. Both are checked, and by default only this machine's own names may call.
 
-use http::{HeaderMap, Uri, header};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Uri, header};
 
-/// Which hosts and origins may call. The default is this machine: `localhost`, `127.0.0.1` and
-/// `[::1]`, on any port.
+/// The hosts and origins that may call a server.
+///
+/// The default accepts this machine's names alone: `localhost`, `127.0.0.1` and `[::1]`, on any
+/// port. A request without `Origin` does not come from a web page and passes the origin check.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue, Uri};
+/// use mrtr_transport::host_policy::HostPolicy;
+///
+/// let policy = HostPolicy::loopback()
+///     .allow_host("mcp.example.com")
+///     .allow_origin("https://app.example.com");
+///
+/// let uri = Uri::from_static("/mcp");
+/// let mut headers = HeaderMap::new();
+/// headers.insert("host", HeaderValue::from_static("mcp.example.com"));
+/// headers.insert("origin", HeaderValue::from_static("https://app.example.com"));
+/// assert!(policy.check(&uri, &headers).is_ok());
+///
+/// headers.insert("origin", HeaderValue::from_static("https://evil.example"));
+/// let denied = policy.check(&uri, &headers).unwrap_err();
+/// assert_eq!(denied.to_string(), r#"Origin "https://evil.example" is not allowed"#);
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct HostPolicy {
     hosts: Vec<String>,
@@ -16,84 +38,91 @@ pub struct HostPolicy {
     any_host: bool,
 }
 
-/// Why a request may not pass. The text is fit for the caller.
+/// The error of a request that a [`HostPolicy`] does not allow. Its text is safe to send to the
+/// client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AccessDenied(String);
 
 impl HostPolicy {
-    /// Only this machine.
+    /// Creates a policy that allows this machine's own names alone.
     pub fn loopback() -> Self {
         Self::default()
     }
 
-    /// Also lets requests through that name `host`, without a port: the server's public name.
+    /// Allows requests whose `Host` is `host`, on any port: the public name of the server, without a
+    /// port.
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into().to_ascii_lowercase());
         self
     }
 
-    /// Lets any `Host` through: something in front of the server has checked it.
+    /// Allows any `Host`. Use it only behind a proxy that has checked the header.
     pub fn allow_any_host(mut self) -> Self {
         self.any_host = true;
         self
     }
 
-    /// Also lets browsers through on pages of `origin`, such as `https://app.example`.
+    /// Allows browser requests from pages of `origin`, such as `https://app.example.com`.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into().trim_end_matches('/').to_ascii_lowercase());
         self
     }
 
-    /// Checks a request.
+    /// Checks the `Host` and `Origin` of a request. Over HTTP/2, the authority of `uri` takes the
+    /// place of a missing `Host`.
     ///
     /// # Errors
     ///
-    /// If its host or origin may not call. Answer with 403.
+    /// If the host or an origin is not allowed, or there is more than one `Host`. Answer with HTTP
+    /// 403.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessDenied> {
         self.check_host(uri, headers)?;
-        for origin in headers.get_all(header::ORIGIN) {
-            let origin =
-                origin.to_str().map_err(|_| AccessDenied("Origin is not ASCII".to_owned()))?;
-            let allowed = self.origins.contains(&origin.to_ascii_lowercase())
-                || origin.parse().is_ok_and(|origin: Uri| {
-                    matches!(origin.scheme_str(), Some("http" | "https"))
-                        && matches!(origin.path(), "" | "/")
-                        && origin.host().is_some_and(is_loopback)
-                });
-            if !allowed {
-                return Err(AccessDenied(format!("Origin {origin:.128?} is not allowed")));
-            }
-        }
-        Ok(())
+        headers.get_all(header::ORIGIN).iter().try_for_each(|origin| self.check_origin(origin))
     }
 
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessDenied> {
         if self.any_host {
             return Ok(());
         }
-        let mut all = headers.get_all(header::HOST).iter();
-        let host = match (all.next(), all.next()) {
+        let mut values = headers.get_all(header::HOST).iter();
+        let host = match (values.next(), values.next()) {
             (Some(_), Some(_)) => return Err(AccessDenied("more than one Host".to_owned())),
             (Some(host), None) => {
                 host.to_str().map_err(|_| AccessDenied("Host is not ASCII".to_owned()))?
             }
-            // HTTP/2 says it in the URI.
-            (None, _) => uri.authority().map(http::uri::Authority::as_str).unwrap_or_default(),
+            (None, _) => uri.authority().map(Authority::as_str).unwrap_or_default(),
         };
-        // This machine's own name as it is most often written.
-        let plain =
+        // Fast path: a loopback name with or without a port, which needs no parser.
+        let without_port =
             host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
-        if is_loopback(plain.map_or(host, |(name, _)| name)) {
+        if is_loopback(without_port.map_or(host, |(name, _)| name)) {
             return Ok(());
         }
-        let name = host.parse().ok().map(|a: http::uri::Authority| a.host().to_ascii_lowercase());
+        let name = host.parse().ok().map(|a: Authority| a.host().to_ascii_lowercase());
         if name.is_some_and(|name| is_loopback(&name) || self.hosts.contains(&name)) {
             Ok(())
         } else {
             Err(AccessDenied(format!("Host {host:.128?} is not allowed")))
         }
     }
+
+    fn check_origin(&self, origin: &HeaderValue) -> Result<(), AccessDenied> {
+        let origin = origin.to_str().map_err(|_| AccessDenied("Origin is not ASCII".to_owned()))?;
+        if self.origins.contains(&origin.to_ascii_lowercase()) || is_loopback_origin(origin) {
+            Ok(())
+        } else {
+            Err(AccessDenied(format!("Origin {origin:.128?} is not allowed")))
+        }
+    }
+}
+
+fn is_loopback_origin(origin: &str) -> bool {
+    origin.parse().is_ok_and(|origin: Uri| {
+        matches!(origin.scheme_str(), Some("http" | "https"))
+            && matches!(origin.path(), "" | "/")
+            && origin.host().is_some_and(is_loopback)
+    })
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -104,21 +133,21 @@ fn is_loopback(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn verdict(access: &HostPolicy, host: Option<&str>, origin: Option<&str>) -> bool {
+    fn allows(policy: &HostPolicy, host: Option<&str>, origin: Option<&str>) -> bool {
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
             if let Some(value) = value {
                 headers.insert(name, value.parse().unwrap());
             }
         }
-        access.check(&Uri::from_static("/mcp"), &headers).is_ok()
+        policy.check(&Uri::from_static("/mcp"), &headers).is_ok()
     }
 
     #[test]
-    fn only_this_machine_unless_told_otherwise() {
-        let access = HostPolicy::loopback();
+    fn default_allows_only_loopback_hosts_and_origins() {
+        let policy = HostPolicy::loopback();
         for host in ["localhost", "LOCALHOST:3000", "127.0.0.1:80", "[::1]:3000", "[::1]"] {
-            assert!(verdict(&access, Some(host), None), "{host}");
+            assert!(allows(&policy, Some(host), None), "{host}");
         }
         for host in [
             "evil.example",
@@ -128,11 +157,11 @@ mod tests {
             "",
             "0.0.0.0",
         ] {
-            assert!(!verdict(&access, Some(host), None), "{host}");
+            assert!(!allows(&policy, Some(host), None), "{host}");
         }
-        assert!(!verdict(&access, None, None), "no host at all");
+        assert!(!allows(&policy, None, None), "there is no host");
         for origin in ["http://localhost:5173", "https://127.0.0.1", "http://[::1]:1"] {
-            assert!(verdict(&access, Some("localhost"), Some(origin)), "{origin}");
+            assert!(allows(&policy, Some("localhost"), Some(origin)), "{origin}");
         }
         for origin in [
             "http://evil.example",
@@ -142,19 +171,19 @@ mod tests {
             "http://localhost/x",
             "http://evil.example#localhost",
         ] {
-            assert!(!verdict(&access, Some("localhost"), Some(origin)), "{origin}");
+            assert!(!allows(&policy, Some("localhost"), Some(origin)), "{origin}");
         }
     }
 
     #[test]
-    fn more_hosts_and_origins_by_name() {
-        let access =
+    fn allow_host_and_allow_origin_add_names() {
+        let policy =
             HostPolicy::loopback().allow_host("MCP.example").allow_origin("https://app.example/");
-        assert!(verdict(&access, Some("mcp.example:443"), Some("https://app.example")));
-        assert!(!verdict(&access, Some("mcp.example"), Some("http://app.example")));
-        assert!(!verdict(&access, Some("other.example"), None));
-        assert!(verdict(&HostPolicy::loopback().allow_any_host(), Some("other.example"), None));
-        assert!(!verdict(
+        assert!(allows(&policy, Some("mcp.example:443"), Some("https://app.example")));
+        assert!(!allows(&policy, Some("mcp.example"), Some("http://app.example")));
+        assert!(!allows(&policy, Some("other.example"), None));
+        assert!(allows(&HostPolicy::loopback().allow_any_host(), Some("other.example"), None));
+        assert!(!allows(
             &HostPolicy::loopback().allow_any_host(),
             Some("x"),
             Some("https://evil.example")
@@ -162,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_are_one_too_many() {
+    fn more_than_one_host_is_denied() {
         let mut headers = HeaderMap::new();
         headers.append(header::HOST, "localhost".parse().unwrap());
         headers.append(header::HOST, "evil.example".parse().unwrap());

@@ -1,4 +1,4 @@
-//! Streamable HTTP: the backends.
+//! Streamable HTTP: the client, the server's endpoint, and an HTTP server to run it.
 
 #[cfg(feature = "http-client")]
 mod client;
@@ -7,8 +7,6 @@ mod server;
 
 #[cfg(feature = "http-client")]
 pub use client::{Challenge, HttpClient, HttpClientBuilder};
-#[cfg(feature = "http-client")]
-pub use reqwest;
 #[cfg(feature = "http-endpoint")]
 pub use server::{Endpoint, Readiness, RequestLimits, ResponseBody};
 #[cfg(feature = "http-serve")]

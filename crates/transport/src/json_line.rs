@@ -1,8 +1,11 @@
-//! JSON on one line.
+//! JSON on one line, for framings that end a message with a line break.
 
-use mrtr_schema::json::RawJson;
+use mrtr_schema::RawJson;
 
-/// The text without its line breaks. In JSON, those stand between tokens only, where they mean nothing; few writers have any.
+/// Returns the text without its line breaks.
+///
+/// In JSON text, raw line breaks occur between tokens only, where they have no meaning. Few writers
+/// emit any, so the common case is a search and no copy.
 pub(crate) fn one_line(json: RawJson) -> String {
     let mut text = String::from(json);
     if [b'\n', b'\r'].iter().any(|end| text.as_bytes().contains(end)) {

@@ -1,52 +1,71 @@
-//! Transports of the Model Context Protocol, revision 2026-07-28.
+//! Transports of the Model Context Protocol, revision 2026-07-28: streamable HTTP, standard streams,
+//! and both ends in one process.
 //!
-//! This crate is for people who build an MCP SDK, a gateway or a test tool. If you want to write a
-//! server or a client, you are looking for the `mrtr` crate.
+//! This crate is for authors of MCP SDKs, gateways and test tools. If you want to write a server or
+//! a client, you are probably looking for the `mrtr` crate.
 //!
-//! The rules are pure functions, free of any runtime: which headers a request needs ([`headers`]),
-//! which origins and hosts may call ([`access`]), how an SSE stream is read ([`sse`]). The backends
-//! behind features are thin shells on them.
+//! The rules of the protocol are pure functions without a runtime: the headers of a request
+//! ([`headers`]), the hosts and origins that may call ([`host_policy`]), and server-sent events
+//! ([`sse`]). The backends behind features are thin shells around them.
 //!
 //! ```
-//! use mrtr_transport::headers;
+//! use std::sync::Arc;
 //!
-//! assert_eq!(headers::encode("Zürich"), "=?base64?WsO8cmljaA==?=");
-//! assert_eq!(headers::decode("=?base64?WsO8cmljaA==?=").as_deref(), Some("Zürich"));
+//! use mrtr_schema::RawJson;
+//! use mrtr_schema::jsonrpc::{ErrorObject, Response};
+//! use mrtr_transport::{IncomingRequest, RequestHandler};
+//!
+//! /// A server that knows no methods. `http::Endpoint::new(Empty)` serves it over HTTP,
+//! /// `stdio::serve_stream` over a byte stream, and `InProcess::new(Empty)` calls it directly.
+//! struct Empty;
+//!
+//! impl RequestHandler for Empty {
+//!     async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
+//!         let request = incoming.request;
+//!         Response::error(Some(request.id), ErrorObject::method_not_found(&request.method))
+//!     }
+//! }
 //! ```
 //!
-//! # The two seams
+//! # Seams
 //!
-//! - [`RequestHandler`] is what a transport calls with each request it has let through: the server.
-//! - [`Transport`] is what a client calls to send a request and get its response.
+//! - [`RequestHandler`] answers requests. A transport calls it with each request that it admits.
+//! - [`Transport`] sends requests. A client calls it and gets the response.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `http-endpoint` | `http::Endpoint`, a server's endpoint as a `tower_service::Service` |
+//! | `http-serve` | `http::serve`, which runs an endpoint on hyper |
+//! | `http-client` | `http::HttpClient` |
+//! | `tls` | `https` for the client |
+//! | `stdio` | servers and clients on standard streams and other byte streams |
 //!
 //! # What it does not do
 //!
-//! - Authentication: put a tower layer in front, and let it leave who calls in the request's
-//!   extensions. They reach [`RequestHandler`] unread.
-//! - CORS: likewise.
-//!
-//! # Modules
-//!
-//! [`headers`] · [`access`] · [`sse`] · [`http`] the backends (features `http-endpoint`, `http-serve`,
-//! `http-client`, `tls`) · `stdio` and other streams (feature `stdio`)
+//! - Authentication: put a tower layer in front that attaches the principal to the request's
+//!   extensions. They reach the [`RequestHandler`] unchanged.
+//! - CORS: likewise a tower layer.
+//! - HTTP/2 and TLS for servers: mount the endpoint in an HTTP server that has them.
 
 mod error;
 pub mod headers;
 pub mod host_policy;
 pub mod http;
-#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
-mod initialize;
+mod in_process;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
 mod json_line;
-#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
-mod metrics;
 mod notifications;
 mod response_parts;
+#[cfg(any(feature = "http-endpoint", feature = "stdio"))]
+mod server_side;
 pub mod sse;
 #[cfg(feature = "stdio")]
 pub mod stdio;
 mod traits;
 
 pub use error::{BoxError, TransportError};
+pub use in_process::InProcess;
 pub use notifications::{NotificationReceiver, NotificationSender};
-pub use traits::{InProcess, IncomingRequest, OutgoingRequest, RequestHandler, Transport};
+pub use traits::{IncomingRequest, OutgoingRequest, RequestHandler, Transport};

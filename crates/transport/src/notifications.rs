@@ -1,4 +1,4 @@
-//! Where notifications about a request wait to be sent.
+//! The channel through which handlers send notifications about a request.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -9,24 +9,26 @@ use std::task::{Context, Poll, Waker};
 
 use mrtr_schema::jsonrpc::Notification;
 
-/// Takes notifications about one request, to be sent before its response.
+/// Sends notifications about one request to its client, ahead of the response.
 ///
-/// The request counts as in flight until this and all its clones are dropped, even if its client has gone.
+/// The request counts as in flight until this sender and all its clones are dropped, even if its
+/// client has disconnected.
 #[derive(Clone)]
 pub struct NotificationSender(Option<Arc<Shared>>);
 
-/// The other end of an [`NotificationSender`].
+/// The receiving end of a [`NotificationSender`]. Dropping it closes the channel.
 pub struct NotificationReceiver {
     shared: Arc<Shared>,
-    /// Nothing waits, and nothing is taken any more.
-    ended: bool,
+    /// The channel is closed and empty, so that dropping the receiver has nothing left to do.
+    is_drained: bool,
 }
 
-/// Every request has one, and most send nothing: nothing is allocated for what might wait.
+/// The queue is allocated with its first notification: every request has a channel, and most
+/// requests send nothing.
 struct Shared<P: ?Sized = dyn Any + Send + Sync> {
     queue: Mutex<Queue>,
-    /// What the request takes of its transport, until both ends are gone.
-    _place: P,
+    /// The request's share of its transport's limits, held until both ends are dropped.
+    _permit: P,
 }
 
 #[derive(Default)]
@@ -34,7 +36,7 @@ struct Queue {
     waiting: VecDeque<Notification>,
     closed: bool,
     receiver: Option<Waker>,
-    /// Who waits for room.
+    /// Senders that wait for a free slot.
     blocked: Vec<Waker>,
 }
 
@@ -45,53 +47,57 @@ impl Shared {
 }
 
 impl Queue {
-    /// Takes a notification if somebody listens and there is room, and says whom to wake. Gives it back if there is no room.
-    fn push(&mut self, notification: Notification) -> Result<Option<Waker>, Refused> {
+    /// Adds a notification and returns the receiver's waker, if it waits.
+    fn push(&mut self, notification: Notification) -> Result<Option<Waker>, PushError> {
         if self.closed {
-            return Err(Refused::Closed);
+            return Err(PushError::Closed);
         }
         if self.waiting.len() >= NotificationSender::CAPACITY {
-            return Err(Refused::Full(notification));
+            return Err(PushError::Full(notification));
         }
         self.waiting.push_back(notification);
         Ok(self.receiver.take())
     }
 }
 
-enum Refused {
+enum PushError {
     Closed,
     Full(Notification),
 }
 
 impl NotificationSender {
-    /// How many notifications wait for a client that reads slowly, before more are dropped.
+    /// Bounds what one slow reader can hold in memory: 64 notifications.
     const CAPACITY: usize = 64;
 
-    /// An outbox, and where its notifications come out.
-    pub fn new() -> (Self, NotificationReceiver) {
-        Self::holding(())
+    /// Creates a channel. Its capacity is 64 notifications.
+    pub fn channel() -> (Self, NotificationReceiver) {
+        Self::with_permit(())
     }
 
-    /// As [`NotificationSender::new`]; both hold `place` until the last of them is dropped.
-    pub(crate) fn holding<P: Send + Sync + 'static>(place: P) -> (Self, NotificationReceiver) {
-        let shared: Arc<Shared> = Arc::new(Shared { queue: Mutex::default(), _place: place });
-        (Self(Some(Arc::clone(&shared))), NotificationReceiver { shared, ended: false })
+    /// Creates a channel whose two ends hold `permit` until the last of them is dropped.
+    pub(crate) fn with_permit<P: Send + Sync + 'static>(permit: P) -> (Self, NotificationReceiver) {
+        let shared: Arc<Shared> = Arc::new(Shared { queue: Mutex::default(), _permit: permit });
+        (Self(Some(Arc::clone(&shared))), NotificationReceiver { shared, is_drained: false })
     }
 
-    /// An outbox that throws everything away.
-    pub fn none() -> Self {
+    /// Creates a sender without a receiver. It discards all notifications.
+    pub fn closed() -> Self {
         Self(None)
     }
 
-    /// Sends a notification, if there is room. A client that reads slowly loses notifications; it does
-    /// not slow down the server.
+    /// Sends a notification if the channel has a free slot; returns false if it is full or closed.
+    ///
+    /// A client that reads slowly loses notifications. It does not slow down the server.
     pub fn try_send(&self, notification: Notification) -> bool {
         let Some(shared) = &self.0 else { return false };
         let pushed = shared.lock().push(notification);
         pushed.map(wake).is_ok()
     }
 
-    /// Sends a notification when there is room; `false` if nobody listens any more.
+    /// Sends a notification, and waits for a free slot if the channel is full. Returns false if the
+    /// channel is closed.
+    ///
+    /// If the future is dropped while it waits, the notification is not sent.
     pub async fn send(&self, notification: Notification) -> bool {
         let Some(shared) = &self.0 else { return false };
         let mut unsent = Some(notification);
@@ -104,8 +110,8 @@ impl NotificationSender {
                     wake(receiver);
                     Poll::Ready(true)
                 }
-                Err(Refused::Closed) => Poll::Ready(false),
-                Err(Refused::Full(notification)) => {
+                Err(PushError::Closed) => Poll::Ready(false),
+                Err(PushError::Full(notification)) => {
                     unsent = Some(notification);
                     if queue.blocked.iter().all(|blocked| !blocked.will_wake(cx.waker())) {
                         queue.blocked.push(cx.waker().clone());
@@ -117,42 +123,45 @@ impl NotificationSender {
         .await
     }
 
-    /// Whether nobody listens any more: the client has gone, or has its response.
+    /// Returns true if notifications no longer reach the client: it has disconnected, or it has its
+    /// response.
     pub fn is_closed(&self) -> bool {
         self.0.as_ref().is_none_or(|shared| shared.lock().closed)
     }
 }
 
 impl NotificationReceiver {
-    /// The next notification. While there is none, `cx` is woken when one comes.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Notification> {
+    /// Polls for the next notification. The channel does not end by itself: without a notification
+    /// the task is woken when one is sent.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Notification> {
         let mut queue = self.shared.lock();
         match &mut queue.receiver {
             Some(receiver) => receiver.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
-        take(queue).map_or(Poll::Pending, Poll::Ready)
+        pop(queue).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The next notification, if there is one.
-    pub(crate) fn next_there(&mut self) -> Option<Notification> {
-        take(self.shared.lock())
+    /// Returns the next notification, if there is one.
+    pub(crate) fn try_recv(&mut self) -> Option<Notification> {
+        pop(self.shared.lock())
     }
 
-    /// The next notification of those that were sent already. No others are taken any more.
-    pub fn next_sent(&mut self) -> Option<Notification> {
+    /// Closes the channel and returns the next notification that was sent before; `None` after the
+    /// last one.
+    pub fn close_and_recv(&mut self) -> Option<Notification> {
         let mut queue = self.shared.lock();
         queue.closed = true;
-        let next = take(queue);
-        self.ended = next.is_none();
+        let next = pop(queue);
+        self.is_drained = next.is_none();
         next
     }
 }
 
 impl Drop for NotificationReceiver {
     fn drop(&mut self) {
-        while !self.ended {
-            self.next_sent();
+        while !self.is_drained {
+            self.close_and_recv();
         }
     }
 }
@@ -169,8 +178,8 @@ impl fmt::Debug for NotificationReceiver {
     }
 }
 
-/// Takes what waits longest. Who waits for room looks again.
-fn take(mut queue: MutexGuard<'_, Queue>) -> Option<Notification> {
+/// Removes the first notification and wakes the senders that wait for a free slot.
+fn pop(mut queue: MutexGuard<'_, Queue>) -> Option<Notification> {
     let next = queue.waiting.pop_front();
     let blocked = std::mem::take(&mut queue.blocked);
     drop(queue);
@@ -178,7 +187,7 @@ fn take(mut queue: MutexGuard<'_, Queue>) -> Option<Notification> {
     next
 }
 
-/// Never under the lock: who is woken may take it at once.
+/// Wakes tasks. Must be called without the lock, which a woken task may take at once.
 fn wake(wakers: impl IntoIterator<Item = Waker>) {
     wakers.into_iter().for_each(Waker::wake);
 }
@@ -191,58 +200,58 @@ mod tests {
         Notification::new(format!("n/{n}"), &()).unwrap()
     }
 
-    async fn next(inbox: &mut NotificationReceiver) -> String {
-        poll_fn(|cx| inbox.poll_next(cx)).await.method
+    async fn recv(receiver: &mut NotificationReceiver) -> String {
+        poll_fn(|cx| receiver.poll_recv(cx)).await.method
     }
 
     #[tokio::test]
-    async fn what_is_sent_comes_out_in_order_and_then_the_end() {
-        let (outbox, mut inbox) = NotificationSender::new();
-        let other = outbox.clone();
-        assert!(outbox.try_send(notification(1)) && other.try_send(notification(2)));
-        let listening = tokio::spawn(async move {
-            let mut heard = Vec::new();
+    async fn notifications_arrive_in_order_until_the_channel_is_closed() {
+        let (sender, mut receiver) = NotificationSender::channel();
+        let clone = sender.clone();
+        assert!(sender.try_send(notification(1)) && clone.try_send(notification(2)));
+        let receiving = tokio::spawn(async move {
+            let mut methods = Vec::new();
             for _ in 1..=3 {
-                heard.push(next(&mut inbox).await);
+                methods.push(recv(&mut receiver).await);
             }
-            (heard, inbox)
+            (methods, receiver)
         });
         tokio::task::yield_now().await;
-        assert!(other.send(notification(3)).await);
-        let (heard, mut inbox) = listening.await.unwrap();
-        assert_eq!(heard, ["n/1", "n/2", "n/3"]);
-        assert!(outbox.try_send(notification(4)) && other.try_send(notification(5)));
-        assert_eq!(inbox.next_sent().unwrap().method, "n/4");
-        assert!(other.is_closed() && !outbox.try_send(notification(6)), "too late");
-        assert_eq!(inbox.next_sent().unwrap().method, "n/5");
-        assert!(inbox.next_sent().is_none());
+        assert!(clone.send(notification(3)).await);
+        let (methods, mut receiver) = receiving.await.unwrap();
+        assert_eq!(methods, ["n/1", "n/2", "n/3"]);
+        assert!(sender.try_send(notification(4)) && clone.try_send(notification(5)));
+        assert_eq!(receiver.close_and_recv().unwrap().method, "n/4");
+        assert!(clone.is_closed() && !sender.try_send(notification(6)), "the channel is closed");
+        assert_eq!(receiver.close_and_recv().unwrap().method, "n/5");
+        assert!(receiver.close_and_recv().is_none());
     }
 
     #[tokio::test]
-    async fn who_reads_slowly_loses_what_there_is_no_room_for_or_makes_others_wait() {
-        let (outbox, mut inbox) = NotificationSender::new();
-        let room = (0..100).filter(|n| outbox.try_send(notification(*n))).count();
-        assert_eq!(room, NotificationSender::CAPACITY);
-        let waiting: Vec<_> = (100..103)
+    async fn full_channel_rejects_try_send_and_blocks_send() {
+        let (sender, mut receiver) = NotificationSender::channel();
+        let accepted = (0..100).filter(|n| sender.try_send(notification(*n))).count();
+        assert_eq!(accepted, NotificationSender::CAPACITY);
+        let sending: Vec<_> = (100..103)
             .map(|n| {
-                let outbox = outbox.clone();
-                tokio::spawn(async move { outbox.send(notification(n)).await })
+                let sender = sender.clone();
+                tokio::spawn(async move { sender.send(notification(n)).await })
             })
             .collect();
         tokio::task::yield_now().await;
-        assert!(waiting.iter().all(|task| !task.is_finished()));
-        assert_eq!(next(&mut inbox).await, "n/0");
+        assert!(sending.iter().all(|task| !task.is_finished()));
+        assert_eq!(recv(&mut receiver).await, "n/0");
         tokio::task::yield_now().await;
-        assert_eq!(waiting.iter().filter(|task| task.is_finished()).count(), 1);
-        drop(inbox);
-        let waiting_still = outbox.0.as_ref().map(|shared| shared.lock().waiting.len());
-        assert_eq!(waiting_still, Some(0), "what nobody takes is not kept");
+        assert_eq!(sending.iter().filter(|task| task.is_finished()).count(), 1);
+        drop(receiver);
+        let still_queued = sender.0.as_ref().map(|shared| shared.lock().waiting.len());
+        assert_eq!(still_queued, Some(0), "a closed channel keeps no notifications");
         let mut sent = Vec::new();
-        for task in waiting {
+        for task in sending {
             sent.push(task.await.unwrap());
         }
-        assert_eq!(sent, [true, false, false], "nobody listens any more");
-        assert!(outbox.is_closed() && !outbox.try_send(notification(0)));
-        assert!(NotificationSender::none().is_closed());
+        assert_eq!(sent, [true, false, false], "the receiver is gone");
+        assert!(sender.is_closed() && !sender.try_send(notification(0)));
+        assert!(NotificationSender::closed().is_closed());
     }
 }

@@ -1,112 +1,118 @@
-//! A request that is being answered: first its notifications, then its response.
+//! The answer to a request, part by part: first its notifications, then its response.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use mrtr_schema::json::RawJson;
+use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{Notification, Request, Response};
 use mrtr_schema::meta::RequestMeta;
 
 use crate::notifications::{NotificationReceiver, NotificationSender};
 use crate::traits::{IncomingRequest, RequestHandler};
 
-/// A response, as a server gives it.
-pub(crate) type Written = Response<RawJson>;
+/// A response as a handler returns it: its result is text that is known to be JSON.
+pub(crate) type RawResponse = Response<RawJson>;
 
-/// A request, and what came with it.
-pub(crate) struct Received {
+/// A request that has passed the transport's checks, before its notification channel exists.
+pub(crate) struct AdmittedRequest {
     pub(crate) request: Request,
     pub(crate) meta: Option<Arc<RequestMeta>>,
     pub(crate) headers: ::http::HeaderMap,
     pub(crate) extensions: ::http::Extensions,
 }
 
-impl Received {
-    /// A request alone.
+impl AdmittedRequest {
+    /// Creates a request without headers and extensions.
     pub(crate) fn new(request: Request, meta: Option<Arc<RequestMeta>>) -> Self {
-        let (headers, extensions) = (::http::HeaderMap::new(), ::http::Extensions::new());
-        Self { request, meta, headers, extensions }
+        Self {
+            request,
+            meta,
+            headers: ::http::HeaderMap::new(),
+            extensions: ::http::Extensions::new(),
+        }
     }
 }
 
-/// A request that is being answered. Dropping it cancels the request.
+/// The parts of the answer to one request. Dropping it cancels the request.
 pub(crate) struct ResponseParts {
     state: State,
-    inbox: NotificationReceiver,
+    notifications: NotificationReceiver,
 }
 
 enum State {
-    Running(Pin<Box<dyn Future<Output = Written> + Send>>),
-    /// What was sent before the response goes out first.
-    Last(Written),
-    /// What a task sends that outlives the call goes nowhere.
-    Over,
+    Running(Pin<Box<dyn Future<Output = RawResponse> + Send>>),
+    /// The handler has returned. Notifications that it sent before still go out ahead of the response.
+    Responding(RawResponse),
+    /// Notifications from tasks that outlive the handler are discarded.
+    Done,
 }
 
-/// What comes of a request, in this order.
+/// One part of an answer.
 pub(crate) enum Part {
     Notification(Notification),
     /// The last part.
-    Response(Written),
+    Response(RawResponse),
 }
 
 impl ResponseParts {
-    /// The request holds `place` for as long as anybody goes on with it.
-    pub(crate) fn new<D, P>(dispatch: &Arc<D>, request: Received, place: P) -> Self
+    /// Starts to handle a request. `permit` is held until the handler and all clones of the
+    /// request's [`NotificationSender`] are gone.
+    pub(crate) fn new<H, P>(handler: &Arc<H>, request: AdmittedRequest, permit: P) -> Self
     where
-        D: RequestHandler,
+        H: RequestHandler,
         P: Send + Sync + 'static,
     {
-        let Received { request, meta, headers, extensions } = request;
-        let (outbox, inbox) = NotificationSender::holding(place);
-        let call = IncomingRequest { request, meta, headers, extensions, outbox };
-        let running = Box::pin(Arc::clone(dispatch).handle(call));
-        Self { state: State::Running(running), inbox }
+        let AdmittedRequest { request, meta, headers, extensions } = request;
+        let (sender, notifications) = NotificationSender::with_permit(permit);
+        let incoming =
+            IncomingRequest { request, meta, headers, extensions, notifications: sender };
+        let running = Box::pin(Arc::clone(handler).handle(incoming));
+        Self { state: State::Running(running), notifications }
     }
 
-    /// The next part; `None` after the response.
+    /// Polls for the next part; `None` after the response.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
-        // The call first: what it has sent is looked at right after.
+        // The handler is polled first: what it sends meanwhile is found right after.
         if let State::Running(running) = &mut self.state
             && let Poll::Ready(response) = running.as_mut().poll(cx)
         {
-            self.state = State::Last(response);
+            self.state = State::Responding(response);
         }
         match &self.state {
             State::Running(_) => {
-                self.inbox.poll_next(cx).map(|next| Some(Part::Notification(next)))
+                self.notifications.poll_recv(cx).map(|next| Some(Part::Notification(next)))
             }
-            _ => Poll::Ready(self.next_there()),
+            _ => Poll::Ready(self.next_ready()),
         }
     }
 
-    /// The next part, if it is there without anybody going on with the call.
-    pub(crate) fn next_there(&mut self) -> Option<Part> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Over => None,
+    /// Returns the next part if it is available without polling the handler.
+    pub(crate) fn next_ready(&mut self) -> Option<Part> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Done => None,
             running @ State::Running(_) => {
                 self.state = running;
-                self.inbox.next_there().map(Part::Notification)
+                self.notifications.try_recv().map(Part::Notification)
             }
-            State::Last(response) => Some(match self.inbox.next_sent() {
+            State::Responding(response) => Some(match self.notifications.close_and_recv() {
                 None => Part::Response(response),
                 Some(next) => {
-                    self.state = State::Last(response);
+                    self.state = State::Responding(response);
                     Part::Notification(next)
                 }
             }),
         }
     }
 
-    /// Whether the response was the last part that came.
+    /// Returns true if the response was returned already.
     #[cfg(feature = "http-endpoint")]
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self.state, State::Over)
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
     }
 
-    /// The next part; `None` after the response.
+    /// Waits for the next part; `None` after the response.
     pub(crate) async fn next(&mut self) -> Option<Part> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }

@@ -1,7 +1,19 @@
-//! Reading server-sent events: bytes in, events out, in bounded memory.
+//! A decoder for server-sent events in bounded memory.
 
-/// Splits a stream of bytes into the data of its events. Names, ids and comments are passed over:
-/// the protocol does not use them.
+/// Splits a byte stream into the data of its server-sent events. Event names, ids and comments are
+/// ignored: the protocol does not use them.
+///
+/// ```
+/// use mrtr_transport::sse::Decoder;
+///
+/// let mut decoder = Decoder::new(1024);
+/// let mut events = Vec::new();
+/// decoder.push(b": keep-alive\n\ndata: {\"a\":1}\n", |data| events.push(data))?;
+/// assert!(events.is_empty(), "an empty line ends an event");
+/// decoder.push(b"\n", |data| events.push(data))?;
+/// assert_eq!(events, [br#"{"a":1}"#]);
+/// # Ok::<(), mrtr_transport::sse::TooLong>(())
+/// ```
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
@@ -10,18 +22,18 @@ pub struct Decoder {
     /// The `data` lines of the current event.
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was a carriage return, so that a line feed now belongs to it.
+    /// The last byte was a carriage return: a line feed that follows belongs to the same line end.
     after_cr: bool,
-    first_line: bool,
+    is_first_line: bool,
 }
 
-/// An event is longer than the limit.
+/// The error of an event that is longer than the limit, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is longer than {0} bytes")]
 pub struct TooLong(usize);
 
 impl Decoder {
-    /// A decoder that takes events of at most `limit` bytes.
+    /// Creates a decoder for events of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -29,16 +41,16 @@ impl Decoder {
             data: Vec::new(),
             has_data: false,
             after_cr: false,
-            first_line: true,
+            is_first_line: true,
         }
     }
 
-    /// Takes the next bytes, and hands the data of each event that they complete to `event`.
+    /// Decodes more bytes and passes the data of each event that they complete to `on_event`.
     ///
     /// # Errors
     ///
-    /// If an event is too long. The decoder is of no use then.
-    pub fn push(&mut self, bytes: &[u8], mut event: impl FnMut(Vec<u8>)) -> Result<(), TooLong> {
+    /// If an event is longer than the limit. The decoder cannot be used after that.
+    pub fn push(&mut self, bytes: &[u8], mut on_event: impl FnMut(Vec<u8>)) -> Result<(), TooLong> {
         let mut rest = bytes;
         loop {
             if !rest.is_empty() && std::mem::take(&mut self.after_cr) {
@@ -53,16 +65,17 @@ impl Decoder {
             let Some((end, after)) = after.split_first() else { return Ok(()) };
             self.after_cr = *end == b'\r';
             if let Some(data) = self.end_line() {
-                event(data);
+                on_event(data);
             }
             rest = after;
         }
     }
 
-    /// Ends a line; an empty one ends the event.
+    /// Processes the current line. An empty line ends the event and returns its data.
     fn end_line(&mut self) -> Option<Vec<u8>> {
         let mut line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.first_line) && line.starts_with(b"\xef\xbb\xbf") {
+        // A stream may begin with a byte order mark.
+        if std::mem::take(&mut self.is_first_line) && line.starts_with(b"\xef\xbb\xbf") {
             line.drain(..3);
         }
         if line.is_empty() {
@@ -81,6 +94,7 @@ impl Decoder {
             self.has_data = true;
             self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
         }
+        // The next line reuses the buffer.
         line.clear();
         self.line = line;
         None
@@ -92,7 +106,8 @@ mod tests {
     use super::*;
 
     fn events(chunks: &[&[u8]]) -> Vec<String> {
-        let (mut decoder, mut out) = (Decoder::new(1000), Vec::new());
+        let mut decoder = Decoder::new(1000);
+        let mut out = Vec::new();
         for chunk in chunks {
             decoder.push(chunk, |data| out.push(String::from_utf8(data).unwrap())).unwrap();
         }
@@ -100,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_ending_and_every_cut() {
+    fn decoder_accepts_all_line_endings_at_any_chunk_boundary() {
         for end in ["\n", "\r", "\r\n"] {
             let text = [
                 "\u{feff}: hello",
@@ -127,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_ends_in_an_error() {
+    fn decoder_rejects_events_over_the_limit() {
         let mut decoder = Decoder::new(100);
         assert_eq!(decoder.push(&[b'x'; 101], |_| ()), Err(TooLong(100)));
         let mut decoder = Decoder::new(100);

@@ -1,12 +1,11 @@
-//! stdio, and any other reliable stream of bytes: one JSON-RPC message a line (specification: stdio).
+//! Standard streams, and any other reliable byte stream: one JSON-RPC message per line
+//! (specification: stdio).
 
-mod child;
 mod client;
 mod oversized;
 mod reader;
 mod server;
 mod writer;
 
-pub use child::ChildServer;
-pub use client::StreamClient;
+pub use client::{ChildServer, StreamClient};
 pub use server::{StreamLimits, serve_stream};

@@ -1,132 +1,184 @@
-//! The two traits that keep servers and clients apart from how bytes travel.
+//! The two traits that keep servers and clients apart from the way bytes travel.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use mrtr_schema::json::RawJson;
+use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{Notification, Request, Response};
 use mrtr_schema::meta::RequestMeta;
-use mrtr_schema::request_head::RequestHead;
-use serde_json::value::RawValue;
 
 use crate::error::TransportError;
 use crate::notifications::NotificationSender;
-use crate::response_parts::{Part, Received, ResponseParts};
 
-/// A request that a transport has let through.
+/// A request that a transport has admitted, on its way to a [`RequestHandler`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct IncomingRequest {
-    /// The request.
+    /// The JSON-RPC request.
     pub request: Request,
-    /// Its `_meta`, already read; `None` if it has none.
+    /// The request's `_meta`, already parsed. `None` if the request has none.
     pub meta: Option<Arc<RequestMeta>>,
-    /// Its HTTP headers; none where it did not come over HTTP.
+    /// The HTTP headers of the request. Empty for other transports.
     pub headers: ::http::HeaderMap,
-    /// What layers in front left for the server, such as who calls.
+    /// Values that layers in front of the server attached, such as the authenticated principal.
     pub extensions: ::http::Extensions,
-    /// Where notifications about this request go.
-    pub outbox: NotificationSender,
+    /// Sends notifications about this request, ahead of its response.
+    pub notifications: NotificationSender,
+}
+
+impl IncomingRequest {
+    /// Creates a request without headers and extensions, as a custom transport hands it to a
+    /// [`RequestHandler`].
+    pub fn new(
+        request: Request,
+        meta: Option<Arc<RequestMeta>>,
+        notifications: NotificationSender,
+    ) -> Self {
+        Self {
+            request,
+            meta,
+            headers: ::http::HeaderMap::new(),
+            extensions: ::http::Extensions::new(),
+            notifications,
+        }
+    }
 }
 
 /// Answers requests: a server, as a transport sees it.
+///
+/// The result in the response is [`RawJson`]: text that is known to be JSON and is written to the
+/// wire as it is, without being parsed again. There are two ways to get it:
+///
+/// - a handler with a result of its own serializes it with [`RawJson::new`];
+/// - a gateway that forwards requests through a [`Transport`] converts the result that it received
+///   (a `Box<RawValue>`) with `RawJson::from`, which does not copy it.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mrtr_schema::RawJson;
+/// use mrtr_schema::jsonrpc::{ErrorObject, Response};
+/// use mrtr_transport::{IncomingRequest, OutgoingRequest, RequestHandler, Transport};
+///
+/// /// Forwards requests to another server.
+/// struct Gateway<T>(T);
+///
+/// impl<T: Transport> RequestHandler for Gateway<T> {
+///     async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
+///         let id = incoming.request.id.clone();
+///         let notifications = incoming.notifications;
+///         let forward = move |notification| {
+///             notifications.try_send(notification);
+///         };
+///         let outgoing =
+///             OutgoingRequest::new(incoming.request).with_notification_handler(&forward);
+///         match self.0.send(outgoing).await {
+///             Ok(response) => Response {
+///                 id: response.id,
+///                 outcome: response.outcome.map(RawJson::from),
+///             },
+///             Err(_) => Response::error(Some(id), ErrorObject::internal("Upstream unavailable")),
+///         }
+///     }
+/// }
+/// ```
 pub trait RequestHandler: Send + Sync + 'static {
-    /// Answers one request. Errors are answers too.
+    /// Answers one request. Errors are responses, too.
     ///
-    /// Dropping the future cancels the request; the transport does so when the client goes away.
+    /// Dropping the future cancels the request: the transport does so when the client disconnects
+    /// or cancels. A handler that panics is answered for: the client gets `-32603 Internal error`.
     fn handle(
         self: Arc<Self>,
-        call: IncomingRequest,
+        incoming: IncomingRequest,
     ) -> impl Future<Output = Response<RawJson>> + Send + 'static;
 }
 
 /// Sends requests: a connection to a server, as a client sees it.
+///
+/// ```
+/// use mrtr_schema::jsonrpc::Response;
+/// use mrtr_transport::{OutgoingRequest, Transport, TransportError};
+///
+/// /// Logs the method of each request that passes through.
+/// struct Logged<T>(T);
+///
+/// impl<T: Transport> Transport for Logged<T> {
+///     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+///         tracing::info!(method = outgoing.request.method, "request");
+///         self.0.send(outgoing).await
+///     }
+/// }
+/// ```
 pub trait Transport: Send + Sync + 'static {
-    /// Sends one request and waits for its response. Nothing is sent twice, unless it was refused for want of another token.
+    /// Sends one request and waits for its response.
     ///
-    /// Dropping the future cancels the request.
+    /// A request is not sent twice, except by the HTTP client after the server has refused its
+    /// bearer token. Dropping the future cancels the request.
+    ///
+    /// # Errors
+    ///
+    /// If there is no response: the request could not be sent, the connection broke, the time was
+    /// up, or the peer violated the protocol. See the predicates of [`TransportError`].
     fn send(
         &self,
         outgoing: OutgoingRequest<'_>,
     ) -> impl Future<Output = Result<Response, TransportError>> + Send;
 }
 
-/// A request on its way out.
+/// A request on its way to a server.
+#[non_exhaustive]
 pub struct OutgoingRequest<'a> {
-    /// The request.
+    /// The JSON-RPC request.
     pub request: Request,
-    /// Arguments to be mirrored in `Mcp-Param-*` headers, as name and value. Transports without headers
-    /// pass them over.
+    /// Arguments to mirror in `Mcp-Param-*` headers, as name and value. Transports without headers
+    /// ignore them.
     pub param_headers: Vec<(String, String)>,
-    /// The response comes when the server wants, or never: no time limit, and no limit on how much comes
-    /// before it.
+    /// True if the response may take arbitrarily long, as that of a subscription: no timeout applies,
+    /// and no limit on the total size of the notifications before the response.
     pub long_lived: bool,
-    /// Is told of each notification that comes before the response.
-    pub heard: &'a (dyn Fn(Notification) + Send + Sync),
+    /// Called with each notification that comes before the response.
+    pub on_notification: &'a (dyn Fn(Notification) + Send + Sync),
 }
 
 impl OutgoingRequest<'static> {
-    /// A request alone; notifications are passed over.
+    /// Creates a request that is not long-lived, without parameter headers, that ignores
+    /// notifications.
     pub fn new(request: Request) -> Self {
-        Self { request, param_headers: Vec::new(), long_lived: false, heard: &|_| () }
+        Self { request, param_headers: Vec::new(), long_lived: false, on_notification: &|_| () }
+    }
+}
+
+impl<'a> OutgoingRequest<'a> {
+    /// Sets the arguments to mirror in `Mcp-Param-*` headers, as name and value.
+    #[must_use]
+    pub fn with_param_headers(mut self, headers: Vec<(String, String)>) -> Self {
+        self.param_headers = headers;
+        self
+    }
+
+    /// Sets whether the response may take arbitrarily long. Default: false.
+    #[must_use]
+    pub fn with_long_lived(mut self, long_lived: bool) -> Self {
+        self.long_lived = long_lived;
+        self
+    }
+
+    /// Sets the callback for notifications that come before the response. Default: they are ignored.
+    #[must_use]
+    pub fn with_notification_handler<'b>(
+        self,
+        on_notification: &'b (dyn Fn(Notification) + Send + Sync),
+    ) -> OutgoingRequest<'b>
+    where
+        'a: 'b,
+    {
+        OutgoingRequest { on_notification, ..self }
     }
 }
 
 impl fmt::Debug for OutgoingRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OutgoingRequest").field("request", &self.request).finish_non_exhaustive()
-    }
-}
-
-/// A client and a server in one process, without a socket: an [`Transport`] that hands requests to a
-/// [`RequestHandler`]. For tests, and for servers that call their own tools.
-#[derive(Debug)]
-pub struct InProcess<D> {
-    server: Arc<D>,
-    extensions: ::http::Extensions,
-}
-
-impl<D> Clone for InProcess<D> {
-    fn clone(&self) -> Self {
-        Self { server: Arc::clone(&self.server), extensions: self.extensions.clone() }
-    }
-}
-
-impl<D: RequestHandler> InProcess<D> {
-    /// Calls `server`.
-    pub fn new(server: D) -> Self {
-        Self { server: Arc::new(server), extensions: ::http::Extensions::new() }
-    }
-
-    /// Leaves `value` with every request, as a layer in front of the server would: who calls, for
-    /// example.
-    pub fn with<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.extensions.insert(value);
-        self
-    }
-}
-
-impl<D: RequestHandler> Transport for InProcess<D> {
-    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
-        let OutgoingRequest { request, heard, .. } = outgoing;
-        let RequestHead { meta, .. } = RequestHead::from_request(&request)
-            .map_err(|e| TransportError::unsent(e.to_string()))?;
-        let extensions = self.extensions.clone();
-        let received = Received { extensions, ..Received::new(request, meta) };
-        let mut answering = ResponseParts::new(&self.server, received, ());
-        loop {
-            match answering.next().await {
-                Some(Part::Notification(notification)) => heard(notification),
-                Some(Part::Response(Response { id, outcome })) => {
-                    let raw = |text: RawJson| RawValue::from_string(text.into());
-                    let outcome =
-                        outcome.map(raw).map_or_else(|error| Ok(Err(error)), |raw| raw.map(Ok));
-                    let broken =
-                        |e| TransportError::broken(format!("the server wrote no JSON: {e}"));
-                    return Ok(Response { id, outcome: outcome.map_err(broken)? });
-                }
-                None => return Err(TransportError::broken("the server did not answer")),
-            }
-        }
     }
 }

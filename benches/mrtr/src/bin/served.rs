@@ -13,8 +13,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening {}", listener.local_addr()?.port());
     // As many as listen in the benchmark, and those that call beside them.
-    let limits = RequestLimits { in_flight: 20_000, ..RequestLimits::default() };
-    let options = ServeOptions { connections: 20_000, ..ServeOptions::default() };
+    let limits = RequestLimits::default().with_max_in_flight(20_000);
+    let options = ServeOptions::default().with_max_connections(20_000);
     serve(listener, Endpoint::new(server).limits(limits), options, std::future::pending()).await?;
     Ok(())
 }

@@ -1,6 +1,11 @@
 //! Tests of the client against scripted servers.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod answers;
 mod cache;
@@ -77,7 +82,7 @@ impl Transport for ScriptedServer {
         let outcome = match (self.reply)(&received) {
             Reply::Result(result) => Ok(to_raw_value(&result).unwrap()),
             Reply::Error(error) => Err(error),
-            Reply::Interrupted => return Err(TransportError::broken("interrupted")),
+            Reply::Interrupted => return Err(TransportError::interrupted("interrupted")),
             Reply::Notifications(notifications) => {
                 notifications.into_iter().for_each(outgoing.heard);
                 std::future::pending().await

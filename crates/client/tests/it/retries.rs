@@ -24,13 +24,13 @@ impl Transport for Disconnects {
         let start = Instant::now();
         let count = self.connections.lock().unwrap().len();
         let Some(lifetime) = self.lifetimes.get(count) else {
-            return Err(TransportError::ended("no lifetimes left"));
+            return Err(TransportError::subscription_ended("no lifetimes left"));
         };
         let acknowledged = json!({ "notifications": {} });
         (outgoing.heard)(Notification::new(name::ACKNOWLEDGED, &acknowledged).unwrap());
         sleep(*lifetime).await;
         self.connections.lock().unwrap().push((start, Instant::now()));
-        Err(TransportError::broken("disconnected"))
+        Err(TransportError::interrupted("disconnected"))
     }
 }
 
@@ -74,10 +74,12 @@ impl Overloaded {
 impl Transport for Overloaded {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         if self.requests.fetch_add(1, Ordering::SeqCst) == 0 {
-            return Err(TransportError::broken("overloaded").with_retry_after(self.retry_after));
+            return Err(
+                TransportError::interrupted("overloaded").with_retry_after(self.retry_after)
+            );
         }
         if outgoing.long_lived {
-            return Err(TransportError::ended("no subscriptions"));
+            return Err(TransportError::subscription_ended("no subscriptions"));
         }
         let outcome = Ok(RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap());
         Ok(Response { id: Some(outgoing.request.id), outcome })

@@ -65,7 +65,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
+fn client<X: Transport>(server: X, on_notification: &Heard) -> Client<X> {
     let (forms, progress) = (heard.clone(), heard.clone());
     Client::builder(server)
         .on_form(move |question, form| {
@@ -130,20 +130,20 @@ async fn wrong_argument<X: Transport>(client: &Client<X>) -> Result {
     expect("it is refused", refused, true)
 }
 
-async fn progress<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
+async fn progress<X: Transport>(client: &Client<X>, on_notification: &Heard) -> Result {
     text(client, "count", json!({}), "counted").await?;
     let numbers: Vec<_> = locked(&heard.progress).iter().map(|n| format!("{n}")).collect();
     expect("the progress", numbers, ["1", "2", "3"].map(str::to_owned).to_vec())
 }
 
-async fn decline<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
+async fn decline<X: Transport>(client: &Client<X>, on_notification: &Heard) -> Result {
     *locked(&heard.declines) = true;
     let result = text(client, "form", json!({}), "declined").await;
     *locked(&heard.declines) = false;
     result
 }
 
-async fn rounds<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
+async fn rounds<X: Transport>(client: &Client<X>, on_notification: &Heard) -> Result {
     locked(&heard.forms).clear();
     text(client, "rounds", json!({}), "Hello, Ada! true").await?;
     let wanted = [(1, "What is your name?"), (2, "Are you sure, Ada?")];
@@ -154,7 +154,7 @@ async fn rounds<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
     )
 }
 
-async fn joined<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
+async fn joined<X: Transport>(client: &Client<X>, on_notification: &Heard) -> Result {
     locked(&heard.forms).clear();
     text(client, "joined", json!({}), "Ada Lovelace").await?;
     let rounds: Vec<_> = locked(&heard.forms).iter().map(|(round, _)| *round).collect();

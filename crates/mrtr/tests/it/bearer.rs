@@ -112,7 +112,7 @@ async fn a_token_that_expires_is_replaced_once_for_all_that_wait() {
     assert!(calls.into_iter().all(|called| called.unwrap() == "done"));
     let told = told.lock().unwrap();
     let [None, Some(challenge)] = told.as_slice() else { unreachable!("{told:?}") };
-    assert_eq!((challenge.status, challenge.authenticate.as_str()), (401, CHALLENGE));
+    assert_eq!((challenge.status, challenge.www_authenticate.as_str()), (401, CHALLENGE));
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_token_that_may_not_do_it_is_replaced_if_the_server_asks_for_another()
     let (client, told) = server.client(&["reads", "first"]);
     assert_eq!(call(&client).await.unwrap(), "done");
     let told = told.lock().unwrap().last().cloned().unwrap().unwrap();
-    assert_eq!((told.status, told.authenticate.as_str()), (403, scope));
+    assert_eq!((told.status, told.www_authenticate.as_str()), (403, scope));
     // It may be forbidden for another reason.
     let server = Guarded::serve(StatusCode::FORBIDDEN, "").await;
     let (client, told) = server.client(&["reads", "first"]);
@@ -138,8 +138,8 @@ async fn who_is_refused_again_is_told_what_the_server_wants() {
     let (client, told) = server.client(&["wrong", "as wrong", "no better", "first"]);
     let error = call(&client).await.unwrap_err();
     let refused = error.as_transport_error().unwrap();
-    assert_eq!((refused.status(), refused.authenticate()), (Some(401), Some(CHALLENGE)));
-    assert!(!refused.is_unsent() && refused.is_protocol(), "{error}");
+    assert_eq!((refused.status(), refused.www_authenticate()), (Some(401), Some(CHALLENGE)));
+    assert!(!refused.is_not_sent() && refused.is_protocol(), "{error}");
     assert_eq!((told.lock().unwrap().len(), server.requests()), (3, 3));
     // The next call begins with another.
     assert_eq!(call(&client).await.unwrap(), "done");
@@ -152,7 +152,7 @@ async fn without_a_token_nothing_is_sent() {
     // To ask again is to disturb somebody again.
     let error = call(&client.with_retries(3)).await.unwrap_err();
     let unsent = error.as_transport_error().unwrap();
-    assert!(unsent.is_unsent(), "{error}");
+    assert!(unsent.is_not_sent(), "{error}");
     let source = std::error::Error::source(unsent).unwrap().to_string();
     assert_eq!(source, "nobody is logged in");
     assert_eq!((told.lock().unwrap().len(), server.requests()), (1, 0));
@@ -193,7 +193,7 @@ async fn a_source_that_fails_fails_all_that_wait() {
     for error in errors.into_iter().map(Result::unwrap_err) {
         // Whoever was answered before is told so.
         let refused = error.as_transport_error().unwrap();
-        assert_eq!((refused.status(), refused.authenticate()), (Some(401), Some(CHALLENGE)));
+        assert_eq!((refused.status(), refused.www_authenticate()), (Some(401), Some(CHALLENGE)));
         assert_eq!(std::error::Error::source(refused).unwrap().to_string(), "nobody is logged in");
         assert!(refused.is_protocol(), "{error}");
     }
@@ -241,7 +241,7 @@ async fn a_source_that_panics_is_one_that_fails() {
     let client = Client::builder(http.build().unwrap()).build();
     for _ in 0..2 {
         let error = call(&client).await.unwrap_err();
-        assert!(error.as_transport_error().unwrap().is_unsent(), "{error}");
+        assert!(error.as_transport_error().unwrap().is_not_sent(), "{error}");
     }
 }
 
@@ -254,6 +254,6 @@ async fn a_token_is_not_printed_and_must_be_one() {
     let builder = HttpClient::builder("http://localhost:1/mcp");
     let http = builder.bearer_from(async |_| Ok("two\nlines".to_owned())).build().unwrap();
     let error = call(&Client::builder(http).build()).await.unwrap_err();
-    assert!(error.to_string().contains("no header value"), "{error}");
+    assert!(error.to_string().contains("not a valid header value"), "{error}");
     assert!(!error.to_string().contains("lines"), "{error}");
 }

@@ -63,7 +63,7 @@ async fn a_server_that_has_ended_is_started_again_and_one_that_talks_on_stderr_i
     for _ in 0..3 {
         client.call_tool("t", json!({})).await.unwrap();
         // The end of its output may come a moment after the answer.
-        while !client.transport().has_ended().await {
+        while !client.transport().has_exited().await {
             tokio::task::yield_now().await;
         }
     }
@@ -81,7 +81,8 @@ async fn calls_that_wait_for_a_start_wait_no_longer_than_one() {
     for outcome in futures_util::future::join_all(calls).await {
         let error = outcome.unwrap_err();
         assert!(
-            error.to_string().contains("did not start") || error.to_string().contains("no answer"),
+            error.to_string().contains("did not start")
+                || error.to_string().contains("no response within"),
             "{error}"
         );
     }
@@ -144,7 +145,7 @@ async fn a_server_of_an_older_revision_is_not_given_a_call() {
         let args = ["-c".into(), text.into(), "old".into(), file.0.clone().into_os_string()];
         let client = Client::builder(ChildServer::new("sh", args)).build();
         let error = client.call_tool("t", json!({})).await.unwrap_err();
-        assert!(error.as_transport_error().unwrap().is_unsent(), "{error}");
+        assert!(error.as_transport_error().unwrap().is_not_sent(), "{error}");
         let text = error.to_string();
         assert!(text.contains("does not speak MCP 2026-07-28") && text.contains(part), "{text}");
         assert_eq!(file.read(), "", "nothing but the question for its versions was sent");
@@ -156,14 +157,14 @@ async fn a_server_that_does_not_answer_in_time_is_given_up() {
     let silent = ChildServer::new("sh", ["-c", "while read -r line; do :; done"]);
     let client = Client::builder(silent.timeout(Duration::from_millis(50))).build();
     let error = client.discover().await.unwrap_err();
-    assert!(error.to_string().contains("no answer within 50ms"), "{error}");
+    assert!(error.to_string().contains("no response within 50ms"), "{error}");
 }
 
 #[tokio::test]
 async fn a_program_that_is_not_there_or_does_not_answer_is_told_apart() {
     let missing = Client::builder(ChildServer::new("no-such-program-here", [""; 0])).build();
     let error = missing.discover().await.unwrap_err();
-    assert!(error.as_transport_error().unwrap().is_unsent(), "{error}");
+    assert!(error.as_transport_error().unwrap().is_not_sent(), "{error}");
     assert!(error.to_string().contains("no-such-program-here"), "{error}");
 
     // It ends without an answer, and is started again with the next request.

@@ -350,29 +350,35 @@ async fn who_has_too_much_to_do_says_when_to_come_back() {
             let error = Hostile::serve(move |_| Deed::Raw(answer.clone())).await.call().await;
             let told = error.as_transport_error().unwrap();
             assert_eq!(told.retry_after(), seconds.map(Duration::from_secs), "{said}");
-            assert!(told.is_broken() && told.status() == Some(status), "{error}");
+            assert!(told.is_interrupted() && told.status() == Some(status), "{error}");
             assert!(body != busy || error.to_string().contains("too many"), "{error}");
         }
     }
 }
 
-/// Connections may be made as somebody wishes, here through a proxy; redirects are not followed all the same.
+/// A proxy changes how connections are made, and nothing else: redirects are still not followed.
 #[tokio::test]
-async fn connections_are_made_as_was_said() {
-    use mrtr::http::reqwest::{Client as Http, Proxy, redirect::Policy};
-
+async fn proxy_gets_all_requests_and_redirects_are_not_followed() {
     let proxy = Hostile::serve(|_| Deed::Result(json!({ "content": [] }))).await;
-    let through = Http::builder().proxy(Proxy::http(&proxy.url).unwrap());
-    let http = HttpClient::builder("http://booking.invalid/mcp").connections(through);
+    let http = HttpClient::builder("http://booking.invalid/mcp").proxy(&proxy.url).unwrap();
     let client = Client::builder(http.build().unwrap()).build();
     client.call_tool("t", json!({})).await.unwrap();
 
     let head = "HTTP/1.1 307 X\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n";
     let redirects = Hostile::serve(|_| Deed::Raw(head.to_owned())).await;
-    let follows = Http::builder().redirect(Policy::limited(5));
-    let http = HttpClient::builder(&redirects.url).connections(follows).build().unwrap();
-    let error = Client::builder(http).build().call_tool("t", json!({})).await.unwrap_err();
-    assert_eq!(error.as_transport_error().and_then(TransportError::status), Some(307), "{error}");
+    for builder in [
+        HttpClient::builder(&redirects.url),
+        HttpClient::builder("http://booking.invalid/mcp").proxy(&redirects.url).unwrap(),
+    ] {
+        let client = Client::builder(builder.build().unwrap()).build();
+        let error = client.call_tool("t", json!({})).await.unwrap_err();
+        let status = error.as_transport_error().and_then(TransportError::status);
+        assert_eq!(status, Some(307), "{error}");
+    }
+
+    let invalid = HttpClient::builder("http://booking.invalid/mcp").proxy("http://u:secret@ /");
+    let error = invalid.unwrap_err();
+    assert!(error.is_not_sent() && !format!("{error:?}").contains("secret"), "{error:?}");
 }
 
 /// Nobody but the server that was named gets the arguments, the answers and the credentials.
@@ -411,7 +417,7 @@ async fn a_gateway_without_an_answer_is_a_connection_that_broke() {
             ))
         };
         let error = Hostile::serve(move |_| gateway(page.len())).await.call().await;
-        assert!(error.as_transport_error().is_some_and(TransportError::is_broken), "{error}");
+        assert!(error.as_transport_error().is_some_and(TransportError::is_interrupted), "{error}");
         assert!(error.to_string().contains(status), "{error}");
 
         let asked = AtomicUsize::new(0);

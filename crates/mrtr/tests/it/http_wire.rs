@@ -26,14 +26,14 @@ pub(crate) fn server() -> Server {
 
 /// Serves until the test ends, and says on which port.
 pub(crate) async fn serve(limits: RequestLimits) -> u16 {
-    let options = ServeOptions { header_time: Duration::from_secs(5), ..ServeOptions::default() };
+    let options = ServeOptions::default().with_header_timeout(Duration::from_secs(5));
     serve_by(limits, options).await
 }
 
 pub(crate) async fn serve_by(limits: RequestLimits, options: ServeOptions) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let endpoint = Endpoint::new(server()).access(HostPolicy::loopback()).limits(limits);
+    let endpoint = Endpoint::new(server()).host_policy(HostPolicy::loopback()).limits(limits);
     let forever = std::future::pending();
     tokio::spawn(mrtr::http::serve(listener, endpoint, options, forever));
     port

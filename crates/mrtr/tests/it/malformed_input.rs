@@ -170,7 +170,8 @@ async fn errors_carry_the_id_of_their_request_where_it_can_be_read() {
 #[tokio::test]
 async fn what_is_too_much_at_once_is_refused_and_may_come_again() {
     let port =
-        serve(RequestLimits { in_flight: 1, bodies: 64 << 10, ..RequestLimits::default() }).await;
+        serve(RequestLimits::default().with_max_in_flight(1).with_max_total_body_bytes(64 << 10))
+            .await;
     let call = Head::new("tools/call", Some("add"));
     let mut slow = connect(port).await;
     let begun = format!("{}Content-Length: 100\r\n\r\n{{", call.text("POST"));
@@ -214,7 +215,7 @@ async fn a_head_that_is_too_long_is_answered_with_431() {
 
 #[tokio::test]
 async fn the_depth_of_json_can_be_limited() {
-    let port = serve(RequestLimits { depth: 5, ..RequestLimits::default() }).await;
+    let port = serve(RequestLimits::default().with_max_depth(5)).await;
     let call = Head::new("tools/call", Some("add"));
     let nested = |depth: usize| {
         // The request, its parameters and arguments are three; brackets in a text are none.
@@ -314,7 +315,8 @@ async fn a_body_of_twenty_megabytes_is_answered_with_413() {
 /// A chunked body without an end is cut off, whatever it takes, in bounded memory.
 #[tokio::test]
 async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
-    let limits = RequestLimits { body: 1 << 20, drain: 4 << 20, ..RequestLimits::default() };
+    let limits =
+        RequestLimits::default().with_max_body_bytes(1 << 20).with_max_discarded_bytes(4 << 20);
     let port = serve(limits).await;
     let (mut read, mut write) = connect(port).await.into_split();
     let head = Head::new("tools/call", Some("add")).text("POST");
@@ -344,7 +346,7 @@ async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
 
 #[tokio::test]
 async fn a_body_that_stalls_is_answered_with_408() {
-    let limits = RequestLimits { body_time: Duration::from_millis(50), ..RequestLimits::default() };
+    let limits = RequestLimits::default().with_body_timeout(Duration::from_millis(50));
     let port = serve(limits).await;
     let mut stream = connect(port).await;
     let head = Head::new("tools/call", Some("add")).text("POST");

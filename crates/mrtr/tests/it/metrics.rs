@@ -35,7 +35,7 @@ async fn each_refusal_is_counted_by_its_reason() {
     // With a single subscriber, the thread that comes first decides for all what is of interest.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
-    let port = serve(RequestLimits { body: 512, ..RequestLimits::default() }).await;
+    let port = serve(RequestLimits::default().with_max_body_bytes(512)).await;
     let head = Head::new("tools/list", None);
     let body = request("tools/list", &params(json!({})));
     let cases = [

@@ -29,10 +29,10 @@ fn head_of_a_list() -> Head {
 #[tokio::test]
 async fn a_process_that_is_not_ready_says_so_and_serves() {
     let ready = Readiness::default();
-    let options = ServeOptions { ready: ready.clone(), ..ServeOptions::default() };
+    let options = ServeOptions::default().with_readiness(ready.clone());
     let port = serve_by(RequestLimits::default(), options).await;
     for now in [true, false, true] {
-        ready.set(now);
+        ready.set_ready(now);
         let (said, head) = status(port, "GET", "/ready").await;
         assert_eq!(said, if now { 200 } else { 503 });
         assert!(head.contains("cache-control: no-store"), "{head}");
@@ -52,12 +52,7 @@ async fn a_process_that_is_not_ready_says_so_and_serves() {
 
 #[tokio::test]
 async fn nobody_is_told_where_nothing_is_to_be_told() {
-    let nowhere = String::new();
-    let options = ServeOptions {
-        health_path: nowhere.clone(),
-        ready_path: nowhere,
-        ..ServeOptions::default()
-    };
+    let options = ServeOptions::default().with_health_path("").with_ready_path("");
     let port = serve_by(RequestLimits::default(), options).await;
     for path in ["/health", "/ready", "/"] {
         assert_eq!(status(port, "GET", path).await.0, 404, "{path}");
@@ -68,17 +63,17 @@ async fn nobody_is_told_where_nothing_is_to_be_told() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_gives_notice() {
     let notice = Duration::from_secs(5);
-    let ready = Readiness::with_notice(notice);
+    let ready = Readiness::with_drain_delay(notice);
     let leaving = tokio::spawn({
         let ready = ready.clone();
         async move {
             let begun = tokio::time::Instant::now();
-            ready.leave().await;
+            ready.drain().await;
             begun.elapsed()
         }
     });
     tokio::task::yield_now().await;
-    ready.set(true);
+    ready.set_ready(true);
     assert!(!ready.is_ready() && !leaving.is_finished(), "whoever leaves stays unready");
     assert_eq!(leaving.await.unwrap(), notice);
 }
@@ -106,7 +101,7 @@ async fn nothing_outlives_the_shutdown() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let shutdown_time = Duration::from_millis(10);
-    let options = ServeOptions { shutdown_time, ..ServeOptions::default() };
+    let options = ServeOptions::default().with_shutdown_timeout(shutdown_time);
     let wait = Arc::clone(&begun);
     let end = async move { wait.notified().await };
     let serving = mrtr::http::serve(listener, Endpoint::new(server), options, end);

@@ -12,7 +12,7 @@ use crate::http_wire::{Head, assert_alive, connect, params, request, serve, serv
 const SHORT: Duration = Duration::from_millis(50);
 
 fn short() -> ServeOptions {
-    ServeOptions { header_time: SHORT, ..ServeOptions::default() }
+    ServeOptions::default().with_header_timeout(SHORT)
 }
 
 /// All that the server says until it closes the connection.
@@ -53,7 +53,7 @@ async fn a_head_that_never_ends_is_not_waited_for() {
 
 #[tokio::test]
 async fn connections_that_say_nothing_give_way() {
-    let port = serve_by(RequestLimits::default(), ServeOptions { connections: 4, ..short() }).await;
+    let port = serve_by(RequestLimits::default(), short().with_max_connections(4)).await;
     let mut silent = Vec::new();
     for _ in 0..16 {
         silent.push(connect(port).await);
@@ -65,7 +65,7 @@ async fn connections_that_say_nothing_give_way() {
 
 #[tokio::test]
 async fn who_takes_no_responses_gives_way() {
-    let port = serve_by(RequestLimits::default(), ServeOptions { connections: 1, ..short() }).await;
+    let port = serve_by(RequestLimits::default(), short().with_max_connections(1)).await;
     let mut stream = connect(port).await;
     let head = Head::new("tools/call", Some("add"));
     let arguments = json!({ "name": "add", "arguments": { "a": 2, "b": 3 } });

@@ -200,7 +200,7 @@ async fn the_end_of_the_stream_ends_what_is_in_flight() {
 
 #[tokio::test]
 async fn bad_lines_get_their_error_and_the_stream_goes_on() {
-    let limits = StreamLimits { message: 2_000, in_flight: 1, ..StreamLimits::default() };
+    let limits = StreamLimits::default().with_max_message_bytes(2_000).with_max_in_flight(1);
     let (mut stream, _task) = pipe(&Arc::default(), limits);
     let wait =
         String::from_utf8(request("tools/call", &params(json!({ "name": "wait" })))).unwrap();
@@ -247,5 +247,5 @@ async fn a_server_that_goes_away_is_a_broken_transport() {
     reader.read_line(&mut String::new()).await.unwrap();
     drop(reader);
     let error = call.await.unwrap().unwrap_err();
-    assert!(!error.as_transport_error().unwrap().is_unsent(), "the server may have acted");
+    assert!(!error.as_transport_error().unwrap().is_not_sent(), "the server may have acted");
 }

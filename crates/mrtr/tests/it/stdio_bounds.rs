@@ -79,7 +79,7 @@ async fn a_request_that_is_too_long_is_refused_by_its_id() {
     let server = server.build().unwrap();
     let (reader, writer) = split(theirs);
     let (limits, never) =
-        (StreamLimits { message: MOST, ..Default::default() }, std::future::pending());
+        (StreamLimits::default().with_max_message_bytes(MOST), std::future::pending());
     tokio::spawn(serve_stream(server, BufReader::new(reader), writer, limits, never));
     let (reader, writer) = split(ours);
     let client = Client::builder(StreamClient::new(BufReader::new(reader), writer)).build();
@@ -110,7 +110,7 @@ async fn what_a_server_does_not_read_is_taken_back() {
     let errors = join_all((0..CALLS).map(|_| call(&client, "t", LENGTH))).await;
     let errors = errors.into_iter().map(|called| called.unwrap().unwrap_err());
     let unsent = errors
-        .filter(|error| error.as_transport_error().is_some_and(TransportError::is_unsent))
+        .filter(|error| error.as_transport_error().is_some_and(TransportError::is_not_sent))
         .count();
     assert_eq!(unsent, CALLS - 1, "one had begun");
     drop(client);
@@ -147,7 +147,7 @@ async fn what_was_not_written_when_the_stream_breaks_was_not_sent() {
         };
         let errors = join_all(calls.into_iter().map(async |call| {
             let error = call.await.unwrap().unwrap_err();
-            let unsent = error.as_transport_error().is_some_and(TransportError::is_unsent);
+            let unsent = error.as_transport_error().is_some_and(TransportError::is_not_sent);
             (unsent, begun.elapsed() < Duration::from_secs(1))
         }));
         let errors = errors.await;
@@ -171,7 +171,7 @@ async fn a_stream_that_is_closed_is_drained() {
     client.transport().close();
     tokio::task::yield_now().await;
     let after = call(&client, "after", 1).await.unwrap().unwrap_err();
-    assert!(after.as_transport_error().is_some_and(TransportError::is_unsent), "{after}");
+    assert!(after.as_transport_error().is_some_and(TransportError::is_not_sent), "{after}");
     for _ in &before {
         assert_eq!(hand.read().await["params"]["name"], "before");
     }

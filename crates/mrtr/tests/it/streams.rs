@@ -109,7 +109,7 @@ fn with_token(token: Value) -> Value {
 async fn a_client_that_reads_no_events_stops_the_handler() {
     let header_time = Duration::from_millis(50);
     let Served { port, running, .. } =
-        serve_by(ServeOptions { header_time, ..ServeOptions::default() }).await;
+        serve_by(ServeOptions::default().with_header_timeout(header_time)).await;
     let mut params = params(json!({ "name": "flood" }));
     params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("info");
     let _deaf = Events::open(port, json!(1), "tools/call", Some("flood"), params).await;

@@ -135,7 +135,7 @@ async fn a_broken_connection_is_made_again() {
 /// Two thousand, a hundred at a time: that is how many there is room for, and each hundred finds it empty again.
 #[tokio::test]
 async fn listeners_who_go_away_leave_nothing() {
-    let limits = RequestLimits { in_flight: 100, ..RequestLimits::default() };
+    let limits = RequestLimits::default().with_max_in_flight(100);
     let port = http_wire::serve(limits).await;
     let head = Head::new("subscriptions/listen", None);
     let body = http_wire::request(

@@ -8,7 +8,7 @@ use mrtr_schema::json::CowStr;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 use mrtr_schema::tool::{CallToolResult, ListParams};
-use mrtr_transport::headers::check_params;
+use mrtr_transport::headers::check_param_headers;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -109,7 +109,7 @@ impl Registry {
         if !(tool.param_headers.is_empty() || parts.headers.is_empty()) {
             let parsed = serde_json::from_str(arguments)
                 .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))?;
-            check_params(&parts.headers, &tool.param_headers, &parsed)?;
+            check_param_headers(&parts.headers, &tool.param_headers, &parsed)?;
         }
         let (method, name, options) = (method::TOOLS_CALL, &*tool.wire.name, &tool.options);
         let target = Target { method, name, arguments, options };

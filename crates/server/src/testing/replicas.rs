@@ -81,16 +81,16 @@ impl Replicas {
         outgoing: OutgoingRequest<'_>,
         principal: Option<&Principal>,
     ) -> Result<Response, TransportError> {
-        let OutgoingRequest { request, heard, .. } = outgoing;
+        let OutgoingRequest { request, on_notification, .. } = outgoing;
         let replica = self.next.fetch_add(1, Ordering::SeqCst) % self.servers.len().max(1);
         let server = self.servers.get(replica).cloned();
-        let server = server.ok_or_else(|| TransportError::unsent("the fleet is empty"))?;
-        let mut server = InProcess::new(server).with(self.log.steps.clone());
+        let server = server.ok_or_else(|| TransportError::not_sent("the fleet is empty"))?;
+        let mut server = InProcess::new(server).with_extension(self.log.steps.clone());
         if let Some(principal) = principal {
-            server = server.with(principal.clone());
+            server = server.with_extension(principal.clone());
         }
         let sent: Value = request.decode_params().unwrap_or_default();
-        let outgoing = OutgoingRequest { heard, ..OutgoingRequest::new(request) };
+        let outgoing = OutgoingRequest::new(request).with_notification_handler(on_notification);
         let response = server.send(outgoing).await?;
         let outcome = match &response.outcome {
             Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),

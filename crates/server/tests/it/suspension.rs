@@ -436,7 +436,7 @@ async fn handlers_get_what_the_server_provides_and_layers_leave() {
     };
     assert_eq!(call(mrtr_transport::InProcess::new(server.clone())).await, "a pool, no tenant");
     assert_eq!(
-        call(mrtr_transport::InProcess::new(server).with(Tenant("a tenant"))).await,
+        call(mrtr_transport::InProcess::new(server).with_extension(Tenant("a tenant"))).await,
         "a pool, a tenant"
     );
 }

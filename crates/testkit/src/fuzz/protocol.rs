@@ -72,7 +72,7 @@ thread_local! {
         runtime.expect("a runtime")
     };
     static ENDPOINT: Endpoint<Server> =
-        Endpoint::new(builder().build().expect("a server")).access(HostPolicy::loopback());
+        Endpoint::new(builder().build().expect("a server")).host_policy(HostPolicy::loopback());
 }
 
 /// To the server that all inputs have in common.
@@ -90,7 +90,7 @@ fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (Statu
         let status = response.status();
         let known = [200, 202, 400, 403, 404, 406, 415].contains(&status.as_u16());
         assert!(known, "{status} is none of the protocol's");
-        let is_json = headers::is_json(response.headers());
+        let is_json = headers::has_json_content_type(response.headers());
         let mut body = response.into_body();
         if !is_json {
             // Events, of which the first is looked at, or nothing.
@@ -125,7 +125,7 @@ fn head_of(body: &[u8]) -> HeaderMap {
     {
         head.insert(headers::METHOD, method);
         head.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(PROTOCOL_VERSION));
-        head.extend(headers::mirror(&request.method, &mirrored));
+        head.extend(headers::request_headers(&request.method, &mirrored));
     }
     head
 }

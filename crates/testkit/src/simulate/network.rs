@@ -115,7 +115,7 @@ impl Flow<'_> {
             params.insert("inputResponses".to_owned(), answers.clone().into());
         }
         async move {
-            let server = InProcess::new(server.ok_or("no replica")?).with(leg);
+            let server = InProcess::new(server.ok_or("no replica")?).with_extension(leg);
             let params = Params::new(&params).map_err(|error| error.to_string())?;
             let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
             let response = server.send(OutgoingRequest::new(request)).await;

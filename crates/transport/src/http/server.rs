@@ -2,18 +2,17 @@
 
 mod admission;
 mod body;
-#[cfg(feature = "http-serve")]
-mod connections;
 mod endpoint;
+mod limits;
 mod meta_cache;
 mod readiness;
+mod rejection;
 mod response;
 #[cfg(feature = "http-serve")]
 mod serve;
-#[cfg(feature = "http-serve")]
-mod tracked_io;
 
-pub use endpoint::{Endpoint, RequestLimits};
+pub use endpoint::Endpoint;
+pub use limits::RequestLimits;
 pub use readiness::Readiness;
 pub use response::ResponseBody;
 #[cfg(feature = "http-serve")]

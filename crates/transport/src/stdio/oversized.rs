@@ -1,38 +1,39 @@
-//! What can be known of a message that is too long to be taken.
+//! Reading the id of a message that is too long to be parsed.
 
 use std::fmt;
 
 use mrtr_schema::jsonrpc::RequestId;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 
-/// What the beginning of a message says of it, as far as it goes.
+/// What the first bytes of a message tell about it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Beginning {
-    /// Absent where it comes later, or is none.
+pub(super) struct MessagePrefix {
+    /// `None` if the id comes later, or is invalid.
     pub(super) id: Option<RequestId>,
-    /// Whether it is a request or a notification.
+    /// The message is a request or a notification, as far as the prefix shows.
     pub(super) has_method: bool,
 }
 
-impl Beginning {
-    pub(super) fn of(text: &[u8]) -> Self {
-        let mut known = Self::default();
-        // A number may have been cut off in its middle.
+impl MessagePrefix {
+    pub(super) fn parse(text: &[u8]) -> Self {
+        let mut prefix = Self::default();
+        // A number at the end may be cut off, and would be read as another one.
         let end = text.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
         let text = text.get(..end).unwrap_or_default();
-        // It breaks off somewhere: what was found until then counts.
-        let _ = serde_json::Deserializer::from_slice(text).deserialize_map(Found(&mut known));
-        known
+        // The text always ends early. What was found before that counts.
+        let _ =
+            serde_json::Deserializer::from_slice(text).deserialize_map(PrefixVisitor(&mut prefix));
+        prefix
     }
 }
 
-struct Found<'a>(&'a mut Beginning);
+struct PrefixVisitor<'a>(&'a mut MessagePrefix);
 
-impl<'de> Visitor<'de> for Found<'_> {
+impl<'de> Visitor<'de> for PrefixVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message")
+        f.write_str("a JSON-RPC message")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -43,7 +44,9 @@ impl<'de> Visitor<'de> for Found<'_> {
                     self.0.has_method = true;
                     map.next_value::<IgnoredAny>()?;
                 }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
             }
         }
         Ok(())
@@ -55,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_early_is_known() {
+    fn prefix_finds_id_and_method_before_the_cut() {
         let number = |n| Some(RequestId::Number(n));
         for (text, id, has_method) in [
             (
@@ -81,7 +84,11 @@ mod tests {
             ("{{{{{{{{", None, false),
             ("", None, false),
         ] {
-            assert_eq!(Beginning::of(text.as_bytes()), Beginning { id, has_method }, "{text}");
+            assert_eq!(
+                MessagePrefix::parse(text.as_bytes()),
+                MessagePrefix { id, has_method },
+                "{text}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writing lines, of which some may be called off while they wait.
+//! Writing lines, some of which may be withdrawn while they wait.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -8,71 +8,91 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use mrtr_schema::RawJson;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// How many bytes of several lines are written at once. A pipe takes so many whole or not at all.
-const TOGETHER: usize = 4 << 10;
+use crate::json_line::one_line;
 
-/// What a line is about.
-pub(super) trait About {
-    /// The line is about to be written, unless this says that nobody wants it any more.
-    fn take(&self) -> bool;
+/// Up to how many bytes of several lines are written at once: `PIPE_BUF` on Linux, up to which a
+/// write to a pipe is atomic.
+const MAX_JOINED: usize = 4 << 10;
 
-    /// It was not, and waits.
-    fn give_back(&self) {}
+/// The state of the message in a line, which may be withdrawn until it is written.
+pub(super) trait LineState {
+    /// Called before a line is written. Returns false if it was withdrawn.
+    fn begin_write(&self) -> bool;
+
+    /// Called if nothing of the line was written after all.
+    fn undo_write(&self) {}
 }
 
-/// What is about nothing in particular is always wanted.
-impl<T: About> About for Option<Arc<T>> {
-    fn take(&self) -> bool {
-        self.as_ref().is_none_or(|about| about.take())
+/// A line without a state is always written.
+impl<T: LineState> LineState for Option<Arc<T>> {
+    fn begin_write(&self) -> bool {
+        self.as_ref().is_none_or(|state| state.begin_write())
     }
 
-    fn give_back(&self) {
-        if let Some(about) = self {
-            about.give_back();
+    fn undo_write(&self) {
+        if let Some(state) = self {
+            state.undo_write();
         }
     }
 }
 
-/// Writes the lines that `poll_next` gives, to its end; several at once if they are there, since each write may be a way to another
-/// thread and back. Of a line that is not wanted any more, nothing is written once it is known, unless it has begun.
-pub(super) async fn write_lines<S: About>(
+/// Returns JSON as a line.
+pub(super) fn json_line(json: RawJson) -> Vec<u8> {
+    let mut line = one_line(json);
+    line.push('\n');
+    line.into_bytes()
+}
+
+/// Serializes a message as a line.
+pub(super) fn serialized_line(message: &impl serde::Serialize) -> Vec<u8> {
+    // Serialization cannot fail for the types of messages: plain data with raw JSON in it.
+    RawJson::new(message).map(json_line).unwrap_or_default()
+}
+
+/// Writes the lines from `poll_line` until it returns `None`.
+///
+/// Several lines are written at once if they are available, since each write may go through another
+/// thread. A line that is withdrawn is not written, unless its write has begun.
+pub(super) async fn write_lines<S: LineState>(
     mut writer: impl AsyncWrite + Unpin,
-    mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<(Vec<u8>, S)>>,
+    mut poll_line: impl FnMut(&mut Context<'_>) -> Poll<Option<(Vec<u8>, S)>>,
 ) -> io::Result<()> {
-    let mut waiting = Waiting { lines: VecDeque::new(), begun: 0 };
+    let mut queue = LineQueue { lines: VecDeque::new(), written: 0 };
     let mut open = true;
     while open {
         poll_fn(|cx| {
-            while waiting.length() < TOGETHER {
-                match poll_next(cx) {
-                    Poll::Ready(Some(line)) => waiting.lines.push_back(line),
+            while queue.length() < MAX_JOINED {
+                match poll_line(cx) {
+                    Poll::Ready(Some(line)) => queue.lines.push_back(line),
                     Poll::Ready(None) => {
                         open = false;
                         break;
                     }
-                    Poll::Pending if waiting.lines.is_empty() => return Poll::Pending,
+                    Poll::Pending if queue.lines.is_empty() => return Poll::Pending,
                     Poll::Pending => break,
                 }
             }
             Poll::Ready(())
         })
         .await;
-        // What is not taken is put together anew, since some of it may not be wanted by then.
+        // Lines that are not accepted are joined anew for the next attempt, since some may be
+        // withdrawn by then.
         poll_fn(|cx| {
             loop {
-                waiting.take();
-                if waiting.lines.is_empty() {
+                queue.begin_write();
+                if queue.lines.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
-                let written = Pin::new(&mut writer).poll_write(cx, &waiting.next());
+                let written = Pin::new(&mut writer).poll_write(cx, &queue.next_chunk());
                 if !matches!(written, Poll::Ready(Ok(_))) {
-                    waiting.give_back();
+                    queue.undo_write();
                 }
                 match ready!(written)? {
                     0 => return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero))),
-                    written => waiting.advance(written),
+                    written => queue.advance(written),
                 }
             }
         })
@@ -82,47 +102,59 @@ pub(super) async fn write_lines<S: About>(
     Ok(())
 }
 
-struct Waiting<S> {
+/// The lines that wait to be written.
+struct LineQueue<S> {
     lines: VecDeque<(Vec<u8>, S)>,
-    /// How much of the first line is written.
-    begun: usize,
+    /// How many bytes of the first line are written.
+    written: usize,
 }
 
-impl<S: About> Waiting<S> {
+impl<S: LineState> LineQueue<S> {
     fn length(&self) -> usize {
         self.lines.iter().map(|(line, _)| line.len()).sum()
     }
 
-    fn take(&mut self) {
-        let mut begun = self.begun > 0;
-        self.lines.retain(|(_, about)| std::mem::take(&mut begun) || about.take());
+    /// The number of lines at the front that cannot be withdrawn: the one whose write has begun.
+    fn fixed(&self) -> usize {
+        usize::from(self.written > 0)
     }
 
-    fn give_back(&self) {
-        let begun = usize::from(self.begun > 0);
-        self.lines.iter().skip(begun).for_each(|(_, about)| about.give_back());
+    /// Removes the lines that were withdrawn, and marks the others as being written.
+    fn begin_write(&mut self) {
+        let mut fixed = self.fixed();
+        self.lines.retain(|(_, state)| {
+            if fixed > 0 {
+                fixed -= 1;
+                return true;
+            }
+            state.begin_write()
+        });
     }
 
-    /// What is to be written at once: what is left of a line, with others if they are short.
-    fn next(&self) -> Cow<'_, [u8]> {
+    fn undo_write(&self) {
+        self.lines.iter().skip(self.fixed()).for_each(|(_, state)| state.undo_write());
+    }
+
+    /// Returns the bytes to write next: the rest of the first line, with others if they are short.
+    fn next_chunk(&self) -> Cow<'_, [u8]> {
         let mut lines = self.lines.iter().map(|(line, _)| line.as_slice());
-        let first = lines.next().and_then(|first| first.get(self.begun..)).unwrap_or_default();
-        let mut together = Cow::Borrowed(first);
+        let first = lines.next().and_then(|first| first.get(self.written..)).unwrap_or_default();
+        let mut chunk = Cow::Borrowed(first);
         for line in lines {
-            if together.len() + line.len() > TOGETHER {
+            if chunk.len() + line.len() > MAX_JOINED {
                 break;
             }
-            together.to_mut().extend_from_slice(line);
+            chunk.to_mut().extend_from_slice(line);
         }
-        together
+        chunk
     }
 
     fn advance(&mut self, written: usize) {
-        self.begun += written;
+        self.written += written;
         while let Some((line, _)) = self.lines.front()
-            && line.len() <= self.begun
+            && line.len() <= self.written
         {
-            self.begun -= line.len();
+            self.written -= line.len();
             self.lines.pop_front();
         }
     }
@@ -138,41 +170,41 @@ mod tests {
     use tokio::io::{AsyncReadExt, duplex};
 
     #[derive(Default)]
-    struct One {
-        unwanted: AtomicBool,
-        taken: AtomicBool,
+    struct TestState {
+        withdrawn: AtomicBool,
+        writing: AtomicBool,
     }
 
-    impl About for One {
-        fn take(&self) -> bool {
-            self.taken.store(true, Ordering::Relaxed);
-            !self.unwanted.load(Ordering::Relaxed)
+    impl LineState for TestState {
+        fn begin_write(&self) -> bool {
+            self.writing.store(true, Ordering::Relaxed);
+            !self.withdrawn.load(Ordering::Relaxed)
         }
 
-        fn give_back(&self) {
-            self.taken.store(false, Ordering::Relaxed);
+        fn undo_write(&self) {
+            self.writing.store(false, Ordering::Relaxed);
         }
     }
 
-    /// While the pipe is full, it may become so that nobody wants the rest.
     #[tokio::test]
-    async fn what_is_called_off_while_the_pipe_is_full_is_not_written() {
+    async fn lines_withdrawn_while_the_pipe_is_full_are_not_written() {
         let (writer, mut reader) = duplex(8);
-        let all: Vec<_> = (0..10).map(|_| Arc::<One>::default()).collect();
-        let of = |one: usize| format!("line {one} is\n").into_bytes();
-        let mut lines = all.iter().enumerate().map(|(at, one)| (of(at), Some(Arc::clone(one))));
+        let states: Vec<_> = (0..10).map(|_| Arc::<TestState>::default()).collect();
+        let text = |n: usize| format!("line {n} is\n").into_bytes();
+        let mut lines =
+            states.iter().enumerate().map(|(n, state)| (text(n), Some(Arc::clone(state))));
         let mut writing = Box::pin(write_lines(writer, |_| Poll::Ready(lines.next())));
-        let begun = writing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(begun.is_pending());
-        let taken = all.iter().filter(|one| one.taken.load(Ordering::Relaxed));
-        assert_eq!(taken.count(), 1, "only one has begun");
-        for one in &all {
-            one.unwanted.store(true, Ordering::Relaxed);
+        let polled = writing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        let begun = states.iter().filter(|state| state.writing.load(Ordering::Relaxed));
+        assert_eq!(begun.count(), 1, "only one write has begun");
+        for state in &states {
+            state.withdrawn.store(true, Ordering::Relaxed);
         }
         let mut read = String::new();
         let (written, ended) = tokio::join!(writing, reader.read_to_string(&mut read));
         written.unwrap();
         ended.unwrap();
-        assert_eq!(read, "line 0 is\n", "it had begun");
+        assert_eq!(read, "line 0 is\n", "a write that has begun is completed");
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens that change.
+//! Bearer tokens that expire and are replaced.
 
 use std::error::Error;
 use std::future::Future;
@@ -10,50 +10,54 @@ use ::http::HeaderValue;
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 
-use crate::error::{BoxError, Kind, ResponseFacts, TransportError};
+use crate::error::{BoxError, HttpResponseInfo, Kind, TransportError};
 
-/// How a server refused a token, or that there was none (specification: Authorization; RFC 6750, section 3).
+/// A server's refusal of a token, or of a request without one (specification: Authorization;
+/// RFC 6750, section 3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {
-    /// 401 where a token is missing, has expired or is none; 403 where it may not do this.
+    /// 401 if a token is missing, expired or invalid; 403 if it lacks a permission.
     pub status: u16,
-    /// The value of `WWW-Authenticate`, which says where tokens are to be had (`resource_metadata`) and what they must be good for
-    /// (`scope`). Several values are joined by commas; empty if there is none.
-    pub authenticate: String,
+    /// The value of `WWW-Authenticate`: the place that issues tokens (`resource_metadata`) and the
+    /// scopes they need (`scope`). Several values are joined by commas. Empty if there is none.
+    pub www_authenticate: String,
 }
 
 impl Challenge {
-    /// A challenge, for tests of a source.
-    pub fn new(status: u16, authenticate: impl Into<String>) -> Self {
-        Self { status, authenticate: authenticate.into() }
+    /// Creates a challenge, for tests of a token source.
+    pub fn new(status: u16, www_authenticate: impl Into<String>) -> Self {
+        Self { status, www_authenticate: www_authenticate.into() }
     }
 
-    /// What was refused for want of a better token.
-    pub(super) fn of(answer: &ResponseFacts) -> Option<Self> {
-        let authenticate = answer.authenticate.as_deref();
-        match (answer.status?, authenticate) {
-            (status @ 401, _) => Some(Self::new(status, authenticate.unwrap_or_default())),
-            (status @ 403, Some(authenticate)) => Some(Self::new(status, authenticate)),
+    /// Returns the challenge in a response, if the server wants another token.
+    ///
+    /// A 403 without `WWW-Authenticate` is not about the token: another one would not help.
+    pub(super) fn from_response(info: &HttpResponseInfo) -> Option<Self> {
+        let challenge = info.www_authenticate.as_deref();
+        match (info.status?, challenge) {
+            (status @ 401, _) => Some(Self::new(status, challenge.unwrap_or_default())),
+            (status @ 403, Some(challenge)) => Some(Self::new(status, challenge)),
             _ => None,
         }
     }
 }
 
-type Token = Result<String, Arc<dyn Error + Send + Sync>>;
-type Asked = Pin<Box<dyn Future<Output = Token> + Send>>;
+type TokenResult = Result<String, Arc<dyn Error + Send + Sync>>;
+type TokenFuture = Pin<Box<dyn Future<Output = TokenResult> + Send>>;
 
-/// Somebody who has tokens, and the one that is in use.
+/// A source of tokens, and the token in use.
 pub(super) struct Bearer {
-    source: Box<dyn Fn(Option<Challenge>) -> Asked + Send + Sync>,
+    source: Box<dyn Fn(Option<Challenge>) -> TokenFuture + Send + Sync>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     current: Option<HeaderValue>,
-    /// It is asked once, however many requests wait for it, and goes on for the others when one of them gives up.
-    asked: Option<Shared<Asked>>,
+    /// The call of the source that is running. All requests that need a token share it, and it
+    /// continues for the others when one of them is dropped.
+    pending: Option<Shared<TokenFuture>>,
 }
 
 impl Bearer {
@@ -63,40 +67,44 @@ impl Bearer {
         Fut: Future<Output = Result<String, BoxError>> + Send + 'static,
     {
         let source = Box::new(move |challenge| {
-            // Nobody could wait for what has panicked.
-            let asked = AssertUnwindSafe(source(challenge)).catch_unwind();
-            let token = asked.map(|token| token.unwrap_or_else(|_| Err("it panicked".into())));
-            Box::pin(token.map(|token| token.map_err(Arc::from))) as Asked
+            // A shared future that panics would panic in every request that waits for it.
+            let token = AssertUnwindSafe(source(challenge)).catch_unwind();
+            let token = token
+                .map(|token| token.unwrap_or_else(|_| Err("the token source panicked".into())));
+            Box::pin(token.map(|token| token.map_err(Arc::from))) as TokenFuture
         });
         Self { source, state: Mutex::default() }
     }
 
-    /// The token in use, or another one if the server refused `refused`.
+    /// Returns the token in use, or a new one if there is none or the server has refused the one in
+    /// use.
     pub(super) async fn token(
         &self,
         refused: Option<(HeaderValue, Challenge)>,
     ) -> Result<HeaderValue, TransportError> {
-        let asked = {
+        let pending = {
             let mut state = self.lock();
+            // A refused token that is not the one in use was replaced meanwhile.
             if let Some(current) = &state.current
                 && refused.as_ref().is_none_or(|(refused, _)| refused != current)
             {
                 return Ok(current.clone());
             }
             let challenge = refused.map(|(_, challenge)| challenge);
-            state.asked.get_or_insert_with(|| (self.source)(challenge).shared()).clone()
+            state.pending.get_or_insert_with(|| (self.source)(challenge).shared()).clone()
         };
-        let token = asked.clone().await;
+        let token = pending.clone().await;
         let mut state = self.lock();
-        // The first one of those who waited.
-        let is_first = state.asked.as_ref().is_some_and(|other| other.ptr_eq(&asked));
+        // Only the first of the waiting requests finds its own call still pending.
+        let is_first = state.pending.as_ref().is_some_and(|other| other.ptr_eq(&pending));
         if is_first {
-            state.asked = None;
+            state.pending = None;
         }
         let token = token.map_err(|error| {
-            TransportError::new(Kind::Request, "there is no token for the server").because(error)
+            TransportError::new(Kind::InvalidRequest, "no bearer token for the server")
+                .with_source(error)
         })?;
-        let token = value(&token)?;
+        let token = authorization(&token)?;
         if is_first {
             state.current = Some(token.clone());
         }
@@ -108,10 +116,11 @@ impl Bearer {
     }
 }
 
-/// The header for a token.
-pub(super) fn value(token: &str) -> Result<HeaderValue, TransportError> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-        .map_err(|_| TransportError::new(Kind::Request, "the token is no header value"))?;
+/// Returns the value of `Authorization` for a token.
+pub(super) fn authorization(token: &str) -> Result<HeaderValue, TransportError> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+        TransportError::new(Kind::InvalidRequest, "the bearer token is not a valid header value")
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }

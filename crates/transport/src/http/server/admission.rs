@@ -1,74 +1,81 @@
-//! How much an endpoint does at once.
+//! Admission control: how many requests and body bytes an endpoint holds at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::endpoint::RequestLimits;
+use super::limits::RequestLimits;
 
-/// Counts requests and the bytes of their bodies.
+/// Counts the requests in flight and the bytes of their bodies.
 #[derive(Debug, Clone)]
-pub(super) struct Admission(Arc<Counts>);
+pub(super) struct Admission(Arc<Counters>);
 
 #[derive(Debug)]
-struct Counts {
-    requests: Count,
-    bytes: Count,
+struct Counters {
+    requests: BoundedCounter,
+    body_bytes: BoundedCounter,
 }
 
 #[derive(Debug)]
-struct Count {
-    now: AtomicUsize,
-    most: usize,
+struct BoundedCounter {
+    current: AtomicUsize,
+    max: usize,
 }
 
-impl Count {
-    fn new(most: usize) -> Self {
-        Self { now: AtomicUsize::new(0), most }
+/// All operations are `Relaxed`: the counter guards no other memory, and a single atomic is never
+/// seen to exceed its bound.
+impl BoundedCounter {
+    fn new(max: usize) -> Self {
+        Self { current: AtomicUsize::new(0), max }
     }
 
-    /// Counts so many more; `false` if those are too many.
-    fn take(&self, more: usize) -> bool {
-        let fits = |now: usize| now.checked_add(more).filter(|sum| *sum <= self.most);
-        self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    /// Adds `n`, unless the sum exceeds the maximum. Returns true if it was added.
+    fn try_add(&self, n: usize) -> bool {
+        let add = |current: usize| current.checked_add(n).filter(|sum| *sum <= self.max);
+        self.current.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    fn give_back(&self, taken: usize) {
-        self.now.fetch_sub(taken, Ordering::Relaxed);
+    fn subtract(&self, n: usize) {
+        self.current.fetch_sub(n, Ordering::Relaxed);
     }
 }
 
-/// What one request takes of an endpoint, until it is dropped.
+/// One request's share of an endpoint's limits, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    of: Arc<Counts>,
-    bytes: usize,
+    counters: Arc<Counters>,
+    body_bytes: usize,
 }
 
 impl Admission {
     pub(super) fn new(limits: &RequestLimits) -> Self {
-        let (requests, bytes) = (Count::new(limits.in_flight), Count::new(limits.bodies));
-        Self(Arc::new(Counts { requests, bytes }))
+        Self(Arc::new(Counters {
+            requests: BoundedCounter::new(limits.max_in_flight),
+            body_bytes: BoundedCounter::new(limits.max_total_body_bytes),
+        }))
     }
 
-    /// A share for a new request; `None` if there are too many.
-    pub(super) fn share(&self) -> Option<Permit> {
-        self.0.requests.take(1).then(|| Permit { of: Arc::clone(&self.0), bytes: 0 })
+    /// Admits a request; `None` if too many are in flight.
+    pub(super) fn try_admit(&self) -> Option<Permit> {
+        let admitted = self.0.requests.try_add(1);
+        admitted.then(|| Permit { counters: Arc::clone(&self.0), body_bytes: 0 })
     }
 }
 
 impl Permit {
-    /// Takes room for more of the body; `false` if there is none.
-    pub(super) fn grow(&mut self, bytes: usize) -> bool {
-        let grows = self.of.bytes.take(bytes);
-        self.bytes += if grows { bytes } else { 0 };
-        grows
+    /// Reserves room for more bytes of the body. Returns false if there is none.
+    pub(super) fn try_reserve(&mut self, bytes: usize) -> bool {
+        let reserved = self.counters.body_bytes.try_add(bytes);
+        if reserved {
+            self.body_bytes += bytes;
+        }
+        reserved
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.of.requests.give_back(1);
-        self.of.bytes.give_back(self.bytes);
+        self.counters.requests.subtract(1);
+        self.counters.body_bytes.subtract(self.body_bytes);
     }
 }
 
@@ -79,7 +86,7 @@ mod tests {
 
     use ::http::{Request, StatusCode};
     use http_body_util::Full;
-    use mrtr_schema::json::RawJson;
+    use mrtr_schema::RawJson;
     use mrtr_schema::jsonrpc::Response;
     use tokio::sync::Notify;
     use tower_service::Service as _;
@@ -87,25 +94,25 @@ mod tests {
     use crate::http::{Endpoint, RequestLimits};
     use crate::traits::{IncomingRequest, RequestHandler};
 
-    /// It goes on with what it was called for when nobody waits for that any more.
-    struct GoingOn(Arc<Notify>);
+    /// Keeps the request in a task of its own until it is notified, whatever becomes of the client.
+    struct Detached(Arc<Notify>);
 
-    impl RequestHandler for GoingOn {
-        async fn handle(self: Arc<Self>, call: IncomingRequest) -> Response<RawJson> {
+    impl RequestHandler for Detached {
+        async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
             let end = Arc::clone(&self.0);
             tokio::spawn(async move {
                 end.notified().await;
-                drop(call);
+                drop(incoming);
             });
             std::future::pending().await
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_counts_for_as_long_as_the_server_goes_on_with_it() {
+    async fn request_counts_as_in_flight_until_detached_work_ends() {
         let end = Arc::new(Notify::new());
-        let limits = RequestLimits { in_flight: 1, ..RequestLimits::default() };
-        let mut endpoint = Endpoint::new(GoingOn(Arc::clone(&end))).limits(limits);
+        let limits = RequestLimits::default().with_max_in_flight(1);
+        let mut endpoint = Endpoint::new(Detached(Arc::clone(&end))).limits(limits);
         let mut status = async || {
             let body = br#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
             let request = Request::post("/mcp")
@@ -119,7 +126,7 @@ mod tests {
             let answered = tokio::time::timeout(Duration::from_secs(1), endpoint.call(request));
             answered.await.ok().map(|response| response.unwrap().status())
         };
-        assert_eq!(status().await, None, "its client goes away after a second");
+        assert_eq!(status().await, None, "the client disconnects after a second");
         assert_eq!(status().await, Some(StatusCode::SERVICE_UNAVAILABLE));
         end.notify_one();
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The body of a request: read, or thrown away.
+//! The body of a request: reading it within the limits, and discarding the rest of a rejected one.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -9,59 +9,64 @@ use ::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
-use mrtr_schema::jsonrpc::ErrorObject;
 
 use super::admission::Permit;
-use super::endpoint::{Refused, RequestLimits, busy};
+use super::limits::RequestLimits;
+use super::rejection::Rejection;
 
-/// A refusal, and how much was read of a body whose rest is to be drained.
-type Unread = (Box<Refused>, Option<usize>);
+/// A body that was not read to its end.
+pub(super) struct BodyError {
+    pub(super) rejection: Box<Rejection>,
+    /// How many bytes were read, if the rest is to be discarded; `None` if it must not be read.
+    pub(super) discard_after: Option<usize>,
+}
 
-/// Reads the body, in bounded memory and time.
+/// Reads the body in bounded memory and time.
 pub(super) async fn read<B>(
     limits: &RequestLimits,
     mut body: Pin<&mut B>,
-    share: &mut Permit,
-) -> Result<Bytes, Unread>
+    permit: &mut Permit,
+) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes>,
     B::Error: fmt::Display,
 {
-    if body.size_hint().lower() > limits.body as u64 {
-        return Err((too_long(limits), Some(0)));
+    if body.size_hint().lower() > limits.max_body_bytes as u64 {
+        return Err(too_long(limits, 0));
     }
-    // A length that was only announced takes no memory.
-    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-    // A short body has come with the head, in one piece: it needs no clock, and no copy.
+    // A declared length reserves no memory by itself.
+    let declared = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+    // Fast path: a short body has arrived with the head in one piece. It needs no timer and no copy.
     let first = poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await;
-    match first.map_err(broke_off) {
+    match first.map_err(broken_off) {
         Poll::Ready(Some(Ok(frame)))
             if body.is_end_stream()
-                && frame
-                    .data_ref()
-                    .is_some_and(|data| data.len() <= limits.body && share.grow(data.len())) =>
+                && frame.data_ref().is_some_and(|data| {
+                    data.len() <= limits.max_body_bytes && permit.try_reserve(data.len())
+                }) =>
         {
             Ok(frame.into_data().unwrap_or_default())
         }
-        first => Box::pin(read_on(limits, body, first, announced, share)).await,
+        first => Box::pin(read_frames(limits, body, first, declared, permit)).await,
     }
 }
 
-/// Goes on after the first poll.
-async fn read_on<B>(
+/// Reads a body of several frames, of which the first poll has returned `first`.
+async fn read_frames<B>(
     limits: &RequestLimits,
     mut body: Pin<&mut B>,
-    first: Poll<Option<Result<Frame<Bytes>, Unread>>>,
-    announced: usize,
-    share: &mut Permit,
-) -> Result<Bytes, Unread>
+    first: Poll<Option<Result<Frame<Bytes>, BodyError>>>,
+    declared: usize,
+    permit: &mut Permit,
+) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes>,
     B::Error: fmt::Display,
 {
-    let mut bytes = Bytes::new();
+    // A body that consists of one data frame stays in `whole` and is never copied.
+    let mut whole = Bytes::new();
     let mut joined = Vec::new();
-    let all = async {
+    let read_all = async {
         let mut first = match first {
             Poll::Ready(frame) => Some(frame),
             Poll::Pending => None,
@@ -69,46 +74,49 @@ where
         loop {
             let frame = match first.take() {
                 Some(frame) => frame,
-                None => body.frame().await.map(|frame| frame.map_err(broke_off)),
+                None => body.frame().await.map(|frame| frame.map_err(broken_off)),
             };
             let Some(frame) = frame.transpose()? else { return Ok(()) };
-            if let Ok(data) = frame.into_data() {
-                let read = bytes.len() + joined.len();
-                if read + data.len() > limits.body {
-                    return Err((too_long(limits), Some(read)));
-                }
-                if !share.grow(data.len()) {
-                    return Err((busy(), Some(read)));
-                }
-                // One that comes in one piece need not be copied.
-                if read == 0 {
-                    bytes = data;
-                    continue;
-                }
-                let least = read + data.len();
-                if joined.capacity() < least {
-                    joined.reserve_exact(room(least, announced, limits.body) - joined.len());
-                }
-                if joined.is_empty() {
-                    joined.extend_from_slice(&std::mem::take(&mut bytes));
-                }
-                joined.extend_from_slice(&data);
+            // Trailers are ignored.
+            let Ok(data) = frame.into_data() else { continue };
+            let read = whole.len() + joined.len();
+            let needed = read + data.len();
+            if needed > limits.max_body_bytes {
+                return Err(too_long(limits, read));
             }
+            if !permit.try_reserve(data.len()) {
+                let rejection = Rejection::overloaded();
+                return Err(BodyError { rejection, discard_after: Some(read) });
+            }
+            if read == 0 {
+                whole = data;
+                continue;
+            }
+            if joined.capacity() < needed {
+                let capacity = capacity_for(needed, declared, limits.max_body_bytes);
+                joined.reserve_exact(capacity - joined.len());
+            }
+            if joined.is_empty() {
+                joined.extend_from_slice(&std::mem::take(&mut whole));
+            }
+            joined.extend_from_slice(&data);
         }
     };
-    match tokio::time::timeout(limits.body_time, all).await {
-        Ok(read) => read.map(|()| if joined.is_empty() { bytes } else { joined.into() }),
+    match tokio::time::timeout(limits.body_timeout, read_all).await {
+        Ok(read) => read.map(|()| if joined.is_empty() { whole } else { joined.into() }),
         Err(_) => {
-            let why = format!("the body took longer than {:?}", limits.body_time);
-            let error = ErrorObject::invalid_request(why);
-            Err((Refused::new(StatusCode::REQUEST_TIMEOUT, error), None))
+            let message = format!("the body took longer than {:?}", limits.body_timeout);
+            let rejection = Rejection::invalid(StatusCode::REQUEST_TIMEOUT, message);
+            Err(BodyError { rejection, discard_after: None })
         }
     }
 }
 
-/// Reads on and throws away, up to the limits. A client that waits for `100 Continue` has sent
-/// nothing, and needs no draining.
-pub(super) async fn drain<B>(
+/// Reads the rest of a rejected body and discards it, up to the limits, so that a client that is
+/// still writing gets the response.
+///
+/// A client that waits for `100 Continue` has not sent the body, and nothing is read.
+pub(super) async fn discard<B>(
     limits: &RequestLimits,
     mut body: Pin<&mut B>,
     mut read: usize,
@@ -120,55 +128,60 @@ pub(super) async fn drain<B>(
         return;
     }
     let rest = async {
-        while read <= limits.drain {
+        while read <= limits.max_discarded_bytes {
             let Some(Ok(frame)) = body.frame().await else {
                 break;
             };
             read += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // Whether it ended or time was up, the answer goes out now.
-    let _ = tokio::time::timeout(limits.body_time, rest).await;
+    // The response goes out next, whether or not the body ended in time.
+    let _ = tokio::time::timeout(limits.body_timeout, rest).await;
 }
 
-fn broke_off(error: impl fmt::Display) -> Unread {
-    let why = format!("the body broke off: {error}");
-    (Refused::new(StatusCode::BAD_REQUEST, ErrorObject::invalid_request(why)), None)
+fn broken_off(error: impl fmt::Display) -> BodyError {
+    let message = format!("reading the body failed: {error}");
+    let rejection = Rejection::invalid(StatusCode::BAD_REQUEST, message);
+    BodyError { rejection, discard_after: None }
 }
 
-fn too_long(limits: &RequestLimits) -> Box<Refused> {
-    let why = format!("the body is longer than {} bytes", limits.body);
-    Refused::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorObject::invalid_request(why))
+fn too_long(limits: &RequestLimits, read: usize) -> BodyError {
+    let message = format!("the body is longer than {} bytes", limits.max_body_bytes);
+    let rejection = Rejection::invalid(StatusCode::PAYLOAD_TOO_LARGE, message);
+    BodyError { rejection, discard_after: Some(read) }
 }
 
-/// Half of how much room is made at least.
-const LEAST_RESERVED: usize = 8 << 10;
+/// Half of the smallest capacity, in bytes: small bodies get their whole buffer at once.
+const MIN_RESERVED: usize = 8 << 10;
 
-/// How much room to make for a body of which so much is there: it grows by doubling, but not beyond what was announced, or may
-/// come where nothing was.
-fn room(least: usize, announced: usize, most: usize) -> usize {
-    let whole = if announced == 0 { most } else { announced };
-    whole.clamp(least, least.max(LEAST_RESERVED) * 2)
+/// Returns the capacity of the buffer for a body of which `needed` bytes have arrived. It doubles, so
+/// that a body is copied a few times at most, up to the declared length or the limit: a client cannot
+/// make the server allocate more than twice what it has sent.
+fn capacity_for(needed: usize, declared: usize, max: usize) -> usize {
+    let whole = if declared == 0 { max } else { declared };
+    whole.clamp(needed, needed.max(MIN_RESERVED) * 2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// However a body comes, it is copied a few times at most.
+    /// Whatever the sizes of its frames, a body is copied a few times at most.
     #[test]
-    fn room_doubles_up_to_the_length() {
-        const MOST: usize = 4 << 20;
-        for (announced, length) in [(0, MOST), (MOST, MOST), (100_000, 100_000), (0, 10)] {
-            let (mut made, mut times) = (0, 0);
+    fn capacity_doubles_up_to_the_length() {
+        const MAX: usize = 4 << 20;
+        for (declared, length) in [(0, MAX), (MAX, MAX), (100_000, 100_000), (0, 10)] {
+            let mut capacity = 0;
+            let mut times = 0;
             for read in 1..=length {
-                if made < read {
-                    (made, times) = (room(read, announced, MOST), times + 1);
+                if capacity < read {
+                    capacity = capacity_for(read, declared, MAX);
+                    times += 1;
                 }
             }
-            assert!(times <= 10, "{announced} announced, {length} came: {times} times");
-            assert!(made <= 2 * length.max(LEAST_RESERVED) && made <= MOST);
+            assert!(times <= 10, "{declared} declared, {length} read: {times} times");
+            assert!(capacity <= 2 * length.max(MIN_RESERVED) && capacity <= MAX);
         }
-        assert_eq!(room(10, 1000, MOST), 1000);
+        assert_eq!(capacity_for(10, 1000, MAX), 1000);
     }
 }

@@ -1,4 +1,7 @@
-//! What a client says of itself, it says with every request.
+//! A per-thread cache of the last parsed `_meta`.
+//!
+//! A client repeats the same `_meta` (version, capabilities, client info) in every request. A text
+//! that equals the last one byte for byte is not parsed again.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,42 +10,47 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::request_head::RequestHead;
 
-/// Longer ones are read anew each time.
-const LONGEST: usize = 1024;
+/// The longest `_meta` that is cached, in bytes. It bounds the memory that a thread keeps.
+const MAX_CACHED: usize = 1024;
 
-/// The `_meta` that was read last: one that is the same, byte for byte, says the same.
+/// The last `_meta`, as text and parsed.
 #[derive(Debug, Default)]
 pub(super) struct MetaCache(Option<(Box<str>, Arc<RequestMeta>)>);
 
 thread_local! {
-    /// Each thread has its own: none waits for another.
-    static LAST: RefCell<MetaCache> = const { RefCell::new(MetaCache(None)) };
+    /// One cache per thread, so that no thread waits for another.
+    static CACHE: RefCell<MetaCache> = const { RefCell::new(MetaCache(None)) };
 }
 
 impl MetaCache {
-    /// With what was read last on this thread.
-    pub(super) fn with<T>(look: impl FnOnce(&mut Self) -> T) -> T {
-        LAST.with_borrow_mut(look)
+    /// Calls `f` with this thread's cache.
+    pub(super) fn with<T>(f: impl FnOnce(&mut Self) -> T) -> T {
+        CACHE.with_borrow_mut(f)
     }
 
-    /// The last one's text; nothing, if there is none.
+    /// Returns the text of the cached `_meta`; empty if there is none.
     pub(super) fn text(&self) -> &str {
         self.0.as_ref().map_or("", |(text, _)| text)
     }
 
-    /// As [`RequestHead::from_request`].
+    /// Like [`RequestHead::of`], with the `_meta` from the cache if its text is the same.
     pub(super) fn mirrored<'r>(
         &mut self,
         request: &'r Request,
     ) -> Result<RequestHead<'r>, ErrorObject> {
         let params = request.params.as_ref();
         let text = params.and_then(|params| params.member("_meta"));
-        let (Some(params), Some(text)) = (params, text.filter(|text| text.len() <= LONGEST)) else {
+        let (Some(params), Some(text)) = (params, text.filter(|text| text.len() <= MAX_CACHED))
+        else {
             return RequestHead::from_request(request);
         };
-        if let Some((_, meta)) = self.0.as_ref().filter(|(known, _)| **known == *text) {
-            let (name, uri) = (params.string("name"), params.string("uri"));
-            return Ok(RequestHead { meta: Some(Arc::clone(meta)), name, uri });
+        if let Some((_, meta)) = self.0.as_ref().filter(|(cached, _)| **cached == *text) {
+            let meta = Some(Arc::clone(meta));
+            return Ok(RequestHead {
+                meta,
+                name: params.string("name"),
+                uri: params.string("uri"),
+            });
         }
         let mirrored = RequestHead::from_request(request)?;
         if let Some(meta) = &mirrored.meta {
@@ -65,23 +73,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_read_once_and_what_differs_is_read() {
-        let mut same = MetaCache::default();
-        assert_eq!(same.text(), "");
-        let mut read = |meta: &Value| same.mirrored(&request(meta)).map(|mirrored| mirrored.meta);
-        let (one, other) = (json!({ "progressToken": 1 }), json!({ "progressToken": 2 }));
-        let first = read(&one).unwrap().unwrap();
-        assert!(Arc::ptr_eq(&first, &read(&one).unwrap().unwrap()));
-        let second = read(&other).unwrap().unwrap();
+    fn cache_parses_only_a_different_meta() {
+        let mut cache = MetaCache::default();
+        assert_eq!(cache.text(), "");
+        let mut parse = |meta: &Value| cache.mirrored(&request(meta)).map(|mirrored| mirrored.meta);
+        let one = json!({ "progressToken": 1 });
+        let other = json!({ "progressToken": 2 });
+        let first = parse(&one).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&first, &parse(&one).unwrap().unwrap()));
+        let second = parse(&other).unwrap().unwrap();
         assert_eq!(second.progress_token, Some(RequestId::Number(2)));
-        assert!(!Arc::ptr_eq(&first, &read(&one).unwrap().unwrap()), "only the last is known");
-        assert!(read(&json!({ "progressToken": {} })).is_err());
-        assert!(read(&one).is_ok());
-        let long = json!({ "long": "x".repeat(LONGEST) });
-        let (first, second) = (read(&long).unwrap().unwrap(), read(&long).unwrap().unwrap());
+        assert!(!Arc::ptr_eq(&first, &parse(&one).unwrap().unwrap()), "only the last is cached");
+        assert!(parse(&json!({ "progressToken": {} })).is_err());
+        assert!(parse(&one).is_ok());
+        let long = json!({ "long": "x".repeat(MAX_CACHED) });
+        let first = parse(&long).unwrap().unwrap();
+        let second = parse(&long).unwrap().unwrap();
         assert!(first == second && !Arc::ptr_eq(&first, &second));
         let named_request = request(&one);
-        let named = same.mirrored(&named_request).unwrap().name.unwrap().into_owned();
+        let named = cache.mirrored(&named_request).unwrap().name.unwrap().into_owned();
         assert_eq!(named, "a");
     }
 }

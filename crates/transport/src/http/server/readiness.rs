@@ -1,56 +1,84 @@
-//! Whether a process is to be given requests.
+//! The readiness flag that load balancers probe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Whether this process is to be given requests, for those who give them out: a load balancer asks before it does.
-/// Clones are one and the same.
+/// A readiness flag for load balancers. Clones share the flag.
 ///
-/// [`serve`](super::serve) answers at [`ServeOptions::ready_path`](super::ServeOptions::ready_path) by it. In a router of
-/// your own, answer with 200 or 503 by [`Readiness::is_ready`]. It says nothing to those who send requests anyway: they are
-/// served.
+/// [`serve`](super::serve) reports it at
+/// [`ServeOptions::with_ready_path`](super::ServeOptions::with_ready_path). In a router of your own,
+/// answer with 200 or 503 by [`is_ready`](Self::is_ready). A process that is not ready still serves
+/// the requests that it gets.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mrtr_transport::http::Readiness;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// // The load balancer probes every 2 s and removes a replica after 2 failures.
+/// let readiness = Readiness::with_drain_delay(Duration::from_secs(4));
+/// readiness.set_ready(false);
+/// // … warm the caches …
+/// readiness.set_ready(true);
+/// assert!(readiness.is_ready());
+///
+/// // The first part of a graceful shutdown.
+/// readiness.drain().await;
+/// assert!(!readiness.is_ready());
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Readiness {
-    yes: Arc<AtomicBool>,
-    leaving: Arc<AtomicBool>,
-    notice: Duration,
+    ready: Arc<AtomicBool>,
+    draining: Arc<AtomicBool>,
+    drain_delay: Duration,
 }
 
+/// The flags are `Relaxed`: they guard no other memory, and a probe that reads an old value is the
+/// same as one that came a moment earlier.
 impl Readiness {
-    /// Ready, until it is said otherwise. `notice` is how long a shutdown waits when it has said so: as long as a load balancer
-    /// takes to notice, its interval of asking times how often it has to hear a no.
-    pub fn with_notice(notice: Duration) -> Self {
-        Self { yes: Arc::new(AtomicBool::new(true)), leaving: Arc::default(), notice }
-    }
-
-    /// Whether it is.
-    pub fn is_ready(&self) -> bool {
-        self.yes.load(Ordering::Relaxed) && !self.leaving.load(Ordering::Relaxed)
-    }
-
-    /// Says whether it is: not before a cache is warm, say, or while a database is away. Once it
-    /// [leaves](Self::leave) it stays unready, whatever is said.
-    pub fn set(&self, ready: bool) {
-        self.yes.store(ready, Ordering::Relaxed);
-    }
-
-    /// Says that it is not any more, and gives the notice: the first part of a shutdown, in which requests still come in
-    /// and are served.
+    /// Creates a flag that is ready, with a delay for [`drain`](Self::drain).
     ///
-    /// When the future is dropped it stays unready.
-    pub async fn leave(&self) {
-        self.leaving.store(true, Ordering::Relaxed);
-        if !self.notice.is_zero() {
-            tracing::info!(target: "mrtr::http", notice = ?self.notice, "not ready any more");
-            tokio::time::sleep(self.notice).await;
+    /// The delay should be as long as the load balancer needs to notice: the interval of its probes
+    /// times the number of failures after which it removes a replica.
+    pub fn with_drain_delay(delay: Duration) -> Self {
+        Self {
+            ready: Arc::new(AtomicBool::new(true)),
+            draining: Arc::default(),
+            drain_delay: delay,
+        }
+    }
+
+    /// Returns true if the process should get requests.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed) && !self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the process should get requests: not before a cache is warm, for example, or
+    /// while a database is unavailable. It has no effect after [`drain`](Self::drain).
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    /// Turns the flag off for good and waits for the drain delay, in which requests still arrive and
+    /// are served: the first part of a graceful shutdown.
+    ///
+    /// If the future is dropped, the flag stays off.
+    pub async fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        if !self.drain_delay.is_zero() {
+            tracing::info!(target: "mrtr::http", delay = ?self.drain_delay, "draining");
+            tokio::time::sleep(self.drain_delay).await;
         }
     }
 }
 
-/// With no notice: for a process that nobody asks.
+/// A flag that is ready, without a drain delay: for a process that no load balancer probes.
 impl Default for Readiness {
     fn default() -> Self {
-        Self::with_notice(Duration::ZERO)
+        Self::with_drain_delay(Duration::ZERO)
     }
 }

@@ -1,7 +1,8 @@
-//! How a call is answered: with JSON, or, once the handler sends a notification first, with an event
-//! stream that ends with the response.
+//! Responses: JSON, or, if the handler sends a notification first, an event stream that ends with
+//! the response.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,35 +12,38 @@ use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use mrtr_schema::json::RawJson;
+use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::Notification;
 use tokio::time::{Sleep, sleep};
 
 use crate::headers;
 use crate::json_line::one_line;
-use crate::response_parts::{Part, ResponseParts, Written};
+use crate::response_parts::{Part, RawResponse, ResponseParts};
 
-/// After how long without an event a comment is sent, so that nothing on the way closes the stream.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The interval of comments on a stream without events. It is shorter than the idle timeouts of
+/// common proxies (60 s), so that none of them closes the stream.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How many bytes of events are put together before they are written: each piece costs its own chunk.
-const TOGETHER: usize = 4 << 10;
+/// Up to how many bytes of events are collected into one frame: each frame costs a chunk of its own.
+const MAX_COLLECTED_EVENTS: usize = 4 << 10;
 
-/// Waits for the response or a notification, whichever is first, and answers accordingly. The request's place is given
-/// back when the response is ready, or the stream ends.
-pub(super) async fn reply(mut answering: ResponseParts) -> Response<ResponseBody> {
-    match answering.next().await {
-        None => plain(StatusCode::INTERNAL_SERVER_ERROR),
+/// Waits for the response or the first notification, and answers with JSON or an event stream. The
+/// request's permit is released when the response is complete, or the stream ends.
+pub(super) async fn respond(mut parts: ResponseParts) -> Response<ResponseBody> {
+    match parts.next().await {
+        None => empty(StatusCode::INTERNAL_SERVER_ERROR),
         Some(Part::Response(response)) => {
-            let status = response.outcome.as_ref().err().map_or(StatusCode::OK, headers::status_of);
+            let status =
+                response.outcome.as_ref().err().map_or(StatusCode::OK, headers::status_for_error);
             json(status, &response)
         }
         Some(Part::Notification(first)) => {
-            let events = Events { first: Some(first), answering, idle: None };
+            let events = Events { first: Some(first), parts, idle: None };
             let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            // nginx buffers responses unless told not to.
             let no = HeaderValue::from_static("no");
             headers.insert(HeaderName::from_static("x-accel-buffering"), no);
             response
@@ -47,7 +51,8 @@ pub(super) async fn reply(mut answering: ResponseParts) -> Response<ResponseBody
     }
 }
 
-pub(super) fn json(status: StatusCode, message: &Written) -> Response<ResponseBody> {
+/// Creates a response with a JSON-RPC message as its body.
+pub(super) fn json(status: StatusCode, message: &RawResponse) -> Response<ResponseBody> {
     let text = String::from(message.to_json());
     let mut response = Response::new(ResponseBody(Inner::Full(Full::from(text))));
     *response.status_mut() = status;
@@ -56,14 +61,15 @@ pub(super) fn json(status: StatusCode, message: &Written) -> Response<ResponseBo
     response
 }
 
-pub(super) fn plain(status: StatusCode) -> Response<ResponseBody> {
+/// Creates a response without a body.
+pub(super) fn empty(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody(Inner::Full(Full::default())));
     *response.status_mut() = status;
     response
 }
 
-/// Adds an event with a message in it.
-fn event(events: &mut String, message: RawJson) {
+/// Appends an event with `message` as its data.
+fn push_event(events: &mut String, message: RawJson) {
     let message = one_line(message);
     events.reserve(message.len() + 8);
     events.push_str("data: ");
@@ -71,7 +77,8 @@ fn event(events: &mut String, message: RawJson) {
     events.push_str("\n\n");
 }
 
-/// The body of a response.
+/// The body of a response from an [`Endpoint`](super::Endpoint): JSON, or a stream of server-sent
+/// events. Dropping it cancels the request.
 pub struct ResponseBody(Inner);
 
 enum Inner {
@@ -81,22 +88,24 @@ enum Inner {
 
 struct Events {
     first: Option<Notification>,
-    answering: ResponseParts,
-    /// Since there was nothing to send.
+    parts: ResponseParts,
+    /// Runs while there is nothing to send.
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl Events {
-    /// The next event, and those that are there with it; a comment if there was none for long.
+    /// Polls for a frame: the next event and those that are available with it, or a comment if
+    /// there was none for a while.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let mut events = String::new();
         let mut next = match self.first.take() {
             Some(first) => Some(Part::Notification(first)),
-            None => match self.answering.poll_next(cx) {
+            None => match self.parts.poll_next(cx) {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Ready(next) => next,
                 Poll::Pending => {
-                    let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE)));
+                    let idle =
+                        self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE_INTERVAL)));
                     ready!(idle.as_mut().poll(cx));
                     events.push_str(":\n\n");
                     None
@@ -106,11 +115,12 @@ impl Events {
         self.idle = None;
         while let Some(part) = next {
             match part {
-                Part::Notification(next) => event(&mut events, next.to_json()),
-                Part::Response(last) => event(&mut events, last.to_json()),
+                Part::Notification(notification) => push_event(&mut events, notification.to_json()),
+                Part::Response(response) => push_event(&mut events, response.to_json()),
             }
-            // Nobody goes on with the call for that: what it has sent is not to wait for what it has not.
-            next = if events.len() < TOGETHER { self.answering.next_there() } else { None };
+            // The handler is not polled for more: an event that was sent must not wait for one that
+            // was not.
+            next = if events.len() < MAX_COLLECTED_EVENTS { self.parts.next_ready() } else { None };
         }
         Poll::Ready(Some(events.into()))
     }
@@ -135,7 +145,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Full(full) => full.is_end_stream(),
-            Inner::Events(events) => events.answering.is_over(),
+            Inner::Events(events) => events.parts.is_done(),
         }
     }
 
@@ -147,8 +157,8 @@ impl Body for ResponseBody {
     }
 }
 
-impl std::fmt::Debug for ResponseBody {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Inner::Full(_) => "ResponseBody(full)",
             Inner::Events(_) => "ResponseBody(events)",
@@ -161,89 +171,92 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::response_parts::Received;
+    use crate::response_parts::AdmittedRequest;
     use crate::traits::{IncomingRequest, RequestHandler};
     use http_body_util::BodyExt as _;
     use mrtr_schema::jsonrpc::{Request, RequestId};
 
-    /// It sends one notification, and no response.
-    struct Listening;
+    /// Sends one notification, and never responds.
+    struct Silent;
 
-    impl RequestHandler for Listening {
-        async fn handle(self: Arc<Self>, call: IncomingRequest) -> Written {
+    impl RequestHandler for Silent {
+        async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> RawResponse {
             let first = Notification::new("notifications/x", &()).unwrap();
-            call.outbox.send(first).await;
+            incoming.notifications.send(first).await;
             std::future::pending().await
         }
     }
 
-    /// It sends three notifications, as long as it is told, and its response.
-    struct Counting(usize);
+    /// Sends three notifications of this length at once, and responds.
+    struct Burst(usize);
 
-    impl RequestHandler for Counting {
-        async fn handle(self: Arc<Self>, call: IncomingRequest) -> Written {
+    impl RequestHandler for Burst {
+        async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> RawResponse {
             for n in 1..=3 {
                 let text = "x".repeat(self.0);
-                call.outbox.try_send(Notification::new("notifications/x", &(n, text)).unwrap());
+                let notification = Notification::new("notifications/x", &(n, text)).unwrap();
+                incoming.notifications.try_send(notification);
             }
-            Written { id: Some(call.request.id), outcome: Ok(RawJson::new(&()).unwrap()) }
+            RawResponse { id: Some(incoming.request.id), outcome: Ok(RawJson::new(&()).unwrap()) }
         }
     }
 
-    /// How many events are in each piece of the body.
-    async fn pieces(dispatch: impl RequestHandler) -> Vec<usize> {
-        let mut body = reply(answering(dispatch)).await.into_body();
-        let (mut pieces, mut said_to_end) = (Vec::new(), false);
+    /// Returns how many events are in each frame of the body.
+    async fn events_per_frame(handler: impl RequestHandler) -> Vec<usize> {
+        let mut body = respond(parts(handler)).await.into_body();
+        let mut counts = Vec::new();
+        let mut is_end = false;
         while let Some(frame) = body.frame().await {
-            assert!(!said_to_end);
-            let piece = frame.unwrap().into_data().unwrap();
-            pieces.push(std::str::from_utf8(&piece).unwrap().matches("data: ").count());
-            said_to_end = body.is_end_stream();
+            assert!(!is_end);
+            let data = frame.unwrap().into_data().unwrap();
+            counts.push(std::str::from_utf8(&data).unwrap().matches("data: ").count());
+            is_end = body.is_end_stream();
         }
-        assert!(said_to_end);
-        pieces
+        assert!(is_end);
+        counts
     }
 
     #[tokio::test]
-    async fn events_that_are_there_go_out_as_one_piece_unless_they_are_long() {
-        assert_eq!(pieces(Counting(10)).await, [4]);
-        assert_eq!(pieces(Counting(TOGETHER / 2)).await, [2, 2]);
-        assert_eq!(pieces(Counting(TOGETHER)).await, [1, 1, 1, 1]);
+    async fn available_events_share_a_frame_unless_they_are_long() {
+        assert_eq!(events_per_frame(Burst(10)).await, [4]);
+        assert_eq!(events_per_frame(Burst(MAX_COLLECTED_EVENTS / 2)).await, [2, 2]);
+        assert_eq!(events_per_frame(Burst(MAX_COLLECTED_EVENTS)).await, [1, 1, 1, 1]);
     }
 
-    /// It sends two notifications, and turns to others after each.
+    /// Sends two notifications and yields after each.
     struct Yielding;
 
     impl RequestHandler for Yielding {
-        async fn handle(self: Arc<Self>, call: IncomingRequest) -> Written {
+        async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> RawResponse {
             for n in 1..=2 {
-                call.outbox.try_send(Notification::new("notifications/x", &n).unwrap());
+                let notification = Notification::new("notifications/x", &n).unwrap();
+                incoming.notifications.try_send(notification);
                 tokio::task::yield_now().await;
             }
-            Written { id: Some(call.request.id), outcome: Ok(RawJson::new(&()).unwrap()) }
+            RawResponse { id: Some(incoming.request.id), outcome: Ok(RawJson::new(&()).unwrap()) }
         }
     }
 
     #[tokio::test]
-    async fn no_event_waits_for_the_next() {
-        assert_eq!(pieces(Yielding).await, [1, 1, 1]);
+    async fn an_event_does_not_wait_for_the_next() {
+        assert_eq!(events_per_frame(Yielding).await, [1, 1, 1]);
     }
 
-    fn answering(dispatch: impl RequestHandler) -> ResponseParts {
+    fn parts(handler: impl RequestHandler) -> ResponseParts {
         let id = RequestId::Number(1);
         let request = Request::new(id, "x", None);
-        ResponseParts::new(&Arc::new(dispatch), Received::new(request, None), ())
+        ResponseParts::new(&Arc::new(handler), AdmittedRequest::new(request, None), ())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quiet_stream_has_a_comment_every_fifteen_seconds() {
-        let mut body = reply(answering(Listening)).await.into_body();
+    async fn idle_stream_sends_a_comment_every_fifteen_seconds() {
+        let mut body = respond(parts(Silent)).await.into_body();
         let begun = tokio::time::Instant::now();
         let mut next = async || body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(next().await.starts_with(b"data: "));
         for n in 1..4 {
             assert_eq!(&*next().await, b":\n\n");
-            assert_eq!(begun.elapsed(), KEEP_ALIVE * n);
+            assert_eq!(begun.elapsed(), KEEP_ALIVE_INTERVAL * n);
         }
     }
 }

@@ -1,4 +1,9 @@
-//! Serving an endpoint straight on hyper.
+//! An HTTP/1.1 server for an endpoint, on hyper.
+
+mod connection;
+mod connections;
+mod options;
+mod tracked_io;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -9,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use ::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ::http::{HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{BodyExt as _, Either, Empty};
@@ -18,72 +23,56 @@ use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
-use super::connections::{Busy, Connections, Graceful};
-use super::readiness::Readiness;
-use super::tracked_io::TrackedIo;
+use self::connection::{Connection, GracefulConnection, RequestGuard};
+use self::connections::Connections;
+pub use self::options::ServeOptions;
+use self::tracked_io::TrackedIo;
 
-/// How many bytes of a connection are buffered, each way. What is read into grows as far as reads fill it; with less room, a large
-/// body takes several.
-const BUFFER: usize = 128 << 10;
+/// The limit on the buffers of a connection, in bytes, each way. The read buffer grows as far as
+/// reads fill it; with a lower limit, a large body takes several reads.
+const MAX_BUFFER: usize = 128 << 10;
 
-/// How to serve.
-#[derive(Debug, Clone)]
-pub struct ServeOptions {
-    /// The path of the MCP endpoint; others than those below are answered with 404. Default: `/mcp`.
-    pub path: String,
-    /// How long a connection may take to send the headers of a request, and so how long one may be idle between two, or
-    /// take nothing of a response. Default: 15 s. It is closed up to a quarter of that later, or up to 2 s. Whoever keeps
-    /// connections to use them again had better give them up before that.
-    pub header_time: Duration,
-    /// How many bytes the head of a request may have, and what comes after a body in chunks; 8 KiB at least. A longer head is
-    /// answered with 431. Default: 64 KiB.
-    pub header_bytes: usize,
-    /// How many connections are served at once; more wait to be accepted. Default: 12 000: more than there may be requests in flight
-    /// ([`RequestLimits::in_flight`](super::RequestLimits::in_flight)), so that what is too much is told so, and a load balancer gets to ask.
-    pub connections: usize,
-    /// How long requests in flight may take after the shutdown began. Default: 10 s.
-    pub shutdown_time: Duration,
-    /// Where `GET` is answered with 200 as long as the process serves at all, whoever asks: whether to start it anew.
-    /// Default: `/health`. Empty: nowhere.
-    pub health_path: String,
-    /// Where `GET` is answered with 200 or 503 by `ready`, whoever asks: whether to send requests. Default: `/ready`. Empty:
-    /// nowhere.
-    pub ready_path: String,
-    /// Whether it is to be given requests. Default: it is, until a shutdown, which gives no notice.
-    pub ready: Readiness,
-}
+/// The smallest buffer that hyper accepts, in bytes.
+const MIN_BUFFER: usize = 8 << 10;
 
-impl Default for ServeOptions {
-    fn default() -> Self {
-        Self {
-            path: "/mcp".to_owned(),
-            header_time: Duration::from_secs(15),
-            header_bytes: 64 << 10,
-            connections: 12_000,
-            shutdown_time: Duration::from_secs(10),
-            health_path: "/health".to_owned(),
-            ready_path: "/ready".to_owned(),
-            ready: Readiness::default(),
-        }
-    }
-}
+/// The pause after a failure to accept. Most likely the process is out of file descriptors, and only
+/// the end of other connections helps.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Serves `service`, an [`Endpoint`](super::Endpoint) under whatever layers, on `listener` until
-/// `shutdown` is done; then takes no more connections and lets requests in flight finish, within
-/// [`ServeOptions::shutdown_time`]. What is left by then is closed. While [`Readiness`] says no, responses close their connections.
+/// Serves `service` on `listener` until `shutdown` is ready. The service is usually an
+/// [`Endpoint`](super::Endpoint), under any layers.
+///
+/// After `shutdown`, no more connections are accepted, and requests in flight may finish within
+/// [`ServeOptions::with_shutdown_timeout`]. What is left by then is closed. While the
+/// [`Readiness`](super::Readiness) flag is off, responses close their connections.
 ///
 /// Dropping the future closes all connections at once.
 ///
-/// HTTP/1.1 only: for HTTP/2 and TLS, put the service into a server of your choice.
+/// It speaks HTTP/1.1 without TLS. For HTTP/2 and TLS, mount the service in another HTTP server.
+///
+/// ```no_run
+/// use mrtr_transport::RequestHandler;
+/// use mrtr_transport::http::{Endpoint, ServeOptions, serve};
+/// use tokio::net::TcpListener;
+///
+/// async fn run(handler: impl RequestHandler) -> std::io::Result<()> {
+///     let listener = TcpListener::bind("127.0.0.1:3000").await?;
+///     let shutdown = async {
+///         // … wait for a signal …
+///         # std::future::pending::<()>().await;
+///     };
+///     serve(listener, Endpoint::new(handler), ServeOptions::default(), shutdown).await
+/// }
+/// ```
 ///
 /// # Errors
 ///
-/// None at present: what accepting a connection fails with is logged (a warning, or at debug level if it is about that one
-/// connection), and tried again.
+/// None at present. A failure to accept a connection is logged and tried again: as a warning, or at
+/// debug level if it concerns that one connection only.
 pub async fn serve<S, B>(
     listener: TcpListener,
     service: S,
@@ -99,74 +88,81 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Error + Send + Sync + 'static,
 {
-    let shutdown_time = options.shutdown_time;
-    let slots = Arc::new(Semaphore::new(options.connections));
+    let shutdown_timeout = options.shutdown_timeout;
+    let slots = Arc::new(Semaphore::new(options.max_connections));
     let mut connections = Connections::new(options);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
-        let accepted = async {
-            // The semaphore is never closed.
+        let accept = async {
+            // The semaphore is never closed, so that this is never an error.
             let slot = Arc::clone(&slots).acquire_owned().await.ok();
             (slot, listener.accept().await)
         };
         let (slot, stream) = tokio::select! {
             () = &mut shutdown => break,
-            () = connections.look() => continue,
-            (slot, accepted) = accepted => match accepted {
+            () = connections.sweep() => continue,
+            (slot, accepted) = accept => match accepted {
                 Ok((stream, _)) => (slot, stream),
-                Err(error) if is_about_one_connection(&error) => continue,
+                Err(error) if concerns_one_connection(&error) => {
+                    tracing::debug!(target: "mrtr::http", %error, "cannot accept a connection");
+                    continue;
+                }
                 Err(error) => {
-                    // Out of descriptors, most likely: others will be given back.
                     tracing::warn!(target: "mrtr::http", %error, "cannot accept connections");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
                     continue;
                 }
             },
         };
-        // Without it, small responses wait for the client's acknowledgements.
-        let _ = stream.set_nodelay(true);
         let service = service.clone();
-        connections.add(slot, |connection| {
-            let stream =
-                TrackedIo { stream: TokioIo::new(stream), connection: Arc::clone(connection) };
-            let header_bytes = connection.options().header_bytes.max(8 << 10);
-            let connection = Arc::clone(connection);
-            let service = service_fn(move |request: Request<Incoming>| {
-                // Called right here, since a future carries all that it is made of.
-                let busy = Busy::new(&connection);
-                let called = connection.options().call(&service, request);
-                async move {
-                    let mut response = match called {
-                        Called::Now(answer) => answer.await?.map(Either::Left),
-                        Called::Later(answer) => answer.await?.map(Either::Left),
-                        Called::Elsewhere(status) => elsewhere(status).map(Either::Right),
-                    };
-                    if !busy.options().ready.is_ready() {
-                        let close = HeaderValue::from_static("close");
-                        response.headers_mut().insert(header::CONNECTION, close);
-                    }
-                    // The body holds what the request held, until it ends.
-                    let held = move |error| {
-                        let _: &Busy = &busy;
-                        error
-                    };
-                    Ok::<_, Infallible>(response.map(|body| body.map_err(held)))
-                }
-            });
-            http1::Builder::new()
-                .max_header_size(header_bytes)
-                .max_buf_size(BUFFER.max(header_bytes))
-                .serve_connection(stream, service)
-        });
+        connections.spawn(slot, |connection| http1_connection(stream, service, connection));
     }
     drop(listener);
-    if tokio::time::timeout(shutdown_time, connections.end()).await.is_err() {
-        tracing::warn!(target: "mrtr::http", "shutdown left requests unfinished");
+    if tokio::time::timeout(shutdown_timeout, connections.shutdown()).await.is_err() {
+        tracing::warn!(target: "mrtr::http", "shutdown timeout: requests in flight are aborted");
     }
     Ok(())
 }
 
-impl<I, S, B> Graceful for http1::Connection<I, S>
+fn http1_connection<S, B>(
+    stream: TcpStream,
+    service: S,
+    connection: &Arc<Connection>,
+) -> impl GracefulConnection<Output = hyper::Result<()>> + Send + use<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Error + Send + Sync + 'static,
+{
+    // Nagle's algorithm would hold small responses back until the client acknowledges earlier ones.
+    let _ = stream.set_nodelay(true);
+    let stream = TrackedIo { stream: TokioIo::new(stream), connection: Arc::clone(connection) };
+    let header_bytes = connection.options().max_header_bytes.max(MIN_BUFFER);
+    let connection = Arc::clone(connection);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let guard = RequestGuard::new(&connection);
+        // The service is called here and not in the future, which would have to carry the request.
+        let routed = route(connection.options(), &service, request);
+        async move {
+            let response = match routed {
+                Routed::Called(response) => response.await?.map(Either::Left),
+                Routed::Waiting(response) => response.await?.map(Either::Left),
+                Routed::Status(status) => status_only(status).map(Either::Right),
+            };
+            Ok::<_, Infallible>(guarded(response, guard))
+        }
+    });
+    http1::Builder::new()
+        .max_header_size(header_bytes)
+        .max_buf_size(MAX_BUFFER.max(header_bytes))
+        .serve_connection(stream, service)
+}
+
+impl<I, S, B> GracefulConnection for http1::Connection<I, S>
 where
     S: HttpService<Incoming, ResBody = B>,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -174,68 +170,75 @@ where
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    fn end(self: Pin<&mut Self>) {
+    fn begin_shutdown(self: Pin<&mut Self>) {
         self.graceful_shutdown();
     }
 }
 
-impl ServeOptions {
-    /// Calls a clone of the service, once it is ready.
-    fn call<S, B>(&self, service: &S, request: Request<Incoming>) -> Called<S::Future, B>
-    where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
-            + Clone
-            + Send
-            + 'static,
-        S::Future: Send,
-    {
-        if let Some(status) = self.answer(&request) {
-            return Called::Elsewhere(status);
-        }
-        let mut service = service.clone();
-        if service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready() {
-            return Called::Now(service.call(request));
-        }
-        Called::Later(Box::pin(async move {
-            poll_fn(|cx| service.poll_ready(cx)).await?;
-            service.call(request).await
-        }))
-    }
-
-    /// The answer to a request that is not for the service.
-    fn answer<B>(&self, request: &Request<B>) -> Option<StatusCode> {
-        let path = request.uri().path();
-        if path == self.path {
-            return None;
-        }
-        // An empty one is no path of any request.
-        let status = match path {
-            _ if path == self.health_path => StatusCode::OK,
-            _ if path == self.ready_path && self.ready.is_ready() => StatusCode::OK,
-            _ if path == self.ready_path => StatusCode::SERVICE_UNAVAILABLE,
-            _ => return Some(StatusCode::NOT_FOUND),
-        };
-        let asks = matches!(*request.method(), Method::GET | Method::HEAD);
-        Some(if asks { status } else { StatusCode::METHOD_NOT_ALLOWED })
-    }
+/// What becomes of a request.
+enum Routed<F, B> {
+    /// The service was called.
+    Called(F),
+    /// The service is not ready and is called later: a layer applies backpressure.
+    Waiting(Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>),
+    /// The request is not for the service.
+    Status(StatusCode),
 }
 
-/// A request on its way.
-enum Called<F, B> {
-    Now(F),
-    /// The service was not ready for it.
-    Later(Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>),
-    /// It is not for the service.
-    Elsewhere(StatusCode),
+/// Calls a clone of the service if the request is for it.
+fn route<S, B>(
+    options: &ServeOptions,
+    service: &S,
+    request: Request<Incoming>,
+) -> Routed<S::Future, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    if let Some(status) = options.status_without_endpoint(&request) {
+        return Routed::Status(status);
+    }
+    let mut service = service.clone();
+    if service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready() {
+        return Routed::Called(service.call(request));
+    }
+    Routed::Waiting(Box::pin(async move {
+        poll_fn(|cx| service.poll_ready(cx)).await?;
+        service.call(request).await
+    }))
 }
 
-/// A response that is a status alone.
-fn elsewhere(status: StatusCode) -> Response<Empty<Bytes>> {
+/// Ties `guard` to the body of a response: it is dropped with the body.
+fn guarded<B>(
+    mut response: Response<B>,
+    guard: RequestGuard,
+) -> Response<impl Body<Data = B::Data, Error = B::Error>>
+where
+    B: Body,
+{
+    if !guard.options().readiness().is_ready() {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    // The mapping changes nothing: its closure is where the guard lives. A body type of our own
+    // would need unsafe code to reach the pinned body inside.
+    let hold = move |error| {
+        let _: &RequestGuard = &guard;
+        error
+    };
+    response.map(|body| body.map_err(hold))
+}
+
+/// Creates a response that is a status alone.
+fn status_only(status: StatusCode) -> Response<Empty<Bytes>> {
     let mut response = Response::new(Empty::new());
     *response.status_mut() = status;
-    // What was true a moment ago is of no use.
-    let fresh = HeaderValue::from_static("no-store");
-    response.headers_mut().insert(header::CACHE_CONTROL, fresh);
+    // The result of a probe is outdated at once.
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
     if status == StatusCode::METHOD_NOT_ALLOWED {
         let allowed = HeaderValue::from_static("GET, HEAD");
         response.headers_mut().insert(header::ALLOW, allowed);
@@ -243,7 +246,7 @@ fn elsewhere(status: StatusCode) -> Response<Empty<Bytes>> {
     response
 }
 
-fn is_about_one_connection(error: &io::Error) -> bool {
+fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
@@ -252,19 +255,18 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use http_body_util::Full;
-    use std::future::{Ready as Now, pending, ready};
+    use std::future::{Ready, pending, ready};
     use std::task::Poll;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpStream;
 
-    /// As a layer that makes requests wait: it is ready when it is asked for the third time.
+    /// Is ready when it is polled for the third time, like a layer that makes requests wait.
     #[derive(Clone)]
-    struct Third(u8);
+    struct ReadyAtThirdPoll(u8);
 
-    impl Service<Request<Incoming>> for Third {
+    impl Service<Request<Incoming>> for ReadyAtThirdPoll {
         type Response = Response<Full<Bytes>>;
         type Error = Infallible;
-        type Future = Now<Result<Self::Response, Infallible>>;
+        type Future = Ready<Result<Self::Response, Infallible>>;
 
         fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
             self.0 += 1;
@@ -276,19 +278,20 @@ mod tests {
         }
 
         fn call(&mut self, _: Request<Incoming>) -> Self::Future {
-            ready(Ok(Response::new(Full::from(format!("asked {} times", self.0)))))
+            ready(Ok(Response::new(Full::from(format!("polled {} times", self.0)))))
         }
     }
 
     #[tokio::test]
-    async fn a_service_that_is_not_ready_is_waited_for() {
+    async fn serve_waits_for_a_service_that_is_not_ready() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        tokio::spawn(serve(listener, Third(0), ServeOptions::default(), pending()));
+        let options = ServeOptions::default();
+        tokio::spawn(serve(listener, ReadyAtThirdPoll(0), options, pending()));
         let request = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         stream.write_all(request).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.ends_with("asked 3 times"), "{answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.ends_with("polled 3 times"), "{response}");
     }
 }

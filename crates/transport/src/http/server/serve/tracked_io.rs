@@ -1,4 +1,4 @@
-//! The stream of a connection.
+//! A stream that records whether the client accepts what is written.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use super::connections::Connection;
+use super::connection::Connection;
 
-/// How many bytes of several parts are put together before they are written. To the system, one part is less work than two; more
-/// than these are more work to copy.
-const TOGETHER: usize = 4 << 10;
+/// Up to how many bytes in several parts are copied into one before they are written. A vectored
+/// write costs the system more than a plain one; for longer parts the copy costs more than that.
+const MAX_COPIED: usize = 4 << 10;
 
-/// A stream that notes when something is written or cannot be: only who takes nothing is waited for.
+/// A stream that tells its connection about each attempt to write.
 pub(super) struct TrackedIo<I> {
     pub(super) stream: I,
     pub(super) connection: Arc<Connection>,
@@ -23,9 +23,9 @@ impl<I: Read + Unpin> Read for TrackedIo<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        into: ReadBufCursor<'_>,
+        buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -36,7 +36,7 @@ impl<I: Write + Unpin> Write for TrackedIo<I> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.connection.wrote(written.is_ready());
+        self.connection.record_write(written.is_ready());
         written
     }
 
@@ -61,37 +61,37 @@ impl<I: Write + Unpin> Write for TrackedIo<I> {
             return self.poll_write(cx, part);
         }
         let length: usize = bytes.iter().map(|part| part.len()).sum();
-        if length <= TOGETHER {
-            let mut whole = Vec::with_capacity(length);
+        if length <= MAX_COPIED {
+            let mut joined = Vec::with_capacity(length);
             for part in bytes {
-                whole.extend_from_slice(part);
+                joined.extend_from_slice(part);
             }
-            return self.poll_write(cx, &whole);
+            return self.poll_write(cx, &joined);
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.connection.wrote(written.is_ready());
+        self.connection.record_write(written.is_ready());
         written
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, poll_fn};
+    use std::future::poll_fn;
 
+    use super::super::connection::ServerState;
+    use super::super::options::ServeOptions;
     use super::*;
-    use crate::http::server::connections::Connections;
-    use crate::http::server::serve::ServeOptions;
 
-    /// It takes up to so many bytes at once, and remembers how many parts they came in.
+    const MAX_WRITE: usize = 5_000;
+
+    /// Accepts up to `MAX_WRITE` bytes at once, and records in how many parts they came.
     #[derive(Default)]
-    struct Taken {
+    struct Sink {
         bytes: Vec<u8>,
         parts: Vec<usize>,
     }
 
-    const AT_ONCE: usize = 5_000;
-
-    impl Write for Taken {
+    impl Write for Sink {
         fn poll_write(
             self: Pin<&mut Self>,
             cx: &mut Context<'_>,
@@ -110,7 +110,7 @@ mod tests {
             for part in bytes {
                 self.bytes.extend_from_slice(part);
             }
-            self.bytes.truncate(before + AT_ONCE);
+            self.bytes.truncate(before + MAX_WRITE);
             Poll::Ready(Ok(self.bytes.len() - before))
         }
 
@@ -123,32 +123,28 @@ mod tests {
         }
     }
 
-    /// A head and a body, as they are written.
-    async fn write(head: &[u8], body: &[u8]) -> (usize, Taken) {
-        let mut connection = None;
-        Connections::new(ServeOptions::default()).add((), |added| {
-            connection = Some(Arc::clone(added));
-            pending()
-        });
-        let connection = connection.unwrap();
-        let mut stream = TrackedIo { stream: Taken::default(), connection };
+    /// Writes a head and a body in one vectored write.
+    async fn write(head: &[u8], body: &[u8]) -> (usize, Sink) {
+        let server = ServerState::new(ServeOptions::default());
+        let connection = Arc::new(Connection::new(&server));
+        let mut stream = TrackedIo { stream: Sink::default(), connection };
         let parts = [IoSlice::new(head), IoSlice::new(body)];
         let written = poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &parts)).await;
         (written.unwrap(), stream.stream)
     }
 
     #[tokio::test]
-    async fn what_is_short_is_written_as_one_part() {
-        let (written, taken) = write(b"head, ", b"body").await;
-        assert_eq!((written, taken.bytes.as_slice()), (10, b"head, body".as_slice()));
-        assert_eq!(taken.parts, [1]);
+    async fn short_vectored_writes_are_joined() {
+        let (written, sink) = write(b"head, ", b"body").await;
+        assert_eq!((written, sink.bytes.as_slice()), (10, b"head, body".as_slice()));
+        assert_eq!(sink.parts, [1]);
     }
 
     #[tokio::test]
-    async fn what_is_long_is_not_copied() {
-        let (written, taken) = write(b"head, ", &[b'x'; 2 * AT_ONCE]).await;
-        assert_eq!((written, taken.bytes.len()), (AT_ONCE, AT_ONCE));
-        assert!(taken.bytes.starts_with(b"head, x"));
-        assert_eq!(taken.parts, [2]);
+    async fn long_vectored_writes_are_not_copied() {
+        let (written, sink) = write(b"head, ", &[b'x'; 2 * MAX_WRITE]).await;
+        assert_eq!((written, sink.bytes.len()), (MAX_WRITE, MAX_WRITE));
+        assert!(sink.bytes.starts_with(b"head, x"));
+        assert_eq!(sink.parts, [2]);
     }
 }

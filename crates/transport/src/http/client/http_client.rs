@@ -1,0 +1,151 @@
+//! The client of an MCP endpoint.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{HeaderMap, HeaderValue, header};
+use bytes::Bytes;
+use mrtr_schema::jsonrpc::Response;
+use mrtr_schema::request_head::RequestHead;
+
+use super::bearer::{Bearer, Challenge};
+use super::response::ResponseReader;
+use super::server_name::ServerName;
+use crate::error::{HttpResponseInfo, Kind, TransportError};
+use crate::headers;
+use crate::traits::{OutgoingRequest, Transport};
+
+/// How often a request is repeated with a new token. Twice, since a token that replaces an expired
+/// one may lack a scope, and the challenge to it names that scope.
+const MAX_NEW_TOKENS: usize = 2;
+
+/// A client of a server's MCP endpoint over HTTP. Clones share connections.
+///
+/// Redirects are not followed: they would send the request, with its credentials and answers, to a
+/// server that was not configured.
+///
+/// Its [`Debug`](fmt::Debug) form is the URL without user, password and query.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use mrtr_schema::jsonrpc::Request;
+/// use mrtr_transport::http::HttpClient;
+/// use mrtr_transport::{OutgoingRequest, Transport};
+///
+/// # async fn example(request: Request) -> Result<(), Box<dyn std::error::Error>> {
+/// let client = HttpClient::builder("https://booking.example/mcp")
+///     .bearer("token")?
+///     .timeout(Duration::from_secs(30))
+///     .build()?;
+/// let response = client.send(OutgoingRequest::new(request)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct HttpClient {
+    pub(super) http: reqwest::Client,
+    pub(super) name: ServerName,
+    pub(super) url: reqwest::Url,
+    pub(super) headers: HeaderMap,
+    pub(super) bearer: Option<Arc<Bearer>>,
+    pub(super) max_response: usize,
+    pub(super) timeout: Duration,
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("url", &self.name.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl Transport for HttpClient {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let OutgoingRequest { request, param_headers, long_lived, on_notification } = outgoing;
+        let invalid = |message: String| TransportError::new(Kind::InvalidRequest, message);
+        let mirrored = RequestHead::from_request(&request)
+            .map_err(|error| invalid(format!("invalid request: {error}")))?;
+        let mut headers = self.headers.clone();
+        headers.extend(headers::request_headers(&request.method, &mirrored));
+        headers.extend(headers::param_headers(&param_headers));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        headers.insert(header::ACCEPT, both);
+        let body = serde_json::to_vec(&request).map_err(|error| {
+            invalid("the request cannot be serialized".to_owned()).with_source(error)
+        })?;
+        let body = Bytes::from(body);
+        let (response, info) = match &self.bearer {
+            None => self.post(headers, body, long_lived).await?,
+            Some(bearer) => self.post_with_token(bearer, headers, body, long_lived).await?,
+        };
+        let reader = ResponseReader {
+            server: &self.name,
+            request_id: &request.id,
+            max_response: self.max_response,
+            long_lived,
+            on_notification,
+        };
+        reader.read(response).await.map_err(|error| error.with_http_response(info))
+    }
+}
+
+impl HttpClient {
+    async fn post(
+        &self,
+        headers: HeaderMap,
+        body: Bytes,
+        long_lived: bool,
+    ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
+        let mut post = self.http.post(self.url.clone()).headers(headers).body(body);
+        if !long_lived {
+            post = post.timeout(self.timeout);
+        }
+        let response = post.send().await.map_err(|error| self.name.request_failed(error))?;
+        let info = response_info(&response);
+        Ok((response, info))
+    }
+
+    /// Sends a request with a token, and repeats it with another one if the server refuses that.
+    async fn post_with_token(
+        &self,
+        bearer: &Bearer,
+        mut headers: HeaderMap,
+        body: Bytes,
+        long_lived: bool,
+    ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
+        let mut token = bearer.token(None).await?;
+        for _ in 0..MAX_NEW_TOKENS {
+            headers.insert(header::AUTHORIZATION, token.clone());
+            let (response, info) = self.post(headers.clone(), body.clone(), long_lived).await?;
+            let Some(challenge) = Challenge::from_response(&info) else {
+                return Ok((response, info));
+            };
+            let new_token = bearer.token(Some((token, challenge))).await;
+            token = new_token.map_err(|error| error.after_response(info))?;
+        }
+        headers.insert(header::AUTHORIZATION, token);
+        self.post(headers, body, long_lived).await
+    }
+}
+
+/// Extracts what callers may need from a response that carries no JSON-RPC response.
+fn response_info(response: &reqwest::Response) -> HttpResponseInfo {
+    let headers = response.headers();
+    // `Retry-After` may also be a date, which is ignored: it needs a clock that agrees with theirs.
+    let retry_after = headers
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|seconds| seconds.trim().parse().ok());
+    let challenges: Vec<_> = headers
+        .get_all(header::WWW_AUTHENTICATE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    HttpResponseInfo {
+        status: Some(response.status().as_u16()),
+        retry_after: retry_after.map(Duration::from_secs),
+        www_authenticate: (!challenges.is_empty()).then(|| challenges.join(", ")),
+    }
+}

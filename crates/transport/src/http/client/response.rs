@@ -1,0 +1,131 @@
+//! Reading the response to a request: JSON or an event stream, in bounded memory.
+
+use ::http::{StatusCode, header};
+use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
+
+use super::server_name::ServerName;
+use crate::error::TransportError;
+use crate::sse::Decoder;
+
+/// Reads the response to one request.
+pub(super) struct ResponseReader<'a> {
+    pub(super) server: &'a ServerName,
+    pub(super) request_id: &'a RequestId,
+    /// The longest response in bytes. It bounds each event, and their sum unless `long_lived`.
+    pub(super) max_response: usize,
+    pub(super) long_lived: bool,
+    pub(super) on_notification: &'a (dyn Fn(Notification) + Send + Sync),
+}
+
+/// Returns true if the server is overloaded, or a gateway answers in its place: the request may be
+/// retried.
+fn is_overload(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502..=504)
+}
+
+/// Returns the media type of a response without its parameters, in lower case.
+fn media_type(http: &reqwest::Response) -> String {
+    let value = http.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = value.and_then(|value| value.split(';').next()).unwrap_or_default();
+    media_type.trim().to_ascii_lowercase()
+}
+
+impl ResponseReader<'_> {
+    pub(super) async fn read(&self, http: reqwest::Response) -> Result<Response, TransportError> {
+        let status = http.status();
+        match media_type(&http).as_str() {
+            "application/json" => self.read_json(http).await,
+            "text/event-stream" if status.is_success() => self.read_events(http).await,
+            _ if is_overload(status) => Err(self.server.gateway_error(status)),
+            "" => {
+                Err(self.server.violation(format_args!("answered {status} without a content type")))
+            }
+            other => Err(self
+                .server
+                .violation(format_args!("answered {status} with {other:.64?} instead of JSON"))),
+        }
+    }
+
+    async fn read_json(&self, mut http: reqwest::Response) -> Result<Response, TransportError> {
+        let status = http.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk(&mut http).await? {
+            if body.len() + chunk.len() > self.max_response {
+                return Err(self.too_long());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        // Gateways may write JSON, too, but not JSON-RPC.
+        if is_overload(status) && !matches!(Message::parse(&body), Ok(Message::Response(_))) {
+            return Err(self.server.gateway_error(status));
+        }
+        match self.process(&body)? {
+            Some(Response { outcome: Err(error), .. }) if is_overload(status) => {
+                let message = format!("{} is overloaded: {error}", self.server);
+                Err(TransportError::interrupted(message).with_source(error))
+            }
+            Some(response) => Ok(response),
+            None => {
+                Err(self.server.violation(format_args!("answered {status} with a notification")))
+            }
+        }
+    }
+
+    async fn read_events(&self, mut http: reqwest::Response) -> Result<Response, TransportError> {
+        let mut decoder = Decoder::new(self.max_response);
+        let mut events = Vec::new();
+        let mut length = 0;
+        while let Some(chunk) = self.chunk(&mut http).await? {
+            length += chunk.len();
+            if length > self.max_response && !self.long_lived {
+                return Err(self.too_long());
+            }
+            decoder.push(&chunk, |data| events.push(data)).map_err(|error| {
+                self.server.violation("sent an event that is too long").with_source(error)
+            })?;
+            for event in events.drain(..).filter(|event| !event.is_empty()) {
+                // The response is the last event, but servers need not end the stream after it.
+                if let Some(response) = self.process(&event)? {
+                    return Ok(response);
+                }
+            }
+        }
+        let message = format!("{} ended the stream before the response", self.server);
+        Err(TransportError::interrupted(message))
+    }
+
+    async fn chunk(
+        &self,
+        http: &mut reqwest::Response,
+    ) -> Result<Option<bytes::Bytes>, TransportError> {
+        http.chunk().await.map_err(|error| self.server.request_failed(error))
+    }
+
+    fn too_long(&self) -> TransportError {
+        let violation = format_args!("sent a response of more than {} bytes", self.max_response);
+        self.server.violation(violation)
+    }
+
+    /// Returns the response in `message`. Passes on a notification and returns `None`.
+    fn process(&self, message: &[u8]) -> Result<Option<Response>, TransportError> {
+        match Message::parse(message) {
+            Ok(Message::Response(response)) => {
+                let is_ours = response.id.as_ref() == Some(self.request_id);
+                // An error about a request that could not be read has no id.
+                if is_ours || (response.id.is_none() && response.outcome.is_err()) {
+                    Ok(Some(response))
+                } else {
+                    Err(self.server.violation("sent a response to another request"))
+                }
+            }
+            Ok(Message::Notification(notification)) => {
+                (self.on_notification)(notification);
+                Ok(None)
+            }
+            Ok(Message::Request(_)) => Err(self
+                .server
+                .violation("sent a request; servers must ask through input requests in results")),
+            Err(error) => Err(self.server.violation("sent a malformed message").with_source(error)),
+        }
+    }
+}

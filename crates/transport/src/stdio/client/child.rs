@@ -1,0 +1,238 @@
+//! A server that runs as a child process.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mrtr_schema::discover::DiscoverResult;
+use mrtr_schema::jsonrpc::{Params, Request, RequestId, Response};
+use mrtr_schema::request_head::RequestHead;
+use mrtr_schema::{PROTOCOL_VERSION, method};
+use serde_json::json;
+use tokio::io::BufReader;
+use tokio::process::{Child, Command};
+use tokio::sync::Mutex;
+
+use super::stream_client::{DEFAULT_MAX_MESSAGE, StreamClient};
+use crate::error::TransportError;
+use crate::traits::{OutgoingRequest, Transport};
+
+/// How long a process may take to exit after its [`ChildServer`] was dropped, and once more after
+/// `SIGTERM`.
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server that runs as a child process and communicates over its standard streams.
+///
+/// The process is started by the first request, and again by the next one after it has exited. Its
+/// standard error is inherited.
+///
+/// A process that was just started is asked for its versions before anything else
+/// (`server/discover`), so that a server that speaks only older revisions does not act on a request
+/// that it would misunderstand.
+///
+/// [`ChildServer::shutdown`] lets the process exit by itself. Dropping the value does the same in a
+/// task of the current tokio runtime, with a timeout of 5 s. Without a runtime, or if the runtime
+/// ends before, the process is killed.
+///
+/// Its [`Debug`] form names the program alone, since arguments and environment variables may be
+/// secret.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use mrtr_schema::jsonrpc::Request;
+/// use mrtr_transport::stdio::ChildServer;
+/// use mrtr_transport::{OutgoingRequest, Transport};
+///
+/// # async fn example(request: Request) -> Result<(), Box<dyn std::error::Error>> {
+/// let server = ChildServer::new("file-server", ["--root", "/srv"])
+///     .env("RUST_LOG", "warn")
+///     .timeout(Duration::from_secs(30));
+/// let response = server.send(OutgoingRequest::new(request)).await?;
+/// server.shutdown(Duration::from_secs(5)).await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct ChildServer {
+    spec: ProcessSpec,
+    timeout: Duration,
+    max_message: usize,
+    running: Mutex<Option<(Child, StreamClient)>>,
+}
+
+/// How to start the process.
+struct ProcessSpec {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl ProcessSpec {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        command
+    }
+}
+
+impl fmt::Debug for ChildServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildServer").field("program", &self.spec.program).finish_non_exhaustive()
+    }
+}
+
+impl ChildServer {
+    /// Creates a server that is started as `program` with `args`. Nothing is started yet.
+    pub fn new(
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
+        let args = args.into_iter().map(Into::into).collect();
+        Self {
+            spec: ProcessSpec { program: program.into(), args, env: Vec::new() },
+            timeout: Duration::from_mins(2),
+            max_message: DEFAULT_MAX_MESSAGE,
+            running: Mutex::new(None),
+        }
+    }
+
+    /// Sets an environment variable of the process, in addition to the inherited ones.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.spec.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets how long one request may take, and how long the start of the process may take before it.
+    /// Requests that wait for the same start share its time. Default: 2 min. It does not apply to
+    /// subscriptions.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = time;
+        self
+    }
+
+    /// Sets the longest message from the server, in bytes. Default: 16 MiB.
+    pub fn max_message(mut self, bytes: usize) -> Self {
+        self.max_message = bytes;
+        self
+    }
+
+    /// Returns true if no process is running: it was not started, or it has exited. The next request
+    /// starts one.
+    pub async fn has_exited(&self) -> bool {
+        self.running.lock().await.as_ref().is_none_or(|(_, client)| client.is_closed())
+    }
+
+    /// Shuts the process down (specification: stdio, "Shutdown"): closes its standard input and waits
+    /// up to `timeout` for it to exit; then sends `SIGTERM`, where signals exist, and waits once
+    /// more; then kills it.
+    ///
+    /// Dropping the future kills the process at once. The next request starts it again.
+    pub async fn shutdown(&self, timeout: Duration) {
+        let running = self.running.lock().await.take();
+        if let Some((child, client)) = running {
+            shut_down(child, client, timeout).await;
+        }
+    }
+
+    /// Returns the client of the running process, and starts the process if there is none.
+    async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
+        let mut running = self.running.lock().await;
+        if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
+            return Ok(client.clone());
+        }
+        let program = self.spec.program.to_string_lossy();
+        if running.take().is_some() {
+            tracing::warn!(target: "mrtr::stdio", %program, "server has exited: restarting it");
+        }
+        let mut child = self.spec.command().spawn().map_err(|error| {
+            TransportError::not_sent(format!("{program} cannot be started: {error}"))
+        })?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(TransportError::not_sent(format!("{program} has no standard streams")));
+        };
+        let stdout = BufReader::new(stdout);
+        let client =
+            StreamClient::with_max_message(stdout, stdin, self.max_message).timeout(self.timeout);
+        if request.method != method::DISCOVER {
+            check_version(&client, request).await.map_err(|reason| {
+                TransportError::not_sent(format!(
+                    "{program} does not speak MCP {PROTOCOL_VERSION}: {reason}"
+                ))
+            })?;
+        }
+        *running = Some((child, client.clone()));
+        Ok(client)
+    }
+}
+
+impl Drop for ChildServer {
+    fn drop(&mut self) {
+        if let (Some((child, client)), Ok(runtime)) =
+            (self.running.get_mut().take(), tokio::runtime::Handle::try_current())
+        {
+            runtime.spawn(shut_down(child, client, DROP_TIMEOUT));
+        }
+    }
+}
+
+impl Transport for ChildServer {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let client = tokio::time::timeout(self.timeout, self.client(&outgoing.request)).await;
+        let client = client.map_err(|_| {
+            let program = self.spec.program.to_string_lossy();
+            TransportError::not_sent(format!("{program} did not start within {:?}", self.timeout))
+        })??;
+        client.send(outgoing).await
+    }
+}
+
+/// Checks that a server that was just started speaks our version (specification: stdio, "Backward
+/// Compatibility"). Fails with the reason.
+async fn check_version(client: &StreamClient, request: &Request) -> Result<(), String> {
+    let RequestHead { meta, .. } = RequestHead::from_request(request).map_err(|e| e.to_string())?;
+    let params = Params::new(&json!({ "_meta": meta.as_deref() })).map_err(|e| e.to_string())?;
+    // Ids of calls are numbers or chosen by the caller; this one is answered before they are sent.
+    let id = RequestId::String("probe".to_owned());
+    let discover = Request::new(id, method::DISCOVER, Some(params));
+    let response = client.send(OutgoingRequest::new(discover)).await.map_err(|e| e.to_string())?;
+    let result = response
+        .outcome
+        .map_err(|error| format!("it answered `server/discover` with an error: {error}"))?;
+    let discovered: DiscoverResult = serde_json::from_str(result.get())
+        .map_err(|error| format!("its `server/discover` result is malformed: {error}"))?;
+    let versions = discovered.supported_versions;
+    if versions.iter().any(|version| version == PROTOCOL_VERSION) {
+        return Ok(());
+    }
+    Err(format!("it speaks {}", versions.join(", ")))
+}
+
+/// Lets a process exit, and kills it if it does not.
+async fn shut_down(mut child: Child, client: StreamClient, timeout: Duration) {
+    client.close();
+    if tokio::time::timeout(timeout, child.wait()).await.is_ok() {
+        return;
+    }
+    if terminate(&child) && tokio::time::timeout(timeout, child.wait()).await.is_ok() {
+        return;
+    }
+    tracing::warn!(target: "mrtr::stdio", "server does not exit: killing it");
+    let _ = child.kill().await;
+}
+
+/// Sends `SIGTERM` to a process. Returns false if that is not possible.
+#[cfg(unix)]
+fn terminate(child: &Child) -> bool {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    // Tokio returns no id once the process was waited for, so that the id is not another's by now.
+    let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+    pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
+}
+
+#[cfg(not(unix))]
+fn terminate(_: &Child) -> bool {
+    false
+}

@@ -1,0 +1,181 @@
+//! The requests that wait for a response, and the messages that concern them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
+use mrtr_schema::notification::{Cancelled, Progress, name};
+use mrtr_schema::subscription::{Changed, SUBSCRIPTION_ID};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+
+use super::send_state::SendState;
+use crate::error::TransportError;
+use crate::stdio::oversized::MessagePrefix;
+
+/// How many notifications may wait for a request whose caller does not poll it. A call loses further
+/// ones. A subscription fails, since a change that it misses would be missed for good.
+pub(super) const MAX_UNREAD_NOTIFICATIONS: usize = 1_024;
+
+/// The requests that wait for a response.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// One end of the stream is closed: no more requests can be sent.
+    pub(super) closed: bool,
+    pub(super) waiters: HashMap<RequestId, Waiter>,
+}
+
+/// The receiving ends of one request. A waiter that is dropped without a response fails its request.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) notifications: Sender<Notification>,
+    /// `None` once the request has failed on our side, and is still to be cancelled at the server.
+    pub(super) response: Option<oneshot::Sender<Result<Response, TransportError>>>,
+    pub(super) state: Arc<SendState>,
+    pub(super) long_lived: bool,
+}
+
+impl Waiter {
+    fn finish(&mut self, outcome: Result<Response, TransportError>) {
+        if let Some(response) = self.response.take() {
+            // The caller may have given up meanwhile.
+            let _ = response.send(outcome);
+        }
+    }
+}
+
+impl Pending {
+    /// Passes a message from the server to the request that it concerns.
+    pub(super) fn deliver(&mut self, message: Message) {
+        match message {
+            Message::Response(response) => self.deliver_response(response),
+            Message::Notification(notification) => self.deliver_notification(notification),
+            Message::Request(request) => {
+                let method = request.method;
+                tracing::warn!(target: "mrtr::stdio", method, "request from the server ignored");
+            }
+        }
+    }
+
+    fn deliver_response(&mut self, response: Response) {
+        let id = response.id.clone().or_else(|| self.only_written_call());
+        if let Some(mut waiter) = id.and_then(|id| self.waiters.remove(&id)) {
+            waiter.finish(Ok(response));
+        } else if let (None, Err(error)) = (response.id, response.outcome) {
+            tracing::warn!(target: "mrtr::stdio", %error, "the server could not read a request");
+        }
+        // Any other response came after its request was cancelled.
+    }
+
+    fn deliver_notification(&mut self, notification: Notification) {
+        match notification.method.as_str() {
+            name::CANCELLED => self.end_subscription(&notification),
+            // A log message does not name its request: one of the waiting calls gets it.
+            name::MESSAGE => {
+                let mut calls = self.waiters.iter().filter(|(_, waiter)| !waiter.long_lived);
+                if let Some(id) = calls.next().map(|(id, _)| id.clone()) {
+                    self.notify(&id, notification);
+                }
+            }
+            _ => {
+                if let Some(id) = concerned_request(&notification) {
+                    self.notify(&id, notification);
+                }
+            }
+        }
+    }
+
+    /// Fails the request to which an oversized message responds.
+    pub(super) fn reject_oversized(&mut self, prefix: MessagePrefix, max_message: usize) {
+        let reason = format!("the server sent a message of more than {max_message} bytes");
+        tracing::warn!(target: "mrtr::stdio", "{reason}");
+        if prefix.has_method {
+            return;
+        }
+        let id = prefix.id.or_else(|| self.only_written_call());
+        if let Some(mut waiter) = id.and_then(|id| self.waiters.remove(&id)) {
+            waiter.finish(Err(TransportError::protocol(reason)));
+        }
+    }
+
+    /// Returns the only call that the server has seen, if there is exactly one.
+    ///
+    /// An error about a request that the server could not read has no id: it is too long, say. It
+    /// can only be about a request that was written, and not about a subscription, which is short.
+    pub(super) fn only_written_call(&self) -> Option<RequestId> {
+        let mut calls = self
+            .waiters
+            .iter()
+            .filter(|(_, waiter)| !waiter.long_lived && waiter.state.is(SendState::WRITTEN));
+        let (id, _) = calls.next()?;
+        calls.next().is_none().then(|| id.clone())
+    }
+
+    fn notify(&mut self, id: &RequestId, notification: Notification) {
+        let Some(waiter) = self.waiters.get_mut(id) else { return };
+        if waiter.notifications.try_send(notification).is_err() {
+            tracing::warn!(
+                target: "mrtr::stdio",
+                %id,
+                "notification dropped: too many are waiting to be read"
+            );
+            if waiter.long_lived {
+                waiter.finish(Err(TransportError::interrupted(format!(
+                    "subscription failed: more than {MAX_UNREAD_NOTIFICATIONS} notifications unread"
+                ))));
+            }
+        }
+    }
+
+    /// Ends a subscription that the server has cancelled. Servers may cancel nothing else.
+    fn end_subscription(&mut self, notification: &Notification) {
+        let Ok(Cancelled { request_id: id, reason, .. }) = notification.decode_params() else {
+            return;
+        };
+        if self.waiters.get(&id).is_some_and(|waiter| waiter.long_lived)
+            && let Some(mut waiter) = self.waiters.remove(&id)
+        {
+            tracing::debug!(target: "mrtr::stdio", %id, reason, "subscription ended by the server");
+            let error = TransportError::subscription_ended("the server ended the subscription");
+            waiter.finish(Err(error));
+        }
+    }
+}
+
+/// Returns the request that a notification is about, if it names one.
+fn concerned_request(notification: &Notification) -> Option<RequestId> {
+    if notification.method == name::PROGRESS {
+        return notification
+            .decode_params::<Progress>()
+            .ok()
+            .map(|progress| progress.progress_token);
+    }
+    let meta = notification.decode_params::<Changed>().ok()?.meta;
+    serde_json::from_value(meta.get(SUBSCRIPTION_ID)?.clone()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn error_without_id_concerns_the_only_written_call() {
+        let mut pending = Pending::default();
+        let mut add = |id, state, long_lived| {
+            let waiter = Waiter {
+                notifications: mpsc::channel(1).0,
+                response: None,
+                state: SendState::new(state),
+                long_lived,
+            };
+            pending.waiters.insert(RequestId::Number(id), waiter);
+            pending.only_written_call()
+        };
+        assert_eq!(add(1, SendState::QUEUED, false), None);
+        assert_eq!(add(2, SendState::WRITTEN, false), Some(RequestId::Number(2)));
+        assert_eq!(add(3, SendState::WRITTEN, true), Some(RequestId::Number(2)));
+        assert_eq!(add(4, SendState::WRITTEN, false), None, "it may concern either");
+    }
+}

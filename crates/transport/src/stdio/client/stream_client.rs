@@ -1,0 +1,251 @@
+//! A client on a byte stream.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
+use mrtr_schema::notification::{Cancelled, name};
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{mpsc, oneshot};
+
+use super::pending::{MAX_UNREAD_NOTIFICATIONS, Pending, Waiter};
+use super::send_state::SendState;
+use crate::error::TransportError;
+use crate::stdio::reader::{Line, LineReader};
+use crate::stdio::writer::{json_line, serialized_line, write_lines};
+use crate::traits::{OutgoingRequest, Transport};
+
+/// The default limit on a message from a server: 16 MiB, as for responses over HTTP.
+pub(super) const DEFAULT_MAX_MESSAGE: usize = 16 << 20;
+
+/// How many requests may wait to be written. Further ones wait in their callers.
+const MAX_QUEUED_REQUESTS: usize = 64;
+
+/// A client of a server at the other end of a byte stream. Clones share the stream, and requests are
+/// multiplexed.
+///
+/// A log message from the server does not name its request. One of the calls in flight gets it.
+#[derive(Debug, Clone)]
+pub struct StreamClient {
+    shared: Arc<Shared>,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    requests: Sender<(Vec<u8>, Arc<SendState>)>,
+    /// Lines that bypass the queue: cancellations of requests that were written. `None` closes the
+    /// stream, and so does dropping the sender.
+    control: UnboundedSender<Option<Vec<u8>>>,
+    /// Shared with the tasks that read and write.
+    pending: Arc<Mutex<Pending>>,
+}
+
+impl StreamClient {
+    /// Creates a client over `reader` and `writer`. Tasks of the current tokio runtime read and
+    /// write them. A message from the server may have up to 16 MiB.
+    ///
+    /// # Panics
+    ///
+    /// If it is called outside a tokio runtime.
+    pub fn new<R, W>(reader: R, writer: W) -> Self
+    where
+        R: AsyncBufRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        Self::with_max_message(reader, writer, DEFAULT_MAX_MESSAGE)
+    }
+
+    /// Like [`StreamClient::new`], with another limit on messages from the server, in bytes. A longer
+    /// message is discarded, and the request to which it responds fails.
+    ///
+    /// # Panics
+    ///
+    /// If it is called outside a tokio runtime.
+    pub fn with_max_message<R, W>(reader: R, writer: W, bytes: usize) -> Self
+    where
+        R: AsyncBufRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (requests, queued_requests) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let (control, control_lines) = mpsc::unbounded_channel();
+        let pending = Arc::<Mutex<Pending>>::default();
+        tokio::spawn(write_all(writer, queued_requests, control_lines, Arc::clone(&pending)));
+        tokio::spawn(read_all(LineReader::new(reader, bytes), Arc::clone(&pending)));
+        let shared = Shared { requests, control, pending };
+        Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
+    }
+
+    /// Sets how long one request may take. Default: 2 min. It does not apply to subscriptions.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = time;
+        self
+    }
+
+    /// Returns true if one end of the stream is closed, so that no more requests can be sent.
+    /// Requests that were sent before may still be answered.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().closed
+    }
+
+    /// Closes the client's end of the stream, which asks the server to end. Requests that are queued
+    /// are written before. Dropping all clones closes it, too.
+    pub fn close(&self) {
+        let _ = self.shared.control.send(None);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        lock(&self.pending)
+    }
+
+    /// Registers a request, so that messages from the server find it.
+    fn register(&self, id: &RequestId, waiter: Waiter) -> Result<(), TransportError> {
+        let mut pending = self.lock();
+        if pending.closed {
+            return Err(TransportError::not_sent("the stream to the server is closed"));
+        }
+        if pending.waiters.contains_key(id) {
+            let message = format!("a request with the id {id} is already in flight");
+            return Err(TransportError::not_sent(message));
+        }
+        pending.waiters.insert(id.clone(), waiter);
+        Ok(())
+    }
+}
+
+fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Transport for StreamClient {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let OutgoingRequest { request, long_lived, on_notification, .. } = outgoing;
+        let (sender, mut notifications) = mpsc::channel(MAX_UNREAD_NOTIFICATIONS);
+        let (response_sender, mut response) = oneshot::channel();
+        let state = SendState::new(SendState::QUEUED);
+        let waiter = Waiter {
+            notifications: sender,
+            response: Some(response_sender),
+            state: Arc::clone(&state),
+            long_lived,
+        };
+        self.shared.register(&request.id, waiter)?;
+        let mut guard = CancelOnDrop {
+            shared: &self.shared,
+            id: &request.id,
+            state: &state,
+            reason: "the caller dropped the request",
+        };
+        let answer = async {
+            let line = (serialized_line(&request), Arc::clone(&state));
+            tokio::select! {
+                biased;
+                sent = self.shared.requests.send(line) => if sent.is_err() {
+                    return Err(state.fail("the stream to the server is closed"));
+                },
+                _ = &mut response => return Err(state.fail("the server has closed the stream")),
+            }
+            loop {
+                // Notifications first: all of them were sent before the response.
+                tokio::select! {
+                    biased;
+                    Some(notification) = notifications.recv() => on_notification(notification),
+                    outcome = &mut response => return outcome.unwrap_or_else(|_| {
+                        Err(state.fail("the server closed the stream before it answered"))
+                    }),
+                }
+            }
+        };
+        if long_lived {
+            return answer.await;
+        }
+        tokio::time::timeout(self.timeout, answer).await.unwrap_or_else(|_| {
+            guard.reason = "the request timed out";
+            Err(state.fail(format!("no response within {:?}", self.timeout)))
+        })
+    }
+}
+
+/// Cancels a request at the server if it is dropped before the response has come.
+struct CancelOnDrop<'a> {
+    shared: &'a Shared,
+    id: &'a RequestId,
+    state: &'a SendState,
+    reason: &'static str,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let is_unanswered = self.shared.lock().waiters.remove(self.id).is_some();
+        if !is_unanswered || !self.state.abandon() {
+            return;
+        }
+        let params = Cancelled::new(self.id.clone()).with_reason(self.reason);
+        if let Ok(cancelled) = Notification::new(name::CANCELLED, &params) {
+            tracing::debug!(
+                target: "mrtr::stdio",
+                id = %self.id,
+                reason = self.reason,
+                "request cancelled"
+            );
+            let _ = self.shared.control.send(Some(json_line(cancelled.to_json())));
+        }
+    }
+}
+
+/// Writes requests and control lines until the stream is closed or breaks.
+async fn write_all(
+    mut writer: impl AsyncWrite + Unpin,
+    mut requests: Receiver<(Vec<u8>, Arc<SendState>)>,
+    mut control: UnboundedReceiver<Option<Vec<u8>>>,
+    pending: Arc<Mutex<Pending>>,
+) {
+    let poll_line = |cx: &mut Context<'_>| {
+        // Control lines first: a cancellation must not wait behind a full queue of requests.
+        match control.poll_recv(cx) {
+            Poll::Ready(Some(Some(line))) => return Poll::Ready(Some((line, None))),
+            // Requests that are queued are still written.
+            Poll::Ready(_) => requests.close(),
+            Poll::Pending => {}
+        }
+        let request = requests.poll_recv(cx);
+        request.map(|request| request.map(|(line, state)| (line, Some(state))))
+    };
+    let written = write_lines(&mut writer, poll_line).await;
+    if let Err(error) = &written {
+        tracing::debug!(target: "mrtr::stdio", %error, "writing to the server failed");
+    }
+    {
+        // Requests that were written may still be answered.
+        let mut pending = lock(&pending);
+        pending.closed = true;
+        pending.waiters.retain(|_, waiter| waiter.state.is(SendState::WRITTEN));
+    }
+    let _ = writer.shutdown().await;
+}
+
+/// Reads messages and delivers them until the stream ends or breaks.
+async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc<Mutex<Pending>>) {
+    loop {
+        match lines.next().await {
+            Ok(Some(Line::Complete(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Ok(Some(Line::Complete(line))) => match Message::parse(&line) {
+                Ok(message) => lock(&pending).deliver(message),
+                Err(error) => {
+                    tracing::warn!(target: "mrtr::stdio", %error, "malformed message ignored");
+                }
+            },
+            Ok(Some(Line::TooLong(prefix))) => {
+                lock(&pending).reject_oversized(prefix, lines.max_length());
+            }
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let mut pending = lock(&pending);
+    pending.closed = true;
+    pending.waiters.clear();
+}
