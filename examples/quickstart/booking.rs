@@ -1,20 +1,19 @@
 //! The server: one tool, written as if it ran once from top to bottom.
 
 use std::error::Error;
-use std::fmt;
+use std::io::Write as _;
 
 use mrtr::http::{Endpoint, ServeOptions};
 use mrtr::{ClientFeature, Context, KeyRing, Result, Secret, Server, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncReadExt;
+use tokio::io::AsyncReadExt as _;
 
-/// Who is to come, and when.
 #[derive(Deserialize, JsonSchema)]
 struct Booking {
-    /// How many people
+    /// The number of guests
     people: u8,
-    /// For which evening
+    /// The day of the visit
     day: String,
 }
 
@@ -24,7 +23,7 @@ struct Seat {
     place: Place,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Place {
     Inside,
@@ -49,9 +48,9 @@ struct Table {
     deposit: u32,
 }
 
-async fn book(cx: Context, booking: Booking) -> Result<String> {
+async fn book(cx: Context, Booking { people, day }: Booking) -> Result<String> {
     // A side effect. It runs in the first round, and its result travels on in the sealed state.
-    let table: Table = cx.step("hold", async |s| hold(&booking, s.idempotency_key()).await).await?;
+    let table: Table = cx.step("hold", async |s| hold(people, s.idempotency_key())).await?;
 
     // Two questions, one round.
     let (seat, diet) = tokio::try_join!(
@@ -59,80 +58,67 @@ async fn book(cx: Context, booking: Booking) -> Result<String> {
         cx.elicit::<Diet>("diet", "Is there anything you do not eat?"),
     )?;
 
-    // A second round. The replica that serves it need not be the one that held the table.
+    // A second round. Another replica than the one that held the table can serve it.
     let deposit = format!("Table {} needs a deposit of {} €.", table.number, table.deposit);
     let consent: Consent = cx.elicit("deposit", deposit).await?;
     if !consent.pay {
-        return Ok(format!("Not booked: table {} goes back when the hold expires.", table.number));
+        return Ok(format!("Not booked: the hold on table {} expires.", table.number));
     }
-    let receipt: String = cx.step("pay", async |s| pay(&table, s.idempotency_key()).await).await?;
+    let receipt: String = cx.step("pay", async |s| pay(&table, s.idempotency_key())).await?;
 
+    let place = format!("{:?}", seat.place).to_lowercase();
     let diet = diet.avoid.map_or_else(String::new, |avoid| format!(", no {avoid}"));
     Ok(format!(
-        "Booked table {} {} for {} on {}{diet}. Receipt {receipt}.",
-        table.number, seat.place, booking.people, booking.day
+        "Booked table {} {place} for {people} on {day}{diet}. Receipt {receipt}.",
+        table.number
     ))
 }
 
-/// Calls the restaurant.
-async fn hold(booking: &Booking, key: &str) -> Result<Table> {
-    call_outside("hold", key).await?;
-    Ok(Table { number: 4 + booking.people, deposit: 10 * u32::from(booking.people) })
+/// Stands for a call to the restaurant.
+fn hold(people: u8, key: &str) -> Result<Table> {
+    record("hold", key)?;
+    Ok(Table { number: 4 + people, deposit: 10 * u32::from(people) })
 }
 
-/// Calls the bank.
-async fn pay(table: &Table, key: &str) -> Result<String> {
-    call_outside("pay", key).await?;
-    Ok(format!("{}-{}", table.number, key.get(..6).unwrap_or(key)))
+/// Stands for a call to the bank.
+fn pay(table: &Table, key: &str) -> Result<String> {
+    record("pay", key)?;
+    Ok(format!("{}-{key:.6}", table.number))
 }
 
-/// The world outside counts how often it is called. Here it is the process that started the fleet.
-async fn call_outside(what: &str, key: &str) -> Result<()> {
-    if let Ok(outside) = std::env::var("BOOKING_OUTSIDE") {
-        let request = reqwest::Client::new().post(format!("{outside}/{what}"));
-        request.header("Idempotency-Key", key).send().await?.error_for_status()?;
+/// Records a side effect in a file outside the replicas, so that the quickstart can count them.
+fn record(step: &str, key: &str) -> Result<()> {
+    if let Ok(path) = std::env::var("BOOKING_LEDGER") {
+        let mut ledger = std::fs::OpenOptions::new().append(true).open(path)?;
+        writeln!(ledger, "{step} {key}")?;
     }
     Ok(())
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inside => "inside",
-            Self::Outside => "outside",
-        })
-    }
-}
-
-/// The server, with the key ring that the whole fleet has.
-fn server() -> std::result::Result<Server, Box<dyn Error>> {
+/// The server, with the key ring of all replicas.
+fn server() -> Result<Server, Box<dyn Error>> {
     let secret = std::env::var("BOOKING_SECRET").map_err(|_| "BOOKING_SECRET is not set")?;
     let ring = KeyRing::builder("https://booking.example/mcp")
         .active(Secret::from_base64url(&secret)?)
         .build()?;
-    let server = Server::builder("booking", "1.0.0")
-        .tool(Tool::new("book", "Books a table", book).requires([ClientFeature::Form]))
-        .key_ring(ring)
-        .allow_anonymous()
-        .build()?;
-    Ok(server)
+    let tool = Tool::new("book", "Books a table", book).requires([ClientFeature::Form]);
+    let server = Server::builder("booking", "1.0.0").tool(tool).key_ring(ring);
+    Ok(server.allow_anonymous().build()?)
 }
 
 /// Serves the tool over standard input and output.
-pub async fn serve_stdio() -> std::result::Result<(), Box<dyn Error>> {
+pub async fn serve_stdio() -> Result<(), Box<dyn Error>> {
     Ok(mrtr::serve_stdio(server()?).await?)
 }
 
-/// Serves the tool on a free port, until our parent goes.
-pub async fn serve() -> std::result::Result<(), Box<dyn Error>> {
-    let server = server()?;
-    let port = std::env::var("PORT").ok().map_or(Ok(0), |port| port.parse())?;
+/// Serves the tool over HTTP until standard input ends: when the parent process does.
+pub async fn serve() -> Result<(), Box<dyn Error>> {
+    let endpoint = Endpoint::new(server()?);
+    let port = std::env::var("PORT").map_or(Ok(0), |port| port.parse())?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     println!("listening {}", listener.local_addr()?.port());
-    let parent_is_gone = async {
+    let end = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;
     };
-    mrtr::http::serve(listener, Endpoint::new(server), ServeOptions::default(), parent_is_gone)
-        .await?;
-    Ok(())
+    Ok(mrtr::http::serve(listener, endpoint, ServeOptions::default(), end).await?)
 }

@@ -1,5 +1,5 @@
-//! A tool that needs two accounts of a person. The new version has no use for the Google account, and asks for the one at
-//! Microsoft instead. What was said about GitHub counts for both.
+//! A tool that needs two accounts of the user. The new version asks for a Microsoft account instead
+//! of a Google account. The answer about GitHub counts for both versions.
 
 use mrtr::schema::elicitation::FormParams;
 use mrtr::{Context, ElicitResult, Result, Server, Tool};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 #[derive(Deserialize, JsonSchema)]
 struct Account {
-    /// The name of the account; never its password
+    /// The name of the account (never its password)
     name: String,
 }
 
@@ -31,16 +31,17 @@ pub fn new() -> crate::Result<Server> {
 }
 
 fn server(version: &str, other: &'static str) -> crate::Result<Server> {
-    let tool = Tool::new("accounts", "Which accounts a person has", move |cx| accounts(cx, other));
+    let tool =
+        Tool::new("accounts", "Lists the accounts of the user", move |cx| accounts(cx, other));
     super::side_by_side::replica("accounts", version, tool)
 }
 
-/// What the person says.
+/// The answers of the user.
 pub fn answer(key: &str, _: &FormParams) -> ElicitResult {
     let name = match key {
         "github_login" => "octocat",
         "microsoft_login" => "tux",
-        _ => "somebody",
+        _ => "someone",
     };
     ElicitResult::accept(json!({ "name": name })).unwrap_or_else(|_| ElicitResult::cancel())
 }
@@ -68,7 +69,7 @@ mod tests {
     async fn from_new_to_old_and_back_nothing_is_lost() {
         let fleet = Replicas::new([new().unwrap(), old().unwrap()]);
         let story = call().fault(2, Fault::Reordered).run(&fleet).await.unwrap();
-        // The third request is for the new version, which had all that it needs from the first two.
+        // The third request reaches the new version, which has both of its answers by then.
         assert_eq!(story.text(), "a on GitHub, c on Microsoft");
         assert_eq!(story.rounds(), [vec!["github_login", "microsoft_login"], vec!["google_login"]]);
     }

@@ -1,4 +1,4 @@
-//! Servers of several versions, each on a port of its own, and a client whose requests go to them by turns.
+//! Servers of several versions, and a client whose requests alternate between them.
 
 use std::future::pending;
 use std::net::Ipv4Addr;
@@ -16,10 +16,10 @@ use tokio::net::TcpListener;
 
 use crate::Result;
 
-/// All versions have one key ring. In earnest the secret comes from where secrets are kept.
-const SECRET: &[u8] = b"an example's secret, known to all";
+/// All versions share a key ring. A real secret is stored outside the code.
+const SECRET: &[u8] = b"the public secret of the example";
 
-/// A server with one tool.
+/// Creates a server with one tool.
 pub fn replica(name: &str, version: &str, tool: Tool) -> crate::Result<Server> {
     let secret = Secret::from_bytes(SECRET)?;
     let ring = KeyRing::builder(format!("https://{name}.example/mcp")).active(secret).build()?;
@@ -42,7 +42,7 @@ impl SideBySide {
         Ok(Self { sides, next: AtomicUsize::new(0), asked: Arc::default() })
     }
 
-    /// Calls a tool, and says what it came to and what was asked, in order.
+    /// Calls a tool. Returns its text, and the keys of the questions in order.
     pub async fn call(
         self,
         tool: &str,

@@ -1,5 +1,6 @@
-//! A tracker whose rules ask for more fields: a bug that is resolved needs a resolution, and a duplicate needs its original.
-//! The new version also asks whether to tell those who follow the bug. The item is read once, and changed once.
+//! A tracker whose rules require more fields: a resolved bug needs a resolution, and a duplicate
+//! needs its original. The new version also asks whether to notify followers. The item is read once
+//! and written once.
 
 use mrtr::schema::elicitation::FormParams;
 use mrtr::{Context, ElicitResult, Result, Server, Tool};
@@ -11,11 +12,11 @@ use serde_json::json;
 struct Update {
     /// The number of the work item
     work_item: u32,
-    /// What state it should have
+    /// The new state
     state: String,
 }
 
-/// What the tracker knows of a work item.
+/// A work item, as the tracker returns it.
 #[derive(Serialize, Deserialize)]
 struct WorkItem {
     title: String,
@@ -45,7 +46,7 @@ struct Original {
 
 #[derive(Deserialize, JsonSchema)]
 struct Followers {
-    /// Tell them?
+    /// Notify them?
     tell: bool,
 }
 
@@ -78,12 +79,12 @@ async fn update(cx: Context, update: Update, tells_followers: bool) -> Result<St
     Ok(done.concat() + ".")
 }
 
-/// Asks the tracker.
+/// Stands for a request to the tracker.
 fn read(number: u32) -> WorkItem {
     WorkItem { title: format!("Page {} is blank", number % 100) }
 }
 
-/// Tells the tracker, once for each key.
+/// Stands for a change in the tracker, which happens once per key.
 fn write(_number: u32, _idempotency_key: &str) {}
 
 pub fn old() -> crate::Result<Server> {
@@ -96,11 +97,11 @@ pub fn new() -> crate::Result<Server> {
 
 fn server(version: &str, tells_followers: bool) -> crate::Result<Server> {
     let handler = move |cx, arguments| update(cx, arguments, tells_followers);
-    let tool = Tool::new("update_work_item", "ChangeNotifier the state of a work item", handler);
+    let tool = Tool::new("update_work_item", "Changes the state of a work item", handler);
     super::side_by_side::replica("tracker", version, tool)
 }
 
-/// What the person says.
+/// The answers of the user.
 pub fn answer(key: &str, _: &FormParams) -> ElicitResult {
     let content = match key {
         "resolution" => json!({ "resolution": "Duplicate" }),
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(story.text(), "#4522 (Page 22 is blank) is Resolved: Duplicate of #4301.");
         assert_eq!(story.rounds(), [["resolution"], ["duplicate_of"]]);
 
-        // The new version asks one thing more, and the old one, which ends the call, makes nothing of it.
+        // The new version has one more question. The old one, which completes the call, ignores it.
         let story = resolve([new().unwrap(), old().unwrap()], "Duplicate", None).await;
         assert_eq!(story.text(), "#4522 (Page 22 is blank) is Resolved: Duplicate of #4301.");
         assert_eq!(story.rounds(), [["resolution"], ["duplicate_of"], ["followers"]]);
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(story.rounds(), [["resolution"], ["followers"]]);
     }
 
-    /// A response that is lost makes the item be written again, under the same key.
+    /// After a lost response, the item is written again, with the same key.
     #[tokio::test]
     async fn a_lost_response_writes_under_one_key() {
         let fleet = [old().unwrap(), old().unwrap()];

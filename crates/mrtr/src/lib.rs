@@ -1,19 +1,8 @@
 #![doc = include_str!("../README.md")]
 
-/// The examples of the chapters.
-#[cfg(all(doctest, feature = "testing", feature = "client"))]
-mod chapters {
-    #[doc = include_str!("../../../README.md")]
-    mod readme {}
-    #[doc = include_str!("../../../docs/rounds.md")]
-    mod rounds {}
-    #[doc = include_str!("../../../docs/client.md")]
-    mod client {}
-    #[doc = include_str!("../../../docs/sdk-integration.md")]
-    mod sdk_integration {}
-    #[doc = include_str!("../../../docs/deploying.md")]
-    mod deploying {}
-}
+// Its examples use every feature that it names.
+#[cfg(all(any(doc, doctest), feature = "client", feature = "macros", feature = "testing"))]
+pub mod guide;
 
 #[cfg(feature = "client")]
 mod client_set;

@@ -263,7 +263,7 @@ impl ServerBuilder {
     /// `set_parent`. A context that has not the form of W3C Trace Context is passed over.
     ///
     /// The span, `request` with the target `mrtr::server`, and the metrics are named as OpenTelemetry's semantic conventions for MCP
-    /// have it; `docs/deploying.md` lists them.
+    /// have it; `mrtr::guide::deploying` lists them.
     pub fn trace_parent(
         mut self,
         adopt: impl Fn(&tracing::Span, &TraceContext) + Send + Sync + 'static,

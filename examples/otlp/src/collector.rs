@@ -1,4 +1,4 @@
-//! A stand-in for a collector: takes what comes by OTLP over HTTP, as JSON, and shows it. And a stand-in for a load balancer.
+//! A fake collector, which prints what it receives by OTLP over HTTP as JSON, and a fake load balancer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
-use mrtr::client::{Transport, OutgoingRequest, TransportError};
+use mrtr::client::{OutgoingRequest, Transport, TransportError};
 use mrtr::http::HttpClient;
 use mrtr::schema::jsonrpc::Response;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Collector {
         Ok(Self { url, got })
     }
 
-    /// Shows what came, and fails if it is not what is promised.
+    /// Prints what was received, and fails if a span or metric is missing.
     pub fn show(&self) -> Result<(), Box<dyn Error>> {
         let got = std::mem::take(&mut *self.got.lock().map_err(|_| "the collector failed")?);
         let (mut spans, mut metrics) = (Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ async fn take(
     Json(json!({}))
 }
 
-/// What lists of lists hold, level by level.
+/// Collects the elements of nested lists, level by level.
 fn all<'a>(value: &'a Value, levels: &[&str], into: &mut Vec<&'a Value>) {
     let Some((level, rest)) = levels.split_first() else { return into.push(value) };
     let inside = value[*level].as_array();
@@ -95,7 +95,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The attributes with these names, or all.
+/// Formats the attributes with these names, or all.
 fn attributes(of: &Value, names: &[&str]) -> String {
     let all = of["attributes"].as_array().into_iter().flatten();
     let wanted = all.filter(|it| names.is_empty() || names.iter().any(|name| it["key"] == *name));
@@ -121,18 +121,18 @@ fn show_span(span: &Value, all: &[&Value], depth: usize) {
 }
 
 /// Sends each request to the next connection.
-pub struct Turns {
+pub struct RoundRobin {
     connections: [HttpClient; 2],
     next: AtomicUsize,
 }
 
-impl Turns {
+impl RoundRobin {
     pub fn new(connections: [HttpClient; 2]) -> Self {
         Self { connections, next: AtomicUsize::new(0) }
     }
 }
 
-impl Transport for Turns {
+impl Transport for RoundRobin {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
         self.connections[at].send(outgoing).await

@@ -1,6 +1,6 @@
-//! Traces and metrics by OTLP: a call of two rounds, and what a collector gets of it.
+//! Traces and metrics by OTLP: a call of two rounds, and what a collector receives.
 //!
-//! In a service of your own, leave out the collector, and send to where `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+//! In a real service, leave out the collector, and export to `OTEL_EXPORTER_OTLP_ENDPOINT`.
 
 mod collector;
 
@@ -33,14 +33,14 @@ struct Seat {
 }
 
 async fn book(cx: Context) -> mrtr::Result<String> {
-    // What a step does is in the trace, too.
+    // Spans inside a step are part of the trace.
     let look = async |_| Ok(async { 5 }.instrument(tracing::info_span!("look for a table")).await);
     let table: u8 = cx.step("table", look).await?;
     let seat: Seat = cx.elicit("seat", "Inside or outside?").await?;
     Ok(format!("Table {table}, {}.", seat.place))
 }
 
-/// Two replicas, each at an address of its own.
+/// Starts a replica, and returns its URL.
 async fn replica(secret: &Secret) -> Result<String, Box<dyn Error>> {
     let ring = KeyRing::builder("https://booking.example/mcp").active(secret.clone()).build()?;
     let server = Server::builder("booking", "1")
@@ -68,7 +68,7 @@ async fn replica(secret: &Secret) -> Result<String, Box<dyn Error>> {
     Ok(url)
 }
 
-/// The context of the current span, as a request says it.
+/// Returns the context of the current span, for the next request.
 fn current() -> Option<TraceContext> {
     let mut carrier = HashMap::new();
     let context = tracing::Span::current().context();
@@ -104,20 +104,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let secret = Secret::generate()?;
     let replicas = [replica(&secret).await?, replica(&secret).await?];
-    // Each round to the other replica, as a load balancer would.
+    // Rounds alternate between the replicas, as behind a load balancer.
     let connections = replicas.map(|url| HttpClient::builder(url).build());
     let [first, second] = connections;
-    let client = Client::builder(collector::Turns::new([first?, second?]))
+    let client = Client::builder(collector::RoundRobin::new([first?, second?]))
         .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "place": "outside" }))?))
         .trace_context(current)
         .build();
     let result = client.call_tool("book", json!({})).await?;
     println!("{}\n", result.text());
-    // And one that is refused: the state is not one of ours.
+    // One request is rejected: its state is forged.
     let forged = json!({ "name": "book", "arguments": {}, "requestState": "v1.forged" });
     let _ = client.request::<serde_json::Value>("tools/call", forged).await;
 
-    // A collector is sent to now and then, and in the end. It blocks.
+    // Exports what is left. This blocks.
     tokio::task::spawn_blocking(move || {
         let _ = tracers.shutdown();
         let _ = meters.shutdown();

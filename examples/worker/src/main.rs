@@ -1,17 +1,17 @@
-//! A call that waits in a database: one process begins it and ends, the server is restarted with another key, and a second process
-//! answers and finishes it.
+//! A suspended call in a database: one process begins the call and ends, the server restarts with a
+//! new key, and a second process answers and finishes the call.
 //!
-//! `cargo run --manifest-path examples/worker/Cargo.toml` shows all of it, with processes of its own. The parts:
+//! `cargo run --manifest-path examples/worker/Cargo.toml` runs all parts as processes:
 //!
-//! - `worker begin FILE URL` calls the tool, and keeps the call in the SQLite database `FILE` when it asks.
-//! - `worker finish FILE URL` answers what waits in `FILE`, and prints what the calls come to.
+//! - `worker begin FILE URL` calls the tool, and stores the suspended call in the SQLite database `FILE`.
+//! - `worker finish FILE URL` answers the calls in `FILE`, and prints their results.
 //! - `worker serve` is the server, with the key ring of the environment variable `RING`.
 
 use std::error::Error;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
-use mrtr::client::{PendingCall, CallOutcome};
+use mrtr::client::{CallOutcome, PendingCall};
 use mrtr::http::{Endpoint, HttpClient, ServeOptions};
 use mrtr::schema::tool::CallToolResult;
 use mrtr::{Client, Context, ElicitResult, KeyRing, Secret, Server, Tool};
@@ -37,7 +37,7 @@ async fn main() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A client that says that it can show forms. What it is asked is answered by `answer`.
+/// A client that supports forms, and accepts each one.
 fn client(url: &str) -> Result<Client<HttpClient>> {
     let client = mrtr::connect(url)?.on_form(async |question, form| {
         println!("finish  {} asks: {}", question.target, form.message);
@@ -59,7 +59,7 @@ async fn begin(file: &Path, url: &str) -> Result<()> {
         CallOutcome::InputRequired(call) => {
             let waits = serde_json::to_string(&call)?;
             open(file)?.execute("INSERT INTO calls (waits) VALUES (?1)", [&waits])?;
-            println!("begin   the call waits, in {} bytes", waits.len());
+            println!("begin   the call is suspended, in {} bytes", waits.len());
         }
     }
     Ok(())
@@ -87,7 +87,7 @@ struct Deploy {
 
 #[derive(Deserialize, JsonSchema)]
 struct Consent {
-    /// Go on?
+    /// Deploy?
     yes: bool,
 }
 
@@ -100,22 +100,21 @@ async fn deploy(cx: Context, Deploy { service }: Deploy) -> mrtr::Result<String>
     ))
 }
 
-/// Serves until our parent goes.
+/// Serves until the parent process ends.
 async fn serve() -> Result<()> {
     let ring = KeyRing::from_env("https://deploy.example/mcp", "RING")?;
     let server = Server::builder("deploy", "1.0.0").key_ring(ring).allow_anonymous();
     let server = server.tool(Tool::new("deploy", "Deploys a service", deploy)).build()?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
-    let parent_is_gone = async {
+    let end = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;
     };
-    mrtr::http::serve(listener, Endpoint::new(server), ServeOptions::default(), parent_is_gone)
-        .await?;
+    mrtr::http::serve(listener, Endpoint::new(server), ServeOptions::default(), end).await?;
     Ok(())
 }
 
-/// All of it, each part in a process of its own.
+/// Runs all parts, each in its own process.
 async fn show() -> Result<ExitCode> {
     let (old, new) = (Secret::generate()?, Secret::generate()?);
     let (old, new) = (old.to_base64url(), new.to_base64url());
@@ -124,7 +123,7 @@ async fn show() -> Result<ExitCode> {
     let (server, url) = start(&format!("active {}", *old)).await?;
     run("begin", &file, &url).await?;
     stop(server).await?;
-    println!("        the server ends; its key only opens from now on, and another one seals");
+    println!("        the server restarts with a new key; the old one is retiring");
     let (server, url) = start(&format!("active {}\nretiring {}", *new, *old)).await?;
     let finished = run("finish", &file, &url).await?;
     stop(server).await?;

@@ -48,7 +48,7 @@ async fn each_refusal_is_counted_by_its_reason() {
         ("POST", head.clone().with("Content-Type", "text/html"), body.clone(), 415, "media_type"),
         ("GET", head.clone(), Vec::new(), 405, "method_not_allowed"),
     ];
-    let book = include_str!("../../../../docs/deploying.md");
+    let book = include_str!("../../src/guide/deploying.md");
     let row = book.lines().find(|line| line.starts_with("| `mrtr.refusals`")).unwrap();
     for (verb, head, body, status, reason) in cases {
         assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the book");

@@ -1,4 +1,4 @@
-//! The mistakes that `docs/rounds.md` names, and what the log says of each.
+//! The mistakes that `crates/mrtr/src/guide/rounds.md` names, and what the log says of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn each_mistake_is_named_as_the_book_says() {
             step.await
         })
     };
-    let book = include_str!("../../../../docs/rounds.md");
+    let book = include_str!("../../../mrtr/src/guide/rounds.md");
     for (log, message) in [
         (logged(twice).await, r#"the key "guest" is used twice in one replay"#),
         (

@@ -178,7 +178,7 @@ async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_th
         log.lines().filter_map(|line| line.split("reason=\"").nth(1)?.split('"').next()).collect();
     assert_eq!(logged, expect);
     assert!(!log.contains(state), "a state must not be logged");
-    let book = include_str!("../../../../docs/deploying.md");
+    let book = include_str!("../../../mrtr/src/guide/deploying.md");
     let row = book.lines().find(|line| line.starts_with("| `mrtr.state.refusals`")).unwrap();
     for reason in expect {
         assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the book");

@@ -1,0 +1,37 @@
+//! The guide: chapters on writing, calling, testing and operating servers.
+//!
+//! | chapter | for |
+//! |---|---|
+//! | [`start`] | a first server, from hello world to two replicas |
+//! | [`rounds`] | authors of handlers: the execution model, recipes, mistakes |
+//! | [`clients`] | authors of clients: handlers, errors, tokens, suspended calls |
+//! | [`testing`] | tests of handlers: replicas in memory, lost responses, a virtual clock |
+//! | [`deploying`] | operators: keys, load balancers, upgrades, limits, metrics |
+//! | [`security`] | what the sealed state promises, and what a server must do itself |
+//! | [`sdk_integration`] | authors of SDKs and gateways that use one crate alone |
+//!
+//! The project's words are defined in the [glossary]. The [examples] are programs of one file each.
+//!
+//! [glossary]: https://github.com/mrtr-rs/mrtr/blob/main/docs/glossary.md
+//! [examples]: https://github.com/mrtr-rs/mrtr/tree/main/examples
+
+#[doc = include_str!("guide/start.md")]
+pub mod start {}
+
+#[doc = include_str!("guide/rounds.md")]
+pub mod rounds {}
+
+#[doc = include_str!("guide/clients.md")]
+pub mod clients {}
+
+#[doc = include_str!("guide/testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("guide/deploying.md")]
+pub mod deploying {}
+
+#[doc = include_str!("guide/security.md")]
+pub mod security {}
+
+#[doc = include_str!("guide/sdk_integration.md")]
+pub mod sdk_integration {}
