@@ -12,6 +12,7 @@ use std::io::BufRead;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use mrtr_codec::hazmat::seal_with_nonce;
 use mrtr_codec::{Binding, Digest, KeyRing, Principal, Seal, Secret, UnixSeconds, Validity};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -94,7 +95,7 @@ fn seal(
     body: &[u8],
     name: &str,
 ) -> Result<String> {
-    Ok(ring.seal_with_nonce(&claims(binding, times, body)?, &nonce(name))?)
+    Ok(seal_with_nonce(ring, &claims(binding, times, body)?, &nonce(name))?)
 }
 
 /// The claims, by way of a sealer that does nothing but keep them.
@@ -127,7 +128,7 @@ fn bound<T>(binding: &Value, then: impl FnOnce(&Binding<'_>) -> T) -> Result<T> 
         principal: principal.as_ref(),
         method: text("/method").ok_or("no method")?,
         target: text("/target").ok_or("no target")?,
-        arguments: Digest::of_json(text("/arguments"))?,
+        arguments: Digest::from_json(text("/arguments"))?,
     }))
 }
 

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use mrtr_codec::Digest;
 use mrtr_codec::canonical::canonicalize;
+use mrtr_codec::hazmat::seal_with_nonce;
 use serde_json::{Value, json};
 
 use super::{
@@ -206,7 +207,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ("a method that is longer than the rest", edit(&|claims| claims[12] = 0x7f)),
         ("a digest that is cut off", fine[..fine.len() - 1].to_vec()),
     ] {
-        let token = home.seal_with_nonce(&claims, &nonce(name))?;
+        let token = seal_with_nonce(&home, &claims, &nonce(name))?;
         all.push(refuse(name, &token, "unknown_format"));
     }
 
@@ -326,9 +327,9 @@ pub(crate) fn canonical() -> Vec<Value> {
         "\"\\ud800a\"", "\"\\ud800\\n\"", "\"\\ud800u0000\"", "\"\\ud800\\u0041\"", "\"\\ud800", "\"\\ud8\"", "\"\\",
     ]
     .into_iter()
-    .map(|text| match (canonicalize(text), Digest::of_json(Some(text))) {
+    .map(|text| match (canonicalize(text), Digest::from_json(Some(text))) {
         (Ok(form), Ok(digest)) => {
-            json!({ "text": text, "canonical": form, "digest": hex(&digest.0) })
+            json!({ "text": text, "canonical": form, "digest": hex(digest.as_bytes()) })
         }
         _ => json!({ "text": text, "refusal": "not_canonical" }),
     })

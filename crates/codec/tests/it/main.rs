@@ -5,7 +5,7 @@
 mod vectors;
 
 use mrtr_codec::{
-    Binding, Digest, KeyRing, MAX_LEN, OpenError, Principal, Seal as _, SealError, Secret,
+    Binding, Digest, KeyRing, MAX_TOKEN_LEN, OpenError, Principal, Seal as _, SealError, Secret,
     UnixSeconds, Validity, open, seal,
 };
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn ring() -> KeyRing {
 }
 
 fn arguments(json: &str) -> Digest {
-    Digest::of_json(Some(json)).unwrap()
+    Digest::from_json(Some(json)).unwrap()
 }
 
 fn binding(principal: Option<&Principal>) -> Binding<'_> {
@@ -177,15 +177,15 @@ fn lengths_are_bounded_both_ways() {
     assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body(), big);
     // A body of the longest token, and of one that is too long by its last byte.
     let overhead = ring.open(&token).unwrap().len() - big.len();
-    let longest = (MAX_LEN - 6) * 3 / 4 - 56 - overhead;
+    let longest = (MAX_TOKEN_LEN - 6) * 3 / 4 - 56 - overhead;
     assert!(seal(&ring, &binding, validity, &vec![0; longest + 1]).is_err());
     let token = seal(&ring, &binding, validity, &vec![0; longest]).unwrap();
-    assert_eq!(token.len(), MAX_LEN);
+    assert_eq!(token.len(), MAX_TOKEN_LEN);
     assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body().len(), longest);
     assert_eq!(open(&ring, &format!("{token}A"), &binding, NOW).unwrap_err(), OpenError::TooLong);
-    let huge = vec![0; MAX_LEN];
+    let huge = vec![0; MAX_TOKEN_LEN];
     assert!(matches!(seal(&ring, &binding, validity, &huge), Err(SealError::TooLong(_))));
-    let long = format!("mrtr1.{}", "A".repeat(MAX_LEN));
+    let long = format!("mrtr1.{}", "A".repeat(MAX_TOKEN_LEN));
     assert_eq!(open(&ring, &long, &binding, NOW).unwrap_err(), OpenError::TooLong);
 }
 
