@@ -6,7 +6,7 @@
 
 use divan::Bencher;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::{Params, Request, RequestId, Version};
+use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_server::{Context, KeyRing, Result, Secret, Server, Tool};
 use mrtr_transport::{Transport as _, InProcess, OutgoingRequest};
 use schemars::JsonSchema;
@@ -64,12 +64,7 @@ impl Caller {
     }
 
     fn leg_of(&self, params: Params) -> Box<str> {
-        let request = Request {
-            jsonrpc: Version,
-            id: RequestId::Number(1),
-            method: "tools/call".to_owned(),
-            params: Some(params),
-        };
+        let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
         let response = self.runtime.block_on(self.server.send(OutgoingRequest::new(request))).unwrap();
         Box::<str>::from(response.outcome.unwrap())
     }

@@ -97,12 +97,19 @@ struct Seat {
 async fn book(cx: Context) -> Result<String> {
     let seat: Seat = cx.elicit("seat", "Inside or outside?").await?;
     let who = cx.principal().map_or("nobody", Principal::subject);
-    let scopes = cx.get::<Scopes>().map_or_else(String::new, |scopes| scopes.0.join(" "));
+    let scopes = cx
+        .parts()
+        .extensions()
+        .get::<Scopes>()
+        .map_or_else(String::new, |scopes| scopes.0.join(" "));
     Ok(format!("a table {} for {who}, who may {scopes}", seat.place))
 }
 
 fn app(origin: &str) -> Result<Router, Box<dyn Error>> {
-    let server = Server::builder("booking", "1.0.0").tool(Tool::new("book", "Books a table", book));
+    let server = Server::builder("booking", "1.0.0")
+        .require_principal()
+        .ephemeral_key()
+        .tool(Tool::new("book", "Books a table", book));
     let endpoint = Endpoint::new(server.build()?);
     let resource = format!("{origin}/mcp");
     // RFC 9728: between the host and the path of the resource.

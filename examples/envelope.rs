@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mrtr::codec::{Kms, Seal as _};
+use mrtr::seal::{Kms, Seal as _};
 use mrtr::{KeyRing, Secret, Server, SharedKeyRing};
 
 const AUDIENCE: &str = "https://booking.example/mcp";
@@ -22,7 +22,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The service, when it starts.
     let ring = SharedKeyRing::new(KeyRing::from_wrapped(AUDIENCE, &config, &kms).await?);
-    let server = Server::builder("booking", "1.0.0").sealer(ring.clone()).build()?;
+    let server =
+        Server::builder("booking", "1.0.0").require_principal().sealer(ring.clone()).build()?;
     let token = ring.seal(b"what a tool has learned".to_vec())?;
     println!("the first token           {token:.50}…");
 

@@ -3,10 +3,9 @@
 use mrtr_client::{Action, Event, RequestIds, Machine, RoundLimits};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::jsonrpc::raw;
 use mrtr_schema::meta::RequestMeta;
 use serde_json::json;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{META, Operation};
 
@@ -35,7 +34,7 @@ pub fn flow() -> Operation {
         let Ok(Action::RequestInput(questions)) = machine.next(Event::Response(Ok(asked.clone()))) else {
             panic!("a question")
         };
-        let answers = questions.0.into_iter().map(|(key, _)| (key, raw(&answer).unwrap()));
+        let answers = questions.0.into_iter().map(|(key, _)| (key, to_raw_value(&answer).unwrap()));
         let answers = InputResponses(answers.collect());
         assert!(matches!(machine.next(Event::Input(answers)), Ok(Action::Send(_))));
         assert!(matches!(machine.next(Event::Response(Ok(done.clone()))), Ok(Action::Complete(_))));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use mrtr_codec::{Binding, Digest, KeyRing, Secret, UnixSeconds, Validity, open, seal};
 use mrtr_schema::jsonrpc::Message;
-use mrtr_schema::meta::Mirrored;
+use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::{headers, sse};
 
 /// Done again and again.
@@ -63,14 +63,14 @@ fn envelope() -> Operation {
     Box::new(move || drop(black_box(Message::parse(black_box(&body)).unwrap())))
 }
 
-/// The headers of a request are held against its body.
+/// Compares the headers of a request with its body.
 fn check_headers() -> Operation {
     let Ok(Message::Request(request)) = Message::parse(&call("echo", "{}", "")) else {
         panic!("a request")
     };
     let head = head("tools/call", "echo");
     Box::new(move || {
-        let mirrored = Mirrored::of(black_box(&request)).unwrap();
+        let mirrored = RequestHead::from_request(black_box(&request)).unwrap();
         headers::check(black_box(&head), &request.method, &mirrored).unwrap();
     })
 }

@@ -111,7 +111,7 @@ fn server() -> std::result::Result<Server, Box<dyn Error>> {
         .active(Secret::from_base64url(&secret)?)
         .build()?;
     let server = Server::builder("booking", "1.0.0")
-        .tool(Tool::new("book", "Books a table", book).asks([ClientFeature::Form]))
+        .tool(Tool::new("book", "Books a table", book).requires([ClientFeature::Form]))
         .key_ring(ring)
         .allow_anonymous()
         .build()?;

@@ -1,50 +1,51 @@
-//! The benchmarks: ours beside the floor and beside rivals, how cost grows, and what building takes. Each part of
-//! `docs/benchmarks.md` that stands between two marks is written here.
+//! Benchmarks: mrtr beside a floor and beside other SDKs, growth of cost, and the cost of building.
+//!
+//! With `--write`, the figures go to `docs/benchmarks/`, and from there to `docs/benchmarks.md`.
 
 mod builds;
 mod chart;
+mod data;
 mod growth;
 mod operations;
+mod report;
 mod rivals;
 mod subject;
 mod waiting;
 mod whole;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::process::Command;
 use std::time::Instant;
 
+use data::Sheet;
+
 use crate::Result;
-use crate::page;
 use crate::run::output;
 
-const PAGE: &str = "docs/benchmarks.md";
-
-/// How much is measured.
+/// The effort of a run.
 pub struct Extent {
-    /// How often each measurement is done, with the others in between.
+    /// The number of times that each measurement is repeated, interleaved with the others.
     rounds: usize,
-    /// How long one takes, after the warm-up.
+    /// The duration of one measurement, after the warm-up.
     seconds: f64,
-    /// Whether the slow rivals take part.
+    /// Includes the slow SDKs.
     all: bool,
 }
 
-/// A part of the page, as Markdown, and the targets it speaks of.
-#[derive(Default)]
+/// The figures of one part, and its targets.
 struct Part {
-    text: String,
+    sheet: Sheet,
     targets: Vec<Target>,
 }
 
-/// What is to be reached.
+/// A bound on a figure.
 struct Target {
     what: String,
     wanted: f64,
-    /// The median; and the lowest and the highest, if it was measured more than once.
+    /// The median.
     measured: f64,
+    /// The lowest and the highest value, if it was measured more than once.
     spread: Option<(f64, f64)>,
     at_least: bool,
     unit: &'static str,
@@ -55,13 +56,26 @@ impl Target {
         if self.at_least { self.measured >= self.wanted } else { self.measured <= self.wanted }
     }
 
-    fn row(&self) -> String {
+    /// The row in `targets.csv`.
+    fn row(&self, part: &str) -> Vec<String> {
         let Self { what, wanted, measured, spread, at_least, unit } = self;
-        let sign = if *at_least { "≥" } else { "≤" };
-        let spread =
-            spread.map_or_else(String::new, |(low, high)| format!(" ({low:.2} to {high:.2})"));
-        let met = if self.is_met() { "met" } else { "**missed**" };
-        format!("| {what} | {sign} {wanted} {unit} | {measured:.2} {unit}{spread} | {met} |\n")
+        let bound = if *at_least { "≥" } else { "≤" };
+        let [low, high] = spread.map_or_else(<[String; 2]>::default, |(low, high)| {
+            [low, high].map(|n| format!("{n:.2}"))
+        });
+        let outcome = if self.is_met() { "met" } else { "missed" };
+        let (wanted, measured) = (wanted.to_string(), format!("{measured:.2}"));
+        vec![
+            part.to_owned(),
+            what.clone(),
+            bound.to_owned(),
+            wanted,
+            measured,
+            low,
+            high,
+            (*unit).to_owned(),
+            outcome.to_owned(),
+        ]
     }
 }
 
@@ -77,7 +91,10 @@ const PARTS: [(&str, Measure); 6] = [
 ];
 
 pub fn run(args: &[String]) -> Result {
-    // Many short rounds: a neighbour that is busy for a while spoils some of them, and the median not.
+    if args == ["--render"] {
+        return report::write();
+    }
+    // Many short rounds: a neighbour that is busy for a while spoils some of them, but not the median.
     let mut extent = Extent { rounds: 9, seconds: 0.5, all: false };
     let (mut wanted, mut write) = (Vec::new(), false);
     let mut rest = args.iter();
@@ -101,35 +118,35 @@ pub fn run(args: &[String]) -> Result {
         }
     }
     let command = format!("cargo xtask bench {}", args.join(" "));
-    let (mut missed, mut all) = (Vec::new(), 0);
+    let mut outcomes = Sheet::new(&data::TARGETS_COLUMNS);
     for (name, measure) in PARTS {
         if !wanted.is_empty() && !wanted.contains(&name) {
             continue;
         }
         let started = Instant::now();
         println!("\nbench: {name}");
-        let Part { mut text, targets } = measure(&extent)?;
-        if !targets.is_empty() {
-            text.push_str("\n| target | wanted | measured | |\n|---|---|---|---|\n");
-            text.extend(targets.iter().map(Target::row));
-        }
-        println!("\n{text}\n  ({:.0} s)", started.elapsed().as_secs_f64());
+        let Part { sheet, targets } = measure(&extent)?;
+        println!("\n{sheet}\n  ({:.0} s)", started.elapsed().as_secs_f64());
+        let rows: Vec<_> = targets.iter().map(|target| target.row(name)).collect();
         if write {
-            let text = format!("{}\n{text}", provenance(command.trim())?);
-            page::replace(PAGE, name, &text)?;
+            sheet.write(name)?;
+            data::replace(data::TARGETS, name, rows.clone())?;
+            data::replace(data::RUNS, name, vec![provenance(name, command.trim())?])?;
         }
-        all += targets.len();
-        missed.extend(targets.into_iter().filter(|target| !target.is_met()));
+        for row in rows {
+            outcomes.push(row);
+        }
     }
-    println!("\nbench: {} of {all} targets met", all - missed.len());
-    for target in &missed {
-        print!("  {}", target.row());
+    if write {
+        report::write()?;
     }
+    let met = outcomes.rows().filter(|row| row.get("outcome") == "met").count();
+    println!("\n{outcomes}\nbench: {met} of {} targets met", outcomes.rows().count());
     Ok(())
 }
 
-/// By which command, when and on what a part was measured.
-fn provenance(command: &str) -> Result<String> {
+/// The row in `runs.csv`: the command, the date and the machine of a part.
+fn provenance(part: &str, command: &str) -> Result<Vec<String>> {
     let first = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
     let date = first(output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?);
     let rustc = first(output(Command::new("rustc").arg("--version"))?);
@@ -143,22 +160,17 @@ fn provenance(command: &str) -> Result<String> {
     let flags = field("flags");
     let has = |flag: &str| flags.split(' ').any(|own| own == flag);
     let sha = if has("sha_ni") { "with" } else { "without" };
-    let mut text = String::new();
-    writeln!(
-        text,
-        "`{command}`, {date}: {rustc}, {kernel}, {processors} × {} {sha} SHA instructions; server and load on one core each.",
-        field("model name"),
-    )?;
-    Ok(text)
+    let processor = format!("{processors} × {} {sha} SHA instructions", field("model name"));
+    Ok(vec![part.to_owned(), command.to_owned(), date, rustc, kernel, processor])
 }
 
-/// Shows more of a line that is not yet at its end.
+/// Prints a part of a line at once.
 fn show(text: &str) -> Result {
     print!("{text}");
     Ok(std::io::stdout().flush()?)
 }
 
-/// Of an odd number of values, the one in the middle; of an even number, the higher of the two. 0 if there is none.
+/// Returns the middle of an odd number of values, the higher middle of an even number, and 0 of none.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()

@@ -1,31 +1,29 @@
-//! Instructions of a process, counted by callgrind: a number that noise does not touch.
+//! Counts the instructions of a process with callgrind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
-use crate::run::{scratch, there};
+use crate::needs::{VALGRIND, require};
+use crate::run::scratch;
 
-/// What was counted.
+/// The instructions of a process.
 #[derive(Clone, Copy)]
 pub struct Counts {
     pub all: i64,
-    /// Of these, SHA-256: processors have instructions for it, and callgrind's has not.
+    /// The part of SHA-256. Processors have instructions for it that callgrind does not have.
     pub sha: i64,
 }
 
-/// Whether there is what counting takes.
+/// Fails if valgrind is missing and cannot be installed.
 pub fn check() -> Result {
-    if !there("valgrind") {
-        return Err("counting instructions needs valgrind: install it, for example by `apt-get install valgrind`".into());
-    }
-    Ok(())
+    require(&[VALGRIND])
 }
 
-/// The command in front of a program that is to be counted, and where the counts will be once it has ended.
+/// Returns the command to put in front of a program, and the file that will have the counts.
 pub fn counting() -> Result<(Vec<String>, PathBuf)> {
     let counts = scratch("instructions")?.join("counts");
-    // Copies and fills by one instruction would be counted byte by byte.
+    // `rep movsb` and its kind would be counted once for each byte.
     let tool = ["env", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-ERMS", "valgrind", "--tool=callgrind"];
     let mut command: Vec<String> = tool.map(str::to_owned).into();
     command.extend(["--quiet", "--compress-strings=no"].map(str::to_owned));
@@ -44,7 +42,7 @@ pub fn counts(at: &Path) -> Result<Counts> {
         if let Some(function) = line.strip_prefix("fn=") {
             is_sha = function.contains("sha2::") && function.contains("compress");
         } else if line.starts_with("calls=") {
-            // What the function spent that is called here.
+            // The next line is the cost of the called function.
             lines.next();
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let cost: i64 = line.split(' ').nth(1).ok_or("callgrind wrote no cost")?.parse()?;

@@ -1,18 +1,18 @@
-//! Replicas behind a load balancer, and what is promised held against what came of it: `crates/chaos`, optimized.
+//! Runs replicas behind a load balancer and checks the guarantees: `crates/chaos`, optimized.
 //!
-//! With `--break` one thing is broken on purpose, and the run has to find that and no more. Two are broken by a
-//! patch, applied to a copy of the sources: what is shipped has no switch for them.
+//! With `--break`, one fault is introduced, and the run has to find that fault and no other. Two of the faults are
+//! patches, applied to a copy of the sources, so that the released code has no switch for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
+use crate::needs::{HAPROXY, NGINX, require};
 use crate::run::{cargo, output, root, run as step, scratch, target};
-use crate::tools::debian;
 
-/// What can be broken: its name, how, and the promises that are not kept then. A step that is not recorded runs again when
-/// more was answered, and so is another thing to the world outside, with another key.
+/// The faults: the name, the means, and the guarantees that fail. A step that is not recorded runs again after the next
+/// answer, with another idempotency key, so that `recording` breaks two guarantees.
 const BREAKS: &[(&str, How, &str)] = &[
     ("pinning", How::Patch, "answers"),
     ("recording", How::Patch, "steps, keys"),
@@ -27,7 +27,7 @@ enum How {
     Option(&'static str),
 }
 
-/// The patches, of which `tidy` sees that they fit.
+/// The patches. `tidy` checks that they apply.
 pub fn patches() -> Vec<PathBuf> {
     let patched = BREAKS.iter().filter(|(_, how, _)| matches!(how, How::Patch));
     patched.map(|(name, ..)| patch(name)).collect()
@@ -49,19 +49,19 @@ pub fn run(args: &[String]) -> Result {
                 let known = BREAKS.iter().find(|(name, ..)| name == value);
                 broken = Some(known.ok_or_else(|| {
                     let names: Vec<_> = BREAKS.iter().map(|(name, ..)| *name).collect();
-                    format!("what can be broken is {}", names.join(", "))
+                    format!("unknown fault {value:?}; there are {}", names.join(", "))
                 })?);
             }
             "--seed" | "--people" => rest.extend([arg.clone(), value.clone()]),
             other => return Err(format!("`chaos` has no option {other}").into()),
         }
     }
-    let conf = match &*balancer {
-        "nginx" => "docs/deploying/nginx.conf",
-        "haproxy" => "docs/deploying/haproxy.cfg",
+    let (conf, program) = match &*balancer {
+        "nginx" => ("docs/deploying/nginx.conf", NGINX),
+        "haproxy" => ("docs/deploying/haproxy.cfg", HAPROXY),
         other => return Err(format!("the load balancer is nginx or haproxy, not {other:?}").into()),
     };
-    debian(&balancer)?;
+    require(&[program])?;
     let program = match broken {
         Some((name, How::Patch, _)) => build_broken(name)?,
         _ => build(&root(), &target())?,
@@ -75,18 +75,18 @@ pub fn run(args: &[String]) -> Result {
         chaos.arg(option);
     }
     let Some((name, _, promise)) = broken else { return step(&mut chaos) };
-    // It ends as a run that has found something.
+    // The run fails, because it finds the fault.
     let _ = chaos.status()?;
     let report = fs::read_to_string(dir.join("report.md"))?;
     let found = report.lines().last().unwrap_or_default();
     if found == format!("broken promises: {promise}") {
-        println!("with {name} broken, what is not kept is {promise}, and no more: it was found");
+        println!("the fault {name} was found, by its guarantees ({promise}) and no others");
         return Ok(());
     }
-    Err(format!("with {name} broken, {promise} was to be found, and it said: {found}").into())
+    Err(format!("the fault {name} should break {promise}; the report says: {found}").into())
 }
 
-/// A thousand connections at the highest rate that the machine gives.
+/// Sends requests over a thousand connections, at the highest rate that the machine allows.
 pub fn load(args: &[String]) -> Result {
     let mut seconds = "300".to_owned();
     let mut rest = Vec::new();
@@ -122,7 +122,7 @@ fn build(sources: &Path, target: &Path) -> Result<PathBuf> {
     Ok(target.join("release/mrtr-chaos"))
 }
 
-/// The same program, of a copy of the sources that is patched.
+/// Builds the same program from a patched copy of the sources.
 fn build_broken(name: &str) -> Result<PathBuf> {
     let copy = scratch("broken")?.join("sources");
     let _ = fs::remove_dir_all(&copy);
@@ -133,7 +133,7 @@ fn build_broken(name: &str) -> Result<PathBuf> {
         fs::copy(root().join(file), to)?;
     }
     let mut apply = Command::new("git");
-    // The copy is within this repository's directory, but none of its business.
+    // The copy is below this repository's folder, but git should not treat it as a part of it.
     apply.env("GIT_CEILING_DIRECTORIES", scratch("broken")?);
     step(apply.arg("apply").arg(patch(name)).current_dir(&copy))?;
     build(&copy, &scratch("broken")?.join("target"))

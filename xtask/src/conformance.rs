@@ -1,4 +1,4 @@
-//! The official conformance suite against the fixtures of `crates/conformance`.
+//! Runs the official conformance suite against the fixtures of `crates/conformance`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,13 +32,13 @@ pub fn run(args: &[String]) -> Result {
         let suite = Suite { node: &node, script: &suite, out: &out, bin: &bin, side };
         suite.run(scenarios)?;
         let results = read_results(&out, side)?;
-        wrong.extend(judge(side, &results, scenarios)?);
+        wrong.extend(compare(side, &results, scenarios)?);
         passed.extend(
             results.into_iter().filter(|(_, outcome)| outcome.is_good()).map(|(name, _)| name),
         );
     }
     if args.is_empty() {
-        // What the ledger says is shown by the suite has to have been shown.
+        // The scenarios that the ledger cites have to pass.
         let relied_on = requirements::scenarios()?;
         let missing = relied_on.difference(&passed);
         wrong.extend(missing.map(|name| format!("{LEDGER} relies on {name}, which did not pass")));
@@ -76,19 +76,19 @@ impl Suite<'_> {
         Ok(())
     }
 
-    /// The suite says with its exit code whether all passed; what passed is read from its results.
+    /// Runs the suite. Its exit code does not matter, since the results are read from its files.
     fn invoke(&self, args: &[&str]) -> Result {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.out.join("log.txt"))?;
         let mut command = Command::new(self.node);
         command.arg(self.script).arg(self.side).args(args).arg("-o").arg(self.out);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        command.status().map_err(|e| format!("the suite cannot be run: {e}"))?;
+        command.status().map_err(|e| format!("cannot run the suite: {e}"))?;
         Ok(())
     }
 }
 
-/// What came of the checks of a scenario.
+/// The results of the checks of a scenario.
 #[derive(Default)]
 struct Outcome {
     passed: usize,
@@ -139,9 +139,12 @@ fn scenario_of(directory: &str, side: &str) -> String {
     cut.map_or(name, |(at, _)| &name[..at]).to_owned()
 }
 
-/// Holds the results against the baseline: what fails must stand there, and what stands there must
-/// fail.
-fn judge(side: &str, results: &BTreeMap<String, Outcome>, asked: &[String]) -> Result<Vec<String>> {
+/// Compares the results with the baseline: a scenario fails if and only if it is listed there.
+fn compare(
+    side: &str,
+    results: &BTreeMap<String, Outcome>,
+    asked: &[String],
+) -> Result<Vec<String>> {
     let baseline = baseline(side)?;
     let mut wrong = Vec::new();
     let mut counts = (0, 0);
@@ -177,17 +180,19 @@ fn judge(side: &str, results: &BTreeMap<String, Outcome>, asked: &[String]) -> R
     if asked.is_empty() {
         let missing = baseline.iter().filter(|name| !results.contains_key(*name));
         wrong.extend(
-            missing.map(|name| format!("{side} {name} stands in the baseline, but was not run")),
+            missing.map(|name| format!("{side} {name} is in the baseline, but was not run")),
         );
     }
     if let Some(name) = asked.iter().find(|name| !results.contains_key(*name)) {
         wrong.push(format!("{side} {name} was not run: is there such a scenario for {REVISION}?"));
     }
     if results.is_empty() {
-        wrong.push(format!("the suite ran no {side} scenario; its output is in target/xtask/conformance-{side}/log.txt"));
+        wrong.push(format!(
+            "the suite ran no {side} scenario; see target/xtask/conformance-{side}/log.txt"
+        ));
     }
     println!(
-        "  {side}: {} scenarios pass, {} stand in the baseline, {} are wrong",
+        "  {side}: {} scenarios pass, {} fail as the baseline says, {} are wrong",
         counts.0,
         counts.1,
         wrong.len()

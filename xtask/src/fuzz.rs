@@ -1,9 +1,10 @@
-//! The fuzz targets, with libFuzzer and the address sanitizer.
+//! Runs the fuzz targets, with libFuzzer and the address sanitizer.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::Result;
+use crate::needs::CARGO_FUZZ;
 use crate::run::{output, root, run as step, scratch, target};
 use crate::tools::installed;
 
@@ -20,15 +21,15 @@ pub fn run(args: &[String]) -> Result {
             name => wanted.push(name),
         }
     }
-    let fuzz = installed("cargo-fuzz", "0.13.2")?;
+    let fuzz = installed(CARGO_FUZZ)?;
     let listed = output(command(&fuzz).arg("list"))?;
     let known: Vec<&str> = listed.lines().collect();
     if let Some(other) = wanted.iter().find(|name| !known.contains(name)) {
-        return Err(format!("there is no target {other:?}; there is: {}", known.join(", ")).into());
+        return Err(format!("unknown target {other:?}; there are {}", known.join(", ")).into());
     }
     let seconds = (minutes * 60.0).ceil();
     for name in known.iter().filter(|name| wanted.is_empty() || wanted.contains(name)) {
-        // What it finds on the way goes first; the committed corpus is only read.
+        // New inputs are written to the first folder; the committed corpus is only read.
         let found = scratch("fuzz-corpus")?.join(name);
         std::fs::create_dir_all(&found)?;
         let mut fuzzing = command(&fuzz);
@@ -45,7 +46,7 @@ pub fn run(args: &[String]) -> Result {
     Ok(())
 }
 
-/// `cargo fuzz` asks for options that only a nightly compiler has, unless that is told that it is one.
+/// `cargo fuzz` passes options of nightly compilers, which `RUSTC_BOOTSTRAP` enables.
 fn command(fuzz: &Path) -> Command {
     let mut command = Command::new(fuzz);
     command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", target().join("fuzz"));

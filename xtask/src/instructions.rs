@@ -1,5 +1,5 @@
-//! How many instructions an operation takes: a number that noise does not touch. It is held against the one that is
-//! written down.
+//! Counts the instructions of single operations, which do not vary with the load of the machine, and compares them with
+//! the recorded counts.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -13,31 +13,31 @@ use crate::callgrind::{self, counting, counts};
 use crate::run::{output, release, root};
 
 const BASELINE: &str = "benches/instructions.txt";
-/// By how much a count may differ, either way, in percent: allocators and compilers differ a little.
+/// The tolerance in percent, either way: allocators and compilers differ a little.
 const TOLERANCE: i64 = 5;
-/// An operation is done so often in one process, and that often more in another; the difference is counted.
+/// The repetitions in one process, and the further ones in another. The difference is counted.
 const TIMES: (i64, i64) = (100, 300);
 
 pub fn run(args: &[String]) -> Result {
     callgrind::check()?;
     let program = program()?;
     let names = output(&mut Command::new(&program))?;
-    let known = written_down()?;
+    let known = recorded_counts()?;
     let file = fs::read_to_string(root().join(BASELINE))?;
     let notes: Vec<_> = file.lines().filter(|line| line.starts_with('#')).collect();
     let mut text = notes.join("\n") + "\n";
     let mut wrong = Vec::new();
-    println!("\n  {:<12}{:>10}{:>10}{:>8}", "", "written", "counted", "");
+    println!("\n  {:<12}{:>10}{:>10}{:>8}", "", "recorded", "counted", "");
     for name in names.lines() {
         let [few, many] = [TIMES.0, TIMES.0 + TIMES.1].map(|times| count(&program, name, times));
         let counted = (many? - few?) / TIMES.1;
-        let written = known.get(name).copied().unwrap_or_default();
-        let more = (counted - written) * 100 / written.max(1);
-        println!("  {name:<12}{written:>10}{counted:>10}{more:>+7} %");
+        let recorded = known.get(name).copied().unwrap_or_default();
+        let more = (counted - recorded) * 100 / recorded.max(1);
+        println!("  {name:<12}{recorded:>10}{counted:>10}{more:>+7} %");
         writeln!(text, "{name} {counted}")?;
-        // What is not written down differs by all there is.
-        if (counted - written).abs() * 100 > TOLERANCE * written {
-            wrong.push(format!("{name} takes {counted} instructions; {written} are written down"));
+        // An operation without a recorded count differs by all of its instructions.
+        if (counted - recorded).abs() * 100 > TOLERANCE * recorded {
+            wrong.push(format!("{name} takes {counted} instructions, not {recorded} as recorded"));
         }
     }
     if args.iter().any(|arg| arg == "--write") {
@@ -49,18 +49,18 @@ pub fn run(args: &[String]) -> Result {
     }
     let wrong = wrong.join("\n  ");
     Err(format!(
-        "{wrong}\n  If that is right, `cargo xtask instructions --write` writes {BASELINE} anew"
+        "{wrong}\n  If that is intended, run `cargo xtask instructions --write` to update {BASELINE}"
     )
     .into())
 }
 
-/// Does operations; without arguments, it names them.
+/// The program that runs operations. Without arguments, it prints their names.
 pub fn program() -> Result<PathBuf> {
     Ok(release("benches")?.join("counted"))
 }
 
-/// The counts that are written down.
-pub fn written_down() -> Result<BTreeMap<String, i64>> {
+/// The recorded counts.
+pub fn recorded_counts() -> Result<BTreeMap<String, i64>> {
     let file = fs::read_to_string(root().join(BASELINE))?;
     let counts = file.lines().filter(|line| !line.starts_with('#'));
     let count = |line: &str| {
@@ -74,7 +74,7 @@ pub fn written_down() -> Result<BTreeMap<String, i64>> {
         .collect()
 }
 
-/// Of a whole process that does an operation so often.
+/// Counts the instructions of a process that runs an operation a number of times.
 fn count(program: &Path, name: &str, times: i64) -> Result<i64> {
     let (tool, counted) = counting()?;
     let (first, rest) = tool.split_first().ok_or("no tool")?;

@@ -1,4 +1,4 @@
-//! Foreign clients against our server, and our client against foreign servers, over HTTP and stdio.
+//! Runs other SDKs' clients against our server, and our client against their servers, over HTTP and stdio.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ pub fn run(args: &[String]) -> Result {
     let known = |name: &String| CHECKS.iter().any(|(check, _)| check == name);
     if let Some(other) = args.iter().find(|name| !known(name)) {
         let names = CHECKS.map(|(name, _)| name).join(", ");
-        return Err(format!("there is no interop with {other:?}; there is: {names}").into());
+        return Err(format!("unknown SDK {other:?}; there are {names}").into());
     }
     for (name, check) in CHECKS {
         if args.is_empty() || args.iter().any(|wanted| wanted == name) {
@@ -32,7 +32,7 @@ pub fn run(args: &[String]) -> Result {
     Ok(())
 }
 
-/// A foreign SDK.
+/// Another SDK, with its client and its server.
 pub struct Peer {
     pub name: &'static str,
     pub version: &'static str,
@@ -40,7 +40,7 @@ pub struct Peer {
     pub server: Line,
 }
 
-/// A program, with a script if it is an interpreter.
+/// A program, with a script if the program is an interpreter.
 pub struct Line(PathBuf, Option<PathBuf>);
 
 impl Line {
@@ -86,7 +86,7 @@ impl Peer {
     }
 }
 
-/// What is tried, in the order of `xtask/interop.md`.
+/// The rows, in the order of `interop/README.md`.
 const ROWS: [&str; 16] = [
     "discover",
     "list",
@@ -127,20 +127,24 @@ fn with(peer: &Peer) -> Result {
     table(name, &columns)
 }
 
-/// Runs a client: what it says of each row.
+/// Runs a client, and returns the outcome of each row.
 fn rows(client: &mut Command) -> Result<Vec<String>> {
     let said = output(client)?;
     let mut rows = Vec::new();
     for (row, line) in ROWS.iter().zip(said.lines().chain(std::iter::repeat(""))) {
         match line.split_once('\t') {
             Some((said, outcome)) if said == *row => rows.push(outcome.to_owned()),
-            _ => return Err(format!("instead of the row {row:?}, the client said {line:?}").into()),
+            _ => {
+                return Err(
+                    format!("the client printed {line:?} in place of the row {row:?}").into()
+                );
+            }
         }
     }
     Ok(rows)
 }
 
-/// Prints what came of each row in each column; an error if something went wrong.
+/// Prints the outcome of each row in each column, and fails if one is not `ok`.
 fn table(name: &str, columns: &[Vec<String>; 4]) -> Result {
     let mut wrong = Vec::new();
     println!("\n  {name:<14}{}", COLUMNS.map(|column| format!("{column:>19}")).concat());
@@ -151,7 +155,7 @@ fn table(name: &str, columns: &[Vec<String>; 4]) -> Result {
                 "ok" => print!("{:>19}", "ok"),
                 why => {
                     wrong.push(format!("{row}, {column}: {why}"));
-                    print!("{:>19}", "WRONG");
+                    print!("{:>19}", "FAILED");
                 }
             }
         }
@@ -163,10 +167,10 @@ fn table(name: &str, columns: &[Vec<String>; 4]) -> Result {
     for why in &wrong {
         println!("  {why}");
     }
-    Err(format!("{name}: {} of {} are wrong", wrong.len(), ROWS.len() * COLUMNS.len()).into())
+    Err(format!("{name}: {} of {} cells failed", wrong.len(), ROWS.len() * COLUMNS.len()).into())
 }
 
-/// Beside the rows, Python's client books a table at the quickstart.
+/// Runs the rows, and books a table at the quickstart with Python's client.
 fn with_python() -> Result {
     with(&Peer::python()?)?;
     let examples = build(&["--package", "mrtr-examples", "--example", "quickstart"])?;
@@ -189,7 +193,7 @@ fn with_inspector() -> Result {
         let mut command = Command::new(&node);
         command.arg(&inspector).arg("--cli").arg(format!("http://127.0.0.1:{}/mcp", server.port));
         command.args(["--protocol-era", "modern", "--quiet", "--format", "json", "--method"]);
-        // Where it keeps settings; a person's own are not to be touched.
+        // Its settings are kept apart from the user's own.
         command.args(method).env("HOME", scratch("inspector")?);
         let said: Value = serde_json::from_str(&output(&mut command)?)?;
         Ok(said["result"].clone())
@@ -201,8 +205,8 @@ fn with_inspector() -> Result {
     }
     let called = inspect(&["tools/call", "--tool-name", "test_simple_text"])?;
     if called["content"][0]["text"] != "This is a simple text response for testing." {
-        return Err(format!("the Inspector's call came to {called}").into());
+        return Err(format!("the Inspector's call returned {called}").into());
     }
-    println!("  ok: {tools} tools listed, no error in their schemas; one called");
+    println!("  ok: {tools} tools listed, their schemas valid, one called");
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! What the project does with itself: `cargo xtask` lists it.
+//! The project's task runner: `cargo xtask` lists its commands.
 
+mod api;
 mod bench;
 mod callgrind;
 mod chaos;
@@ -8,6 +9,8 @@ mod fuzz;
 mod instructions;
 mod interop;
 mod mutants;
+mod needs;
+mod package;
 mod page;
 mod requirements;
 mod rivals;
@@ -29,85 +32,109 @@ struct Command {
     run: fn(&[String]) -> Result,
 }
 
-/// All commands. The help is made of this table, so no command is missing in it.
+/// All commands. The help is printed from this table.
 const COMMANDS: &[Command] = &[
     Command {
         name: "test",
-        usage: "",
-        help: "all that must hold: fmt, clippy, tidy, tests, docs, examples, simulation, chaos, load, conformance, vectors, interop, rivals",
+        usage: "[part…] [--plan]",
+        help: "everything that must pass; installs what it needs; --plan: only lists needs and parts",
         run: test::run,
     },
     Command {
-        name: "tidy",
+        name: "check",
         usage: "",
-        help: "the crate graph, file sizes, and words that do not belong here",
+        help: "the checks for every day: format, clippy, tidy, unit and integration tests",
+        run: test::check,
+    },
+    Command {
+        name: "tidy",
+        usage: "[graph|files|cycles|words|prose|licenses…]",
+        help: "crate graph, file rules, module cycles, retired words, style of doc comments",
         run: tidy::run,
     },
     Command {
         name: "conformance",
         usage: "[server|client] [scenario…]",
-        help: "the official conformance suite against our fixtures",
+        help: "runs the official conformance suite against crates/conformance",
         run: conformance::run,
     },
     Command {
         name: "interop",
         usage: "[python|typescript|rmcp|inspector…]",
-        help: "foreign clients against our server, and our client against foreign servers",
+        help: "runs other SDKs' clients against our server, and our client against their servers",
         run: interop::run,
     },
     Command {
         name: "simulate",
         usage: "[--flows N] [--seed S]",
-        help: "random handlers and random faults, held against what rounds promise (100,000 flows if not said)",
+        help: "runs random handlers under random faults and checks the guarantees (default: 100,000 calls)",
         run: simulate::run,
     },
     Command {
         name: "chaos",
-        usage: "[--minutes N] [--seed S] [--balancer nginx|haproxy] [--break WHAT]",
-        help: "replicas killed, drained, rotated and upgraded behind a load balancer (2 minutes); --break: pinning, recording, retire, drain",
+        usage: "[--minutes N] [--seed S] [--balancer nginx|haproxy] [--break FAULT]",
+        help: "kills, drains, rotates and upgrades replicas behind a load balancer (default: 2 minutes); FAULT: pinning, recording, retire, drain",
         run: chaos::run,
     },
     Command {
         name: "load",
         usage: "[--minutes N] [--connections N]",
-        help: "a thousand connections, one request of a hundred malformed: what is answered, and what is held (5 minutes)",
+        help: "a thousand connections, one malformed request in a hundred: checks responses and memory (default: 5 minutes)",
         run: chaos::load,
     },
     Command {
         name: "vectors",
         usage: "[--write]",
-        help: "the token format's vectors against a second implementation; or writes them",
+        help: "checks the token format's test vectors against a second implementation; --write: generates them",
         run: vectors::run,
     },
     Command {
         name: "fuzz",
         usage: "[target…] [--minutes N]",
-        help: "the fuzz targets, each for N minutes (1 if not said); needs a C++ compiler",
+        help: "runs each fuzz target (default: 1 minute); needs a C++ compiler",
         run: fuzz::run,
     },
     Command {
         name: "mutants",
         usage: "[option of cargo-mutants…]",
-        help: "changes of the code of codec and rounds that some test has to notice; takes two hours",
+        help: "mutation tests of the codec and the replay engine; takes two hours",
         run: mutants::run,
     },
     Command {
         name: "bench",
-        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write]",
-        help: "speed and size beside a bare server and other SDKs, and what grows with what; --write: docs/benchmarks.md",
+        usage: "[part…] [--rounds N] [--seconds S] [--all] [--write] | --render",
+        help: "measures speed, size and scaling beside bare servers and other SDKs; --write: docs/benchmarks; --render: the page from its data",
         run: bench::run,
     },
     Command {
         name: "instructions",
         usage: "[--write]",
-        help: "how many instructions operations take, held against what is written down; needs valgrind",
+        help: "compares the instruction counts of single operations with benches/instructions.txt",
         run: instructions::run,
+    },
+    Command {
+        name: "package",
+        usage: "[--verify]",
+        help: "packages the published crates, and builds and runs a program against the packages; --verify: with the check of `cargo package`",
+        run: package::run,
+    },
+    Command {
+        name: "api",
+        usage: "[--write]",
+        help: "compares the public API of each published crate with its text in api/; --write: writes the texts",
+        run: api::run,
     },
     Command {
         name: "rivals",
         usage: "[--write]",
-        help: "requirements put to other SDKs' servers; compares, or writes, the ledger's table",
+        help: "sends requests that test requirements to our server and to other SDKs' servers; --write: conformance/rivals.toml",
         run: rivals::run,
+    },
+    Command {
+        name: "requirements",
+        usage: "[--write]",
+        help: "counts the requirements of the ledger that are tested; --write: docs/requirements.md",
+        run: requirements::run,
     },
 ];
 
@@ -117,8 +144,8 @@ fn main() -> ExitCode {
         return help();
     };
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        eprintln!("no such command: {name}");
         help();
+        eprintln!("\nno such command: {name}");
         return ExitCode::FAILURE;
     };
     match (command.run)(rest) {
@@ -133,10 +160,7 @@ fn main() -> ExitCode {
 fn help() -> ExitCode {
     println!("cargo xtask <command>\n");
     for Command { name, usage, help, .. } in COMMANDS {
-        let command = format!("{name} {usage}");
-        // What is long has a line of its own.
-        let end = if command.len() > 45 { format!("\n{:48}", "") } else { " ".to_owned() };
-        println!("  {command:<45}{end}{help}");
+        println!("  {}\n      {help}", format!("{name} {usage}").trim_end());
     }
     ExitCode::SUCCESS
 }

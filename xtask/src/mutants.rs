@@ -1,21 +1,22 @@
-//! Mutants: changes of the code that some test has to notice. What is mutated, and what survives and why, stands in
-//! `.cargo/mutants.toml`.
+//! Mutation tests: changes of the code that a test has to notice. `.cargo/mutants.toml` lists the mutated files, and the
+//! mutants that survive with their reasons.
 
 use std::fs;
 use std::process::Command;
 
 use crate::Result;
+use crate::needs::CARGO_MUTANTS;
 use crate::run::{root, scratch};
 use crate::tools::installed;
 
 pub fn run(args: &[String]) -> Result {
-    let tool = installed("cargo-mutants", "27.1.0")?;
+    let tool = installed(CARGO_MUTANTS)?;
     let run = |name: &str, args: &[String]| -> Result {
         let home = scratch("mutants")?.join(name);
         let mut command = Command::new(&tool);
         command.arg("mutants").current_dir(root()).args(["--no-times", "--output"]).arg(&home);
         let status = command.args(args).status()?;
-        // With some mutants the tests go on for ever, which is noticed, too; it tells of no others then.
+        // A mutant under which the tests hang counts as noticed.
         let missed = fs::read_to_string(home.join("mutants.out/missed.txt")).unwrap_or_default();
         match status.code() {
             Some(0 | SOME_HANG) if missed.is_empty() => Ok(()),
@@ -24,7 +25,7 @@ pub fn run(args: &[String]) -> Result {
     };
     run("all", args)?;
     if args.is_empty() {
-        // What is compiled with a feature only.
+        // Code that only a feature compiles.
         let aws_lc =
             "--no-config --package=mrtr-codec --re=aws_lc:: --features=aws-lc -- --lib --tests";
         run("aws-lc", &aws_lc.split(' ').map(str::to_owned).collect::<Vec<_>>())?;
@@ -32,5 +33,5 @@ pub fn run(args: &[String]) -> Result {
     Ok(())
 }
 
-/// What `cargo-mutants` ends with if tests did not end.
+/// The exit code of `cargo-mutants` if tests hung.
 const SOME_HANG: i32 = 3;

@@ -1,4 +1,4 @@
-//! Pages of which a part is written by a command: what stands between two marks.
+//! Pages with parts that commands write, each between two marks.
 
 use std::fs;
 
@@ -9,20 +9,20 @@ fn marks(name: &str) -> [String; 2] {
     ["begin", "end"].map(|end| format!("<!-- {name}: {end} -->"))
 }
 
-/// What a page says before a part, in it, and after it.
+/// Splits a page into the text before a part, the part, and the text after it.
 pub fn split(page: &str, name: &str) -> Result<[String; 3]> {
     let text = fs::read_to_string(root().join(page))?;
     let [begin, end] = marks(name);
-    let lacks = || format!("{page} lacks the marks of {name}");
+    let lacks = || format!("{page}: no marks of the part {name:?}");
     let (before, rest) = text.split_once(&begin).ok_or_else(lacks)?;
     let (part, after) = rest.split_once(&end).ok_or_else(lacks)?;
     Ok([before, part, after].map(str::to_owned))
 }
 
-/// Writes a part of a page anew.
+/// Replaces a part of a page.
 pub fn replace(page: &str, name: &str, part: &str) -> Result {
     let [before, _, after] = split(page, name)?;
     let [begin, end] = marks(name);
-    fs::write(root().join(page), format!("{before}{begin}\n\n{}\n\n{end}{after}", part.trim()))?;
+    fs::write(root().join(page), format!("{before}{begin}\n{}\n\n{end}{after}", part.trim()))?;
     Ok(())
 }

@@ -1,163 +1,275 @@
-//! The ledger of requirements, `docs/requirements.md`: that what it says is there is there.
+//! The ledger of requirements, `conformance/requirements/`: one TOML file for each page of the specification.
+//!
+//! `tidy` checks that the ledger is complete, that each test it names exists, and that its summary is current.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod attacks;
+mod sources;
+mod summary;
+
+use std::collections::BTreeSet;
 use std::fs;
 
+use serde::Deserialize;
+use toml::Table;
+
+pub use attacks::check as check_attacks;
+
+use crate::Result;
 use crate::run::root;
-use crate::{Result, page};
+use sources::Sources;
 
-/// Where the ledger is.
-pub const LEDGER: &str = "docs/requirements.md";
+/// The directory of the ledger.
+pub const LEDGER: &str = "conformance/requirements";
 
-/// The part of the ledger that `cargo xtask rivals` writes.
-pub const RIVALS: &str = "rivals";
-
-const LEVELS: [&str; 4] = ["MUST", "MUST NOT", "SHOULD", "SHOULD NOT"];
-const SIDES: [&str; 3] = ["server", "client", "both"];
-
-/// What may stand where a requirement has no test, and how it is counted.
-const REASONS: [&str; 4] = ["explained", "not ours", "later", "open"];
-
-/// One row: what a requirement is covered by.
-struct Row<'a> {
-    id: &'a str,
-    level: &'a str,
-    cover: &'a str,
+/// One page of the specification, and its requirements in the order of their ids.
+struct Page {
+    /// The name of its file, and the first part of its ids.
+    name: String,
+    title: String,
+    url: String,
+    requirements: Vec<(String, Requirement)>,
 }
 
-impl<'a> Row<'a> {
-    fn of(line: &'a str) -> Option<Self> {
-        let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
-        let (id, level, cover) = (cells.next()?, cells.next()?, cells.nth(1)?);
-        let is_id =
-            |id: &str| id.split_once('/').is_some_and(|(page, slug)| word(page) && word(slug));
-        is_id(id).then_some(Self { id, level, cover })
+/// A requirement, in our own words, and its evidence.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Requirement {
+    // The level, under the name of the side that it applies to.
+    server: Option<Level>,
+    client: Option<Level>,
+    both: Option<Level>,
+    text: String,
+    /// Tests, as `crate/file.rs::function` below `crates/`.
+    #[serde(default)]
+    tests: Vec<String>,
+    /// Scenarios of the official suite.
+    #[serde(default)]
+    scenarios: Vec<String>,
+    /// Set unless the tests and scenarios show the whole requirement.
+    status: Option<Status>,
+    reason: Option<String>,
+    #[serde(rename = "note")]
+    _note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum Level {
+    #[serde(rename = "MUST")]
+    Must,
+    #[serde(rename = "MUST NOT")]
+    MustNot,
+    #[serde(rename = "SHOULD")]
+    Should,
+    #[serde(rename = "SHOULD NOT")]
+    ShouldNot,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// Shown by a test or scenario. Not written in the ledger.
+    #[serde(skip)]
+    Tested,
+    Explained,
+    #[serde(rename = "not ours")]
+    NotOurs,
+    Later,
+    Open,
+}
+
+impl Status {
+    const ALL: [(Self, &str); 5] = [
+        (Self::Tested, "tested"),
+        (Self::Explained, "explained"),
+        (Self::NotOurs, "not ours"),
+        (Self::Later, "later"),
+        (Self::Open, "open"),
+    ];
+}
+
+impl Requirement {
+    /// The level; `None` unless exactly one side has one.
+    fn level(&self) -> Option<Level> {
+        let mut levels = [self.server, self.client, self.both].into_iter().flatten();
+        levels.next().filter(|_| levels.next().is_none())
     }
 
-    /// Tests, as file and function; and scenarios of the official suite.
-    fn references(&self) -> impl Iterator<Item = &'a str> {
-        quoted(self.cover)
+    fn status(&self) -> Status {
+        self.status.unwrap_or(Status::Tested)
     }
 
-    fn reason(&self) -> Option<&'static str> {
-        let kind = self.cover.split_once(": ").map_or("", |(kind, _)| kind);
-        REASONS.into_iter().find(|reason| *reason == kind)
+    /// Reports everything that is wrong with it.
+    fn check(&self, id: &str, page: &str, sources: &Sources<'_>, wrong: &mut Vec<String>) {
+        let mut report = |what: &str| wrong.push(format!("{LEDGER}/{page}.toml: {id}: {what}"));
+        if !id.split_once('/').is_some_and(|(prefix, slug)| prefix == page && is_slug(slug)) {
+            report(
+                "the id does not have the form page/slug, with the name of its file as the page",
+            );
+        }
+        if self.level().is_none() {
+            report("needs a level for exactly one of `server`, `client` and `both`");
+        }
+        if self.text.is_empty() {
+            report("the text is empty");
+        }
+        match (self.status, self.reason.as_deref()) {
+            (None, None) if self.tests.is_empty() && self.scenarios.is_empty() => {
+                report("needs a test, a scenario, or a status and a reason");
+            }
+            (None, None) => {}
+            (Some(_), Some(reason)) if !reason.is_empty() => {}
+            _ => report("`status` and `reason` belong together"),
+        }
+        for test in &self.tests {
+            if !sources.have(test) {
+                report(&format!("the test {test:?} does not exist"));
+            }
+        }
     }
 }
 
-fn word(text: &str) -> bool {
+fn is_slug(text: &str) -> bool {
     let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !text.is_empty() && text.bytes().all(fits)
 }
 
-/// Checks the ledger, and the ids that sources name as `req: page/slug`.
+/// Checks the ledger against the sources, and its summary against the ledger.
 pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
-    let ledger = read()?;
-    let files = by_name(sources);
-    let (mut ids, mut counts, mut open) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
-    for row in ledger.lines().filter_map(Row::of) {
-        let Row { id, level, cover } = row;
-        if !ids.insert(id) {
-            wrong.push(format!("{LEDGER}: {id} stands there twice"));
-        }
-        let (must, side) = level.split_once(", ").unwrap_or_default();
-        if !LEVELS.contains(&must) || !SIDES.contains(&side) {
-            wrong.push(format!("{LEDGER}: {id} is {level:?}"));
-        }
-        let tests = check_tests(cover, &files, &format!("{LEDGER}: {id}"), wrong);
-        let kind = row.reason().unwrap_or("covered");
-        let is_shown = tests > 0 || row.references().any(|text| text.starts_with("suite: "));
-        if kind == "covered" && !is_shown {
-            wrong.push(format!("{LEDGER}: {id} is neither covered nor explained: {cover:?}"));
-        }
-        *counts.entry(kind).or_insert(0) += 1;
-        if kind == "open" {
-            open.push(id);
+    let (pages, sources) = (read()?, Sources::new(sources));
+    for page in &pages {
+        for (id, requirement) in &page.requirements {
+            requirement.check(id, &page.name, &sources, wrong);
         }
     }
-    for (name, text) in sources {
-        for after in text.split("(req: ").skip(1) {
-            let id = after.split([')', '"']).next().unwrap_or_default();
-            if !ids.contains(id) && !name.ends_with("requirements.rs") {
-                wrong.push(format!("{name} names the requirement {id:?}, which {LEDGER} lacks"));
-            }
-        }
+    if !summary::is_current(&pages)? {
+        wrong.push(format!("{} is stale: run `cargo xtask requirements --write`", summary::PAGE));
     }
-    let counts: Vec<_> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    println!("tidy: {} requirements: {}", ids.len(), counts.join(", "));
-    for id in open {
+    println!("tidy: {}", counted(&pages));
+    for (id, _) in all(&pages).filter(|(_, requirement)| requirement.status() == Status::Open) {
         println!("tidy: open is {id}");
     }
     Ok(())
 }
 
-fn by_name(sources: &[(String, String)]) -> BTreeMap<&str, &str> {
-    sources.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect()
-}
-
-/// What stands in a cell between backticks.
-fn quoted(cell: &str) -> impl Iterator<Item = &str> {
-    cell.split('`').skip(1).step_by(2)
-}
-
-/// Checks that the tests that a cell names, as file and function, are there. How many it names.
-fn check_tests(
-    cell: &str,
-    files: &BTreeMap<&str, &str>,
-    of: &str,
-    wrong: &mut Vec<String>,
-) -> usize {
-    let tests = quoted(cell).filter_map(|text| text.split_once(".rs::"));
-    tests
-        .map(|(file, function)| {
-            let text = files.get(format!("crates/{file}.rs").as_str());
-            if !text.is_some_and(|text| text.contains(&format!("fn {function}("))) {
-                wrong.push(format!("{of} names a test that is not there: {file}.rs::{function}"));
-            }
-        })
-        .count()
-}
-
-/// Where attacks stand, each with the tests that show what becomes of it.
-const ATTACKS: &str = "docs/security-tests.md";
-
-/// Checks that each attack has a test that is there, or is said to have none.
-pub fn check_attacks(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
-    let (text, files) = (fs::read_to_string(root().join(ATTACKS))?, by_name(sources));
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
-    let (mut count, mut open) = (0, Vec::new());
-    for row in rows.filter(|row| !row.starts_with("attack |")) {
-        let (attack, shown) = row.split_once(" | ").unwrap_or_default();
-        count += 1;
-        if attack.starts_with("open") {
-            open.push(attack);
-            continue;
-        }
-        if check_tests(shown, &files, &format!("{ATTACKS}: {attack}"), wrong) == 0 {
-            wrong.push(format!("{ATTACKS}: nothing shows what becomes of: {attack}"));
-        }
+/// Prints how many requirements have which status; with `--write`, writes the summary.
+pub fn run(args: &[String]) -> Result {
+    let pages = read()?;
+    println!("{}", counted(&pages));
+    match args {
+        [] => Ok(()),
+        [write] if write == "--write" => summary::write(&pages),
+        [other, ..] => Err(format!("there is no option {other:?}").into()),
     }
-    println!("tidy: {count} attacks, {} of them without a test", open.len());
-    Ok(())
 }
 
-/// The ledger's own rows, without what was found about others.
-fn read() -> Result<String> {
-    let [own, ..] = page::split(LEDGER, RIVALS)?;
-    Ok(own)
+fn counted(pages: &[Page]) -> String {
+    let count = |status| all(pages).filter(|(_, one)| one.status() == status).count();
+    let counts = Status::ALL.map(|(status, name)| (count(status), name));
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<_> = counts.map(|(count, name)| format!("{count} {name}")).collect();
+    format!("{} requirements: {}", all(pages).count(), counts.join(", "))
 }
 
-/// All ids, with their levels.
-pub fn ids() -> Result<BTreeMap<String, String>> {
-    let level =
-        |row: Row| (row.id.to_owned(), row.level.split(',').next().unwrap_or("").to_owned());
-    Ok(read()?.lines().filter_map(Row::of).map(level).collect())
+fn all(pages: &[Page]) -> impl Iterator<Item = &(String, Requirement)> {
+    pages.iter().flat_map(|page| &page.requirements)
+}
+
+/// Reads all pages, in the order of their files' names.
+fn read() -> Result<Vec<Page>> {
+    let entries: Vec<_> = fs::read_dir(root().join(LEDGER))?.collect::<std::io::Result<_>>()?;
+    let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    let page = |path: &std::path::PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        parse(&name, &fs::read_to_string(path)?)
+            .map_err(|error| format!("{}: {error}", path.display()).into())
+    };
+    paths.iter().map(page).collect()
+}
+
+fn parse(name: &str, text: &str) -> Result<Page> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Head {
+        title: String,
+        url: String,
+    }
+
+    let mut table: Table = text.parse()?;
+    let Head { title, url } = table.remove("page").ok_or("no table `page`")?.try_into()?;
+    let requirements = table.into_iter().map(|(id, entry)| match entry.try_into() {
+        Ok(requirement) => Ok((id, requirement)),
+        Err(error) => Err(format!("{id}: {error}")),
+    });
+    let requirements = requirements.collect::<std::result::Result<_, _>>()?;
+    Ok(Page { name: name.to_owned(), title, url, requirements })
+}
+
+/// The ids of all requirements.
+pub fn ids() -> Result<BTreeSet<String>> {
+    Ok(all(&read()?).map(|(id, _)| id.clone()).collect())
 }
 
 /// The scenarios of the official suite that the ledger relies on.
 pub fn scenarios() -> Result<BTreeSet<String>> {
-    let ledger = read()?;
-    let references =
-        ledger.lines().filter_map(Row::of).flat_map(|row| row.references().collect::<Vec<_>>());
-    Ok(references.filter_map(|text| Some(text.strip_prefix("suite: ")?.to_owned())).collect())
+    Ok(all(&read()?).flat_map(|(_, requirement)| requirement.scenarios.clone()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sources, parse};
+
+    fn wrong(entry: &str) -> Vec<String> {
+        let head = "[page]\ntitle = \"T\"\nurl = \"u\"\n";
+        let page = match parse("base", &format!("{head}{entry}")) {
+            Ok(page) => page,
+            Err(error) => return vec![error.to_string()],
+        };
+        let sources = [("crates/a/src/b.rs".to_owned(), "fn holds() {}".to_owned())];
+        let mut wrong = Vec::new();
+        for (id, requirement) in &page.requirements {
+            requirement.check(id, &page.name, &Sources::new(&sources), &mut wrong);
+        }
+        wrong
+    }
+
+    #[test]
+    fn complete_entries_are_accepted() {
+        for rest in [
+            "tests = [\"a/src/b.rs::holds\"]",
+            "scenarios = [\"s\"]",
+            "status = \"not ours\"\nreason = \"Because.\"",
+            "tests = [\"a/src/b.rs::holds\"]\nstatus = \"explained\"\nreason = \"In part.\"",
+        ] {
+            let entry = format!("[\"base/x\"]\nboth = \"MUST\"\ntext = \"X.\"\n{rest}");
+            assert_eq!(wrong(&entry), [""; 0], "{entry}");
+        }
+    }
+
+    #[test]
+    fn incomplete_entries_are_reported() {
+        for (id, rest, why) in [
+            ("base/x", "both = \"MUST\"\ntext = \"X.\"", "needs a test"),
+            ("base/x", "text = \"X.\"\nscenarios = [\"s\"]", "exactly one"),
+            (
+                "base/x",
+                "server = \"MUST\"\nclient = \"MUST\"\ntext = \"X.\"\nscenarios = [\"s\"]",
+                "exactly one",
+            ),
+            ("base/x", "both = \"MAY\"\ntext = \"X.\"\nscenarios = [\"s\"]", "unknown variant"),
+            ("base/x", "both = \"MUST\"\ntext = \"X.\"\nscenario = [\"s\"]", "unknown field"),
+            (
+                "base/x",
+                "both = \"MUST\"\ntext = \"X.\"\ntests = [\"a/src/b.rs::fails\"]",
+                "does not exist",
+            ),
+            ("base/x", "both = \"MUST\"\ntext = \"X.\"\nstatus = \"open\"", "belong together"),
+            ("base/x", "both = \"MUST\"\ntext = \"\"\nscenarios = [\"s\"]", "text is empty"),
+            ("other/x", "both = \"MUST\"\ntext = \"X.\"\nscenarios = [\"s\"]", "page/slug"),
+            ("base/X", "both = \"MUST\"\ntext = \"X.\"\nscenarios = [\"s\"]", "page/slug"),
+        ] {
+            let found = wrong(&format!("[{id:?}]\n{rest}"));
+            assert!(found.iter().any(|found| found.contains(why)), "{rest}: {found:?}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
-//! The same requests to our server and to those of other SDKs, as each ships: which requirement holds, and how
-//! it shows where it does not. The outcome is a table in the ledger.
+//! Sends the same requests to our server and to those of other SDKs, each as its SDK ships it, and records the
+//! requirements that do not hold in `conformance/rivals.toml`.
 
+mod differences;
 mod probes;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,16 +13,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub use differences::Differences;
+use differences::{Difference, FILE};
 use probes::{Holds, Probe};
 
+use crate::Result;
 use crate::interop::Peer;
-use crate::requirements::{self, LEDGER, RIVALS};
+use crate::requirements::{self, LEDGER};
 use crate::run::{Server, build};
-use crate::{Result, page};
 
 struct Answer {
     status: u16,
-    /// The JSON-RPC response, be it JSON or the last event.
+    /// The JSON-RPC response: a JSON body, or the last event.
     message: Value,
 }
 
@@ -29,12 +33,12 @@ impl Answer {
         self.message.pointer("/error/code").and_then(Value::as_i64)
     }
 
-    /// What it is, in a few words.
+    /// Describes the response in a few words.
     fn shown(&self) -> String {
         let Self { status, message } = self;
         match (self.code(), message.pointer("/result/resultType").and_then(Value::as_str)) {
             (Some(code), _) => format!("{status} and {code}"),
-            (None, Some("input_required")) => format!("{status} and the question"),
+            (None, Some("input_required")) => format!("{status} and an input request"),
             (None, _) if message.pointer("/result/isError") == Some(&json!(true)) => {
                 format!("{status} and `isError`")
             }
@@ -78,7 +82,7 @@ fn send(port: u16, probe: &Probe) -> Result<Answer> {
     let text = String::from_utf8_lossy(&bytes);
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.ok_or_else(|| format!("{}: no status in {text:?}", probe.id))?;
-    // Wherever it stands: as the body, in a chunk, in an event.
+    // The message may be the body, a chunk or an event.
     let mut lines = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
     let message =
         lines.rfind(|line| line.starts_with('{')).and_then(|line| serde_json::from_str(line).ok());
@@ -91,41 +95,38 @@ pub fn run(args: &[String]) -> Result {
     let peers = Peer::all()?;
     let mut servers = Vec::new();
     for peer in &peers {
-        // What it logs about our requests is no news here.
+        // Its log of our requests is noise here.
         servers.push(Server::start(peer.server.command().stderr(Stdio::null()))?);
     }
     let known = requirements::ids()?;
-    let (mut table, mut wrong, mut broken) = (String::new(), Vec::new(), 0);
-    let names: Vec<_> =
-        peers.iter().map(|peer| format!("{} {}", peer.name, peer.version)).collect();
-    let rule = "---|".repeat(names.len());
-    writeln!(table, "| id | level | sent | {} |\n|---|---|---|{rule}", names.join(" | "))?;
+    let (mut requests, mut wrong) = (Vec::new(), Vec::new());
     for probe in probes::all() {
-        let level = known.get(probe.id).ok_or_else(|| format!("{LEDGER} lacks {}", probe.id))?;
+        if !known.contains(probe.id) {
+            return Err(format!("{LEDGER} lacks {}", probe.id).into());
+        }
         if let Err(shown) = probe.holds(&send(ours.port, &probe)?) {
             wrong.push(format!("{}, {}: ours answers {shown}", probe.id, probe.what));
         }
-        let mut cells = Vec::new();
-        for server in &servers {
-            cells.push(probe.holds(&send(server.port, &probe)?).err());
+        let mut answers = BTreeMap::new();
+        for (peer, server) in peers.iter().zip(&servers) {
+            if let Err(shown) = probe.holds(&send(server.port, &probe)?) {
+                answers.insert(peer.name.to_owned(), shown);
+            }
         }
-        if cells.iter().any(Option::is_some) {
-            broken += 1;
-            let cells: Vec<_> =
-                cells.into_iter().map(|cell| cell.unwrap_or_else(|| "holds".to_owned())).collect();
-            let cells = cells.join(" | ");
-            writeln!(table, "| {} | {level} | {} | {cells} |", probe.id, probe.what)?;
+        if !answers.is_empty() {
+            let (requirement, request) = (probe.id.to_owned(), probe.what.to_owned());
+            requests.push(Difference { requirement, request, answers });
         }
     }
-    println!(
-        "\n{table}\n  {} requests; to {broken} of them a rival answers otherwise",
-        probes::all().count()
-    );
-    let [_, stands, _] = page::split(LEDGER, RIVALS)?;
+    let versions = peers.iter().map(|peer| (peer.name.to_owned(), peer.version.to_owned()));
+    let recorded = Differences::read()?;
+    let found =
+        Differences { versions: versions.collect(), requests, observed: recorded.observed.clone() };
+    println!("\n{}\n{}", toml::to_string_pretty(&found)?, found.summary());
     if args.iter().any(|arg| arg == "--write") {
-        page::replace(LEDGER, RIVALS, &table)?;
-    } else if stands.trim() != table.trim() {
-        wrong.push(format!("{LEDGER} says otherwise: run `cargo xtask rivals --write` and look"));
+        found.write()?;
+    } else if found != recorded {
+        wrong.push(format!("{FILE} differs: run `cargo xtask rivals --write` and look"));
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ").into()) }
 }

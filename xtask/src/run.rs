@@ -13,12 +13,12 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
-/// Where what is fetched and built goes.
+/// The target directory.
 pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A directory of our own under the target directory.
+/// A folder below `target/xtask`, which is made if it is missing.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let path = target().join("xtask").join(name);
     std::fs::create_dir_all(&path)?;
@@ -31,7 +31,7 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Says what is run, runs it, and fails if it fails.
+/// Prints a command, runs it, and fails if it fails.
 pub fn run(command: &mut Command) -> Result {
     let started = Instant::now();
     println!("\n$ {}", shown(command));
@@ -55,7 +55,8 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn shown(command: &Command) -> String {
+/// A command as a line, with paths from the root of the workspace.
+pub fn shown(command: &Command) -> String {
     let root = format!("{}/", root().display());
     let ours = |text: &std::ffi::OsStr| text.to_string_lossy().replace(&root, "");
     let program = ours(command.get_program());
@@ -64,23 +65,13 @@ fn shown(command: &Command) -> String {
     std::iter::once(name).chain(command.get_args().map(ours)).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a program is there.
-pub fn there(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|s| s.success())
-}
-
-/// Builds binaries or examples, and says where they are.
+/// Builds binaries or examples, and returns their folder.
 pub fn build(args: &[&str]) -> Result<PathBuf> {
     run(cargo(&["build", "--quiet"]).args(args))?;
     Ok(target().join("debug"))
 }
 
-/// Builds the programs of a package that is not part of the workspace, as a user would run them, and says where they are.
+/// Builds the programs of a package outside of the workspace, optimized, and returns their folder.
 pub fn release(package: &str) -> Result<PathBuf> {
     let home = scratch("release")?;
     let manifest = format!("--manifest-path={package}/Cargo.toml");

@@ -1,4 +1,4 @@
-//! Random handlers and random faults: `mrtr_testkit::simulate`, optimized.
+//! Runs random handlers under random faults: `mrtr_testkit::simulate`, optimized.
 
 use crate::Result;
 use crate::run::{cargo, run as step};

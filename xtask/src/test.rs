@@ -1,78 +1,105 @@
-//! All that must hold.
+//! `cargo xtask test` and `cargo xtask check`: parts that must pass, the cheap ones first.
+//!
+//! A part whose needs are missing and cannot be installed is left out, which is reported before the first part and
+//! after the last one. A part that runs and fails ends the run.
+
+mod parts;
+mod plan;
+
+use std::time::Instant;
 
 use crate::Result;
-use crate::run::{cargo, run as step, scratch};
-use crate::{chaos, conformance, instructions, interop, rivals, simulate, tidy, vectors};
+use parts::{PARTS, Part};
+use plan::Plan;
 
+/// Runs the given parts, or all of them. With `--plan`, it only reports what would run.
 pub fn run(args: &[String]) -> Result {
+    let (options, names): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
+    if let Some(other) = options.iter().find(|option| **option != "--plan") {
+        return Err(format!("`test` has no option {other}").into());
+    }
+    if let Some(other) = names.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
+        let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
+        return Err(format!("no such part: {other}; there are {}", known.join(", ")).into());
+    }
+    let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| *name == part.name);
+    let plan = Plan::new(PARTS.iter().filter(is_wanted).collect(), true);
+    println!("{plan}");
+    if options.is_empty() { execute(plan.install()) } else { Ok(()) }
+}
+
+/// Runs the parts for every day, without installing anything.
+pub fn check(args: &[String]) -> Result {
     if let Some(other) = args.first() {
-        return Err(format!("`test` takes no arguments, not {other:?}").into());
+        return Err(format!("`check` takes no arguments, not {other:?}").into());
     }
-    step(&mut cargo(&["fmt", "--all", "--check"]))?;
-    let clippy = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    step(&mut cargo(&clippy))?;
-    tidy::run(&[])?;
-    step(&mut cargo(&["test", "--workspace", "--all-features"]))?;
-    // Without `aws-lc` another library does the sealing.
-    step(&mut cargo(&["test", "--package", "mrtr-codec"]))?;
-    let aside = scratch("benches")?;
-    let benches =
-        ["check", "--quiet", "--locked", "--benches", "--manifest-path=benches/Cargo.toml"];
-    step(cargo(&benches).env("CARGO_TARGET_DIR", &aside).env("RUSTFLAGS", "-D warnings"))?;
-    for peer in ["load", "floors", "mrtr", "minimal/mrtr-server", "minimal/mrtr-client"] {
-        let manifest = format!("--manifest-path=xtask/peers/{peer}/Cargo.toml");
-        let check = ["check", "--quiet", "--locked", &manifest];
-        step(cargo(&check).env("CARGO_TARGET_DIR", &aside).env("RUSTFLAGS", "-D warnings"))?;
+    execute(Plan::new(PARTS.iter().filter(|part| part.is_daily).collect(), false))
+}
+
+/// What became of a part.
+enum Outcome {
+    Passed(f64),
+    Failed(f64),
+    LeftOut(String),
+    NotRun,
+}
+
+/// Runs the parts of a plan up to the first that fails, and reports what became of each.
+fn execute(plan: Plan) -> Result {
+    let parts = plan.into_parts();
+    let count = parts.len();
+    let mut failure = None;
+    let mut outcomes = Vec::new();
+    for (number, (part, missing)) in (1..).zip(parts) {
+        let outcome = if let Some(missing) = missing {
+            println!("\n[{number}/{count}] {}: left out ({missing})", part.name);
+            Outcome::LeftOut(missing)
+        } else if failure.is_some() {
+            Outcome::NotRun
+        } else {
+            println!("\n[{number}/{count}] {} …", part.name);
+            let started = Instant::now();
+            let result = (part.run)();
+            let seconds = started.elapsed().as_secs_f64();
+            match result {
+                Ok(()) => Outcome::Passed(seconds),
+                Err(error) => {
+                    failure = Some(format!("{}: {error}", part.name));
+                    Outcome::Failed(seconds)
+                }
+            }
+        };
+        outcomes.push((part.name, outcome));
     }
-    // What people take one by one must build one by one.
-    for alone in [
-        &["--package", "mrtr-schema"][..],
-        &["--package", "mrtr-codec", "--no-default-features"],
-        &["--package", "mrtr-transport"],
-        &["--package", "mrtr", "--no-default-features", "--features", "server"],
-        &["--package", "mrtr", "--no-default-features", "--features", "client"],
-        &["--package", "mrtr", "--no-default-features", "--features", "aws-lc"],
-    ] {
-        step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;
+    report(&outcomes);
+    failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Prints a table of all parts. Its last lines name the parts that were left out.
+fn report(outcomes: &[(&str, Outcome)]) {
+    println!("\n{:<22}{:<12}{:>8}", "part", "result", "seconds");
+    for (name, outcome) in outcomes {
+        match outcome {
+            Outcome::Passed(seconds) => println!("{name:<22}{:<12}{seconds:>8.1}", "passed"),
+            Outcome::Failed(seconds) => println!("{name:<22}{:<12}{seconds:>8.1}", "FAILED"),
+            Outcome::LeftOut(_) => println!("{name:<22}left out"),
+            Outcome::NotRun => println!("{name:<22}not run"),
+        }
     }
-    step(
-        cargo(&["doc", "--workspace", "--no-deps", "--all-features", "--quiet"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
-    for example in ["upgrades", "authentication"] {
-        step(&mut cargo(&["run", "--quiet", "--example", example]))?;
+    println!();
+    let mut left_out = Vec::new();
+    for (name, outcome) in outcomes {
+        if let Outcome::LeftOut(missing) = outcome {
+            println!("left out: {name} ({missing})");
+            left_out.push(*name);
+        }
     }
-    for example in ["worker", "otlp"] {
-        let manifest = format!("--manifest-path=examples/{example}/Cargo.toml");
-        let run = ["run", "--quiet", "--locked", &manifest];
-        step(cargo(&run).env("CARGO_TARGET_DIR", scratch(example)?))?;
+    if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_))) {
+        return;
     }
-    instructions::run(&[])?;
-    simulate::run(&[])?;
-    for short in [
-        "--minutes 0.5 --balancer nginx",
-        "--minutes 0.5 --balancer haproxy",
-        // That it finds something when there is something to find.
-        "--minutes 0.4 --break retire",
-        "--minutes 0.4 --break drain",
-    ] {
-        chaos::run(&short.split(' ').map(str::to_owned).collect::<Vec<_>>())?;
+    if left_out.is_empty() {
+        println!("all {} parts pass", outcomes.len());
+    } else {
+        println!("all parts that ran pass; left out: {}", left_out.join(", "));
     }
-    chaos::load(&["--minutes", "0.75"].map(str::to_owned))?;
-    conformance::run(&[])?;
-    vectors::run(&[])?;
-    interop::run(&[])?;
-    rivals::run(&[])?;
-    println!("\nall of it holds");
-    Ok(())
 }

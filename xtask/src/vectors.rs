@@ -1,5 +1,4 @@
-//! The token format's vectors, and the implementation that was written from the document alone: each against the
-//! other.
+//! Checks the token format's vectors against a second implementation, written from the document alone.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +10,7 @@ use crate::Result;
 use crate::run::{build, cargo, output, root, run as step, scratch};
 use crate::tools::python;
 
-/// How many fresh tokens go each way.
+/// The number of fresh tokens in each direction.
 const FRESH: usize = 200;
 
 pub fn run(args: &[String]) -> Result {
@@ -28,7 +27,7 @@ pub fn run(args: &[String]) -> Result {
         let text = fs::read_to_string(committed.join(name))?;
         if text != fs::read_to_string(made.join(name))? {
             return Err(format!(
-                "{name} is not what the generator makes: `cargo xtask vectors --write`"
+                "{name} differs from the output of its generator: run `cargo xtask vectors --write`"
             )
             .into());
         }
@@ -36,7 +35,7 @@ pub fn run(args: &[String]) -> Result {
     }
     let [tokens, canonical] = vectors.as_slice() else { return Err("two files".into()) };
 
-    // The reference opens or refuses every vector as it says.
+    // The reference opens or rejects every vector as recorded.
     let opened = reference(tokens.iter().map(|vector| asked("open", vector)))?;
     for (vector, answer) in tokens.iter().zip(&opened) {
         let keys: &[&str] = if vector.get("refusal").is_some() {
@@ -54,7 +53,7 @@ pub fn run(args: &[String]) -> Result {
     }
     println!("  the reference agrees on {} tokens and {} texts", tokens.len(), canonical.len());
 
-    // What one makes, the other opens.
+    // Each implementation opens the tokens of the other.
     let minted = output(Command::new(&generator).arg("mint").arg(FRESH.to_string()))?;
     let minted: Vec<Value> =
         minted.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?;
@@ -76,11 +75,11 @@ pub fn run(args: &[String]) -> Result {
     let done = check.wait_with_output()?;
     let said: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
     if said["opened"] != FRESH {
-        return Err(format!("of the reference's tokens, ours opened {said}").into());
+        return Err(format!("tokens of the reference that ours opened: {said}, not {FRESH}").into());
     }
-    println!("  {FRESH} fresh tokens were opened each way");
+    println!("  {FRESH} fresh tokens opened in each direction");
 
-    // A million inputs, and what is left in memory, optimized, by either library.
+    // A million inputs, and the test of wiped memory, optimized, with either library.
     for library in [&[][..], &["--features", "aws-lc"]] {
         let mut test = cargo(&["test", "--quiet", "--release", "--package", "mrtr-codec"]);
         test.args(["--test", "it", "--test", "memory"]).args(library);
@@ -111,25 +110,28 @@ fn same(vector: &Value, answer: &Value, keys: &[&str]) -> Result {
         None => Ok(()),
         Some(key) => {
             let of = vector["name"].as_str().or(vector["text"].as_str()).unwrap_or_default();
-            Err(format!("{of:.80?}: {key} is {}, and {answer:.300} to the reference", vector[*key])
-                .into())
+            Err(format!(
+                "{of:.80?}: {key} is {}, but the reference responds {answer:.300}",
+                vector[*key]
+            )
+            .into())
         }
     }
 }
 
-/// Asks the reference, one line for each request.
+/// Sends requests to the reference, one line each, and returns its responses.
 fn reference(requests: impl Iterator<Item = Value>) -> Result<Vec<Value>> {
     let mut program = Command::new(python()?);
-    program.arg(root().join("docs/token_format_reference.py"));
+    program.arg(root().join("crates/codec/vectors/reference.py"));
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().ok_or("no standard input")?;
     let lines = requests.map(|request| request.to_string()).collect::<Vec<_>>().join("\n") + "\n";
-    // It answers while it reads, so both have to go on at once.
+    // The reference responds while it reads, so writing must not wait for reading.
     let writing = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let done = child.wait_with_output()?;
     writing.join().map_err(|_| "the writer failed")??;
     if !done.status.success() {
-        return Err(format!("the reference ended with {}", done.status).into());
+        return Err(format!("the reference implementation ended with {}", done.status).into());
     }
     let text = String::from_utf8(done.stdout)?;
     Ok(text.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?)

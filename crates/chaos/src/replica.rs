@@ -44,8 +44,9 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         .init();
     let shared = SharedKeyRing::new(KeyRing::from_file(AUDIENCE, &ring)?);
     let ledger = Arc::new(Ledger::open(&ledger)?);
-    let echo = async |_: mrtr::Context, said: Said| Ok(said.text);
+    let echo = async |_: mrtr::Context, said: Said| said.text;
     let server = Server::builder("orders", version.to_string())
+        .require_principal()
         .sealer(shared.clone())
         .changes(ChangeNotifier::default())
         .tool(Tool::new("echo", "Says it again", echo))

@@ -76,7 +76,7 @@ pub(crate) fn tool(version: u32, ledger: Arc<Ledger>, lifetime: Duration) -> Too
     Tool::new(TOOL, "Orders a seat and a meal", order)
         .version(version)
         .answer_timeout(lifetime)
-        .lifetime(lifetime)
+        .call_timeout(lifetime)
 }
 
 async fn run(cx: Context, flow: String, version: u32, ledger: Arc<Ledger>) -> mrtr::Result<String> {
@@ -92,7 +92,7 @@ async fn run(cx: Context, flow: String, version: u32, ledger: Arc<Ledger>) -> mr
     };
     let step = |name: &'static str| {
         let (ledger, flow) = (Arc::clone(&ledger), flow.clone());
-        let received = cx.get::<Received>().cloned();
+        let received = cx.parts().extensions().get::<Received>().cloned();
         cx.step(name, async move |step| {
             let Received { number, caller } = received.ok_or_else(|| Error::new("who calls?"))?;
             let (name, key) = (name.to_owned(), step.idempotency_key().to_owned());
@@ -112,7 +112,8 @@ async fn run(cx: Context, flow: String, version: u32, ledger: Arc<Ledger>) -> mr
     )?;
     step("quote").await?;
     let message = format!("Order {flow}: buy seat {seat} and meal {meal}?");
-    let ElicitOutcome::Accept(Text { text }) = cx.ask("consent", &message).await? else {
+    let ElicitOutcome::Accept(Text { text }) = cx.elicit("consent", &message).outcome().await?
+    else {
         step("release").await?;
         return Ok(serde_json::to_string(&*crate::lock(&used))?);
     };
@@ -128,6 +129,6 @@ async fn run(cx: Context, flow: String, version: u32, ledger: Arc<Ledger>) -> mr
         )?;
     }
     // The two versions ask otherwise before it: what makes it the same thing is said.
-    step("close").inputs(&flow).await?;
+    step("close").idempotent_on(&flow).await?;
     Ok(serde_json::to_string(&*crate::lock(&used))?)
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mrtr::client::{CallEvent, CallOutcome, PendingCall, Question};
+use mrtr::client::{CallEvent, CallOutcome, InputContext, PendingCall};
 use mrtr::http::HttpClient;
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
 use mrtr::schema::tool::CallToolResult;
 use mrtr::schema::uri;
-use mrtr::terminal::{self, flat, plain};
+use mrtr::terminal::{self, sanitize, sanitize_line};
 use mrtr::{Client, ElicitResult};
 use serde_json::{Map, Value};
 
@@ -78,17 +78,17 @@ impl Call {
 /// A client that answers from the file, then at the terminal.
 fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
     let host = uri::host(&call.server.url).to_owned();
-    let ask = move |question: Question, params: ElicitParams| {
+    let ask = move |context: InputContext, params: ElicitParams| {
         let (answers, host) = (answers.clone(), host.clone());
         async move {
             let request = InputRequest::Elicit(params.clone());
-            if let Some(answer) = answers.to(&question.key, &request) {
+            if let Some(answer) = answers.to(&context.key, &request) {
                 return Ok(serde_json::from_value::<ElicitResult>(answer)?);
             }
-            if !terminal::is_there() {
+            if !terminal::is_available() {
                 return Err("there is no terminal to ask at, and --answers has no answer".into());
             }
-            terminal::ask(&host, &question, params).await
+            terminal::elicit(&host, &context, params).await
         }
     };
     let ask = Arc::new(ask);
@@ -96,8 +96,8 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
     let mut client = call
         .server
         .client()?
-        .on_form(move |question, form| forms(question, ElicitParams::Form(form)))
-        .on_url(move |question, url| ask(question, ElicitParams::Url(url)))
+        .on_form(move |context, form| forms(context, ElicitParams::Form(form)))
+        .on_url(move |context, url| ask(context, ElicitParams::Url(url)))
         .on_progress(|progress| {
             let share = progress.total.filter(|total| *total > 0.0).map_or_else(
                 || format!("{}", progress.progress),
@@ -105,30 +105,30 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
             );
             output::note(&dim(&format!(
                 "{share} {}",
-                flat(progress.message.as_deref().unwrap_or_default())
+                sanitize_line(progress.message.as_deref().unwrap_or_default())
             )));
         });
     if call.trace {
-        client = client.watch(|seen| trace(&seen));
+        client = client.on_event(|event| trace(&event));
     }
     Ok(client.build())
 }
 
-fn trace(seen: &CallEvent<'_>) {
-    match seen {
-        CallEvent::Sent(leg) => output::note(&dim(&format!(
+fn trace(event: &CallEvent<'_>) {
+    match event {
+        CallEvent::RequestSent(request) => output::note(&dim(&format!(
             "→ {} {} {} (request {})",
-            leg.leg,
-            leg.method,
-            flat(leg.target),
-            leg.id
+            request.round,
+            request.method,
+            sanitize_line(request.target),
+            request.id
         ))),
-        CallEvent::Answered { leg, took, outcome } => {
+        CallEvent::RequestFinished { request, elapsed, outcome, .. } => {
             let outcome = match outcome {
                 Ok(result) => summary(result.get()),
-                Err(error) => flat(&error.to_string()),
+                Err(error) => sanitize_line(&error.to_string()),
             };
-            output::note(&dim(&format!("← {} after {took:.0?}: {outcome}", leg.leg)));
+            output::note(&dim(&format!("← {} after {elapsed:.0?}: {outcome}", request.round)));
         }
         _ => {}
     }
@@ -141,7 +141,8 @@ fn summary(result: &str) -> String {
         return "the result".to_owned();
     }
     let asked = result.get("inputRequests").and_then(Value::as_object);
-    let keys: Vec<String> = asked.into_iter().flatten().map(|(key, _)| flat(key)).collect();
+    let keys: Vec<String> =
+        asked.into_iter().flatten().map(|(key, _)| sanitize_line(key)).collect();
     let state = result.get("requestState").and_then(Value::as_str).map_or(0, str::len);
     let asks = if keys.is_empty() {
         "nothing asked".to_owned()
@@ -154,7 +155,7 @@ fn summary(result: &str) -> String {
 /// The answers of a file to the questions of a call.
 fn answered(call: &PendingCall, answers: &Answers) -> Result<InputResponses> {
     let mut all = InputResponses::default();
-    for (key, request) in &call.questions().0 {
+    for (key, request) in &call.input_requests().0 {
         if let Some(answer) = answers.to(key, request) {
             all.push(key, &answer).map_err(Failure::usage)?;
         }
@@ -202,14 +203,14 @@ impl Drop for Place {
 fn put_down(call: &PendingCall, place: Place, json: bool) -> Result<ExitCode> {
     let file = place.write(&serde_json::to_string_pretty(call).map_err(Failure::usage)?)?;
     if json {
-        output::json(call.questions());
+        output::json(call.input_requests());
     } else {
-        for (key, request) in &call.questions().0 {
+        for (key, request) in &call.input_requests().0 {
             let message = match request {
                 InputRequest::Elicit(params) => params.message(),
                 other => other.method(),
             };
-            output::line(&format!("{}: {}", flat(key), flat(message)));
+            output::line(&format!("{}: {}", sanitize_line(key), sanitize_line(message)));
         }
         output::note(&format!("The call waits in {}.", file.display()));
     }
@@ -220,7 +221,7 @@ fn finish(result: &CallToolResult, json: bool) -> ExitCode {
     if json {
         output::json(result);
     } else if result.content.iter().any(|block| block.as_text().is_some()) {
-        output::line(&plain(&result.text()));
+        output::line(&sanitize(&result.text()));
     } else {
         output::json(&result.content);
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mrtr::terminal::{flat, plain};
+use mrtr::terminal::{sanitize, sanitize_line};
 use serde_json::Value;
 
 use crate::output::{bold, dim};
@@ -20,16 +20,18 @@ pub(crate) async fn discover(server: &Server, json: bool) -> Result<ExitCode> {
     if let Some(name) = info("name") {
         output::line(&format!(
             "{} {}",
-            bold(&flat(name)),
-            flat(info("version").unwrap_or_default())
+            bold(&sanitize_line(name)),
+            sanitize_line(info("version").unwrap_or_default())
         ));
     }
     if let Some(instructions) = found.get("instructions").and_then(Value::as_str) {
-        output::line(&plain(instructions));
+        output::line(&sanitize(instructions));
     }
     let list = |name: &str| match found.get(name) {
-        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(flat).collect(),
-        Some(Value::Object(all)) => all.keys().map(|key| flat(key)).collect(),
+        Some(Value::Array(all)) => {
+            all.iter().filter_map(Value::as_str).map(sanitize_line).collect()
+        }
+        Some(Value::Object(all)) => all.keys().map(|key| sanitize_line(key)).collect(),
         _ => Vec::new(),
     };
     for (what, name) in [("speaks", "supportedVersions"), ("has", "capabilities")] {
@@ -48,9 +50,9 @@ pub(crate) async fn tools(server: &Server, json: bool) -> Result<ExitCode> {
         output::note("The server has no tools.");
     }
     for tool in tools {
-        output::line(&bold(&flat(&tool.name)));
+        output::line(&bold(&sanitize_line(&tool.name)));
         if let Some(description) = &tool.description {
-            output::line(&format!("  {}", flat(description)));
+            output::line(&format!("  {}", sanitize_line(description)));
         }
         let required = tool.input_schema.get("required").and_then(Value::as_array);
         let properties = tool.input_schema.get("properties").and_then(Value::as_object);
@@ -63,7 +65,12 @@ pub(crate) async fn tools(server: &Server, json: bool) -> Result<ExitCode> {
             let what = schema.get("description").and_then(Value::as_str).unwrap_or_default();
             let optional = if is_needed { "" } else { ", optional" };
             let about = format!("{kind}{optional}");
-            output::line(&format!("  {} {} {}", flat(name), dim(&flat(&about)), flat(what)));
+            output::line(&format!(
+                "  {} {} {}",
+                sanitize_line(name),
+                dim(&sanitize_line(&about)),
+                sanitize_line(what)
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)

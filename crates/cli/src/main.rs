@@ -106,7 +106,7 @@ impl From<CallError> for Failure {
             || error.is_too_many_rounds()
         {
             3
-        } else if error.as_transport_error().is_some() || error.is_deadline() {
+        } else if error.as_transport_error().is_some() || error.is_timeout() {
             4
         } else {
             2
@@ -136,7 +136,7 @@ impl Server {
         let info =
             mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
         let client = Client::builder(http).info(info).exclude_handler_time();
-        Ok(client.deadline(time))
+        Ok(client.call_timeout(time))
     }
 }
 
@@ -162,7 +162,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(Failure { code, why }) => {
-            output::note(&format!("mrtr: {}", mrtr::terminal::plain(&why)));
+            output::note(&format!("mrtr: {}", mrtr::terminal::sanitize(&why)));
             ExitCode::from(code)
         }
     }

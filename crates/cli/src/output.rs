@@ -18,7 +18,7 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     // What JSON lets stand, and a terminal may not.
-    let harmless = mrtr::terminal::plain(&text);
+    let harmless = mrtr::terminal::sanitize(&text);
     let pairs = text.chars().zip(harmless.chars());
     let escaped = |(c, shown): (char, char)| {
         if c == shown { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) }

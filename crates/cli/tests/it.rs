@@ -94,7 +94,7 @@ fn json_of(output: &Output) -> Value {
 const ANSWERS: &str = r#"{ "seat": { "place": "outside" }, "guest": { "name": "Ada" }, "page": { "action": "accept" } }"#;
 
 #[test]
-fn a_server_is_looked_at() {
+fn discover_and_tools_describe_the_server() {
     let url = serve();
     let tools = json_of(&mrtr(&["tools", &url, "--json"]));
     assert_eq!(tools.as_array().unwrap().len(), 1);
@@ -107,7 +107,7 @@ fn a_server_is_looked_at() {
 }
 
 #[test]
-fn a_call_is_answered_from_a_file_or_put_down_and_taken_up() {
+fn call_is_answered_from_a_file_or_paused_and_resumed() {
     let (url, scratch) = (serve(), scratch("answers"));
     let file = |name: &str| scratch.join(name).to_str().unwrap().to_owned();
     let (answers, first, second) = (file("answers.json"), file("first.json"), file("second.json"));
@@ -138,7 +138,7 @@ fn a_call_is_answered_from_a_file_or_put_down_and_taken_up() {
 
 /// The exit codes that the help promises, and who is at fault.
 #[test]
-fn what_goes_wrong_has_a_code_and_a_reason() {
+fn failures_have_an_exit_code_and_a_reason() {
     let (url, scratch) = (serve(), scratch("wrong"));
     let file = |name: &str, text: &str| {
         let file = scratch.join(name);
@@ -168,7 +168,7 @@ fn what_goes_wrong_has_a_code_and_a_reason() {
         (of(&["call", &url, "nosuch"]), 3, "Unknown tool"),
         (of(&["tools", "http://127.0.0.1:1/mcp"]), 4, "cannot be reached"),
         (with(&[], ""), 5, "no terminal to ask at"),
-        (with(&["--answers"], &wrong), 5, "does not fit its form"),
+        (with(&["--answers"], &wrong), 5, "does not match its form"),
     ] {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let output = mrtr(&args);
@@ -179,7 +179,7 @@ fn what_goes_wrong_has_a_code_and_a_reason() {
 }
 
 #[test]
-fn a_key_is_made_for_a_ring() {
+fn keygen_prints_a_line_of_a_key_ring() {
     let line = text(&mrtr(&["keygen", "staged"]).stdout);
     let made = json_of(&mrtr(&["keygen", "--json"]));
     assert!(line.starts_with("staged ") && line.trim().len() == "staged ".len() + 43, "{line}");
@@ -246,7 +246,7 @@ mod at_a_terminal {
     const DOWN: &str = "\u{1b}[B";
 
     #[test]
-    fn a_person_fills_in_forms_and_consents() {
+    fn user_fills_in_forms_and_consents() {
         let url = serve();
         let mut terminal = Terminal::run(&["call", &url, "book", "--arg", "people=2"]);
         let host = url.split('/').nth(2).unwrap();
@@ -270,7 +270,7 @@ mod at_a_terminal {
     }
 
     #[test]
-    fn a_person_declines() {
+    fn user_declines() {
         let mut terminal = Terminal::run(&["call", &serve(), "book", "--arg", "people=2"]);
         terminal.at("Dismiss", &format!("{DOWN}\r"));
         let (rest, code) = terminal.end();

@@ -1,60 +1,68 @@
-//! Answers, held against their questions.
+//! Validation of input responses against their input requests.
 
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult};
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::roots::{ListRootsResult, Root};
-use mrtr_schema::sampling::CreateMessageResult;
+use mrtr_schema::sampling::{
+    CreateMessageParams, CreateMessageResult, SamplingContent, ToolChoiceMode,
+};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::error::CallError;
-use crate::pending_call::write;
+use crate::json::encode_response;
 
-/// Holds an answer that was written elsewhere against its question.
-pub(crate) fn check(
+/// Validates a response that the application passed as JSON, and writes it as it is sent.
+pub(crate) fn validate(
     key: &str,
     request: &InputRequest,
-    answer: &RawValue,
+    response: &RawValue,
 ) -> Result<Box<RawValue>, CallError> {
     match request {
-        InputRequest::Elicit(params) => {
-            let result: ElicitResult = read(key, answer)?;
-            match params {
-                ElicitParams::Form(form) => write(&fit(key, &form.requested_schema, result)?),
-                ElicitParams::Url(_) => write(&ElicitResult { content: None, ..result }),
-            }
+        InputRequest::Elicit(ElicitParams::Form(form)) => {
+            let result = decode(key, response)?;
+            encode_response(&validate_form(key, &form.requested_schema, result)?)
         }
-        InputRequest::Sample(_) => write(&read::<CreateMessageResult>(key, answer)?),
+        InputRequest::Elicit(ElicitParams::Url(_)) => {
+            encode_response(&without_content(decode(key, response)?))
+        }
+        InputRequest::Sample(params) => {
+            let result = decode(key, response)?;
+            validate_sampling(key, may_use_tools(params), &result)?;
+            encode_response(&result)
+        }
         InputRequest::Roots => {
-            let result: ListRootsResult = read(key, answer)?;
-            check_roots(&result.roots)?;
-            write(&result)
+            let result: ListRootsResult = decode(key, response)?;
+            validate_roots(&result.roots)?;
+            encode_response(&result)
         }
-        other => Err(CallError::protocol(format!("unknown kind of question: {}", other.method()))),
+        other => Err(unknown_method(key, other)),
     }
 }
 
-fn read<T: DeserializeOwned>(key: &str, answer: &RawValue) -> Result<T, CallError> {
-    serde_json::from_str(answer.get()).map_err(|error| {
-        let why = format!("the answer to {} is malformed: {error}", ErrorObject::quote(key));
-        CallError::handler(why, None)
+fn decode<R: DeserializeOwned>(key: &str, response: &RawValue) -> Result<R, CallError> {
+    serde_json::from_str(response.get()).map_err(|error| {
+        let key = quote(key);
+        CallError::handler(format!("malformed response to input request {key}: {error}"), None)
     })
 }
 
-/// What of an answer to a form goes out: what was submitted has to fit, and of what was not submitted nothing does.
-pub(crate) fn fit(
+/// Validates submitted content, and removes content that was not submitted.
+pub(crate) fn validate_form(
     key: &str,
     schema: &FormSchema,
     mut result: ElicitResult,
 ) -> Result<ElicitResult, CallError> {
     result.content = match result.action {
         ElicitAction::Accept => {
-            let content = schema.check(result.content.unwrap_or_default());
+            let content = schema.validate(result.content.unwrap_or_default());
             Some(content.map_err(|problems| {
-                let key = ErrorObject::quote(key);
-                let why = format!("the answer to {key} does not fit its form: {problems}");
+                let key = quote(key);
+                let why = format!(
+                    "the response to input request {key} does not match its form: {problems}"
+                );
                 CallError::handler(why, None)
             })?)
         }
@@ -63,8 +71,52 @@ pub(crate) fn fit(
     Ok(result)
 }
 
-pub(crate) fn check_roots(roots: &[Root]) -> Result<(), CallError> {
+/// Removes content from the response to a URL: only forms have content.
+pub(crate) fn without_content(mut result: ElicitResult) -> ElicitResult {
+    result.content = None;
+    result
+}
+
+/// Returns whether a sampling request lets the model use tools (specification: client, "Sampling",
+/// tool choice modes).
+pub(crate) fn may_use_tools(params: &CreateMessageParams) -> bool {
+    let mode = params.tool_choice.as_ref().and_then(|choice| choice.mode);
+    params.tools.is_some() && mode != Some(ToolChoiceMode::None)
+}
+
+/// Rejects a result that uses a tool although the request does not allow it.
+pub(crate) fn validate_sampling(
+    key: &str,
+    may_use_tools: bool,
+    result: &CreateMessageResult,
+) -> Result<(), CallError> {
+    let tool = result.content.blocks().iter().find_map(|block| match block {
+        SamplingContent::ToolUse(usage) => Some(&usage.name),
+        _ => None,
+    });
+    match tool.filter(|_| !may_use_tools) {
+        None => Ok(()),
+        Some(tool) => {
+            let key = quote(key);
+            let why = format!(
+                "the response to input request {key} uses tool {tool:?}, which the request does not allow"
+            );
+            Err(CallError::handler(why, None))
+        }
+    }
+}
+
+pub(crate) fn validate_roots(roots: &[Root]) -> Result<(), CallError> {
     roots.iter().try_for_each(|root| {
-        root.check().map_err(|why| CallError::handler(format!("root {:?}: {why}", root.uri), None))
+        root.validate()
+            .map_err(|why| CallError::handler(format!("invalid root {:?}: {why}", root.uri), None))
     })
+}
+
+pub(crate) fn unknown_method(key: &str, request: &InputRequest) -> CallError {
+    CallError::protocol(format!(
+        "input request {} has the unknown method {}",
+        quote(key),
+        request.method()
+    ))
 }

@@ -1,8 +1,8 @@
-//! How a client is put together.
+//! Configuration of a client.
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::capabilities::Implementation;
@@ -16,165 +16,311 @@ use mrtr_schema::{Object, PROTOCOL_VERSION};
 use mrtr_transport::{BoxError, Transport};
 
 use crate::cache::Cache;
-use crate::call_options::Options;
-use crate::client::{Client, Inner};
-use crate::handlers::{Handlers, Question, boxed};
-use crate::machine::{RequestIds, RoundLimits};
-use crate::notifications::Log;
-use crate::observer::{CallEvent, PolicyDecision, Watch};
+use crate::call_options::CallOptions;
+use crate::client::{Client, Shared};
+use crate::handlers::{Handlers, boxed};
+use crate::input_context::InputContext;
+use crate::notifications::LogHandler;
+use crate::observer::{CallEvent, Observer};
+use crate::policy::{Policy, PolicyDecision};
+use crate::request_ids::RequestIds;
+use crate::round_limits::RoundLimits;
+use crate::tool_info::ToolInfos;
+use crate::trace::TraceSource;
+
+/// The default size of the cache: about 4,000 listed tools of 1 KB each.
+const DEFAULT_CACHE_BYTES: usize = 4 << 20;
 
 /// Builds a [`Client`].
+///
+/// The client declares a capability for each kind of handler it has, and no other. Servers only
+/// request input that the client declared.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mrtr_client::{Client, Transport};
+/// use mrtr_schema::elicitation::ElicitResult;
+///
+/// fn client<T: Transport>(transport: T) -> Client<T> {
+///     Client::builder(transport)
+///         .on_form(async |_, _| Ok(ElicitResult::decline()))
+///         .on_progress(|progress| println!("{}", progress.progress))
+///         .call_timeout(Duration::from_secs(60))
+///         .exclude_handler_time()
+///         .build()
+/// }
+/// ```
 #[must_use = "call `build`"]
-pub struct ClientBuilder<X> {
-    exchange: X,
+pub struct ClientBuilder<T> {
+    transport: T,
     handlers: Handlers,
+    policy: Policy,
+    observer: Observer,
+    trace: TraceSource,
+    log: Option<LogHandler>,
     info: Implementation,
     limits: RoundLimits,
-    options: Options,
-    watch: Watch,
-    log: Option<Log>,
-    cache: usize,
+    options: CallOptions,
+    cache_bytes: usize,
     extensions: Object,
     result_types: Vec<String>,
 }
 
-impl<X: Transport> ClientBuilder<X> {
-    pub(crate) fn new(exchange: X) -> Self {
-        Self {
-            exchange,
+impl<T: Transport> Client<T> {
+    /// Starts to build a client that sends its requests over `transport`.
+    pub fn builder(transport: T) -> ClientBuilder<T> {
+        ClientBuilder {
+            transport,
             handlers: Handlers::default(),
+            policy: Policy::default(),
+            observer: Observer::default(),
+            trace: TraceSource::default(),
+            log: None,
             info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
             limits: RoundLimits::default(),
-            options: Options::default(),
-            watch: Watch::default(),
-            log: None,
-            cache: 4 << 20,
+            options: CallOptions::default(),
+            cache_bytes: DEFAULT_CACHE_BYTES,
             extensions: Object::new(),
             result_types: Vec::new(),
         }
     }
+}
 
-    /// Who this client says it is. Default: this crate.
+impl<T: Transport> ClientBuilder<T> {
+    /// Sets the name and version that the client reports to servers. Default: those of this crate.
     pub fn info(mut self, info: Implementation) -> Self {
         self.info = info;
         self
     }
 
-    /// Answers forms. Declares the capability `elicitation.form`.
+    /// Sets the handler of forms, and declares the capability `elicitation.form`.
     ///
-    /// What it returns is held against the form before it is sent. An error ends the call.
+    /// The result is validated against the form before it is sent. An error of the handler, or a
+    /// result that does not match the form, ends the call with
+    /// [`CallError::is_handler`](crate::CallError::is_handler).
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Transport};
+    /// # fn example<T: Transport>(transport: T) -> Client<T> {
+    /// use mrtr_schema::elicitation::ElicitResult;
+    /// use serde_json::json;
+    ///
+    /// Client::builder(transport)
+    ///     .on_form(async |context, form| {
+    ///         println!("{} asks: {}", context.target, form.message);
+    ///         if form.requested_schema.field("place").is_none() {
+    ///             return Ok(ElicitResult::decline());
+    ///         }
+    ///         Ok(ElicitResult::accept(json!({ "place": "outside" }))?)
+    ///     })
+    ///     .build()
+    /// # }
+    /// ```
     pub fn on_form<F, Fut>(mut self, handler: F) -> Self
     where
-        F: Fn(Question, FormParams) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext, FormParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ElicitResult, BoxError>> + Send + 'static,
     {
         self.handlers.form = Some(boxed(handler));
         self
     }
 
-    /// Takes people to URLs. Declares the capability `elicitation.url`.
+    /// Sets the handler of URLs that the user is asked to visit, and declares the capability
+    /// `elicitation.url`.
     ///
-    /// Show the whole URL and its host, and open it only with the person's consent; never fetch it.
+    /// The handler must show the whole URL and its host, open it only with the user's consent, and
+    /// never fetch it itself. It returns when the user consented, without waiting for what happens
+    /// at the URL.
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Transport};
+    /// # async fn user_consents(host: &str, url: &str) -> bool { false }
+    /// # fn example<T: Transport>(transport: T) -> Client<T> {
+    /// use mrtr_schema::elicitation::ElicitResult;
+    /// use mrtr_schema::uri;
+    ///
+    /// Client::builder(transport)
+    ///     .on_url(async |_, params| {
+    ///         let consents = user_consents(uri::host(&params.url), &params.url).await;
+    ///         Ok(if consents { ElicitResult::consent() } else { ElicitResult::decline() })
+    ///     })
+    ///     .build()
+    /// # }
+    /// ```
     pub fn on_url<F, Fut>(mut self, handler: F) -> Self
     where
-        F: Fn(Question, UrlParams) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext, UrlParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ElicitResult, BoxError>> + Send + 'static,
     {
         self.handlers.url = Some(boxed(handler));
         self
     }
 
-    /// Calls a language model. Declares the capability `sampling`, which is deprecated in this revision.
+    /// Sets the handler that calls a language model, and declares the capability `sampling`, which
+    /// is deprecated in this revision.
+    ///
+    /// Requests with tools or with the context of servers are refused, unless
+    /// [`sampling_tools`](Self::sampling_tools) or [`sampling_context`](Self::sampling_context)
+    /// accepts them.
     pub fn on_sample<F, Fut>(mut self, handler: F) -> Self
     where
-        F: Fn(Question, CreateMessageParams) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext, CreateMessageParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, BoxError>> + Send + 'static,
     {
         self.handlers.sample = Some(boxed(handler));
         self
     }
 
-    /// Lists roots. Declares the capability `roots`, which is deprecated in this revision.
+    /// Accepts sampling requests with tools, and declares the capability `sampling.tools`.
+    ///
+    /// Without it, such requests end the call with an error. It has no effect without
+    /// [`on_sample`](Self::on_sample). The handler passes the tools to the model, and may return
+    /// tool uses; the server runs the tools, and sends their results with its next request.
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Transport};
+    /// # use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+    /// # async fn ask_model(params: &CreateMessageParams) -> CreateMessageResult {
+    /// #     CreateMessageResult::text("Paris", "model")
+    /// # }
+    /// # fn example<T: Transport>(transport: T) -> Client<T> {
+    /// Client::builder(transport)
+    ///     .on_sample(async |_, params| {
+    ///         println!("{} tools", params.tools.iter().flatten().count());
+    ///         Ok(ask_model(&params).await)
+    ///     })
+    ///     .sampling_tools()
+    ///     .build()
+    /// # }
+    /// ```
+    pub fn sampling_tools(mut self) -> Self {
+        self.handlers.sampling_tools = true;
+        self
+    }
+
+    /// Accepts sampling requests whose `includeContext` is `thisServer` or `allServers`, and
+    /// declares the capability `sampling.context`.
+    ///
+    /// Without it, such requests end the call with an error. It has no effect without
+    /// [`on_sample`](Self::on_sample). The handler adds the context of the servers to the messages.
+    pub fn sampling_context(mut self) -> Self {
+        self.handlers.sampling_context = true;
+        self
+    }
+
+    /// Sets the handler that lists roots, and declares the capability `roots`, which is deprecated
+    /// in this revision.
     pub fn on_roots<F, Fut>(mut self, handler: F) -> Self
     where
-        F: Fn(Question) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Vec<Root>, BoxError>> + Send + 'static,
     {
-        self.handlers.roots = Some(boxed(move |question, ()| handler(question)));
+        self.handlers.roots = Some(boxed(move |context, ()| handler(context)));
         self
     }
 
-    /// Hears how far calls have come. Asks servers for progress with every request. [`Client::with_progress`] is for some calls.
-    pub fn on_progress(mut self, hear: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.options.progress = Some(Arc::new(hear));
+    /// Sets the handler of progress notifications, and requests progress with every call.
+    /// [`Client::with_progress`] sets another one for some calls.
+    pub fn on_progress(mut self, handler: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.options.progress = Some(Arc::new(handler));
         self
     }
 
-    /// Hears log messages from `level` on. Asks servers for them with every request; deprecated in this
-    /// revision.
+    /// Sets the handler of log messages, and requests those of `level` and above with every call.
+    /// Deprecated in this revision.
     pub fn on_log(
         mut self,
         level: LogLevel,
-        hear: impl Fn(LogMessage) + Send + Sync + 'static,
+        handler: impl Fn(LogMessage) + Send + Sync + 'static,
     ) -> Self {
-        self.log = Some((level, Box::new(hear)));
+        self.log = Some(LogHandler { level, handle: Box::new(handler) });
         self
     }
 
-    /// How often a server may ask back. Default: 10 rounds with questions and 10 without.
+    /// Sets how many rounds a call may take. See [`RoundLimits`] for the defaults.
     pub fn round_limits(mut self, limits: RoundLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How long a whole call may take, with all its rounds. Default: no limit; each request has the
-    /// transport's. [`Client::with_call_timeout`] sets another for some calls.
-    pub fn deadline(mut self, time: Duration) -> Self {
-        self.options.deadline = Some(time);
+    /// Sets the time that a call may take with all its rounds. Default: unlimited, apart from the
+    /// transport's timeout of each request.
+    ///
+    /// [`Client::with_call_timeout`] sets another one for some calls.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
         self
     }
 
-    /// Lets the deadline stand still while handlers answer: it is for the server, and not for people.
+    /// Excludes the time that handlers take from the timeout of a call. Default: included.
     pub fn exclude_handler_time(mut self) -> Self {
         self.options.exclude_handler_time = true;
         self
     }
 
-    /// Looks on: sees every leg of every call, and every question that goes to a handler, before and after. A call that is dropped, or
-    /// whose deadline passes, shows no end. It is called in line, so it should be quick.
-    pub fn watch(mut self, watcher: impl Fn(CallEvent<'_>) + Send + Sync + 'static) -> Self {
-        self.watch.watcher = Some(Box::new(watcher));
-        self
-    }
-
-    /// Says which trace each request belongs to, so that all rounds of a call are one trace across client and replicas. It is called in
-    /// the request's own span, once for each request, and what it gives goes into `_meta`. With `tracing-opentelemetry`, inject
-    /// the context of `tracing::Span::current()`.
+    /// Sets the observer, which is called before and after each request and each input request.
     ///
-    /// Spans have the target `mrtr::client`: one for the call, and in it one for each request, whose fields are those of the
-    /// semantic conventions of OpenTelemetry for this protocol (`mcp.method.name`, `gen_ai.tool.name`, `jsonrpc.request.id`,
-    /// `error.type`), with `otel.name` and `otel.kind`.
-    pub fn trace_context(
-        mut self,
-        tracer: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
-    ) -> Self {
-        self.watch.tracer = Some(Box::new(tracer));
-        self
-    }
-
-    /// Decides what becomes of each question before its handler sees it: by its kind, the tool, the round, or by asking
-    /// somebody. An error of it ends the call. Whoever answers by [`Client::resume`] decides for themselves.
+    /// It runs inline, so it should return quickly. A call that is dropped or times out does not
+    /// report the end of what was in progress.
     ///
     /// ```
-    /// # use mrtr_client::{Client, Transport, PolicyDecision};
-    /// # use mrtr_schema::input::InputRequest;
-    /// # fn example<X: Transport>(connection: X) -> Client<X> {
-    /// Client::builder(connection)
-    ///     .policy(async |question, request| {
+    /// # use mrtr_client::{Client, Transport};
+    /// # fn example<T: Transport>(transport: T) -> Client<T> {
+    /// use mrtr_client::CallEvent;
+    ///
+    /// Client::builder(transport)
+    ///     .on_event(|event| {
+    ///         if let CallEvent::RequestFinished { request, elapsed, outcome, .. } = event {
+    ///             let outcome = if outcome.is_ok() { "succeeded" } else { "failed" };
+    ///             println!("{} {} {outcome} in {elapsed:?}", request.method, request.target);
+    ///         }
+    ///     })
+    ///     .build()
+    /// # }
+    /// ```
+    pub fn on_event(mut self, observer: impl Fn(CallEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Observer::new(observer);
+        self
+    }
+
+    /// Sets the source of trace contexts, so that all rounds of a call belong to one trace across
+    /// the client and the server's replicas.
+    ///
+    /// It is called once for each request, inside the span of the request, and the context is sent
+    /// in `_meta`. With `tracing-opentelemetry`, inject the context of `tracing::Span::current()`.
+    ///
+    /// Spans have the target `mrtr::client`. Each call has one, and each request has one inside
+    /// it, with the fields of OpenTelemetry's semantic conventions for this protocol
+    /// (`mcp.method.name`, `gen_ai.tool.name`, `jsonrpc.request.id`, `error.type`), `otel.name` and
+    /// `otel.kind`.
+    pub fn trace_context(
+        mut self,
+        source: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
+    ) -> Self {
+        self.trace = TraceSource::new(source);
+        self
+    }
+
+    /// Sets the policy, which decides on each input request before its handler sees it. Default:
+    /// [`PolicyDecision::Allow`].
+    ///
+    /// An error of the policy ends the call. Input requests that the application answers itself,
+    /// with [`Client::resume`], do not reach the policy.
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Transport};
+    /// # fn example<T: Transport>(transport: T) -> Client<T> {
+    /// use mrtr_client::PolicyDecision;
+    /// use mrtr_schema::input::InputRequest;
+    ///
+    /// Client::builder(transport)
+    ///     .policy(async |context, request| {
     ///         Ok(match request {
-    ///             InputRequest::Roots if question.target != "search" => {
-    ///                 PolicyDecision::Refuse("only `search` may know our folders".to_owned())
+    ///             InputRequest::Roots if context.target != "search" => {
+    ///                 PolicyDecision::Refuse("only `search` may list roots".to_owned())
     ///             }
+    ///             InputRequest::Elicit(_) if context.input_round > 3 => PolicyDecision::Decline,
     ///             _ => PolicyDecision::Allow,
     ///         })
     ///     })
@@ -183,67 +329,66 @@ impl<X: Transport> ClientBuilder<X> {
     /// ```
     pub fn policy<F, Fut>(mut self, policy: F) -> Self
     where
-        F: Fn(Question, InputRequest) -> Fut + Send + Sync + 'static,
+        F: Fn(InputContext, InputRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<PolicyDecision, BoxError>> + Send + 'static,
     {
-        self.watch.judge_by(policy);
+        self.policy = Policy::new(policy);
         self
     }
 
-    /// How many bytes of results may be kept for reuse, while the server says they are fresh. 0 keeps none.
-    /// Default: 4 MiB; the oldest give way.
+    /// Sets the size of the cache in bytes; 0 disables it. Default: 4 MiB. When the cache is full,
+    /// the oldest results are removed.
     ///
-    /// What is kept is for this client and its clones alone. A connection whose credentials change needs
-    /// [`Client::clear_cache`].
+    /// The cache belongs to this client and its clones. Call [`Client::clear_cache`] when the
+    /// credentials of the transport change.
     pub fn cache(mut self, bytes: usize) -> Self {
-        self.cache = bytes;
+        self.cache_bytes = bytes;
         self
     }
 
-    /// Says that this client has an extension of the protocol, with its settings.
+    /// Declares an extension of the protocol, with its settings.
     pub fn extension(mut self, identifier: impl Into<String>, settings: Object) -> Self {
         self.extensions.insert(identifier.into(), settings.into());
         self
     }
 
-    /// Takes results of a type that an extension defines for done, where they would be refused. They are for
-    /// [`Client::request`]: the typed calls read them as what they expect.
-    pub fn result_type(mut self, name: impl Into<String>) -> Self {
+    /// Accepts results with a `resultType` that an extension defines. Others are rejected.
+    ///
+    /// Make such calls with [`Client::request`]: the typed calls read every result as their own
+    /// type.
+    pub fn accept_result_type(mut self, name: impl Into<String>) -> Self {
         self.result_types.push(name.into());
         self
     }
 
-    /// Makes the client. Nothing is sent yet.
-    pub fn build(self) -> Client<X> {
+    /// Builds the client. Nothing is sent yet.
+    pub fn build(self) -> Client<T> {
         let mut capabilities = self.handlers.capabilities();
         capabilities.extensions = Some(self.extensions).filter(|all| !all.is_empty());
-        let meta = RequestMeta {
-            protocol_version: Some(PROTOCOL_VERSION.to_owned()),
-            client_capabilities: Some(capabilities),
-            client_info: Some(self.info),
-            log_level: self.log.as_ref().map(|(level, _)| *level),
-            ..RequestMeta::default()
+        let mut meta = RequestMeta::default();
+        meta.protocol_version = Some(PROTOCOL_VERSION.to_owned());
+        meta.client_capabilities = Some(capabilities);
+        meta.client_info = Some(self.info);
+        meta.log_level = self.log.as_ref().map(|log| log.level);
+        let shared = Shared {
+            transport: self.transport,
+            handlers: self.handlers,
+            policy: self.policy,
+            observer: self.observer,
+            trace: self.trace,
+            log: self.log,
+            meta,
+            ids: RequestIds::default(),
+            limits: self.limits,
+            cache: Cache::new(self.cache_bytes),
+            tools: ToolInfos::default(),
+            result_types: self.result_types,
         };
-        let Self { exchange, handlers, limits, watch, log, cache, result_types, .. } = self;
-        Client {
-            inner: Arc::new(Inner {
-                exchange,
-                handlers,
-                watch,
-                meta,
-                ids: RequestIds::default(),
-                limits,
-                log,
-                cache: Cache::new(cache),
-                result_types,
-                known: Mutex::default(),
-            }),
-            options: self.options,
-        }
+        Client { shared: Arc::new(shared), options: self.options }
     }
 }
 
-impl<X> fmt::Debug for ClientBuilder<X> {
+impl<T> fmt::Debug for ClientBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder").field("handlers", &self.handlers).finish_non_exhaustive()
     }

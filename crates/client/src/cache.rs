@@ -1,4 +1,4 @@
-//! What a server says may be reused for a while (specification: server utilities, "Caching").
+//! Cache of results that the server allows to reuse (specification: server utilities, "Caching").
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,10 @@ use mrtr_schema::subscription::name;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-/// Results of one client, each for as long as it is fresh. A client has one set of credentials, so
-/// nothing is reused across authorization contexts, be it `public` or `private`.
+/// The results of one client, each for as long as it is fresh.
+///
+/// A client has one set of credentials, so no result is reused across authorization contexts, and
+/// `public` and `private` results need no distinction.
 #[derive(Debug)]
 pub(crate) struct Cache {
     max_bytes: usize,
@@ -23,12 +25,12 @@ pub(crate) struct Cache {
 struct State {
     entries: HashMap<Key, Entry>,
     bytes: usize,
-    /// Counts what was thrown away because it had changed: a result that was asked for before that, and
-    /// comes in after it, may show how things were.
-    changes: u64,
+    /// The number of invalidations so far. A result whose request was sent before the last one may
+    /// be outdated, and is not stored.
+    invalidations: u64,
 }
 
-/// A call: its method, and its parameters as they are written.
+/// A call: its method, and its parameters as JSON text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     method: String,
@@ -42,31 +44,32 @@ struct Entry {
     ttl: Duration,
 }
 
-/// What the cache has for a call.
-pub(crate) enum Found {
+/// The outcome of a lookup.
+pub(crate) enum Lookup {
     Fresh(Box<RawValue>),
-    /// Nothing; where its result belongs.
-    Nothing(Vacancy),
-    /// Nothing, and its result is none that may be kept.
-    NotKept,
+    /// No fresh result. The slot stores the result of the call.
+    Missing(Slot),
+    /// Results of this method are not cached.
+    NotCacheable,
 }
 
-/// The place for the result of a call that is under way.
+/// The place for the result of a call in flight.
 #[derive(Debug)]
-pub(crate) struct Vacancy {
+pub(crate) struct Slot {
     key: Key,
-    changes: u64,
+    invalidations: u64,
 }
 
-/// What an entry costs beside its key and result.
-const OVERHEAD: usize = 128;
+/// An estimate of the memory an entry takes beside its key and result, so that many small entries
+/// do not exceed the size of the cache by far.
+const ENTRY_OVERHEAD: usize = 128;
 
 impl Cache {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, state: Mutex::default() }
     }
 
-    pub(crate) fn find(&self, method: &str, params: &[(&str, Box<RawValue>)]) -> Found {
+    pub(crate) fn find(&self, method: &str, params: &[(&str, Box<RawValue>)]) -> Lookup {
         let cacheable = matches!(
             method,
             method::DISCOVER
@@ -77,31 +80,31 @@ impl Cache {
                 | method::RESOURCES_READ
         );
         if !cacheable || self.max_bytes == 0 {
-            return Found::NotKept;
+            return Lookup::NotCacheable;
         }
         let params = params.iter().map(|(name, value)| format!("{name}:{value}")).collect();
         let key = Key { method: method.to_owned(), params };
         let mut state = self.lock();
         match state.entries.get(&key) {
-            Some(entry) if entry.is_fresh() => return Found::Fresh(entry.result.clone()),
+            Some(entry) if entry.is_fresh() => return Lookup::Fresh(entry.result.clone()),
             Some(_) => state.remove(&key),
             None => {}
         }
-        Found::Nothing(Vacancy { key, changes: state.changes })
+        Lookup::Missing(Slot { key, invalidations: state.invalidations })
     }
 
-    /// Keeps a result that was just received, if the server allows it.
-    pub(crate) fn keep(&self, place: Vacancy, result: &RawValue) {
-        // Malformed hints are none. Whoever asked for the result reads it, and will complain.
-        let ttl = CacheHints::of(result).unwrap_or_default().ttl_ms;
+    /// Stores a result that was just received, if the server allows it.
+    pub(crate) fn store(&self, slot: Slot, result: &RawValue) {
+        // Malformed hints allow nothing. The caller decodes the result and reports the error.
+        let ttl = CacheHints::from_result(result).unwrap_or_default().ttl_ms;
         let entry = Entry {
             result: result.to_owned(),
             received: Instant::now(),
             ttl: Duration::from_millis(ttl),
         };
-        let bytes = entry.bytes(&place.key);
+        let bytes = entry.bytes(&slot.key);
         let mut state = self.lock();
-        if ttl == 0 || bytes > self.max_bytes || state.changes != place.changes {
+        if ttl == 0 || bytes > self.max_bytes || state.invalidations != slot.invalidations {
             return;
         }
         if state.bytes + bytes > self.max_bytes {
@@ -112,37 +115,38 @@ impl Cache {
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { break };
             state.remove(&oldest);
         }
-        state.remove(&place.key);
+        state.remove(&slot.key);
         state.bytes += bytes;
-        state.entries.insert(place.key, entry);
+        state.entries.insert(slot.key, entry);
     }
 
-    /// Throws away what a notification says has changed.
-    pub(crate) fn hear(&self, notification: &Notification) {
+    /// Removes the results that a notification reports as changed.
+    pub(crate) fn invalidate(&self, notification: &Notification) {
         match notification.method.as_str() {
-            name::TOOLS => self.forget(&[method::TOOLS_LIST]),
-            name::PROMPTS => self.forget(&[method::PROMPTS_LIST]),
+            name::TOOLS => self.remove(&[method::TOOLS_LIST]),
+            name::PROMPTS => self.remove(&[method::PROMPTS_LIST]),
             name::RESOURCES => {
-                self.forget(&[method::RESOURCES_LIST, method::RESOURCE_TEMPLATES_LIST]);
+                self.remove(&[method::RESOURCES_LIST, method::RESOURCE_TEMPLATES_LIST]);
             }
-            // What changed may be a part of a resource with another URI, so all are read again.
-            name::RESOURCE_UPDATED => self.forget(&[method::RESOURCES_READ]),
-            // A subscription that begins anew may have missed anything.
+            // The changed resource may be part of one with another URI, so all are removed.
+            name::RESOURCE_UPDATED => self.remove(&[method::RESOURCES_READ]),
+            // A subscription may have missed any change before it was acknowledged.
             name::ACKNOWLEDGED => self.clear(),
             _ => {}
         }
     }
 
-    /// Throws away the results of these methods.
-    pub(crate) fn forget(&self, methods: &[&str]) {
+    /// Removes the results of these methods.
+    pub(crate) fn remove(&self, methods: &[&str]) {
         let mut state = self.lock();
-        state.changes += 1;
+        state.invalidations += 1;
         state.retain(|key, _| !methods.contains(&key.method.as_str()));
     }
 
+    /// Removes all results.
     pub(crate) fn clear(&self) {
         let mut state = self.lock();
-        state.changes += 1;
+        state.invalidations += 1;
         state.retain(|_, _| false);
     }
 
@@ -169,6 +173,6 @@ impl Entry {
 
     fn bytes(&self, key: &Key) -> usize {
         let params: usize = key.params.iter().map(String::len).sum();
-        OVERHEAD + key.method.len() + params + self.result.get().len()
+        ENTRY_OVERHEAD + key.method.len() + params + self.result.get().len()
     }
 }

@@ -1,29 +1,31 @@
-//! Why a call came to nothing.
+//! Errors of calls.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::ErrorObject;
-use mrtr_transport::TransportError;
+use mrtr_transport::{BoxError, TransportError};
 
-/// Why a call came to nothing. The predicates say who is to blame.
+/// An error of a call. The predicates tell the cause: the server, the transport, a limit of the
+/// client or a handler. None of them holds for invalid parameters of the call itself.
 pub struct CallError(Box<Kind>);
 
 #[derive(Debug)]
 enum Kind {
-    /// The server said so.
+    /// The server responded with an error.
     Server(ErrorObject),
-    /// The server does not keep to the protocol.
+    /// The server violated the protocol.
     Protocol(String),
-    /// There were too many rounds.
-    Rounds(String),
-    /// The call's own time was over.
-    Deadline(String),
-    /// One of our handlers failed, or there is none.
-    Handler(String, Option<Box<dyn StdError + Send + Sync>>),
-    /// Our caller's mistake.
+    /// The call exceeded its round limits.
+    TooManyRounds(String),
+    /// The call exceeded its timeout.
+    Timeout(String),
+    /// A handler or the policy failed, or a response is invalid.
+    Handler(String, Option<BoxError>),
+    /// The application passed invalid parameters.
     Request(String),
+    /// The transport failed.
     Transport(TransportError),
 }
 
@@ -32,30 +34,32 @@ impl CallError {
         Self(Box::new(Kind::Server(error)))
     }
 
-    pub(crate) fn protocol(why: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Protocol(why.into())))
+    pub(crate) fn protocol(message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Protocol(message.into())))
     }
 
-    pub(crate) fn rounds(why: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Rounds(why.into())))
+    pub(crate) fn too_many_rounds(message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::TooManyRounds(message.into())))
     }
 
-    pub(crate) fn deadline(why: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Deadline(why.into())))
+    pub(crate) fn timeout(message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Timeout(message.into())))
     }
 
-    pub(crate) fn handler(
-        why: impl Into<String>,
-        source: Option<Box<dyn StdError + Send + Sync>>,
-    ) -> Self {
-        Self(Box::new(Kind::Handler(why.into(), source)))
+    pub(crate) fn handler(message: impl Into<String>, source: Option<BoxError>) -> Self {
+        Self(Box::new(Kind::Handler(message.into(), source)))
     }
 
-    pub(crate) fn request(why: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Request(why.into())))
+    pub(crate) fn request(message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Request(message.into())))
     }
 
-    /// The server's error, if it answered with one.
+    /// Creates the error of a call that paused although its handlers were to answer.
+    pub(crate) fn unexpected_pause() -> Self {
+        Self::request("internal error: the call paused although its handlers were to answer")
+    }
+
+    /// Returns the server's error, if the server responded with one.
     pub fn as_server_error(&self) -> Option<&ErrorObject> {
         match &*self.0 {
             Kind::Server(error) => Some(error),
@@ -63,7 +67,7 @@ impl CallError {
         }
     }
 
-    /// The transport's error, if the call did not get through.
+    /// Returns the transport's error, if the transport failed.
     pub fn as_transport_error(&self) -> Option<&TransportError> {
         match &*self.0 {
             Kind::Transport(error) => Some(error),
@@ -71,7 +75,7 @@ impl CallError {
         }
     }
 
-    /// Whether the server broke the protocol.
+    /// Returns whether the server violated the protocol.
     #[must_use]
     pub fn is_protocol(&self) -> bool {
         match &*self.0 {
@@ -81,32 +85,33 @@ impl CallError {
         }
     }
 
-    /// Whether the call did not get through, so that another try may: there was no connection, or it broke.
-    pub(crate) fn is_unconnected(&self) -> bool {
-        self.as_transport_error().is_some_and(TransportError::is_transient)
-    }
-
-    /// How long the server, or who stands in front of it, wants not to be asked again.
-    pub(crate) fn retry_after(&self) -> Duration {
-        self.as_transport_error().and_then(TransportError::retry_after).unwrap_or_default()
-    }
-
-    /// Whether the server asked more often than the limits allow.
+    /// Returns whether the call exceeded the [`RoundLimits`](crate::RoundLimits).
     #[must_use]
     pub fn is_too_many_rounds(&self) -> bool {
-        matches!(*self.0, Kind::Rounds(_))
+        matches!(*self.0, Kind::TooManyRounds(_))
     }
 
-    /// Whether the call's deadline passed.
+    /// Returns whether the call exceeded its timeout. The timeout of a single request is a
+    /// [transport error](Self::as_transport_error).
     #[must_use]
-    pub fn is_deadline(&self) -> bool {
-        matches!(*self.0, Kind::Deadline(_))
+    pub fn is_timeout(&self) -> bool {
+        matches!(*self.0, Kind::Timeout(_))
     }
 
-    /// Whether a handler failed or was missing.
+    /// Returns whether a handler or the policy failed or refused, or an input response is invalid.
     #[must_use]
     pub fn is_handler(&self) -> bool {
         matches!(*self.0, Kind::Handler(..))
+    }
+
+    /// Returns whether the transport failed in a way that a retry may not.
+    pub(crate) fn is_transient(&self) -> bool {
+        self.as_transport_error().is_some_and(TransportError::is_transient)
+    }
+
+    /// Returns the delay that the server, or a proxy in front of it, requests before a retry.
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.as_transport_error().and_then(TransportError::retry_after).unwrap_or_default()
     }
 }
 
@@ -120,11 +125,11 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Kind::Server(error) => write!(f, "the server refused the call: {error}"),
-            Kind::Protocol(why) => write!(f, "the server broke the protocol: {why}"),
-            Kind::Rounds(why)
-            | Kind::Deadline(why)
-            | Kind::Handler(why, _)
-            | Kind::Request(why) => f.write_str(why),
+            Kind::Protocol(message) => write!(f, "the server violated the protocol: {message}"),
+            Kind::TooManyRounds(message)
+            | Kind::Timeout(message)
+            | Kind::Handler(message, _)
+            | Kind::Request(message) => f.write_str(message),
             Kind::Transport(error) => error.fmt(f),
         }
     }

@@ -1,9 +1,8 @@
-//! Who answers a server's questions.
+//! The application's handlers of input requests.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::{
@@ -11,7 +10,7 @@ use mrtr_schema::capabilities::{
 };
 use mrtr_schema::elicitation::{ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::input::{InputRequest, InputRequests, InputResponses};
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_transport::BoxError;
@@ -19,166 +18,155 @@ use serde_json::value::RawValue;
 
 use crate::answers;
 use crate::error::CallError;
-use crate::observer::{CallEvent, PolicyDecision, Watch};
-use crate::pending_call::write;
+use crate::input_context::InputContext;
+use crate::json::encode_response;
+use crate::observer::{CallEvent, Observer};
+use crate::policy::{Policy, PolicyDecision};
 
-/// Where a question comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Question {
-    /// The method that asks, such as `tools/call`.
-    pub method: String,
-    /// The tool or prompt that asks.
-    pub target: String,
-    /// The server's name for the question.
-    pub key: String,
-    /// Which round of the call this is, from 1.
-    pub round: u32,
-    /// What tells the call apart from others: see [`Client::with_label`](crate::Client::with_label).
-    pub label: Option<Arc<str>>,
-}
+type HandlerFuture<R> = Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>>;
+type Handler<P, R> = Box<dyn Fn(InputContext, P) -> HandlerFuture<R> + Send + Sync>;
 
-impl Question {
-    /// A question, for tests of handlers.
-    pub fn new(
-        method: impl Into<String>,
-        target: impl Into<String>,
-        key: impl Into<String>,
-        round: u32,
-    ) -> Self {
-        let (method, target, key) = (method.into(), target.into(), key.into());
-        Self { method, target, key, round, label: None }
-    }
-}
-
-type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
-type Handler<P, R> = Box<dyn Fn(Question, P) -> Boxed<R> + Send + Sync>;
-
-/// The handlers that a client has. One that is missing is a capability that is not declared.
+/// The handlers of a client. It declares a capability for each.
 #[derive(Default)]
 pub(crate) struct Handlers {
     pub(crate) form: Option<Handler<FormParams, ElicitResult>>,
     pub(crate) url: Option<Handler<UrlParams, ElicitResult>>,
     pub(crate) sample: Option<Handler<CreateMessageParams, CreateMessageResult>>,
+    /// `sample` accepts requests with tools.
+    pub(crate) sampling_tools: bool,
+    /// `sample` accepts requests with the context of servers.
+    pub(crate) sampling_context: bool,
     pub(crate) roots: Option<Handler<(), Vec<Root>>>,
 }
 
-/// Takes the type off a handler.
+/// Erases the type of a handler.
 pub(crate) fn boxed<P, R, F, Fut>(handler: F) -> Handler<P, R>
 where
-    F: Fn(Question, P) -> Fut + Send + Sync + 'static,
+    F: Fn(InputContext, P) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
 {
-    Box::new(move |question, params| Box::pin(handler(question, params)))
+    Box::new(move |context, params| Box::pin(handler(context, params)))
 }
 
 impl Handlers {
-    /// What the handlers add up to.
+    /// Returns the capabilities that the handlers add up to.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        let elicitation = ElicitationCapability {
-            form: self.form.as_ref().map(|_| Object::new()),
-            url: self.url.as_ref().map(|_| Object::new()),
-        };
-        ClientCapabilities {
-            elicitation: (self.form.is_some() || self.url.is_some()).then_some(elicitation),
-            sampling: self.sample.as_ref().map(|_| SamplingCapability::default()),
-            roots: self.roots.as_ref().map(|_| RootsCapability {}),
-            ..ClientCapabilities::default()
-        }
+        let mut elicitation = ElicitationCapability::default();
+        elicitation.form = self.form.as_ref().map(|_| Object::new());
+        elicitation.url = self.url.as_ref().map(|_| Object::new());
+        let mut sampling = SamplingCapability::default();
+        sampling.context = self.sampling_context.then(Object::new);
+        sampling.tools = self.sampling_tools.then(Object::new);
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation =
+            (self.form.is_some() || self.url.is_some()).then_some(elicitation);
+        capabilities.sampling = self.sample.as_ref().map(|_| sampling);
+        capabilities.roots = self.roots.as_ref().map(|_| RootsCapability::default());
+        capabilities
     }
 
-    /// Answers all questions of a round, at the same time. The first failure drops the rest.
+    /// Answers all input requests of a round concurrently. The first failure drops the others.
     pub(crate) async fn answer_all(
         &self,
-        watch: &Watch,
+        policy: &Policy,
+        observer: &Observer,
         requests: InputRequests,
-        from: &Question,
+        origin: &InputContext,
     ) -> Result<InputResponses, CallError> {
-        let answers = requests.0.into_iter().map(|(key, request)| async move {
-            let question = Question { key: key.clone(), ..from.clone() };
-            watch.sees(CallEvent::Asked { question: &question, request: &request });
-            let answer = match watch.judge(&question, &request).await {
-                Ok(PolicyDecision::Allow) => self.answer(question.clone(), request).await,
+        let responses = requests.0.into_iter().map(|(key, request)| async move {
+            let context = InputContext { key: key.clone(), ..origin.clone() };
+            observer.notify(CallEvent::InputRequested { context: &context, request: &request });
+            let response = match policy.decide(&context, &request).await {
+                Ok(PolicyDecision::Allow) => self.answer(context.clone(), request).await,
                 Ok(PolicyDecision::Decline) => decline(&key, &request),
-                Ok(PolicyDecision::Refuse(why)) => Err(refused(&key, &why, None)),
-                Err(source) => Err(refused(&key, &source.to_string(), Some(source))),
+                Ok(PolicyDecision::Refuse(reason)) => Err(refused(&key, &reason)),
+                Err(source) => Err(policy_failed(&key, source)),
             };
-            let seen = answer.as_ref().map(|answer| &**answer);
-            watch.sees(CallEvent::Replied { question: &question, answer: seen });
-            Ok::<_, CallError>((key, answer?))
+            let outcome = response.as_ref().map(|response| &**response);
+            observer.notify(CallEvent::InputFinished { context: &context, outcome });
+            Ok::<_, CallError>((key, response?))
         });
-        futures_util::future::try_join_all(answers).await.map(InputResponses)
+        futures_util::future::try_join_all(responses).await.map(InputResponses)
     }
 
     async fn answer(
         &self,
-        question: Question,
+        context: InputContext,
         request: InputRequest,
     ) -> Result<Box<RawValue>, CallError> {
-        let key = question.key.clone();
+        let key = context.key.clone();
         match request {
             InputRequest::Elicit(ElicitParams::Form(params)) => {
                 let schema = params.requested_schema.clone();
-                let result = call(self.form.as_ref(), question, params, "forms").await?;
-                write(&answers::fit(&key, &schema, result)?)
+                let result = call(self.form.as_ref(), context, params, "elicitation.form").await?;
+                encode_response(&answers::validate_form(&key, &schema, result)?)
             }
             InputRequest::Elicit(ElicitParams::Url(params)) => {
-                let result = call(self.url.as_ref(), question, params, "URLs").await?;
-                write(&ElicitResult { content: None, ..result })
+                let result = call(self.url.as_ref(), context, params, "elicitation.url").await?;
+                encode_response(&answers::without_content(result))
             }
             InputRequest::Sample(params) => {
-                if params.uses_tools() {
-                    return Err(undeclared(&key, "sampling with tools"));
+                if params.uses_tools() && !self.sampling_tools {
+                    return Err(undeclared(&key, "sampling.tools"));
                 }
-                if params.uses_context() {
-                    return Err(undeclared(&key, "the context of servers for sampling"));
+                if params.uses_context() && !self.sampling_context {
+                    return Err(undeclared(&key, "sampling.context"));
                 }
-                write(&call(self.sample.as_ref(), question, *params, "sampling").await?)
+                let may_use_tools = answers::may_use_tools(&params);
+                let result = call(self.sample.as_ref(), context, *params, "sampling").await?;
+                answers::validate_sampling(&key, may_use_tools, &result)?;
+                encode_response(&result)
             }
             InputRequest::Roots => {
-                let roots = call(self.roots.as_ref(), question, (), "roots").await?;
-                answers::check_roots(&roots)?;
-                write(&ListRootsResult { roots })
+                let roots = call(self.roots.as_ref(), context, (), "roots").await?;
+                answers::validate_roots(&roots)?;
+                encode_response(&ListRootsResult::new(roots))
             }
-            other => {
-                Err(CallError::protocol(format!("unknown kind of question: {}", other.method())))
-            }
+            other => Err(answers::unknown_method(&key, &other)),
         }
     }
 }
 
+/// Calls a handler, if the client has it.
 async fn call<P, R>(
     handler: Option<&Handler<P, R>>,
-    question: Question,
+    context: InputContext,
     params: P,
-    what: &str,
+    capability: &str,
 ) -> Result<R, CallError> {
-    let key = question.key.clone();
-    let handler = handler.ok_or_else(|| undeclared(&key, what))?;
-    handler(question, params).await.map_err(|source| {
-        let why = format!("the question {} was not answered: {source}", ErrorObject::quote(&key));
-        CallError::handler(why, Some(source))
+    let key = context.key.clone();
+    let handler = handler.ok_or_else(|| undeclared(&key, capability))?;
+    handler(context, params).await.map_err(|source| {
+        let key = quote(&key);
+        CallError::handler(
+            format!("the handler of input request {key} failed: {source}"),
+            Some(source),
+        )
     })
 }
 
 fn decline(key: &str, request: &InputRequest) -> Result<Box<RawValue>, CallError> {
     match request {
-        InputRequest::Elicit(_) => write(&ElicitResult::decline()),
-        _ => Err(refused(key, "it cannot be declined", None)),
+        InputRequest::Elicit(_) => encode_response(&ElicitResult::decline()),
+        other => Err(refused(key, &format!("{} cannot be declined", other.method()))),
     }
 }
 
-/// Ours not to answer it.
-fn refused(key: &str, why: &str, source: Option<BoxError>) -> CallError {
-    let why = format!("the question {} was refused: {why}", ErrorObject::quote(key));
-    CallError::handler(why, source)
+fn refused(key: &str, reason: &str) -> CallError {
+    let key = quote(key);
+    CallError::handler(format!("the policy refused input request {key}: {reason}"), None)
 }
 
-/// A server must not ask what a client has not declared, so this is its fault.
-fn undeclared(key: &str, what: &str) -> CallError {
+fn policy_failed(key: &str, source: BoxError) -> CallError {
+    let key = quote(key);
+    CallError::handler(format!("the policy failed for input request {key}: {source}"), Some(source))
+}
+
+/// A server must not request what the client did not declare, so the server is at fault.
+fn undeclared(key: &str, capability: &str) -> CallError {
     CallError::protocol(format!(
-        "the question {} needs {what}, which this client did not declare",
-        ErrorObject::quote(key)
+        "input request {} requires the capability {capability}, which this client did not declare",
+        quote(key)
     ))
 }
 

@@ -1,31 +1,33 @@
-//! A Model Context Protocol client (revision 2026-07-28) for calls that ask back.
+//! A Model Context Protocol client (revision 2026-07-28) for multi round-trip requests.
 //!
-//! This crate is for people who bring their own transport or their own loop. If you want to call
-//! servers over HTTP, you are looking for the `mrtr` crate.
+//! This crate is for programs with a transport or a call loop of their own. To call servers over
+//! HTTP or stdio, use the `mrtr` crate.
 //!
-//! [`Machine`] is the loop as a pure state machine: responses and answers in, requests and questions
-//! out; no clock, no socket, no task. [`Client`] drives it over an [`Transport`], with handlers for the
-//! questions.
+//! [`Client`] calls a server over any [`Transport`] and answers the server's input requests with
+//! handlers. [`Machine`] is the same loop as a pure state machine: responses in, requests out,
+//! without a clock, a socket or a task.
 //!
 //! ```
-//! # use mrtr_client::{Client, Transport, OutgoingRequest, TransportError};
-//! # use mrtr_schema::jsonrpc::{Response, raw};
+//! # use mrtr_client::{Client, OutgoingRequest, Transport, TransportError};
+//! # use mrtr_schema::jsonrpc::Response;
 //! # struct Server;
 //! # impl Transport for Server {
 //! #     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
-//! #         let result = serde_json::json!({ "resultType": "complete", "content": [{ "type": "text", "text": "Booked." }] });
-//! #         Ok(Response { id: Some(outgoing.request.id), outcome: Ok(raw(&result).unwrap()) })
+//! #         let text = serde_json::json!({ "type": "text", "text": "Booked." });
+//! #         let result = serde_json::json!({ "resultType": "complete", "content": [text] });
+//! #         let result = serde_json::value::to_raw_value(&result).unwrap();
+//! #         Ok(Response { id: Some(outgoing.request.id), outcome: Ok(result) })
 //! #     }
 //! # }
-//! # let server = Server;
+//! # let transport = Server;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! use mrtr_schema::elicitation::ElicitResult;
 //! use serde_json::json;
 //!
-//! let client = Client::builder(server)
-//!     .on_form(async |question, form| {
-//!         println!("{}: {}", question.target, form.message);
-//!         Ok(ElicitResult::decline())
+//! let client = Client::builder(transport)
+//!     .on_form(async |context, form| {
+//!         println!("{} asks: {}", context.target, form.message);
+//!         Ok(ElicitResult::accept(json!({ "place": "outside" }))?)
 //!     })
 //!     .build();
 //! let result = client.call_tool("book", json!({ "people": 2 })).await?;
@@ -36,40 +38,62 @@
 //!
 //! # Guarantees
 //!
-//! - The state that a server sends goes back byte for byte, only with the call it belongs to; where
-//!   there was none, none is sent. Every leg has an id of its own.
-//! - What a client declares it can do is what it has handlers for.
-//! - What is reused is what the server allows, for as long as it allows; never a result that took rounds.
-//! - A call ends: rounds are counted, and a server that asks on and on gets an error that says what it
-//!   asked last.
-//! - A call can be put down at any question, as data ([`PendingCall`]), and be gone on with by another process.
+//! - The server's request state is sent back byte for byte, and only with the call it belongs to.
+//!   Each request has an id of its own.
+//! - The client declares exactly the capabilities it has handlers for.
+//! - Results are reused only for as long as the server allows, and never if they took more than
+//!   one round.
+//! - Every call ends: the rounds are counted and limited ([`RoundLimits`]).
+//! - A call can be paused at any input request as data ([`PendingCall`]) and resumed by another
+//!   process.
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 mod answers;
+mod backoff;
 mod builder;
 mod cache;
 mod call_options;
+mod call_result;
+mod call_timer;
+mod calls;
 mod client;
 mod driver;
 mod error;
 mod handlers;
+mod input_context;
+mod json;
+mod lists;
 mod machine;
 mod notifications;
 mod observer;
 mod output_schema;
 mod pending_call;
+mod policy;
+mod request_ids;
 mod resume;
+mod round_limits;
 mod subscription;
 #[cfg(feature = "terminal")]
 pub mod terminal;
+mod tool_info;
+mod trace;
 
 pub use builder::ClientBuilder;
+pub use call_result::CallResult;
 pub use client::Client;
 pub use error::CallError;
-pub use handlers::Question;
-pub use machine::{Action, Event, Machine, RequestIds, RoundLimits};
+pub use input_context::InputContext;
+pub use machine::{Action, Event, Machine};
 pub use mrtr_schema::meta::TraceContext;
 pub use mrtr_transport::{BoxError, OutgoingRequest, Transport, TransportError};
-pub use observer::{CallEvent, PolicyDecision, RequestInfo};
+pub use observer::{CallEvent, RequestInfo};
 pub use pending_call::PendingCall;
-pub use resume::{CallOutcome, CallResult};
+pub use policy::PolicyDecision;
+pub use request_ids::RequestIds;
+pub use resume::CallOutcome;
+pub use round_limits::RoundLimits;
 pub use subscription::{Subscription, SubscriptionEvent};

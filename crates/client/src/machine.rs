@@ -1,13 +1,12 @@
-//! The loop of a call that asks back, as a pure state machine.
+//! The loop of a call with multiple rounds, as a pure state machine.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use mrtr_schema::Object;
 use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, InputResponses};
-use mrtr_schema::jsonrpc::{self, ErrorObject, Params, Request, RequestId, code};
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::result::ResultType;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -15,111 +14,149 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::CallError;
-use crate::pending_call::{PendingCall, may_ask};
+use crate::pending_call::{PendingCall, allows_input};
+use crate::request_ids::RequestIds;
+use crate::round_limits::RoundLimits;
 
-/// Gives every request an id of its own. Clones count on together.
-#[derive(Debug, Clone, Default)]
-pub struct RequestIds(Arc<AtomicI64>);
-
-impl RequestIds {
-    pub(crate) fn next(&self) -> RequestId {
-        RequestId::Number(self.0.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
-
-/// How often a server may come back before the call ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoundLimits {
-    /// Rounds with questions. Default: 10.
-    pub questions: u32,
-    /// Rounds with state alone. Default: 10.
-    pub state_only: u32,
-    /// Questions in one round. Default: 64.
-    pub per_round: usize,
-}
-
-impl Default for RoundLimits {
-    fn default() -> Self {
-        Self { questions: 10, state_only: 10, per_round: 64 }
-    }
-}
-
-/// What happened.
+/// An event that the driver reports to a [`Machine`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// The response to the last [`Action::Send`].
     Response(Result<Box<RawValue>, ErrorObject>),
-    /// The answers to the last [`Action::RequestInput`], one for each question.
+    /// The responses to the last [`Action::RequestInput`], one for each input request.
     Input(InputResponses),
-    /// The time of the last [`Action::Wait`] is over.
+    /// The delay of the last [`Action::Wait`] has elapsed.
     Waited,
-    /// The connection broke before the last [`Action::Send`] was answered, and the caller knows that it is safe to send it
-    /// again: the server may have acted on it. It goes out under another id.
-    Broken,
+    /// The last [`Action::Send`] was interrupted before its response arrived, and is to be sent
+    /// again under a new id. The server may have acted on it, so report this only for calls that
+    /// may run twice.
+    Interrupted,
 }
 
-/// What to do.
+/// An action that a [`Machine`] requests from its driver.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Action {
-    /// Send this, and come back with [`Event::Response`].
+    /// Send this request, and report [`Event::Response`].
     Send(Request),
-    /// Get these answered, and come back with [`Event::Input`].
+    /// Answer these input requests, and report [`Event::Input`].
     RequestInput(InputRequests),
-    /// Wait this long, give or take, and come back with [`Event::Waited`].
+    /// Wait for about this long, and report [`Event::Waited`].
     Wait(Duration),
-    /// The call is done: this is its result, and its `resultType` is `complete`.
+    /// The call is complete with this result. Its `resultType` is `complete`, or one of those that
+    /// [`Machine::accept_result_types`] added.
     Complete(Box<RawValue>),
 }
 
-/// A call on its way through the rounds.
+/// One call, as a state machine without a clock, a socket or a task.
 ///
 /// ```text
-///            ┌────────────── Waited ◄──────────────┐
-///            ▼                                     │
-/// start ──► Send ── Response: state only ───────► Wait
+///            ┌─────────────── Waited ◄──────────────────┐
+///            ▼                                          │
+/// start ──► Send ── Response: request state only ────► Wait
 ///            ▲ │
-///            │ ├── Response: questions ─────────► Ask
-///            │ │                                   │
-///            └─┼────────────── Answers ◄───────────┘
-///              ├── Response: complete ──────────► Done
-///              └── Response: error, or one limit reached ──► Err
+///            │ ├── Response: input requests ─────► RequestInput
+///            │ │                                        │
+///            └─┼──────────────── Input ◄────────────────┘
+///              ├── Response: complete ─────────────► Complete
+///              └── Response: error, or a limit ────► Err
 /// ```
 ///
-/// At `Ask` and `Wait` the call can be [paused](Self::pause), and [resumed](Self::resume) by another machine.
+/// At `RequestInput` and `Wait` the call can be [paused](Self::pause), and
+/// [resumed](Self::resume) by another machine.
 ///
-/// Each leg is a new request with a new id. It carries the state of the result before it, byte for
-/// byte, or none if that had none; and the answers to its questions, if it had any.
+/// Each request has a new id. It carries the request state of the result before it, byte for byte,
+/// if there was one, and the responses to its input requests, if there were any.
+///
+/// ```
+/// use mrtr_client::{Action, CallError, Event, Machine, RequestIds, RoundLimits};
+/// use mrtr_schema::elicitation::ElicitResult;
+/// use mrtr_schema::input::InputResponses;
+/// use mrtr_schema::jsonrpc::Request;
+/// use mrtr_schema::meta::RequestMeta;
+/// use serde_json::json;
+/// use serde_json::value::{RawValue, to_raw_value};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// /// Sends the request and receives the result. This one is a server of one form.
+/// fn send(request: &Request) -> Box<RawValue> {
+///     let params = request.params.as_ref().map(|params| params.get()).unwrap_or_default();
+///     let form = json!({ "message": "Sure?", "requestedSchema": { "type": "object", "properties": {} } });
+///     let result = if params.contains("inputResponses") {
+///         json!({ "resultType": "complete", "content": [] })
+///     } else {
+///         json!({
+///             "resultType": "input_required",
+///             "requestState": "sealed",
+///             "inputRequests": { "sure": { "method": "elicitation/create", "params": form } },
+///         })
+///     };
+///     to_raw_value(&result).expect("the result is JSON")
+/// }
+///
+/// let params = vec![("name".to_owned(), to_raw_value("book")?)];
+/// let meta = RequestMeta::default();
+/// let (mut machine, mut action) =
+///     Machine::start(RequestIds::default(), "tools/call", params, meta, RoundLimits::default())?;
+/// let result = loop {
+///     let event = match action {
+///         Action::Send(request) => Event::Response(Ok(send(&request))),
+///         Action::RequestInput(requests) => {
+///             let mut responses = InputResponses::default();
+///             for (key, _) in &requests.0 {
+///                 responses.push(key, &ElicitResult::decline())?;
+///             }
+///             Event::Input(responses)
+///         }
+///         Action::Wait(delay) => {
+///             std::thread::sleep(delay);
+///             Event::Waited
+///         }
+///         Action::Complete(result) => break result,
+///         _ => return Err("unknown action".into()),
+///     };
+///     action = machine.next(event)?;
+/// };
+/// assert!(result.get().contains("complete"));
+/// assert_eq!(machine.input_rounds(), 1);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Machine {
     ids: RequestIds,
     meta: RequestMeta,
     limits: RoundLimits,
-    /// The call, as it could be written down.
+    /// The call, as it would be written while it is paused.
     call: PendingCall,
-    /// The answers of the last leg, until it was answered.
-    answers: Option<InputResponses>,
-    /// The last questions, for whoever reads an error.
-    last_asked: Option<String>,
+    /// The input responses of the last request, until its response arrives.
+    responses: Option<InputResponses>,
+    /// The last input requests, for error messages.
+    last_input_requests: Option<String>,
+    /// The request was repeated after a version error: this happens once.
     renegotiated: bool,
-    accepted: Vec<String>,
+    accepted_result_types: Vec<String>,
     phase: Phase,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Sent,
-    Asked,
+    InputRequested,
     Waiting,
     Over,
 }
 
 impl Machine {
-    /// Starts a call. `params` are those of the method, without `_meta`; `meta` goes with every leg. If it
-    /// has a progress token, each leg gets its own id as the token.
+    /// Starts a call, and returns its first [`Action::Send`].
+    ///
+    /// `params` are the parameters of the method; members of their `_meta` are added to `meta`,
+    /// which goes with every request. If `meta` has a progress token, each request gets its own id
+    /// as the token.
     ///
     /// # Errors
     ///
-    /// If the parameters cannot be written as JSON.
+    /// If the parameters cannot be written as JSON, or their `_meta` has a key of `meta`'s own.
     pub fn start(
         ids: RequestIds,
         method: impl Into<String>,
@@ -128,199 +165,228 @@ impl Machine {
         limits: RoundLimits,
     ) -> Result<(Self, Action), CallError> {
         let call = PendingCall::new(method.into(), params);
-        let machine = Self::of(call, ids, meta, limits, Phase::Sent);
-        let first = machine.leg()?;
+        let machine = Self::new(call, ids, meta, limits, Phase::Sent);
+        let first = machine.request()?;
         Ok((machine, first))
     }
 
-    /// Goes on with a call, where it was: with [`Action::RequestInput`], or with [`Action::Wait`] if nothing is asked. What the limits have
-    /// left of it counts on. `ids` need not be those of the process that began.
+    /// Resumes a paused call with the action it paused at: [`Action::RequestInput`], or
+    /// [`Action::Wait`] if there are no input requests.
+    ///
+    /// The limits count from where the call paused. `ids` need not be those of the process that
+    /// started the call.
     pub fn resume(
         call: PendingCall,
         ids: RequestIds,
         meta: RequestMeta,
         limits: RoundLimits,
     ) -> (Self, Action) {
-        let action = match call.questions().0.as_slice() {
-            [] => Action::Wait(call.pause()),
-            _ => Action::RequestInput(call.questions().clone()),
+        let (phase, action) = match call.input_requests().0.as_slice() {
+            [] => (Phase::Waiting, Action::Wait(call.delay())),
+            _ => (Phase::InputRequested, Action::RequestInput(call.input_requests().clone())),
         };
-        let phase =
-            if let Action::RequestInput(_) = action { Phase::Asked } else { Phase::Waiting };
-        (Self::of(call, ids, meta, limits, phase), action)
+        (Self::new(call, ids, meta, limits, phase), action)
     }
 
-    fn of(
+    fn new(
         call: PendingCall,
         ids: RequestIds,
         meta: RequestMeta,
         limits: RoundLimits,
         phase: Phase,
     ) -> Self {
-        let last_asked = call.asked.as_ref().map(last_asked);
-        let (answers, renegotiated, accepted) = (None, false, Vec::new());
-        Self { ids, meta, limits, call, answers, last_asked, renegotiated, accepted, phase }
+        let last_input_requests = call.requests.as_ref().map(summary);
+        Self {
+            ids,
+            meta,
+            limits,
+            call,
+            responses: None,
+            last_input_requests,
+            renegotiated: false,
+            accepted_result_types: Vec::new(),
+            phase,
+        }
     }
 
-    /// The call as it can be written down, if the last action was [`Action::RequestInput`] or [`Action::Wait`].
+    /// Returns the call as data, if the last action was [`Action::RequestInput`] or
+    /// [`Action::Wait`].
     pub fn pause(self) -> Option<PendingCall> {
-        matches!(self.phase, Phase::Asked | Phase::Waiting).then_some(self.call)
+        matches!(self.phase, Phase::InputRequested | Phase::Waiting).then_some(self.call)
     }
 
-    /// Takes results of these types for done as well: types that an extension defines. Others beside those of
-    /// the core are refused.
-    pub fn accept(&mut self, result_types: &[String]) {
-        self.accepted = result_types.to_vec();
+    /// Accepts results of these types, which extensions define. Other types than those of the
+    /// protocol are rejected.
+    pub fn accept_result_types(&mut self, result_types: &[String]) {
+        self.accepted_result_types = result_types.to_vec();
     }
 
-    /// The call, as it is.
+    /// Returns the number of rounds with input requests so far.
+    pub fn input_rounds(&self) -> u32 {
+        self.call.input_rounds
+    }
+
     pub(crate) fn call(&self) -> &PendingCall {
         &self.call
     }
 
-    /// The last questions.
-    pub(crate) fn last_asked(&self) -> Option<&str> {
-        self.last_asked.as_deref()
+    /// Returns a summary of the last input requests, for error messages.
+    pub(crate) fn last_input_requests(&self) -> Option<&str> {
+        self.last_input_requests.as_deref()
     }
 
-    /// How many rounds with questions there were.
-    pub fn question_rounds(&self) -> u32 {
-        self.call.question_rounds
-    }
-
-    /// Says what to do next.
+    /// Processes an event, and returns the next action.
     ///
     /// # Errors
     ///
-    /// If the server refused the call or broke the protocol, a limit is reached, or `event` does not
-    /// belong to the last action. The call is over then.
+    /// If the server refused the call or violated the protocol, a limit is exceeded, or `event` is
+    /// not an answer to the last action. The call is over then.
     pub fn next(&mut self, event: Event) -> Result<Action, CallError> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         match (phase, event) {
-            (Phase::Sent, Event::Response(Ok(result))) => self.result(result),
-            (Phase::Sent, Event::Response(Err(error))) => self.refused(error),
-            (Phase::Asked, Event::Input(answers)) => {
-                let asked = self.call.asked.take().unwrap_or_default();
-                let all = asked.0.iter().all(|(key, _)| answers.get(key).is_some());
-                if !all || answers.0.len() != asked.0.len() {
-                    return Err(CallError::request("there must be one answer for each question"));
-                }
+            (Phase::Sent, Event::Response(Ok(result))) => self.receive_result(result),
+            (Phase::Sent, Event::Response(Err(error))) => self.receive_error(error),
+            (Phase::InputRequested, Event::Input(responses)) => self.receive_input(responses),
+            (Phase::Waiting, Event::Waited) | (Phase::Sent, Event::Interrupted) => {
                 self.phase = Phase::Sent;
-                self.answers = Some(answers);
-                self.leg()
+                self.request()
             }
-            (Phase::Waiting, Event::Waited) | (Phase::Sent, Event::Broken) => {
-                self.phase = Phase::Sent;
-                self.leg()
+            (phase, event) => {
+                let event = match event {
+                    Event::Response(_) => "Response",
+                    Event::Input(_) => "Input",
+                    Event::Waited => "Waited",
+                    Event::Interrupted => "Interrupted",
+                };
+                let why = format!("the event {event} is invalid in the phase {phase:?}");
+                Err(CallError::request(why))
             }
-            (phase, _) => Err(CallError::request(format!(
-                "what was reported does not belong to a call in the phase {phase:?}"
-            ))),
         }
     }
 
-    fn leg(&self) -> Result<Action, CallError> {
-        let id = self.ids.next();
-        let params = Some(self.leg_params(&id, Object::new())?);
-        let (jsonrpc, method) = (jsonrpc::Version, self.call.method.clone());
-        Ok(Action::Send(Request { jsonrpc, id, method, params }))
+    fn receive_input(&mut self, responses: InputResponses) -> Result<Action, CallError> {
+        let requests = self.call.requests.take().unwrap_or_default();
+        let all = requests.0.iter().all(|(key, _)| responses.get(key).is_some());
+        if !all || responses.0.len() != requests.0.len() {
+            return Err(CallError::request(
+                "the input responses do not have exactly the keys of the input requests",
+            ));
+        }
+        self.phase = Phase::Sent;
+        self.responses = Some(responses);
+        self.request()
     }
 
-    /// The parameters of the leg with this id, with more in its `_meta`.
-    pub(crate) fn leg_params(&self, id: &RequestId, more: Object) -> Result<Params, CallError> {
+    /// Returns the next request, under a new id.
+    fn request(&self) -> Result<Action, CallError> {
+        let id = self.ids.next();
+        let params = Some(self.request_params(&id, Object::new())?);
+        let method = self.call.method.clone();
+        Ok(Action::Send(Request::new(id, method, params)))
+    }
+
+    /// Returns the parameters of the request with this id. `extra` is added to its `_meta`.
+    pub(crate) fn request_params(
+        &self,
+        id: &RequestId,
+        extra: Object,
+    ) -> Result<Params, CallError> {
         let mut meta = self.meta.clone();
         meta.progress_token = meta.progress_token.map(|_| id.clone());
         if let Some((_, own)) = self.call.params.iter().find(|(name, _)| name == META) {
             let mut own: RequestMeta = serde_json::from_str(own.get())
-                .map_err(|e| CallError::request(format!("`_meta` cannot be sent: {e}")))?;
+                .map_err(|e| CallError::request(format!("invalid `_meta`: {e}")))?;
             meta.other.extend(std::mem::take(&mut own.other));
             if own != RequestMeta::default() {
                 return Err(CallError::request("`_meta` has a key that the client sets itself"));
             }
         }
-        meta.other.extend(more);
-        Params::new(&Leg { machine: self, meta }).map_err(|e| {
-            CallError::request(format!("the parameters cannot be written as JSON: {e}"))
-        })
+        meta.other.extend(extra);
+        Params::new(&RequestParams { machine: self, meta })
+            .map_err(|e| CallError::request(format!("cannot write the parameters as JSON: {e}")))
     }
 
-    fn result(&mut self, result: Box<RawValue>) -> Result<Action, CallError> {
+    fn receive_result(&mut self, result: Box<RawValue>) -> Result<Action, CallError> {
         let malformed =
             |e: serde_json::Error| CallError::protocol(format!("malformed result: {e}"));
-        match ResultType::of(&result).map_err(malformed)? {
+        match ResultType::from_result(&result).map_err(malformed)? {
             ResultType::Complete => Ok(Action::Complete(result)),
             ResultType::InputRequired => {
-                let asks: InputRequiredResult =
+                let result: InputRequiredResult =
                     serde_json::from_str(result.get()).map_err(malformed)?;
-                self.input_required(asks)
+                self.receive_input_required(result)
             }
-            ResultType::Other(other) if self.accepted.contains(&other) => {
+            ResultType::Other(other) if self.accepted_result_types.contains(&other) => {
                 Ok(Action::Complete(result))
             }
-            ResultType::Other(other) => Err(CallError::protocol(format!(
-                "unknown resultType {}",
-                ErrorObject::quote(&other)
-            ))),
+            ResultType::Other(other) => {
+                Err(CallError::protocol(format!("unknown resultType {}", quote(&other))))
+            }
         }
     }
 
-    fn input_required(&mut self, asks: InputRequiredResult) -> Result<Action, CallError> {
-        if !may_ask(&self.call.method) {
-            return Err(CallError::protocol(format!("{} may not ask for input", self.call.method)));
+    fn receive_input_required(&mut self, result: InputRequiredResult) -> Result<Action, CallError> {
+        let method = &self.call.method;
+        if !allows_input(method) {
+            return Err(CallError::protocol(format!("{method} must not request input")));
         }
-        let InputRequiredResult { input_requests, request_state, .. } = asks;
+        let InputRequiredResult { input_requests, request_state, .. } = result;
         if input_requests.is_none() && request_state.is_none() {
             return Err(CallError::protocol(
-                "a result asks for input, but holds neither questions nor state",
+                "an input_required result has neither inputRequests nor requestState",
             ));
         }
         self.call.state = request_state;
-        self.answers = None;
+        self.responses = None;
         match input_requests.filter(|requests| !requests.0.is_empty()) {
-            Some(requests) => {
-                self.call.question_rounds = self.call.question_rounds.saturating_add(1);
-                self.call.pace = 0;
-                if self.call.question_rounds > self.limits.questions {
-                    let limit = self.limits.questions;
-                    let last = last_asked(&requests);
-                    return Err(CallError::rounds(format!(
-                        "the server still asks after {limit} rounds; the last questions were {last}"
-                    )));
-                }
-                if requests.0.len() > self.limits.per_round {
-                    return Err(CallError::rounds(format!(
-                        "the server asks {} questions at once; at most {} are answered",
-                        requests.0.len(),
-                        self.limits.per_round
-                    )));
-                }
-                check(&requests)?;
-                self.last_asked = Some(last_asked(&requests));
-                self.call.asked = Some(requests.clone());
-                self.phase = Phase::Asked;
-                Ok(Action::RequestInput(requests))
-            }
-            None => {
-                self.call.state_rounds = self.call.state_rounds.saturating_add(1);
-                if self.call.state_rounds > self.limits.state_only {
-                    let limit = self.limits.state_only;
-                    return Err(CallError::rounds(format!(
-                        "the server has put the call off more than {limit} times without asking anything{}",
-                        self.last_asked
-                            .as_ref()
-                            .map_or_else(String::new, |last| format!("; it last asked {last}"))
-                    )));
-                }
-                self.call.pace = self.call.pace.saturating_add(1);
-                self.phase = Phase::Waiting;
-                Ok(Action::Wait(self.call.pause()))
-            }
+            Some(requests) => self.request_input(requests),
+            None => self.wait(),
         }
     }
 
-    fn refused(&mut self, error: ErrorObject) -> Result<Action, CallError> {
+    fn request_input(&mut self, requests: InputRequests) -> Result<Action, CallError> {
+        self.call.input_rounds = self.call.input_rounds.saturating_add(1);
+        self.call.pace = 0;
+        let limit = self.limits.input_rounds;
+        if self.call.input_rounds > limit {
+            let last = summary(&requests);
+            return Err(CallError::too_many_rounds(format!(
+                "the server requested input in more than {limit} rounds; last input requests: {last}"
+            )));
+        }
+        let (count, limit) = (requests.0.len(), self.limits.requests_per_round);
+        if count > limit {
+            return Err(CallError::too_many_rounds(format!(
+                "the server sent {count} input requests in one round; the limit is {limit}"
+            )));
+        }
+        // Validated before any handler can see them.
+        validate(&requests)?;
+        self.last_input_requests = Some(summary(&requests));
+        self.call.requests = Some(requests.clone());
+        self.phase = Phase::InputRequested;
+        Ok(Action::RequestInput(requests))
+    }
+
+    fn wait(&mut self) -> Result<Action, CallError> {
+        self.call.state_rounds = self.call.state_rounds.saturating_add(1);
+        let limit = self.limits.state_rounds;
+        if self.call.state_rounds > limit {
+            let last = self.last_input_requests.as_ref();
+            let last =
+                last.map_or_else(String::new, |last| format!("; last input requests: {last}"));
+            return Err(CallError::too_many_rounds(format!(
+                "the server postponed the call in more than {limit} rounds{last}"
+            )));
+        }
+        self.call.pace = self.call.pace.saturating_add(1);
+        self.phase = Phase::Waiting;
+        Ok(Action::Wait(self.call.delay()))
+    }
+
+    fn receive_error(&mut self, error: ErrorObject) -> Result<Action, CallError> {
         let version = self.meta.protocol_version.as_deref().unwrap_or_default();
-        let speaks_ours = error.code == code::UNSUPPORTED_PROTOCOL_VERSION
+        let supports_version = error.code == code::UNSUPPORTED_PROTOCOL_VERSION
             && error
                 .data
                 .as_ref()
@@ -329,59 +395,67 @@ impl Machine {
                 .is_some_and(|supported| {
                     supported.iter().any(|other| other.as_str() == Some(version))
                 });
-        // A server that refuses a version and lists it at once has a moment of change; once is enough.
-        if speaks_ours && !std::mem::replace(&mut self.renegotiated, true) {
+        // A server that rejects a version and lists it as supported is being upgraded, so the
+        // request is worth one repetition.
+        if supports_version && !self.renegotiated {
+            self.renegotiated = true;
             self.phase = Phase::Sent;
-            return self.leg();
+            return self.request();
         }
         Err(CallError::server(error))
     }
 }
 
-/// What may not be asked is not handed to anybody.
-fn check(requests: &InputRequests) -> Result<(), CallError> {
+/// Validates what the types of input requests do not, such as the URLs.
+fn validate(requests: &InputRequests) -> Result<(), CallError> {
     requests.0.iter().try_for_each(|(key, request)| {
-        let wrong =
-            |why| CallError::protocol(format!("the question {}: {why}", ErrorObject::quote(key)));
-        request.check().map_err(wrong)
+        request.validate().map_err(|why| {
+            CallError::protocol(format!("invalid input request {}: {why}", quote(key)))
+        })
     })
 }
 
-fn last_asked(requests: &InputRequests) -> String {
+/// Summarizes input requests for error messages.
+fn summary(requests: &InputRequests) -> String {
+    /// Enough to recognize the call, and few enough for one line.
+    const MOST: usize = 3;
     let one = |(key, request): &(String, InputRequest)| match request {
         InputRequest::Elicit(params) => {
-            format!("{} {}", ErrorObject::quote(key), ErrorObject::quote(params.message()))
+            format!("{} {}", quote(key), quote(params.message()))
         }
-        other => format!("{} ({})", ErrorObject::quote(key), other.method()),
+        other => format!("{} ({})", quote(key), other.method()),
     };
-    requests.0.iter().take(3).map(one).collect::<Vec<_>>().join(", ")
+    requests.0.iter().take(MOST).map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What a caller gives of it goes along with what each request has.
+/// The parameter whose members are added to the client's own.
 const META: &str = "_meta";
 
-/// The parameters of one leg.
-struct Leg<'a> {
+/// The parameters of one request.
+struct RequestParams<'a> {
     machine: &'a Machine,
     meta: RequestMeta,
 }
 
-impl Serialize for Leg<'_> {
+impl Serialize for RequestParams<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Machine { call, responses, .. } = self.machine;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry(META, &self.meta)?;
-        let goes_on = self.machine.answers.is_some() || self.machine.call.state.is_some();
-        for (name, value) in &self.machine.call.params {
-            // Those of another leg, if the caller gave any, are not those of this one.
-            let replaced = goes_on && matches!(name.as_str(), "inputResponses" | "requestState");
-            if name != META && !replaced {
+        let is_continued = responses.is_some() || call.state.is_some();
+        for (name, value) in &call.params {
+            // The caller may have started the call with input of an earlier one. It belongs to the
+            // first request only.
+            let is_outdated =
+                is_continued && matches!(name.as_str(), "inputResponses" | "requestState");
+            if name != META && !is_outdated {
                 map.serialize_entry(name, value)?;
             }
         }
-        if let Some(answers) = &self.machine.answers {
-            map.serialize_entry("inputResponses", answers)?;
+        if let Some(responses) = responses {
+            map.serialize_entry("inputResponses", responses)?;
         }
-        if let Some(state) = &self.machine.call.state {
+        if let Some(state) = &call.state {
             map.serialize_entry("requestState", state)?;
         }
         map.end()

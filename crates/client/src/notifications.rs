@@ -1,31 +1,38 @@
-//! Notifications: who hears them.
+//! Delivery of progress and log notifications to the application.
 
 use mrtr_schema::jsonrpc::{Notification, RequestId};
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 
-use crate::client::Client;
+pub(crate) type ProgressHandler = dyn Fn(Progress) + Send + Sync;
 
-pub(crate) type Hear<T> = dyn Fn(T) + Send + Sync;
+/// The application's handler of log messages, and the least severe level it asked for.
+pub(crate) struct LogHandler {
+    pub(crate) level: LogLevel,
+    pub(crate) handle: Box<dyn Fn(LogMessage) + Send + Sync>,
+}
 
-/// Who hears log messages, and from which level on.
-pub(crate) type Log = (LogLevel, Box<Hear<LogMessage>>);
-
-impl<X> Client<X> {
-    /// A notification that cannot be read concerns nobody else: it is logged and passed over. So is progress
-    /// of another request than this one, whose id is its token.
-    pub(crate) fn hear(&self, notification: &Notification, id: &RequestId) {
-        let (progress, log) = (&self.options.progress, &self.inner.log);
-        let read = match (notification.method.as_str(), progress, log) {
-            (name::PROGRESS, Some(hear), _) => notification.params().map(|progress: Progress| {
+/// Delivers a notification that arrived before the response to the request `id`.
+///
+/// Malformed notifications are logged and ignored. So is progress of other requests: the token of
+/// a request is its id.
+pub(crate) fn deliver(
+    notification: &Notification,
+    id: &RequestId,
+    progress: Option<&ProgressHandler>,
+    log: Option<&LogHandler>,
+) {
+    let outcome = match (notification.method.as_str(), progress, log) {
+        (name::PROGRESS, Some(handle), _) => {
+            notification.decode_params().map(|progress: Progress| {
                 if progress.progress_token == *id {
-                    hear(progress);
+                    handle(progress);
                 }
-            }),
-            (name::MESSAGE, _, Some((_, hear))) => notification.params().map(hear),
-            _ => Ok(()),
-        };
-        if let Err(error) = read {
-            tracing::warn!(target: "mrtr::client", %error, "a notification cannot be read");
+            })
         }
+        (name::MESSAGE, _, Some(log)) => notification.decode_params().map(&log.handle),
+        _ => Ok(()),
+    };
+    if let Err(error) = outcome {
+        tracing::warn!(target: "mrtr::client", %error, "ignoring malformed notification");
     }
 }

@@ -1,10 +1,11 @@
-//! A call between two of its rounds.
+//! A call that is paused between two of its rounds, as data.
 
 use std::fmt;
 use std::time::Duration;
 
 use mrtr_schema::input::{InputRequests, InputResponses};
-use mrtr_schema::jsonrpc::{self, ErrorObject};
+use mrtr_schema::method;
+use mrtr_schema::peer_text::quote;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -15,108 +16,149 @@ use crate::error::CallError;
 /// The version of the serialized form.
 const FORMAT: u32 = 1;
 
-/// A call that waits: for answers, or, if it has no [`questions`](Self::questions), only to be sent again.
+/// A paused call: it waits for input responses, or, without
+/// [`input_requests`](Self::input_requests), only to be sent again.
 ///
-/// It is data: write it down (as JSON, or in any other format of serde that knows maps), let days pass, and go on with
-/// [`Client::resume`](crate::Client::resume) or [`Client::finish`](crate::Client::finish) in another process. Whoever goes on has
-/// to be the caller that began, as the server knows it, and before the server's state runs out, which for a server made
-/// with mrtr is after 10 minutes unless the tool allows more.
+/// It is data. Serialize it (as JSON, or any other format of serde with maps), and resume it with
+/// [`Client::resume`](crate::Client::resume) or [`Client::finish`](crate::Client::finish), even in
+/// another process and days later. The same principal has to resume it that started it, before the
+/// server's request state expires. The state of a server built with mrtr expires after 10 minutes,
+/// unless the tool allows more.
 ///
-/// It holds what was called, with its arguments, what was asked, how many rounds there were, and the server's state, which whoever
-/// has the caller's credentials can use: keep it like a session. There are no answers in it, and no credentials.
+/// # Security
 ///
-/// The form of the JSON is stable: a later version of this crate reads what an earlier one wrote, or refuses it and says which
-/// versions it knows. The state is the server's own bytes, whatever they are.
+/// It contains the arguments of the call, the input requests and the server's request state, which
+/// anyone with the principal's credentials can use: protect it like a session. It contains no input
+/// responses and no credentials.
+///
+/// # Stability
+///
+/// The serialized form is stable and versioned. A later version of this crate either reads it, or
+/// rejects it with an error that names the versions. The request state inside is opaque.
+///
+/// ```
+/// use mrtr_client::{Client, CallOutcome, PendingCall, Transport};
+/// use serde_json::json;
+///
+/// /// Starts a call. If the server requests input, stores the call for another process.
+/// async fn start<T: Transport>(client: Client<T>) -> Result<(), Box<dyn std::error::Error>> {
+///     match client.begin_tool("book", json!({ "people": 2 })).await? {
+///         CallOutcome::Complete(result) => println!("{}", result.text()),
+///         CallOutcome::InputRequired(call) => {
+///             std::fs::write("call.json", serde_json::to_string(&call)?)?;
+///         }
+///     }
+///     Ok(())
+/// }
+///
+/// /// Reads the call again, and shows the user the input requests.
+/// fn show() -> Result<(), Box<dyn std::error::Error>> {
+///     let call: PendingCall = serde_json::from_str(&std::fs::read_to_string("call.json")?)?;
+///     for (key, request) in &call.input_requests().0 {
+///         println!("{} requests {key}: {}", call.target(), request.method());
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct PendingCall {
     pub(crate) method: String,
     pub(crate) params: Vec<(String, Box<RawValue>)>,
     pub(crate) state: Option<String>,
-    pub(crate) asked: Option<InputRequests>,
-    pub(crate) question_rounds: u32,
+    pub(crate) requests: Option<InputRequests>,
+    pub(crate) input_rounds: u32,
     pub(crate) state_rounds: u32,
-    /// State-only rounds since the last questions; they set the pace.
+    /// Rounds with request state alone since the last input requests. They set the delay.
     pub(crate) pace: u32,
 }
 
 impl PendingCall {
-    /// A call that is to begin.
+    /// Creates a call that was not sent yet.
     pub(crate) fn new(method: String, params: Vec<(String, Box<RawValue>)>) -> Self {
         Self {
             method,
             params,
             state: None,
-            asked: None,
-            question_rounds: 0,
+            requests: None,
+            input_rounds: 0,
             state_rounds: 0,
             pace: 0,
         }
     }
 
-    /// The method that was called, such as `tools/call`.
+    /// Returns the method of the call, such as `tools/call`.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The name of the tool or prompt, or the URI of the resource; empty for other methods.
+    /// Returns the name of the tool or prompt, or the URI of the resource; empty for other methods.
     pub fn target(&self) -> String {
         self.param("name").or_else(|| self.param("uri")).unwrap_or_default()
     }
 
+    /// Returns a parameter of the call, if it is there and of this type.
     pub(crate) fn param<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let (_, raw) = self.params.iter().find(|(param, _)| param == name)?;
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// What the server asks, under its keys.
-    pub fn questions(&self) -> &InputRequests {
+    /// Returns the input requests, with the server's keys.
+    pub fn input_requests(&self) -> &InputRequests {
         const NONE: &InputRequests = &InputRequests(Vec::new());
-        self.asked.as_ref().unwrap_or(NONE)
+        self.requests.as_ref().unwrap_or(NONE)
     }
 
-    /// Which round with questions this is, from 1.
-    pub fn round(&self) -> u32 {
-        self.question_rounds
+    /// Returns the number of this round among the rounds with input requests, from 1.
+    pub fn input_round(&self) -> u32 {
+        self.input_rounds
     }
 
-    /// How long to wait before it is sent again, if nothing is asked.
-    pub(crate) fn pause(&self) -> Duration {
-        Duration::from_millis(250.min(50 << self.pace.saturating_sub(1).min(3)))
+    /// Returns the delay before the call is sent again, if there are no input requests: 50 ms at
+    /// first, doubled in each round, up to 250 ms.
+    pub(crate) fn delay(&self) -> Duration {
+        const FIRST_MS: u64 = 50;
+        const MAX_MS: u64 = 250;
+        const MAX_DOUBLINGS: u32 = 3;
+        let doublings = self.pace.saturating_sub(1).min(MAX_DOUBLINGS);
+        Duration::from_millis(MAX_MS.min(FIRST_MS << doublings))
     }
 
-    /// Holds answers against the questions: one for each, forms as they were asked for, and nothing of a form that was
-    /// declined or dismissed.
+    /// Validates responses against the input requests, and returns them as they are sent.
+    ///
+    /// There must be one response for each input request, and a submitted form must match its
+    /// schema. The content of declined and cancelled forms is removed.
     ///
     /// # Errors
     ///
-    /// [`CallError::is_handler`], with the question's key. The call can be gone on with by other answers.
-    pub fn check(&self, answers: &InputResponses) -> Result<InputResponses, CallError> {
-        let extra =
-            answers.0.iter().find(|(key, _)| !self.questions().0.iter().any(|(k, _)| k == key));
-        if let Some((key, _)) = extra {
-            let key = ErrorObject::quote(key);
-            return Err(CallError::handler(format!("there is no question {key} to answer"), None));
+    /// [`CallError::is_handler`], with the key of the input request. The call can be resumed with
+    /// other responses.
+    pub fn validate(&self, responses: &InputResponses) -> Result<InputResponses, CallError> {
+        let requests = &self.input_requests().0;
+        let unknown =
+            responses.0.iter().find(|(key, _)| !requests.iter().any(|(other, _)| other == key));
+        if let Some((key, _)) = unknown {
+            let key = quote(key);
+            return Err(CallError::handler(format!("no input request has the key {key}"), None));
         }
-        let checked = self.questions().0.iter().map(|(key, request)| {
-            let missing = || {
-                let key = ErrorObject::quote(key);
-                CallError::handler(format!("there is no answer to the question {key}"), None)
-            };
-            let answer = answers.get(key).ok_or_else(missing)?;
-            Ok((key.clone(), answers::check(key, request, answer)?))
+        let validated = requests.iter().map(|(key, request)| {
+            let response = responses.get(key).ok_or_else(|| {
+                let key = quote(key);
+                CallError::handler(format!("missing response to input request {key}"), None)
+            })?;
+            Ok((key.clone(), answers::validate(key, request, response)?))
         });
-        checked.collect::<Result<_, _>>().map(InputResponses)
+        validated.collect::<Result<_, _>>().map(InputResponses)
     }
 }
 
-/// As it is written.
+/// The serialized form. Its names are those of format version 1, and do not change.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
-    /// The version of this form.
+struct Stored {
+    /// [`FORMAT`].
     mrtr_continuation: u32,
     method: String,
-    /// JSON texts, so that numbers stay as they were written, whatever the format.
+    /// JSON texts, so that numbers keep their digits in every format.
     params: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request_state: Option<String>,
@@ -129,8 +171,8 @@ struct Written {
 
 impl Serialize for PendingCall {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let asked = self.asked.as_ref().map(serde_json::to_string).transpose();
-        let written = Written {
+        let requests = self.requests.as_ref().map(serde_json::to_string).transpose();
+        let stored = Stored {
             mrtr_continuation: FORMAT,
             method: self.method.clone(),
             params: self
@@ -139,71 +181,66 @@ impl Serialize for PendingCall {
                 .map(|(name, raw)| (name.clone(), raw.get().to_owned()))
                 .collect(),
             request_state: self.state.clone(),
-            input_requests: asked.map_err(serde::ser::Error::custom)?,
-            question_rounds: self.question_rounds,
+            input_requests: requests.map_err(serde::ser::Error::custom)?,
+            question_rounds: self.input_rounds,
             state_rounds: self.state_rounds,
             pace: self.pace,
         };
-        written.serialize(serializer)
+        stored.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for PendingCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let written = Written::deserialize(deserializer)?;
-        if written.mrtr_continuation != FORMAT {
+        let stored = Stored::deserialize(deserializer)?;
+        if stored.mrtr_continuation != FORMAT {
             return Err(D::Error::custom(format_args!(
-                "a continuation of version {}; this client knows version {FORMAT}",
-                written.mrtr_continuation
+                "the pending call has the format version {}; this client reads version {FORMAT}",
+                stored.mrtr_continuation
             )));
         }
-        if !may_ask(&written.method) {
+        if !allows_input(&stored.method) {
             return Err(D::Error::custom(format_args!(
-                "{:?} is no call that asks",
-                written.method
+                "a pending call cannot have the method {:?}",
+                stored.method
             )));
         }
-        if written.input_requests.is_none() && written.request_state.is_none() {
-            return Err(D::Error::custom("a continuation with neither questions nor a state"));
+        if stored.input_requests.is_none() && stored.request_state.is_none() {
+            return Err(D::Error::custom(
+                "the pending call has neither input requests nor request state",
+            ));
         }
         let raw = |(name, text): (String, String)| {
             let raw = RawValue::from_string(text);
             raw.map(|raw| (name, raw)).map_err(D::Error::custom)
         };
-        let asked = written.input_requests.as_deref().map(serde_json::from_str).transpose();
+        let requests = stored.input_requests.as_deref().map(serde_json::from_str).transpose();
         Ok(Self {
-            method: written.method,
-            params: written.params.into_iter().map(raw).collect::<Result<_, _>>()?,
-            state: written.request_state,
-            asked: asked.map_err(D::Error::custom)?,
-            question_rounds: written.question_rounds,
-            state_rounds: written.state_rounds,
-            pace: written.pace,
+            method: stored.method,
+            params: stored.params.into_iter().map(raw).collect::<Result<_, _>>()?,
+            state: stored.request_state,
+            requests: requests.map_err(D::Error::custom)?,
+            input_rounds: stored.question_rounds,
+            state_rounds: stored.state_rounds,
+            pace: stored.pace,
         })
     }
 }
 
-/// Whether a method is one whose results may ask.
-pub(crate) fn may_ask(method: &str) -> bool {
-    use mrtr_schema::method;
+/// Returns whether servers may request input in results of `method`.
+pub(crate) fn allows_input(method: &str) -> bool {
     matches!(method, method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ)
 }
 
 impl fmt::Debug for PendingCall {
-    /// Without arguments and state.
+    /// Leaves out the arguments and the request state, which are not for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<_> = self.questions().0.iter().map(|(key, _)| key).collect();
+        let keys: Vec<_> = self.input_requests().0.iter().map(|(key, _)| key).collect();
         f.debug_struct("PendingCall")
             .field("method", &self.method)
             .field("target", &self.target())
-            .field("questions", &keys)
-            .field("round", &self.question_rounds)
+            .field("input_requests", &keys)
+            .field("input_round", &self.input_rounds)
             .finish_non_exhaustive()
     }
-}
-
-/// An answer as JSON.
-pub(crate) fn write(answer: &impl Serialize) -> Result<Box<RawValue>, CallError> {
-    jsonrpc::raw(answer)
-        .map_err(|e| CallError::handler(format!("the answer is no JSON: {e}"), None))
 }

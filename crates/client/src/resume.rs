@@ -1,208 +1,197 @@
-//! Calls that can be put down between their rounds.
+//! Calls that pause when the server requests input.
 
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::method;
 use mrtr_schema::prompt::GetPromptResult;
 use mrtr_schema::resource::ReadResourceResult;
 use mrtr_schema::tool::CallToolResult;
 use mrtr_transport::Transport;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::client::{Client, Known, drop_unsafe_icons, raw};
-use crate::driver::{Answering, Completed, End};
+use crate::call_result::CallResult;
+use crate::client::Client;
+use crate::driver::{Completed, Driven, InputSource};
 use crate::error::CallError;
+use crate::json::{decode_result, encode_param};
 use crate::machine::{Action, Machine};
 use crate::pending_call::PendingCall;
 
-/// Where a call has come to.
+/// The outcome of a call that pauses when the server requests input.
 #[derive(Debug, Clone)]
-pub enum CallOutcome<T> {
-    /// To its result.
-    Complete(T),
-    /// To questions. Answer them, now or later, and [`resume`](Client::resume).
+pub enum CallOutcome<R> {
+    /// The call is complete.
+    Complete(R),
+    /// The server requests input. Answer it, now or later, and [`resume`](Client::resume) the call.
     InputRequired(PendingCall),
 }
 
-/// What a call that may ask comes to: [`CallToolResult`], [`GetPromptResult`] or [`ReadResourceResult`].
-pub trait CallResult: DeserializeOwned + sealed::Sealed {}
-
-impl CallResult for CallToolResult {}
-impl CallResult for GetPromptResult {}
-impl CallResult for ReadResourceResult {}
-
-mod sealed {
-    use super::{CallError, Known};
-
-    pub trait Sealed: Sized {
-        /// The method that has such results.
-        const METHOD: &'static str;
-
-        /// Makes of it what may be handed on.
-        #[expect(private_interfaces, reason = "nobody else has such results")]
-        fn received(self, target: &str, known: Option<&Known>) -> Result<Self, CallError>;
-    }
-}
-
-impl sealed::Sealed for CallToolResult {
-    const METHOD: &'static str = method::TOOLS_CALL;
-
-    #[expect(private_interfaces, reason = "nobody else has such results")]
-    fn received(mut self, target: &str, known: Option<&Known>) -> Result<Self, CallError> {
-        self.content.iter_mut().for_each(drop_unsafe_icons);
-        if let Some(known) = known {
-            let wrong = |why| CallError::protocol(format!("the result of {target}: {why}"));
-            known.output.check(&self).map_err(wrong)?;
-        }
-        Ok(self)
-    }
-}
-
-impl sealed::Sealed for GetPromptResult {
-    const METHOD: &'static str = method::PROMPTS_GET;
-
-    #[expect(private_interfaces, reason = "nobody else has such results")]
-    fn received(mut self, _: &str, _: Option<&Known>) -> Result<Self, CallError> {
-        self.messages.iter_mut().for_each(|message| drop_unsafe_icons(&mut message.content));
-        Ok(self)
-    }
-}
-
-impl sealed::Sealed for ReadResourceResult {
-    const METHOD: &'static str = method::RESOURCES_READ;
-
-    #[expect(private_interfaces, reason = "nobody else has such results")]
-    fn received(self, _: &str, _: Option<&Known>) -> Result<Self, CallError> {
-        Ok(self)
-    }
-}
-
-impl<X: Transport> Client<X> {
-    /// Calls a tool (`tools/call`), and comes back when it asks something. What the client can be asked is what it has handlers
-    /// for, also if they are not used: see [`ClientBuilder`](crate::ClientBuilder).
+impl<T: Transport> Client<T> {
+    /// Calls a tool (`tools/call`), and returns when the server requests input.
     ///
-    /// A round without questions is gone on with by itself.
+    /// The server can only request what the client declared, so set a handler for each kind of
+    /// input ([`ClientBuilder`](crate::ClientBuilder)), even if it is never called. Rounds without
+    /// input requests are repeated without returning.
     ///
     /// # Errors
     ///
-    /// As with [`Client::call_tool`].
+    /// See [`Client::call_tool`].
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Transport};
+    /// # async fn example<T: Transport>(client: Client<T>) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mrtr_client::CallOutcome;
+    /// use mrtr_schema::elicitation::ElicitResult;
+    /// use mrtr_schema::input::InputResponses;
+    /// use serde_json::json;
+    ///
+    /// let mut outcome = client.begin_tool("book", json!({ "people": 2 })).await?;
+    /// let result = loop {
+    ///     match outcome {
+    ///         CallOutcome::Complete(result) => break result,
+    ///         CallOutcome::InputRequired(call) => {
+    ///             let mut responses = InputResponses::default();
+    ///             for (key, request) in &call.input_requests().0 {
+    ///                 println!("{key}: {}", request.method());
+    ///                 responses.push(key, &ElicitResult::decline())?;
+    ///             }
+    ///             outcome = client.resume(call, &responses).await?;
+    ///         }
+    ///     }
+    /// };
+    /// println!("{}", result.text());
+    /// # Ok(()) }
+    /// ```
     pub async fn begin_tool(
         &self,
         name: &str,
         arguments: impl Serialize,
     ) -> Result<CallOutcome<CallToolResult>, CallError> {
-        self.begin(vec![("name", raw(&name)?), ("arguments", raw(&arguments)?)]).await
+        self.begin(&[("name", encode_param(&name)?), ("arguments", encode_param(&arguments)?)])
+            .await
     }
 
-    /// Gets a prompt (`prompts/get`), and comes back when it asks something; as [`Client::begin_tool`].
+    /// Gets a prompt (`prompts/get`), and returns when the server requests input. See
+    /// [`Client::begin_tool`].
     ///
     /// # Errors
     ///
-    /// As with [`Client::get_prompt`].
+    /// See [`Client::get_prompt`].
     pub async fn begin_prompt(
         &self,
         name: &str,
         arguments: impl Serialize,
     ) -> Result<CallOutcome<GetPromptResult>, CallError> {
-        self.begin(vec![("name", raw(&name)?), ("arguments", raw(&arguments)?)]).await
+        self.begin(&[("name", encode_param(&name)?), ("arguments", encode_param(&arguments)?)])
+            .await
     }
 
-    /// Reads a resource (`resources/read`), and comes back when it asks something; as [`Client::begin_tool`].
+    /// Reads a resource (`resources/read`), and returns when the server requests input. See
+    /// [`Client::begin_tool`].
     ///
     /// # Errors
     ///
-    /// As with [`Client::read_resource`].
+    /// See [`Client::read_resource`].
     pub async fn begin_resource(
         &self,
         uri: &str,
     ) -> Result<CallOutcome<ReadResourceResult>, CallError> {
-        self.begin(vec![("uri", raw(&uri)?)]).await
+        self.begin(&[("uri", encode_param(&uri)?)]).await
     }
 
-    async fn begin<T: CallResult>(
+    async fn begin<R: CallResult>(
         &self,
-        params: Vec<(&str, Box<RawValue>)>,
-    ) -> Result<CallOutcome<T>, CallError> {
-        let (machine, action) = self.machine(T::METHOD, &params)?;
-        self.turn(machine, action, Answering::Pause).await
+        params: &[(&str, Box<RawValue>)],
+    ) -> Result<CallOutcome<R>, CallError> {
+        let (machine, action) = self.start(R::METHOD, params)?;
+        self.drive_to_outcome(machine, action, InputSource::Application(None)).await
     }
 
-    /// Goes on with a call, with an answer to each of its questions, and comes back when it asks again. The limits of rounds count
-    /// on where they were; the deadline begins anew.
+    /// Resumes a call with one response to each of its input requests, and returns when the server
+    /// requests input again.
     ///
-    /// The answers are held against the questions first ([`PendingCall::check`]); if one does not fit, nothing is sent, and a
-    /// clone of the continuation is as good as before.
+    /// The responses are validated first ([`PendingCall::validate`]). If one is invalid, nothing is
+    /// sent, and a clone of `call` can be resumed with other responses.
+    ///
+    /// The limits of rounds count from where the call paused. The timeout starts again.
     ///
     /// # Errors
     ///
-    /// As with the call itself, and if `T` is not what the continuation's method comes to.
-    pub async fn resume<T: CallResult>(
+    /// Those of the call itself, [`CallError::is_handler`] if a response is invalid, and an error
+    /// if `R` is not the result type of the call's method.
+    ///
+    /// ```
+    /// # use mrtr_client::{Client, Transport};
+    /// # async fn example<T: Transport>(client: Client<T>) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mrtr_client::{CallOutcome, PendingCall};
+    /// use mrtr_schema::elicitation::ElicitResult;
+    /// use mrtr_schema::input::InputResponses;
+    /// use mrtr_schema::tool::CallToolResult;
+    /// use serde_json::json;
+    ///
+    /// let call: PendingCall = serde_json::from_str(&std::fs::read_to_string("call.json")?)?;
+    /// let mut responses = InputResponses::default();
+    /// responses.push("seat", &ElicitResult::accept(json!({ "place": "outside" }))?)?;
+    /// match client.resume::<CallToolResult>(call, &responses).await? {
+    ///     CallOutcome::Complete(result) => println!("{}", result.text()),
+    ///     CallOutcome::InputRequired(call) => println!("round {}", call.input_round()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn resume<R: CallResult>(
         &self,
         call: PendingCall,
-        answers: &InputResponses,
-    ) -> Result<CallOutcome<T>, CallError> {
-        let answers = call.check(answers)?;
-        let only_waits = call.questions().0.is_empty();
-        let (machine, action) = self.resumed::<T>(call)?;
-        let answering = if only_waits { Answering::Pause } else { Answering::These(answers) };
-        self.turn(machine, action, answering).await
+        responses: &InputResponses,
+    ) -> Result<CallOutcome<R>, CallError> {
+        let responses = call.validate(responses)?;
+        // A call without input requests only waits, and the next input requests are new ones.
+        let responses = (!call.input_requests().0.is_empty()).then_some(responses);
+        let (machine, action) = self.resume_machine::<R>(call)?;
+        self.drive_to_outcome(machine, action, InputSource::Application(responses)).await
     }
 
-    /// Goes on with a call to its end: its questions, and those of later rounds, go to the handlers.
+    /// Resumes a call and runs it until it is complete. Its input requests, and those of later
+    /// rounds, go to the client's handlers.
     ///
     /// # Errors
     ///
-    /// As with [`Client::resume`].
-    pub async fn finish<T: CallResult>(&self, call: PendingCall) -> Result<T, CallError> {
-        let (machine, action) = self.resumed::<T>(call)?;
-        match self.turn(machine, action, Answering::Handlers).await? {
+    /// Those of the call itself, and an error if `R` is not the result type of the call's method.
+    pub async fn finish<R: CallResult>(&self, call: PendingCall) -> Result<R, CallError> {
+        let (machine, action) = self.resume_machine::<R>(call)?;
+        match self.drive_to_outcome(machine, action, InputSource::Handlers).await? {
             CallOutcome::Complete(result) => Ok(result),
-            CallOutcome::InputRequired(_) => {
-                Err(CallError::request("a question was left to nobody"))
-            }
+            CallOutcome::InputRequired(_) => Err(CallError::unexpected_pause()),
         }
     }
 
-    fn resumed<T: CallResult>(&self, call: PendingCall) -> Result<(Machine, Action), CallError> {
-        if call.method() != T::METHOD {
-            let why =
-                format!("a call of {} is gone on with as one of {}", call.method(), T::METHOD);
-            return Err(CallError::request(why));
+    fn resume_machine<R: CallResult>(
+        &self,
+        call: PendingCall,
+    ) -> Result<(Machine, Action), CallError> {
+        if call.method() != R::METHOD {
+            return Err(CallError::request(format!(
+                "cannot resume a {} call as {}",
+                call.method(),
+                R::METHOD
+            )));
         }
-        let inner = &*self.inner;
-        Ok(Machine::resume(call, inner.ids.clone(), self.meta(), inner.limits))
+        let (ids, limits) = (self.shared.ids.clone(), self.shared.limits);
+        Ok(Machine::resume(call, ids, self.request_meta(), limits))
     }
 
-    async fn turn<T: CallResult>(
+    async fn drive_to_outcome<R: CallResult>(
         &self,
         machine: Machine,
         action: Action,
-        answering: Answering,
-    ) -> Result<CallOutcome<T>, CallError> {
+        input: InputSource,
+    ) -> Result<CallOutcome<R>, CallError> {
         let target = machine.call().target();
-        match self.drive(machine, action, answering).await? {
-            End::Paused(call) => Ok(CallOutcome::InputRequired(call)),
-            End::Completed(Completed { result, .. }) => {
-                let result = read::<T>(&result)?;
-                let known = self.inner.known(&target);
-                result.received(&target, known.as_deref()).map(CallOutcome::Complete)
+        match self.drive(machine, action, input).await? {
+            Driven::Paused(call) => Ok(CallOutcome::InputRequired(call)),
+            Driven::Completed(Completed { result, .. }) => {
+                let result: R = decode_result(R::METHOD, &result)?;
+                let tool = self.shared.tools.get(&target);
+                result.received(&target, tool.as_deref()).map(CallOutcome::Complete)
             }
         }
     }
-
-    /// Makes a call of a kind that may ask, to its end.
-    pub(crate) async fn whole<T: CallResult>(
-        &self,
-        target: &str,
-        params: &[(&str, Box<RawValue>)],
-    ) -> Result<T, CallError> {
-        let result: T = self.call(T::METHOD, params).await?;
-        result.received(target, self.inner.known(target).as_deref())
-    }
-}
-
-fn read<T: CallResult>(result: &RawValue) -> Result<T, CallError> {
-    serde_json::from_str(result.get())
-        .map_err(|e| CallError::protocol(format!("malformed result of {}: {e}", T::METHOD)))
 }

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`, as a stream.
+//! Subscriptions (`subscriptions/listen`), as streams.
 
 use std::fmt;
 use std::future::Future;
@@ -9,75 +9,199 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use mrtr_schema::jsonrpc::{Notification, Response};
+use mrtr_schema::method;
 use mrtr_schema::result::ResultType;
 use mrtr_schema::subscription::{Acknowledged, Changed, SubscriptionFilter, name};
-use mrtr_transport::TransportError;
+use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::driver::jittered;
+use crate::backoff::jittered;
+use crate::client::Client;
 use crate::error::CallError;
+use crate::json::encode_param;
+use crate::machine::{Action, Machine};
 
-/// What a server announces.
+/// A change that the server reports to a [`Subscription`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubscriptionEvent {
-    /// The subscription stands, for these changes. It comes first, and again after each reconnection:
-    /// changes may have been missed then.
+    /// The server acknowledged the subscription to these changes.
+    ///
+    /// It is the first event, and comes again after each reconnection. Changes before it may have
+    /// been missed.
     Acknowledged(SubscriptionFilter),
-    /// The list of tools has changed.
-    Tools,
-    /// The list of prompts has changed.
-    Prompts,
-    /// The list of resources has changed.
-    Resources,
-    /// The resource with this URI has changed.
-    Resource(String),
+    /// The list of tools changed.
+    ToolsListChanged,
+    /// The list of prompts changed.
+    PromptsListChanged,
+    /// The list of resources changed.
+    ResourcesListChanged,
+    /// The resource with this URI changed.
+    ResourceUpdated(String),
 }
 
-/// Hands over what is heard.
-type Heard = Arc<UnboundedSender<Notification>>;
-type Start = dyn Fn(Heard) -> Result<Exchanging, CallError> + Send;
-type Exchanging = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send>>;
-
-/// A stream of announcements. It reconnects when the connection breaks, or the server has no room: after 0.25 s, and after
-/// twice as long each time that it did not last for 30 s, up to 30 s; up to half of that less by chance, so that many who
-/// were cut off together do not come back together. Where the server says when (`Retry-After`), that comes on top, up to
-/// 10 min. It ends when the server ends it. Dropping it unsubscribes.
+/// A stream of changes that the server reports. Created by [`Client::listen`].
+///
+/// It reconnects when the connection fails or the server is overloaded: after 125 to 250 ms, and
+/// twice as long each time, up to 30 s. A connection that lasted for 30 s resets the delay. The
+/// server's `Retry-After` is added, up to 10 min.
+///
+/// The stream ends when the server ends the subscription, and after an error. Dropping it
+/// unsubscribes.
 pub struct Subscription {
-    /// Starts the request anew.
-    start: Box<Start>,
-    sender: Heard,
-    heard: UnboundedReceiver<Notification>,
+    /// Sends the request, for the first connection and each reconnection.
+    connect: Box<Connect>,
+    sender: Arc<NotificationSender>,
+    notifications: UnboundedReceiver<Notification>,
     state: State,
-    /// When it last began to listen.
-    since: Instant,
-    backoff: Duration,
+    connected_at: Instant,
+    /// The longest delay before the next reconnection.
+    delay: Duration,
 }
+
+type NotificationSender = UnboundedSender<Notification>;
+type Connect = dyn Fn(Arc<NotificationSender>) -> Result<Connection, CallError> + Send;
+type Connection = Pin<Box<dyn Future<Output = Result<Response, TransportError>> + Send>>;
 
 enum State {
-    Listening(Exchanging),
+    Connected(Connection),
     Waiting(Pin<Box<Sleep>>),
     Ended,
 }
 
-const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(30);
-/// The longest time that a server may ask for in addition.
-const LONGEST_ASKED: Duration = Duration::from_mins(10);
+const MIN_DELAY: Duration = Duration::from_millis(250);
+/// The longest delay, and the time after which a connection counts as stable.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// The longest `Retry-After` that is added to a delay.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
+
+impl<T: Transport> Client<T> {
+    /// Subscribes to changes that the server reports (`subscriptions/listen`).
+    ///
+    /// Cached results that change are removed from the cache before the stream yields the event.
+    ///
+    /// # Errors
+    ///
+    /// If the request cannot be written. The stream yields later errors.
+    ///
+    /// ```
+    /// # use mrtr_client::{CallError, Client, Transport};
+    /// # async fn example<T: Transport>(client: Client<T>) -> Result<(), CallError> {
+    /// use futures_util::StreamExt as _;
+    /// use mrtr_client::SubscriptionEvent;
+    /// use mrtr_schema::subscription::SubscriptionFilter;
+    ///
+    /// let filter = SubscriptionFilter { tools_list_changed: true, ..Default::default() };
+    /// let mut subscription = client.listen(&filter)?;
+    /// while let Some(event) = subscription.next().await {
+    ///     match event? {
+    ///         SubscriptionEvent::Acknowledged(filter) => println!("subscribed to {filter:?}"),
+    ///         SubscriptionEvent::ToolsListChanged => {
+    ///             println!("{} tools", client.list_tools().await?.len());
+    ///         }
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn listen(&self, filter: &SubscriptionFilter) -> Result<Subscription, CallError> {
+        let shared = Arc::clone(&self.shared);
+        let requested = filter.clone();
+        let filter = encode_param(filter)?;
+        Subscription::new(move |sender| {
+            let params = vec![("notifications".to_owned(), filter.clone())];
+            let (ids, meta, limits) = (shared.ids.clone(), shared.meta.clone(), shared.limits);
+            let (_, first) = Machine::start(ids, method::LISTEN, params, meta, limits)?;
+            let Action::Send(request) = first else {
+                return Err(CallError::request("internal error: a call starts with a request"));
+            };
+            let shared = Arc::clone(&shared);
+            let requested = requested.clone();
+            Ok(Box::pin(async move {
+                let heard = |notification| {
+                    shared.cache.invalidate(&notification);
+                    warn_of_reduced_filter(&notification, &requested);
+                    // The receiver is gone if the stream was dropped.
+                    let _ = sender.send(notification);
+                };
+                let outgoing = OutgoingRequest {
+                    heard: &heard,
+                    long_lived: true,
+                    ..OutgoingRequest::new(request)
+                };
+                shared.transport.send(outgoing).await
+            }))
+        })
+    }
+}
+
+/// Logs a warning if an acknowledgement grants less than the filter requested.
+fn warn_of_reduced_filter(notification: &Notification, requested: &SubscriptionFilter) {
+    if notification.method == name::ACKNOWLEDGED
+        && let Ok(Acknowledged { notifications: granted, .. }) = notification.decode_params()
+        && granted != *requested
+    {
+        tracing::warn!(
+            target: "mrtr::client",
+            ?requested,
+            ?granted,
+            "the server granted another subscription than requested"
+        );
+    }
+}
 
 impl Subscription {
-    pub(crate) fn new(
-        start: impl Fn(Heard) -> Result<Exchanging, CallError> + Send + 'static,
+    fn new(
+        connect: impl Fn(Arc<NotificationSender>) -> Result<Connection, CallError> + Send + 'static,
     ) -> Result<Self, CallError> {
-        // What is heard while the stream is polled is handed on before more is read, so this does not
-        // grow beyond what one read brings.
-        let (sender, heard) = unbounded_channel();
+        // Unbounded, because it holds no more than the notifications of one read: `poll_next`
+        // empties it before it polls the connection.
+        let (sender, notifications) = unbounded_channel();
         let sender = Arc::new(sender);
-        let state = State::Listening(start(Arc::clone(&sender))?);
-        let (start, since) = (Box::new(start), Instant::now());
-        Ok(Self { start, sender, heard, state, since, backoff: SHORTEST })
+        let state = State::Connected(connect(Arc::clone(&sender))?);
+        Ok(Self {
+            connect: Box::new(connect),
+            sender,
+            notifications,
+            state,
+            connected_at: Instant::now(),
+            delay: MIN_DELAY,
+        })
+    }
+
+    /// Returns the next event among the received notifications.
+    fn next_received(&mut self) -> Option<Result<SubscriptionEvent, CallError>> {
+        while let Ok(notification) = self.notifications.try_recv() {
+            match decode(&notification) {
+                Ok(None) => {}
+                Ok(Some(event)) => return Some(Ok(event)),
+                Err(error) => {
+                    self.state = State::Ended;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+
+    /// Waits before the next connection.
+    fn wait_to_reconnect(&mut self, error: &TransportError) {
+        tracing::debug!(target: "mrtr::client", %error, "reconnecting a subscription");
+        if self.connected_at.elapsed() >= MAX_DELAY {
+            self.delay = MIN_DELAY;
+        }
+        let retry_after = error.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
+        let delay = jittered(self.delay) + retry_after;
+        self.state = State::Waiting(Box::pin(sleep(delay)));
+        self.delay = (self.delay * 2).min(MAX_DELAY);
+    }
+
+    fn reconnect(&mut self) -> Result<(), CallError> {
+        self.connected_at = Instant::now();
+        self.state = State::Connected((self.connect)(Arc::clone(&self.sender))?);
+        Ok(())
     }
 }
 
@@ -87,55 +211,35 @@ impl Stream for Subscription {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             let this = &mut *self;
-            while let Ok(notification) = this.heard.try_recv() {
-                match read(&notification) {
-                    Ok(None) => {}
-                    Ok(Some(announcement)) => return Poll::Ready(Some(Ok(announcement))),
-                    Err(error) => {
-                        this.state = State::Ended;
-                        return Poll::Ready(Some(Err(error)));
-                    }
-                }
+            if let Some(event) = this.next_received() {
+                return Poll::Ready(Some(event));
             }
             let polled = match &mut this.state {
                 State::Ended => return Poll::Ready(None),
-                State::Waiting(sleep) => {
-                    ready!(sleep.as_mut().poll(cx));
-                    this.since = Instant::now();
-                    match (this.start)(Arc::clone(&this.sender)) {
-                        Ok(exchanging) => this.state = State::Listening(exchanging),
-                        Err(error) => {
-                            this.state = State::Ended;
-                            return Poll::Ready(Some(Err(error)));
-                        }
+                State::Waiting(delay) => {
+                    ready!(delay.as_mut().poll(cx));
+                    if let Err(error) = this.reconnect() {
+                        this.state = State::Ended;
+                        return Poll::Ready(Some(Err(error)));
                     }
                     continue;
                 }
-                State::Listening(exchanging) => exchanging.as_mut().poll(cx),
+                State::Connected(connection) => connection.as_mut().poll(cx),
             };
             match polled {
-                // Something may have been heard in this very poll.
-                Poll::Pending if this.heard.is_empty() => return Poll::Pending,
+                // The connection may have delivered notifications in this very poll.
+                Poll::Pending if this.notifications.is_empty() => return Poll::Pending,
                 Poll::Pending => {}
                 Poll::Ready(Err(error)) if error.is_ended() => this.state = State::Ended,
-                Poll::Ready(Err(error)) if error.is_transient() => {
-                    tracing::debug!(target: "mrtr::client", %error, "a subscription reconnects");
-                    if this.since.elapsed() >= LONGEST {
-                        this.backoff = SHORTEST;
-                    }
-                    let asked = error.retry_after().unwrap_or_default().min(LONGEST_ASKED);
-                    let pause = jittered(this.backoff) + asked;
-                    this.state = State::Waiting(Box::pin(sleep(pause)));
-                    this.backoff = (this.backoff * 2).min(LONGEST);
-                }
+                Poll::Ready(Err(error)) if error.is_transient() => this.wait_to_reconnect(&error),
                 Poll::Ready(ended) => {
                     this.state = State::Ended;
-                    let refused = match ended.map(|response| response.outcome) {
-                        Ok(Ok(result)) => graceful(&result).err(),
-                        Ok(Err(error)) => Some(CallError::server(error)),
-                        Err(error) => Some(error.into()),
+                    let outcome = match ended.map(|response| response.outcome) {
+                        Ok(Ok(result)) => validate_end(&result),
+                        Ok(Err(error)) => Err(CallError::server(error)),
+                        Err(error) => Err(error.into()),
                     };
-                    if let Some(error) = refused {
+                    if let Err(error) = outcome {
                         return Poll::Ready(Some(Err(error)));
                     }
                 }
@@ -144,30 +248,33 @@ impl Stream for Subscription {
     }
 }
 
-/// Whether a subscription's result is one.
-fn graceful(result: &RawValue) -> Result<(), CallError> {
-    match ResultType::of(result) {
+/// Validates the result that ends a subscription.
+fn validate_end(result: &RawValue) -> Result<(), CallError> {
+    match ResultType::from_result(result) {
         Ok(ResultType::Complete) => Ok(()),
-        Ok(other) => Err(CallError::protocol(format!("a subscription ended with {other:?}"))),
-        Err(e) => Err(CallError::protocol(format!("malformed result of a subscription: {e}"))),
+        Ok(other) => Err(CallError::protocol(format!(
+            "the subscription ended with a result of type {other:?}"
+        ))),
+        Err(e) => Err(CallError::protocol(format!("malformed result of {}: {e}", method::LISTEN))),
     }
 }
 
-/// Notifications that are none of a subscription's are passed over.
-fn read(notification: &Notification) -> Result<Option<SubscriptionEvent>, CallError> {
+/// Decodes a notification, or returns `None` if it is of no concern to subscriptions.
+fn decode(notification: &Notification) -> Result<Option<SubscriptionEvent>, CallError> {
     let malformed = |e| CallError::protocol(format!("malformed {}: {e}", notification.method));
     Ok(Some(match notification.method.as_str() {
-        name::TOOLS => SubscriptionEvent::Tools,
-        name::PROMPTS => SubscriptionEvent::Prompts,
-        name::RESOURCES => SubscriptionEvent::Resources,
+        name::TOOLS => SubscriptionEvent::ToolsListChanged,
+        name::PROMPTS => SubscriptionEvent::PromptsListChanged,
+        name::RESOURCES => SubscriptionEvent::ResourcesListChanged,
         name::RESOURCE_UPDATED => {
-            let changed: Changed = notification.params().map_err(malformed)?;
-            let uri =
-                changed.uri.ok_or_else(|| CallError::protocol("an update without its `uri`"))?;
-            SubscriptionEvent::Resource(uri)
+            let changed: Changed = notification.decode_params().map_err(malformed)?;
+            let uri = changed.uri.ok_or_else(|| {
+                CallError::protocol(format!("{} without `uri`", notification.method))
+            })?;
+            SubscriptionEvent::ResourceUpdated(uri)
         }
         name::ACKNOWLEDGED => {
-            let acknowledged: Acknowledged = notification.params().map_err(malformed)?;
+            let acknowledged: Acknowledged = notification.decode_params().map_err(malformed)?;
             SubscriptionEvent::Acknowledged(acknowledged.notifications)
         }
         _ => return Ok(None),
@@ -177,7 +284,7 @@ fn read(notification: &Notification) -> Result<Option<SubscriptionEvent>, CallEr
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Listening(_) => "Subscription(listening)",
+            State::Connected(_) => "Subscription(connected)",
             State::Waiting(_) => "Subscription(waiting)",
             State::Ended => "Subscription(ended)",
         })

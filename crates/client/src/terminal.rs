@@ -1,12 +1,15 @@
-//! Questions at the terminal: forms, and pages to visit. (Feature `terminal`.)
+//! Answers to elicitations at the terminal: forms, and URLs to visit. (Feature `terminal`.)
 //!
-//! Who asks is always shown, and declining and dismissing are always offered. What a server sends is shown without what would move
-//! the cursor, colour the screen or turn the order of letters around. A page is shown with its host and its whole URL, and
-//! is not opened: the person does that.
+//! The server's name is always shown, and declining and dismissing are always offered. Text from a
+//! server is [sanitized](sanitize), so that it cannot move the cursor, colour the screen or reverse
+//! the order of letters. A URL is shown in full, with its host, and is not opened: the user does
+//! that.
 //!
 //! ```no_run
-//! # fn example<X: mrtr_client::Transport>(connection: X) -> mrtr_client::Client<X> {
-//! mrtr_client::Client::builder(connection).at_terminal("booking.example").build()
+//! # fn example<T: mrtr_client::Transport>(transport: T) -> mrtr_client::Client<T> {
+//! use mrtr_client::Client;
+//!
+//! Client::builder(transport).answer_at_terminal("booking.example").build()
 //! # }
 //! ```
 
@@ -16,87 +19,117 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dialoguer::console::Style;
 use dialoguer::{Input, MultiSelect, Select};
-use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, FormParams, UrlParams};
+use mrtr_schema::elicitation::{ElicitParams, ElicitResult, FormParams, UrlParams};
 use mrtr_schema::form::{ChoiceOption, Field, FieldKind, FormSchema};
-use mrtr_schema::uri;
 use mrtr_transport::{BoxError, Transport};
 use serde_json::{Map, Value};
 
 use crate::builder::ClientBuilder;
-use crate::handlers::Question;
+use crate::input_context::InputContext;
 
-/// There is one terminal, and the questions of a round come at once.
+/// Serializes the elicitations of a round, which arrive concurrently, over the one terminal.
 static TERMINAL: Mutex<()> = Mutex::new(());
 
-/// Whether there is somebody to ask: standard input and standard error are a terminal.
-pub fn is_there() -> bool {
+/// Returns whether standard input and standard error are a terminal.
+pub fn is_available() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks, on standard error, and says that it is `server` who asks. One question at a time; the others wait.
+/// Answers an elicitation at the terminal, on standard error, in the name of `server`.
+///
+/// Concurrent elicitations are shown one after the other. When the future is dropped, the
+/// elicitation ends with the line that the user is typing.
 ///
 /// # Errors
 ///
-/// If there is no terminal, or it went away. Dropping the future leaves the line that is being typed on the screen; with it, the
-/// question ends.
-pub async fn ask(
+/// If there is no terminal, or reading from it fails.
+///
+/// ```no_run
+/// # fn example<T: mrtr_client::Transport>(transport: T) -> mrtr_client::Client<T> {
+/// use mrtr_client::{Client, terminal};
+/// use mrtr_schema::elicitation::{ElicitParams, ElicitResult};
+///
+/// // Forms at the terminal, if there is one; URLs are always declined.
+/// Client::builder(transport)
+///     .on_form(async |context, form| {
+///         if !terminal::is_available() {
+///             return Ok(ElicitResult::decline());
+///         }
+///         terminal::elicit("booking.example", &context, ElicitParams::Form(form)).await
+///     })
+///     .build()
+/// # }
+/// ```
+pub async fn elicit(
     server: &str,
-    question: &Question,
+    context: &InputContext,
     params: ElicitParams,
 ) -> Result<ElicitResult, BoxError> {
-    if !is_there() {
+    if !is_available() {
         return Err("there is no terminal to ask at".into());
     }
-    let who = format!("{} (tool {})", flat(server), flat(&question.target));
-    let given_up = Arc::new(AtomicBool::new(false));
-    let person = Person { given_up: Arc::clone(&given_up) };
-    let _give_up = GiveUp(given_up);
-    let asking = tokio::task::spawn_blocking(move || {
-        let _alone = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
-        if person.is_gone() {
+    let origin = format!("{} (tool {})", sanitize_line(server), sanitize_line(&context.target));
+    let is_abandoned = Arc::new(AtomicBool::new(false));
+    let prompter = Prompter { is_abandoned: Arc::clone(&is_abandoned) };
+    let _abandon = AbandonOnDrop(is_abandoned);
+    let answer = tokio::task::spawn_blocking(move || {
+        let _terminal = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        if prompter.is_abandoned() {
             return Ok(ElicitResult::cancel());
         }
-        note(&format!("\n{} asks:", Style::new().bold().for_stderr().apply_to(who)));
+        note(&format!("\n{} asks:", Style::new().bold().for_stderr().apply_to(origin)));
         match &params {
-            ElicitParams::Form(form) => person.ask_form(form),
+            ElicitParams::Form(form) => prompter.ask_form(form),
             ElicitParams::Url(url) => ask_url(url),
+            _ => Err(io::Error::other("unknown mode of elicitation").into()),
         }
     });
-    Ok(asking.await??)
+    Ok(answer.await??)
 }
 
-/// Tells the thread that asks that nobody waits for the answer any more.
-struct GiveUp(Arc<AtomicBool>);
+/// Tells the blocking thread, when dropped, that its answer is no longer awaited.
+struct AbandonOnDrop(Arc<AtomicBool>);
 
-impl Drop for GiveUp {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
+        // Relaxed: the flag guards no other memory.
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl<X: Transport> ClientBuilder<X> {
-    /// Asks at the terminal: forms, and pages to visit. `server` is what the person knows the server by, such as its host.
-    /// See [`crate::terminal`].
-    pub fn at_terminal(self, server: impl Into<String>) -> Self {
-        let server = server.into();
-        let same = server.clone();
-        let asking = |server: String, question: Question, params| async move {
-            ask(&server, &question, params).await
+impl<T: Transport> ClientBuilder<T> {
+    /// Answers forms and URLs at the terminal. `server` is the name that the user knows the server
+    /// by, such as its host. See [`crate::terminal`].
+    ///
+    /// It sets the handlers of [`on_form`](Self::on_form) and [`on_url`](Self::on_url).
+    pub fn answer_at_terminal(self, server: impl Into<String>) -> Self {
+        let form_server = server.into();
+        let url_server = form_server.clone();
+        let answer = |server: String, context: InputContext, params| async move {
+            elicit(&server, &context, params).await
         };
-        self.on_form(move |question, form| {
-            asking(server.clone(), question, ElicitParams::Form(form))
+        self.on_form(move |context, form| {
+            answer(form_server.clone(), context, ElicitParams::Form(form))
         })
-        .on_url(move |question, url| asking(same.clone(), question, ElicitParams::Url(url)))
+        .on_url(move |context, url| answer(url_server.clone(), context, ElicitParams::Url(url)))
     }
 }
 
-/// A line for the person. If it cannot be shown, nobody reads.
+/// Writes a line to standard error. A failure is ignored: without a reader there is no one to tell.
 fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// What somebody else sent, without what would move the cursor, colour the screen, or turn the order of letters around.
-pub fn plain(text: &str) -> String {
+/// Replaces the characters of untrusted text that would move the cursor, colour the screen or
+/// reverse the order of letters: control characters other than line breaks, and marks of
+/// bidirectional text.
+///
+/// ```
+/// use mrtr_client::terminal;
+///
+/// assert_eq!(terminal::sanitize("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
+/// ```
+pub fn sanitize(text: &str) -> String {
     let is_harmless = |c: char| match c {
         '\n' => true,
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
@@ -105,171 +138,214 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_harmless(c) { c } else { '\u{fffd}' }).collect()
 }
 
-/// As [`plain`], on one line.
-pub fn flat(text: &str) -> String {
-    plain(text).replace('\n', " ")
+/// Sanitizes text as [`sanitize`] does, and replaces its line breaks with spaces.
+pub fn sanitize_line(text: &str) -> String {
+    sanitize(text).replace('\n', " ")
 }
 
-type Asked<T> = Result<T, dialoguer::Error>;
+type TerminalResult<R> = Result<R, dialoguer::Error>;
 
-/// What became of a field.
-enum Filled {
-    With(Value),
-    /// It is left out.
-    Not,
-    /// The person dismissed the form.
-    Left,
+/// The user's answer to one field.
+enum FieldAnswer {
+    Value(Value),
+    /// The user left the field out.
+    Omitted,
+    /// The user dismissed the form.
+    Dismissed,
 }
 
-struct Person {
-    given_up: Arc<AtomicBool>,
+struct Prompter {
+    is_abandoned: Arc<AtomicBool>,
 }
 
-impl Person {
-    fn is_gone(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed)
+impl Prompter {
+    fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
     }
 
-    fn ask_form(&self, form: &FormParams) -> Asked<ElicitResult> {
-        note(&quoted(&form.message));
-        if let Some(no) = leave("Answer", 0)? {
-            return Ok(no);
+    fn ask_form(&self, form: &FormParams) -> TerminalResult<ElicitResult> {
+        note(&indented(&form.message));
+        if let Some(result) = confirm("Answer", 0)? {
+            return Ok(result);
         }
         let mut content = Map::new();
         for field in &form.requested_schema.fields {
-            loop {
-                if self.is_gone() {
-                    return Ok(ElicitResult::cancel());
-                }
-                let value = match ask_field(field)? {
-                    Filled::With(value) => value,
-                    Filled::Not => break,
-                    Filled::Left => return Ok(ElicitResult::cancel()),
-                };
-                // The whole form's rules, for this field.
-                let alone = FormSchema::new([field.clone()]);
-                match alone.check(alone.coerce(Map::from_iter([(field.name.clone(), value)]))) {
-                    Ok(filled) => {
-                        content.extend(filled);
-                        break;
-                    }
-                    Err(problems) => {
-                        note(&format!("  {}", flat(&problems.to_string())));
-                        // There are forms that nobody can fill in.
-                        if let Some(no) = leave("Again", 0)? {
-                            return Ok(no);
-                        }
-                    }
-                }
+            match self.ask_valid_field(field)? {
+                Ok(answered) => content.extend(answered),
+                Err(result) => return Ok(result),
             }
         }
         Ok(ElicitResult::accept(content).unwrap_or_else(|_| ElicitResult::cancel()))
     }
+
+    /// Asks for a field until its value is valid. The error ends the form with this result.
+    fn ask_valid_field(
+        &self,
+        field: &Field,
+    ) -> TerminalResult<Result<Map<String, Value>, ElicitResult>> {
+        let schema = FormSchema::new([field.clone()]);
+        loop {
+            if self.is_abandoned() {
+                return Ok(Err(ElicitResult::cancel()));
+            }
+            let value = match ask_field(field)? {
+                FieldAnswer::Value(value) => value,
+                FieldAnswer::Omitted => return Ok(Ok(Map::new())),
+                FieldAnswer::Dismissed => return Ok(Err(ElicitResult::cancel())),
+            };
+            match schema.validate(schema.coerce(Map::from_iter([(field.name.clone(), value)]))) {
+                Ok(content) => return Ok(Ok(content)),
+                Err(problems) => note(&format!("  {}", sanitize_line(&problems.to_string()))),
+            }
+            // Some forms have no valid answer, so each failure offers to leave.
+            if let Some(result) = confirm("Again", 0)? {
+                return Ok(Err(result));
+            }
+        }
+    }
 }
 
-/// Whether to go on; if not, how.
-fn leave(go_on: &str, first: usize) -> Asked<Option<ElicitResult>> {
-    let choices = [go_on, "Decline", "Dismiss"];
-    Ok(match Select::new().items(choices).default(first).interact_opt()? {
+/// Offers to proceed, to decline or to dismiss. Returns the result to leave with, or `None` to
+/// proceed.
+fn confirm(proceed: &str, default: usize) -> TerminalResult<Option<ElicitResult>> {
+    let choices = [proceed, "Decline", "Dismiss"];
+    Ok(match Select::new().items(choices).default(default).interact_opt()? {
         Some(0) => None,
         Some(1) => Some(ElicitResult::decline()),
         _ => Some(ElicitResult::cancel()),
     })
 }
 
-/// A message, moved to the right, so that it is seen to be somebody else's, and no longer than a screen.
-fn quoted(message: &str) -> String {
-    const LINES: usize = 20;
-    const CHARACTERS: usize = 2000;
-    let short: String = message.chars().take(CHARACTERS).collect();
-    let plain = plain(&short);
+/// Sanitizes a server's message, indents it to set it apart from the client's own lines, and
+/// limits it to a screen.
+fn indented(message: &str) -> String {
+    const MAX_LINES: usize = 20;
+    const MAX_CHARS: usize = 2000;
+    let truncated: String = message.chars().take(MAX_CHARS).collect();
+    let sanitized = sanitize(&truncated);
     let mut lines: Vec<String> =
-        plain.lines().take(LINES).map(|line| format!("  {line}")).collect();
-    if short.len() < message.len() || plain.lines().count() > LINES {
+        sanitized.lines().take(MAX_LINES).map(|line| format!("  {line}")).collect();
+    if truncated.len() < message.len() || sanitized.lines().count() > MAX_LINES {
         lines.push("  …".to_owned());
     }
     lines.join("\n")
 }
 
-fn ask_url(params: &UrlParams) -> Asked<ElicitResult> {
-    note(&quoted(&params.message));
+fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
+    /// Consent takes a deliberate choice: the default is to dismiss.
+    const DISMISS: usize = 2;
+    note(&indented(&params.message));
     let bold = Style::new().bold().for_stderr();
-    let host = bold.apply_to(flat(uri::host(&params.url)));
-    note(&format!("  host  {host}\n  URL   {}", flat(&params.url)));
-    let consent = ElicitResult { action: ElicitAction::Accept, content: None };
-    Ok(leave("I will go there", 2)?.unwrap_or(consent))
+    let host = bold.apply_to(sanitize_line(params.host()));
+    note(&format!("  host  {host}\n  URL   {}", sanitize_line(&params.url)));
+    let consent = ElicitResult::accept_url();
+    Ok(confirm("I will go there", DISMISS)?.unwrap_or(consent))
 }
 
-fn ask_field(field: &Field) -> Asked<Filled> {
-    let name = field.title.as_deref().or(field.description.as_deref()).unwrap_or(&field.name);
-    let mut prompt = flat(name);
-    if let (Some(_), Some(description)) = (&field.title, &field.description) {
-        prompt = format!("{prompt} ({})", flat(description));
-    }
-    let none = (!field.required).then_some("(no answer)");
+fn ask_field(field: &Field) -> TerminalResult<FieldAnswer> {
+    let prompt = field_prompt(field);
     match &field.kind {
-        FieldKind::Boolean { default } => {
-            let first = usize::from(*default == Some(false));
-            let items = ["yes", "no"].into_iter().chain(none);
-            let chosen =
-                Select::new().with_prompt(prompt).items(items).default(first).interact_opt()?;
-            Ok(match chosen {
-                Some(yes @ (0 | 1)) => Filled::With((yes == 0).into()),
-                Some(_) => Filled::Not,
-                None => Filled::Left,
-            })
-        }
-        FieldKind::Choice { options, default } => {
-            let items = options.iter().map(shown).chain(none.map(str::to_owned));
-            let first = options.iter().position(|option| Some(&option.value) == default.as_ref());
-            let select = Select::new().with_prompt(prompt).items(items).default(first.unwrap_or(0));
-            Ok(match select.interact_opt()? {
-                Some(at) => options
-                    .get(at)
-                    .map_or(Filled::Not, |option| Filled::With(option.value.clone().into())),
-                None => Filled::Left,
-            })
+        FieldKind::Boolean { default, .. } => ask_boolean(prompt, *default, field.required),
+        FieldKind::Choice { options, default, .. } => {
+            ask_choice(prompt, options, default.as_deref(), field.required)
         }
         FieldKind::Choices { options, default, .. } => {
-            let chosen_before = |option: &ChoiceOption| {
-                default.as_ref().is_some_and(|all| all.contains(&option.value))
-            };
-            let items = options.iter().map(|option| (shown(option), chosen_before(option)));
-            let select = MultiSelect::new().with_prompt(prompt).items_checked(items);
-            Ok(match select.interact_opt()? {
-                Some(none) if none.is_empty() && !field.required => Filled::Not,
-                Some(chosen) => {
-                    let values = chosen.into_iter().filter_map(|at| options.get(at));
-                    Filled::With(values.map(|option| option.value.clone()).collect())
-                }
-                None => Filled::Left,
-            })
+            ask_choices(prompt, options, default.as_deref().unwrap_or_default(), field.required)
         }
         FieldKind::Number { default, .. } => {
             ask_text(prompt, default.as_ref().map(ToString::to_string), field.required)
         }
         FieldKind::Text { default, .. } => ask_text(prompt, default.clone(), field.required),
-        // A kind that is newer than this program.
+        // A kind that was added to the schema later.
         _ => ask_text(prompt, None, field.required),
     }
 }
 
-/// An optional field with a default is left out by a single blank.
-fn ask_text(prompt: String, default: Option<String>, required: bool) -> Asked<Filled> {
-    // What stands there at first is somebody else's too: what would drive the terminal is not shown, and so not offered.
-    let default = default.filter(|default| flat(default) == *default);
+/// Returns the title of a field with its description, or its name.
+fn field_prompt(field: &Field) -> String {
+    let name = field.title.as_deref().or(field.description.as_deref()).unwrap_or(&field.name);
+    let name = sanitize_line(name);
+    match (&field.title, &field.description) {
+        (Some(_), Some(description)) => format!("{name} ({})", sanitize_line(description)),
+        _ => name,
+    }
+}
+
+/// The choice that leaves out an optional field.
+fn no_answer(required: bool) -> Option<&'static str> {
+    (!required).then_some("(no answer)")
+}
+
+fn ask_boolean(
+    prompt: String,
+    default: Option<bool>,
+    required: bool,
+) -> TerminalResult<FieldAnswer> {
+    let items = ["yes", "no"].into_iter().chain(no_answer(required));
+    let first = usize::from(default == Some(false));
+    let chosen = Select::new().with_prompt(prompt).items(items).default(first).interact_opt()?;
+    Ok(match chosen {
+        Some(0) => FieldAnswer::Value(true.into()),
+        Some(1) => FieldAnswer::Value(false.into()),
+        Some(_) => FieldAnswer::Omitted,
+        None => FieldAnswer::Dismissed,
+    })
+}
+
+fn ask_choice(
+    prompt: String,
+    options: &[ChoiceOption],
+    default: Option<&str>,
+    required: bool,
+) -> TerminalResult<FieldAnswer> {
+    let items = options.iter().map(label).chain(no_answer(required).map(str::to_owned));
+    let first = options.iter().position(|option| Some(option.value.as_str()) == default);
+    let select = Select::new().with_prompt(prompt).items(items).default(first.unwrap_or(0));
+    Ok(match select.interact_opt()?.map(|index| options.get(index)) {
+        Some(Some(option)) => FieldAnswer::Value(option.value.clone().into()),
+        Some(None) => FieldAnswer::Omitted,
+        None => FieldAnswer::Dismissed,
+    })
+}
+
+fn ask_choices(
+    prompt: String,
+    options: &[ChoiceOption],
+    default: &[String],
+    required: bool,
+) -> TerminalResult<FieldAnswer> {
+    let items = options.iter().map(|option| (label(option), default.contains(&option.value)));
+    let select = MultiSelect::new().with_prompt(prompt).items_checked(items);
+    Ok(match select.interact_opt()? {
+        Some(chosen) if chosen.is_empty() && !required => FieldAnswer::Omitted,
+        Some(chosen) => {
+            let chosen = chosen.into_iter().filter_map(|index| options.get(index));
+            FieldAnswer::Value(chosen.map(|option| option.value.clone()).collect())
+        }
+        None => FieldAnswer::Dismissed,
+    })
+}
+
+/// Asks for text. A single blank leaves out an optional field that has a default.
+fn ask_text(
+    prompt: String,
+    default: Option<String>,
+    required: bool,
+) -> TerminalResult<FieldAnswer> {
+    // The default comes from the server. If it is not safe to show, it is not offered.
+    let default = default.filter(|default| sanitize_line(default) == *default);
     let input = Input::<String>::new().with_prompt(prompt).allow_empty(!required);
     let input = match default {
         Some(default) => input.default(default),
         None => input,
     };
     let text = input.interact_text()?;
-    let is_left_out = text.is_empty() || (!required && text.trim().is_empty());
-    Ok(if is_left_out { Filled::Not } else { Filled::With(text.into()) })
+    let is_omitted = text.is_empty() || (!required && text.trim().is_empty());
+    Ok(if is_omitted { FieldAnswer::Omitted } else { FieldAnswer::Value(text.into()) })
 }
 
-fn shown(option: &ChoiceOption) -> String {
-    flat(option.title.as_deref().unwrap_or(&option.value))
+fn label(option: &ChoiceOption) -> String {
+    sanitize_line(option.title.as_deref().unwrap_or(&option.value))
 }
 
 #[cfg(test)]
@@ -277,12 +353,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_sends_does_not_drive_the_terminal() {
+    fn text_of_a_server_is_sanitized_and_limited() {
         let text = "a\u{1b}[2Jb\r\u{7}\u{202e}c\nd é 🦀";
-        assert_eq!(plain(text), "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}c\nd é 🦀");
-        assert_eq!(flat("a\nb"), "a b");
-        let long = quoted(&"x\n".repeat(100));
+        assert_eq!(sanitize(text), "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}c\nd é 🦀");
+        assert_eq!(sanitize_line("a\nb"), "a b");
+        let long = indented(&"x\n".repeat(100));
         assert_eq!((long.lines().count(), long.lines().last()), (21, Some("  …")));
-        assert!(quoted(&"x".repeat(5000)).len() < 2020);
+        assert!(indented(&"x".repeat(5000)).len() < 2020);
     }
 }

@@ -1,8 +1,10 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("../README.md")]
 
 /// The examples of the chapters.
 #[cfg(all(doctest, feature = "testing", feature = "client"))]
 mod chapters {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
     #[doc = include_str!("../../../docs/rounds.md")]
     mod rounds {}
     #[doc = include_str!("../../../docs/client.md")]
@@ -24,9 +26,9 @@ mod serve;
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
-        Action, BoxError, CallEvent, CallOutcome, CallResult, Event, Machine, OutgoingRequest,
-        PendingCall, PolicyDecision, Question, RequestIds, RequestInfo, RoundLimits, Subscription,
-        SubscriptionEvent, Transport, TransportError,
+        Action, BoxError, CallEvent, CallOutcome, CallResult, Event, InputContext, Machine,
+        OutgoingRequest, PendingCall, PolicyDecision, RequestIds, RequestInfo, RoundLimits,
+        Subscription, SubscriptionEvent, Transport, TransportError,
     };
 }
 
@@ -60,8 +62,8 @@ pub mod stdio {
 
 /// The sealed state: keys from a KMS, rotation, and how to seal by other means.
 #[cfg(feature = "server")]
-pub mod codec {
-    pub use mrtr_server::codec::*;
+pub mod seal {
+    pub use mrtr_server::seal::*;
 }
 
 /// States that work once.
@@ -87,15 +89,18 @@ pub use client_set::{ClientSet, ConfigError, Connection, ServerTools};
 pub use connect::connect;
 #[cfg(feature = "client")]
 pub use mrtr_client::{CallError, Client, ClientBuilder};
+#[cfg(feature = "macros")]
+pub use mrtr_macros::{prompt, resource, resource_template, tool};
 pub use mrtr_schema::elicitation::ElicitResult;
 pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
     BuildError, CacheControl, Change, ChangeNotifier, ClientFeature, Clock, CompletionRequest,
-    Context, ElicitOutcome, Error, ExtensionRequest, Handler, InputFuture, InputRequired, Json,
-    KeyRing, Principal, Prompt, PromptOutput, Resource, ResourceOutput, ResourceTemplate, Result,
-    Secret, Server, ServerBuilder, SharedKeyRing, Step, StepFuture, Tool, ToolOutput, UnixSeconds,
-    form, manual,
+    Context, ElicitOutcome, Error, Extension, ExtensionRequest, Handler, InputFuture, IntoError,
+    IntoPromptResult, IntoResourceResult, IntoToolResult, Json, KeyRing, Principal, Progress,
+    Prompt, PromptOutput, RequestParts, Resource, ResourceOutput, ResourceTemplate, Result, Secret,
+    Server, ServerBuilder, SharedKeyRing, State, StateRequirements, Step, StepFuture, Tool,
+    ToolOutput, UnixSeconds, extract, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{serve, serve_stdio, shutdown};

@@ -79,7 +79,7 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
 pub async fn shutdown(server: Server, ready: Readiness) {
     told_to_end().await;
     ready.leave().await;
-    server.close();
+    server.begin_shutdown();
 }
 
 /// What may not be cut off has some time to end.

@@ -1,23 +1,44 @@
-//! What the two sides say they can do, and who they are (specification: schema,
+//! Capabilities of clients and servers, and the names of implementations (specification: schema,
 //! `ClientCapabilities`, `ServerCapabilities`, `Implementation`).
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Object, uri};
+use crate::Object;
+use crate::icon::Icon;
+use crate::setters::setters;
 
-/// The client's capabilities, declared on every request.
+/// The client's capabilities, declared with every request.
+///
+/// # Example
+///
+/// ```
+/// use mrtr_schema::capabilities::{
+///     ClientCapabilities, ElicitationCapability, SamplingCapability,
+/// };
+///
+/// let capabilities = ClientCapabilities::new()
+///     .with_elicitation(ElicitationCapability::form_and_url())
+///     .with_sampling(SamplingCapability::new().with_tools(serde_json::Map::new()));
+/// assert!(capabilities.has_form() && capabilities.has_sampling_tools());
+///
+/// // An elicitation capability without modes means form mode.
+/// let capabilities: ClientCapabilities = serde_json::from_str(r#"{"elicitation":{}}"#)?;
+/// assert!(capabilities.has_form() && !capabilities.has_url());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ClientCapabilities {
-    /// The client can show forms or open URLs.
+    /// The client shows forms or opens URLs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation: Option<ElicitationCapability>,
-    /// The client can call a language model. Deprecated in this revision.
+    /// The client calls a language model for the server. Deprecated in this revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplingCapability>,
-    /// The client can list roots. Deprecated in this revision.
+    /// The client lists roots. Deprecated in this revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<RootsCapability>,
-    /// Extensions by identifier.
+    /// Extensions, by identifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<Object>,
     /// Non-standard capabilities.
@@ -25,8 +46,17 @@ pub struct ClientCapabilities {
     pub experimental: Option<Object>,
 }
 
-/// Which modes of elicitation a client supports. Neither named means form mode only.
+setters!(ClientCapabilities {
+    with_elicitation(elicitation: ElicitationCapability),
+    with_sampling(sampling: SamplingCapability),
+    with_roots(roots: RootsCapability),
+    with_extensions(extensions: Object),
+    with_experimental(experimental: Object),
+});
+
+/// The modes of elicitation that a client supports. If both are absent, it supports form mode.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ElicitationCapability {
     /// Form mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,55 +66,98 @@ pub struct ElicitationCapability {
     pub url: Option<Object>,
 }
 
-/// What a client's sampling supports.
+impl ElicitationCapability {
+    /// Declares form mode only.
+    pub fn form() -> Self {
+        Self { form: Some(Object::new()), url: None }
+    }
+
+    /// Declares URL mode only.
+    pub fn url() -> Self {
+        Self { form: None, url: Some(Object::new()) }
+    }
+
+    /// Declares both modes.
+    pub fn form_and_url() -> Self {
+        Self { form: Some(Object::new()), url: Some(Object::new()) }
+    }
+}
+
+/// The optional parts of sampling that a client supports.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SamplingCapability {
-    /// `includeContext` other than `"none"`.
+    /// Support for `includeContext` other than `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Object>,
-    /// `tools` and `toolChoice`.
+    /// Support for `tools` and `toolChoice`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Object>,
 }
 
-/// Present if the client can list roots.
+setters!(SamplingCapability {
+    with_context(context: Object),
+    with_tools(tools: Object),
+});
+
+impl SamplingCapability {
+    /// Declares sampling without tools and without the context of servers.
+    pub const fn new() -> Self {
+        Self { context: None, tools: None }
+    }
+}
+
+/// Declares that the client lists roots.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RootsCapability {}
 
 impl ClientCapabilities {
-    /// Whether the client shows forms: `elicitation` is declared, and not for URLs alone.
+    /// Declares no capabilities.
+    pub const fn new() -> Self {
+        Self {
+            elicitation: None,
+            sampling: None,
+            roots: None,
+            extensions: None,
+            experimental: None,
+        }
+    }
+
+    /// Returns whether the client shows forms: it declares `elicitation`, and not URL mode alone.
     pub fn has_form(&self) -> bool {
         self.elicitation.as_ref().is_some_and(|e| e.form.is_some() || e.url.is_none())
     }
 
-    /// Whether the client opens URLs.
+    /// Returns whether the client opens URLs.
     pub fn has_url(&self) -> bool {
         self.elicitation.as_ref().is_some_and(|e| e.url.is_some())
     }
 
-    /// Whether the client samples.
+    /// Returns whether the client supports sampling.
     pub fn has_sampling(&self) -> bool {
         self.sampling.is_some()
     }
 
-    /// Whether the client samples with tools.
+    /// Returns whether the client supports sampling with tools.
     pub fn has_sampling_tools(&self) -> bool {
         self.sampling.as_ref().is_some_and(|s| s.tools.is_some())
     }
 
-    /// Whether the client gives the context of servers to the model that it samples.
+    /// Returns whether the client supports sampling with the context of servers.
     pub fn has_sampling_context(&self) -> bool {
         self.sampling.as_ref().is_some_and(|s| s.context.is_some())
     }
 
-    /// Whether the client lists roots.
+    /// Returns whether the client lists roots.
     pub fn has_roots(&self) -> bool {
         self.roots.is_some()
     }
 }
 
-/// The server's capabilities, told by `server/discover`.
+/// The server's capabilities, as `server/discover` returns them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ServerCapabilities {
     /// The server has tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,13 +168,13 @@ pub struct ServerCapabilities {
     /// The server has resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesCapability>,
-    /// The server suggests values for arguments.
+    /// The server completes arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<Object>,
-    /// The server sends log messages to clients that ask for them. Deprecated in this revision.
+    /// The server sends log messages on request. Deprecated in this revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<Object>,
-    /// Extensions by identifier.
+    /// Extensions, by identifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<Object>,
     /// Non-standard capabilities.
@@ -109,9 +182,20 @@ pub struct ServerCapabilities {
     pub experimental: Option<Object>,
 }
 
-/// Whether changes of resources are announced.
+setters!(ServerCapabilities {
+    with_tools(tools: ListCapability),
+    with_prompts(prompts: ListCapability),
+    with_resources(resources: ResourcesCapability),
+    with_completions(completions: Object),
+    with_logging(logging: Object),
+    with_extensions(extensions: Object),
+    with_experimental(experimental: Object),
+});
+
+/// The changes of resources that a server announces.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ResourcesCapability {
     /// Changes of single resources are announced to `subscriptions/listen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,30 +205,39 @@ pub struct ResourcesCapability {
     pub list_changed: Option<bool>,
 }
 
-/// Whether changes of a list are announced.
+setters!(ResourcesCapability {
+    with_subscribe(subscribe: bool),
+    with_list_changed(list_changed: bool),
+});
+
+/// The changes of a list that a server announces.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ListCapability {
-    /// Announced to `subscriptions/listen`.
+    /// Changes are announced to `subscriptions/listen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
 }
 
-/// Who an implementation says it is. Not verified: for display and logs.
+setters!(ListCapability { with_list_changed(list_changed: bool) });
+
+/// The name and version of an implementation. Self-reported and not verified: for display and logs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Implementation {
-    /// A name for programs.
+    /// The name for programs.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// What it does.
+    /// The description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Where to read about it.
+    /// The URL of its website.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
     /// Icons.
@@ -152,8 +245,14 @@ pub struct Implementation {
     pub icons: Vec<Icon>,
 }
 
+setters!(Implementation {
+    with_title(title: String),
+    with_description(description: String),
+    with_website_url(website_url: String),
+});
+
 impl Implementation {
-    /// A name and a version.
+    /// Creates an implementation from its name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -166,61 +265,12 @@ impl Implementation {
     }
 }
 
-/// A picture for an implementation, tool, prompt or resource.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Icon {
-    /// An `https:` or `data:` URI.
-    pub src: String,
-    /// Its media type, if the server's is missing or generic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mime_type: Option<String>,
-    /// Sizes such as `48x48` or `any`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sizes: Option<Vec<String>>,
-    /// `light` or `dark`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub theme: Option<String>,
-}
-
-impl Icon {
-    /// Whether the URI is one that may be shown: `https:` or `data:`. Any other is to be thrown away
-    /// (specification: basic, "Icons").
-    pub fn is_safe(&self) -> bool {
-        let scheme = self.src.split_once(':').map_or("", |(scheme, _)| scheme);
-        scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data")
-    }
-
-    /// Checks the icon as one that a server sends.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
-        uri::check(&self.src)?;
-        if !self.is_safe() {
-            return Err(format!("clients show {:?} only by https: or data:", self.src));
-        }
-        let is_size = |size: &String| {
-            let number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
-            size == "any" || size.split_once('x').is_some_and(|(w, h)| number(w) && number(h))
-        };
-        if let Some(size) = self.sizes.iter().flatten().find(|size| !is_size(size)) {
-            return Err(format!("the size {size:?} is neither like 48x48 nor any"));
-        }
-        match self.theme.as_deref() {
-            None | Some("light" | "dark") => Ok(()),
-            Some(other) => Err(format!("the theme {other:?} is neither light nor dark")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_elicitation_capability_means_forms_only() {
+    fn empty_elicitation_capability_means_form_mode_only() {
         let read = |text| serde_json::from_str::<ClientCapabilities>(text).unwrap();
         for (text, form, url) in [
             ("{}", false, false),

@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Object;
+use crate::jsonrpc::{ErrorObject, Request};
 use crate::meta::RequestMeta;
 use crate::result::ResultType;
+use crate::setters::setters;
 
 /// Parameters of `completion/complete`.
 #[derive(Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CompleteParams {
-    /// Whose argument it is.
+    /// The prompt or resource template that has the argument.
     pub r#ref: Reference,
-    /// The argument.
+    /// The argument to complete.
     pub argument: CompleteArgument,
-    /// What is known besides.
+    /// The arguments that are known already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<CompleteContext>,
     /// The request's `_meta`.
@@ -23,65 +26,116 @@ pub struct CompleteParams {
     pub meta: RequestMeta,
 }
 
-/// Whose argument is to be completed. The variant is picked by `type`.
+impl CompleteParams {
+    /// Creates parameters without context.
+    pub fn new(r#ref: Reference, argument: CompleteArgument) -> Self {
+        Self { r#ref, argument, context: None, meta: RequestMeta::default() }
+    }
+
+    /// Decodes the parameters of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_PARAMS`](crate::jsonrpc::code::INVALID_PARAMS), naming the offending field.
+    pub fn from_request(request: &Request) -> Result<Self, ErrorObject> {
+        request.decode_params()
+    }
+}
+
+/// A prompt or a resource template. The variant is picked by `type`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
+#[non_exhaustive]
 pub enum Reference {
-    /// A prompt's.
+    /// A prompt.
     #[serde(rename = "ref/prompt")]
     Prompt {
-        /// The prompt's name.
+        /// The name of the prompt.
         name: String,
     },
-    /// A resource template's.
+    /// A resource template.
     #[serde(rename = "ref/resource")]
     Resource {
-        /// The template.
+        /// The URI template.
         uri: String,
     },
 }
 
-/// The argument to be completed.
+/// An argument to complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CompleteArgument {
-    /// Its name.
+    /// The name of the argument.
     pub name: String,
-    /// What was typed so far.
+    /// The text that the user typed so far.
     pub value: String,
 }
 
-/// What is known besides the argument.
+impl CompleteArgument {
+    /// Creates an argument from its name and the text typed so far.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+/// The context of a completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CompleteContext {
-    /// Arguments that are known already.
+    /// The arguments that are known already.
     #[serde(default)]
     pub arguments: BTreeMap<String, String>,
 }
 
-/// Suggestions.
+impl CompleteContext {
+    /// Creates a context from the arguments that are known already.
+    pub fn new(arguments: BTreeMap<String, String>) -> Self {
+        Self { arguments }
+    }
+}
+
+/// Result of `completion/complete`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CompleteResult {
     /// Always complete.
     #[serde(default)]
     pub result_type: ResultType,
-    /// The suggestions.
+    /// The suggested values.
     pub completion: Completion,
     /// Metadata.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
 }
 
-/// See [`CompleteResult`].
+impl CompleteResult {
+    /// Creates a result.
+    pub fn new(completion: Completion) -> Self {
+        Self { completion, ..Self::default() }
+    }
+}
+
+/// Suggested values of an argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Completion {
-    /// At most 100, the best first.
+    /// The suggestions, at most 100, the best first.
     pub values: Vec<String>,
-    /// How many there are in all.
+    /// The number of all suggestions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// Whether there are more.
+    /// Whether there are more suggestions than `values`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_more: Option<bool>,
+}
+
+setters!(Completion { with_total(total: u64), with_has_more(has_more: bool) });
+
+impl Completion {
+    /// Creates a completion from at most 100 suggestions.
+    pub fn new(values: Vec<String>) -> Self {
+        Self { values, total: None, has_more: None }
+    }
 }

@@ -1,36 +1,37 @@
-//! Content blocks: what tools, prompts and models say (specification: schema, `ContentBlock`).
+//! Content blocks of tool results and prompts (specification: schema, `ContentBlock`).
 
 pub(crate) mod validate;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Object;
-use crate::capabilities::Icon;
+use crate::icon::Icon;
+use crate::setters::setters;
 
-/// One block of a tool's result or of a prompt message. The variant is picked by `type`.
+/// A block of a tool result or of a prompt message. The variant is picked by `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContentBlock {
     /// Text.
     Text(TextContent),
-    /// A picture.
+    /// An image.
     Image(MediaContent),
-    /// Sound.
+    /// Audio.
     Audio(MediaContent),
-    /// A resource that can be read.
+    /// A link to a resource.
     ResourceLink(ResourceLink),
-    /// A resource's contents, embedded.
+    /// The contents of a resource.
     Resource(EmbeddedResource),
 }
 
 impl ContentBlock {
-    /// A text block.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(TextContent { text: text.into(), annotations: None, meta: None })
+        Self::Text(TextContent::new(text))
     }
 
-    /// The text, if this is a text block.
+    /// Returns the text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(content) => Some(&content.text),
@@ -39,8 +40,9 @@ impl ContentBlock {
     }
 }
 
-/// Text for or from a model.
+/// Text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TextContent {
     /// The text.
     pub text: String,
@@ -52,13 +54,23 @@ pub struct TextContent {
     pub meta: Option<Object>,
 }
 
-/// A picture or sound.
+setters!(TextContent { with_annotations(annotations: Annotations), with_meta(meta: Object) });
+
+impl TextContent {
+    /// Creates text content.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), annotations: None, meta: None }
+    }
+}
+
+/// An image or audio.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct MediaContent {
-    /// The bytes, in base64.
+    /// The bytes, in padded base64.
     pub data: String,
-    /// Their media type.
+    /// The media type.
     pub mime_type: String,
     /// Hints for the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,24 +80,34 @@ pub struct MediaContent {
     pub meta: Option<Object>,
 }
 
-/// A pointer to a resource.
+setters!(MediaContent { with_annotations(annotations: Annotations), with_meta(meta: Object) });
+
+impl MediaContent {
+    /// Creates media content from base64 data and its media type.
+    pub fn new(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self { data: data.into(), mime_type: mime_type.into(), annotations: None, meta: None }
+    }
+}
+
+/// A link to a resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ResourceLink {
-    /// The resource's URI.
+    /// The URI of the resource.
     pub uri: String,
-    /// A name for programs.
+    /// The name for programs.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// The description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its size in bytes.
+    /// The size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// Icons.
@@ -99,8 +121,35 @@ pub struct ResourceLink {
     pub meta: Option<Object>,
 }
 
-/// A resource's contents inside a result.
+setters!(ResourceLink {
+    with_title(title: String),
+    with_description(description: String),
+    with_mime_type(mime_type: String),
+    with_size(size: u64),
+    with_annotations(annotations: Annotations),
+    with_meta(meta: Object),
+});
+
+impl ResourceLink {
+    /// Creates a link from the URI and the name of a resource.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            name: name.into(),
+            title: None,
+            description: None,
+            mime_type: None,
+            size: None,
+            icons: Vec::new(),
+            annotations: None,
+            meta: None,
+        }
+    }
+}
+
+/// The contents of a resource inside a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EmbeddedResource {
     /// The contents.
     pub resource: ResourceContents,
@@ -112,19 +161,29 @@ pub struct EmbeddedResource {
     pub meta: Option<Object>,
 }
 
+setters!(EmbeddedResource { with_annotations(annotations: Annotations), with_meta(meta: Object) });
+
+impl EmbeddedResource {
+    /// Embeds the contents of a resource.
+    pub fn new(resource: ResourceContents) -> Self {
+        Self { resource, annotations: None, meta: None }
+    }
+}
+
 /// The contents of a resource: exactly one of `text` and `blob`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", try_from = "RawResourceContents")]
+#[serde(rename_all = "camelCase", try_from = "UncheckedResourceContents")]
+#[non_exhaustive]
 pub struct ResourceContents {
-    /// The resource's URI.
+    /// The URI of the resource.
     pub uri: String,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// Text contents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Binary contents, in base64.
+    /// Binary contents, in padded base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
     /// Metadata.
@@ -132,9 +191,23 @@ pub struct ResourceContents {
     pub meta: Option<Object>,
 }
 
+setters!(ResourceContents { with_mime_type(mime_type: String), with_meta(meta: Object) });
+
+impl ResourceContents {
+    /// Creates text contents.
+    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { uri: uri.into(), mime_type: None, text: Some(text.into()), blob: None, meta: None }
+    }
+
+    /// Creates binary contents from padded base64.
+    pub fn blob(uri: impl Into<String>, base64: impl Into<String>) -> Self {
+        Self { uri: uri.into(), mime_type: None, text: None, blob: Some(base64.into()), meta: None }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawResourceContents {
+struct UncheckedResourceContents {
     uri: String,
     mime_type: Option<String>,
     text: Option<String>,
@@ -143,11 +216,11 @@ struct RawResourceContents {
     meta: Option<Object>,
 }
 
-impl TryFrom<RawResourceContents> for ResourceContents {
+impl TryFrom<UncheckedResourceContents> for ResourceContents {
     type Error = &'static str;
 
-    fn try_from(raw: RawResourceContents) -> Result<Self, Self::Error> {
-        let RawResourceContents { uri, mime_type, text, blob, meta } = raw;
+    fn try_from(unchecked: UncheckedResourceContents) -> Result<Self, Self::Error> {
+        let UncheckedResourceContents { uri, mime_type, text, blob, meta } = unchecked;
         match (&text, &blob) {
             (Some(_), None) | (None, Some(_)) => Ok(Self { uri, mime_type, text, blob, meta }),
             (None, None) => Err("resource contents need `text` or `blob`"),
@@ -156,26 +229,33 @@ impl TryFrom<RawResourceContents> for ResourceContents {
     }
 }
 
-/// Hints about content.
+/// Hints for the client about a piece of content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Annotations {
-    /// For whom it is.
+    /// The intended audience.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<Vec<Role>>,
-    /// From 0 (optional) to 1 (required).
+    /// The importance, from 0 (optional) to 1 (required).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<f64>,
-    /// An ISO 8601 time.
+    /// The time of the last change, in ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 }
 
-/// Who speaks.
+setters!(Annotations {
+    with_audience(audience: Vec<Role>),
+    with_priority(priority: f64),
+    with_last_modified(last_modified: String),
+});
+
+/// The sender or the audience of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -186,14 +266,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_block_type_is_named() {
+    fn unknown_content_block_type_is_named_in_the_error() {
         let error =
             serde_json::from_str::<ContentBlock>(r#"{"type":"video"}"#).unwrap_err().to_string();
         assert!(error.contains("unknown variant `video`"), "{error}");
     }
 
     #[test]
-    fn embedded_resources_hold_one_kind_of_contents() {
+    fn resource_contents_have_either_text_or_blob() {
         let read = serde_json::from_str::<ContentBlock>;
         assert!(read(r#"{"type":"resource","resource":{"uri":"x:y","text":"t"}}"#).is_ok());
         assert!(read(r#"{"type":"resource","resource":{"uri":"x:y"}}"#).is_err());

@@ -3,45 +3,99 @@
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
-use crate::Object;
 use crate::form::FormSchema;
-use crate::jsonrpc::take;
+use crate::json::take_member;
+use crate::{Object, uri};
 
-/// What the server asks a person. The variant is picked by `mode`; none means form.
+/// A question to the user. The variant is picked by `mode`; an absent mode means form.
+///
+/// # Example
+///
+/// ```
+/// use mrtr_schema::elicitation::{ElicitParams, UrlParams};
+///
+/// let json = r#"{"message":"How many?","requestedSchema":{"type":"object","properties":{
+///     "people": {"type":"integer","minimum":1}},"required":["people"]}}"#;
+/// let ElicitParams::Form(form) = serde_json::from_str(json)? else { panic!("not a form") };
+/// assert_eq!(form.requested_schema.fields[0].name, "people");
+///
+/// let visit = UrlParams::new("Sign in", "https://id.example/login?state=x");
+/// assert_eq!(visit.host(), "id.example");
+/// let json = serde_json::to_value(ElicitParams::from(visit))?;
+/// assert_eq!(json["mode"], "url");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum ElicitParams {
-    /// Fill in a form, in the client.
+    /// Asks the user to fill in a form in the client.
     Form(FormParams),
-    /// Visit a URL, out of the client's sight.
+    /// Asks the user to visit a URL, outside the client.
     Url(UrlParams),
 }
 
-/// A form.
+/// A form to fill in.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct FormParams {
-    /// Why the form is needed.
+    /// The question.
     pub message: String,
-    /// Its fields.
+    /// The fields of the form.
     pub requested_schema: FormSchema,
+}
+
+impl FormParams {
+    /// Creates a question with a form.
+    pub fn new(message: impl Into<String>, requested_schema: FormSchema) -> Self {
+        Self { message: message.into(), requested_schema }
+    }
 }
 
 /// A URL to visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UrlParams {
-    /// Why the visit is needed.
+    /// The reason for the visit.
     pub message: String,
-    /// Where to go. A client shows all of it, asks for consent and never fetches it by itself.
+    /// The URL. A client must show all of it, ask for consent before it opens it, and never fetch it
+    /// itself.
     pub url: String,
 }
 
+impl UrlParams {
+    /// Creates a question with a URL.
+    pub fn new(message: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { message: message.into(), url: url.into() }
+    }
+
+    /// Returns the host and port of the URL, to be shown to the user: without user information, which
+    /// can look like a host. Empty if the URL has no host.
+    pub fn host(&self) -> &str {
+        uri::host(&self.url)
+    }
+}
+
 impl ElicitParams {
-    /// Why the person is asked.
+    /// Returns the message for the user.
     pub fn message(&self) -> &str {
         match self {
             Self::Form(form) => &form.message,
             Self::Url(url) => &url.message,
         }
+    }
+}
+
+impl From<FormParams> for ElicitParams {
+    fn from(params: FormParams) -> Self {
+        Self::Form(params)
+    }
+}
+
+impl From<UrlParams> for ElicitParams {
+    fn from(params: UrlParams) -> Self {
+        Self::Url(params)
     }
 }
 
@@ -66,83 +120,99 @@ impl Serialize for ElicitParams {
 
 impl<'de> Deserialize<'de> for ElicitParams {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        fn read(mut object: Object) -> Result<ElicitParams, String> {
-            fn need<T>(name: &str, value: Option<T>) -> Result<T, String> {
-                value.ok_or_else(|| format!("missing field `{name}`"))
-            }
-            let mode: Option<String> = take(&mut object, "mode")?;
-            let message = need("message", take(&mut object, "message")?)?;
-            match mode.as_deref() {
-                None | Some("form") => Ok(ElicitParams::Form(FormParams {
-                    message,
-                    requested_schema: need(
-                        "requestedSchema",
-                        take(&mut object, "requestedSchema")?,
-                    )?,
-                })),
-                Some("url") => {
-                    let url = need("url", take(&mut object, "url")?)?;
-                    Ok(ElicitParams::Url(UrlParams { message, url }))
-                }
-                Some(other) => {
-                    Err(format!("unknown `mode` {other:?}, expected \"form\" or \"url\""))
-                }
-            }
-        }
-        read(Object::deserialize(deserializer)?).map_err(D::Error::custom)
+        read_params(Object::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-/// What the person did.
+fn read_params(mut object: Object) -> Result<ElicitParams, String> {
+    fn require<T>(name: &str, value: Option<T>) -> Result<T, String> {
+        value.ok_or_else(|| format!("missing field `{name}`"))
+    }
+    let mode: Option<String> = take_member(&mut object, "mode")?;
+    let message = require("message", take_member(&mut object, "message")?)?;
+    match mode.as_deref() {
+        None | Some("form") => {
+            let schema = take_member(&mut object, "requestedSchema")?;
+            let requested_schema = require("requestedSchema", schema)?;
+            Ok(ElicitParams::Form(FormParams { message, requested_schema }))
+        }
+        Some("url") => {
+            let url = require("url", take_member(&mut object, "url")?)?;
+            Ok(ElicitParams::Url(UrlParams { message, url }))
+        }
+        Some(other) => Err(format!("unknown `mode` {other:?}, expected \"form\" or \"url\"")),
+    }
+}
+
+/// The user's answer to an elicitation.
+///
+/// # Example
+///
+/// ```
+/// use mrtr_schema::elicitation::{ElicitAction, ElicitResult};
+/// use serde_json::json;
+///
+/// let answer = ElicitResult::accept(json!({ "people": 4 }))?;
+/// assert_eq!(serde_json::to_value(&answer)?, json!({ "action": "accept", "content": { "people": 4 } }));
+/// assert!(ElicitResult::accept(4).is_err(), "the content of a form is an object");
+///
+/// let declined: ElicitResult = serde_json::from_str(r#"{"action":"decline"}"#)?;
+/// assert_eq!(declined.action, ElicitAction::Decline);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ElicitResult {
-    /// Submitted, refused or dismissed.
+    /// The user's choice.
     pub action: ElicitAction,
-    /// The form's contents; only with [`ElicitAction::Accept`] and only in form mode.
+    /// The content of the form; only with [`ElicitAction::Accept`], and only in form mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Object>,
 }
 
 impl ElicitResult {
-    /// Submitted, with the form's contents: anything that is written as a JSON object.
+    /// Creates an answer from its parts.
+    pub fn new(action: ElicitAction, content: Option<Object>) -> Self {
+        Self { action, content }
+    }
+
+    /// Submits a form. `content` must serialize to a JSON object.
     ///
     /// # Errors
     ///
-    /// If it is not.
+    /// Fails if `content` does not serialize to a JSON object.
     pub fn accept(content: impl Serialize) -> Result<Self, serde_json::Error> {
         match serde_json::to_value(content)? {
-            serde_json::Value::Object(content) => {
-                Ok(Self { action: ElicitAction::Accept, content: Some(content) })
-            }
-            _ => Err(serde_json::Error::custom("the contents of a form must be an object")),
+            Value::Object(content) => Ok(Self::new(ElicitAction::Accept, Some(content))),
+            _ => Err(serde_json::Error::custom("the content of a form must be an object")),
         }
     }
 
-    /// Agreed to visit the URL.
-    pub fn consent() -> Self {
-        Self { action: ElicitAction::Accept, content: None }
+    /// Agrees to visit a URL.
+    pub fn accept_url() -> Self {
+        Self::new(ElicitAction::Accept, None)
     }
 
-    /// Refused.
+    /// Declines the request.
     pub fn decline() -> Self {
-        Self { action: ElicitAction::Decline, content: None }
+        Self::new(ElicitAction::Decline, None)
     }
 
-    /// Dismissed.
+    /// Dismisses the request without a choice.
     pub fn cancel() -> Self {
-        Self { action: ElicitAction::Cancel, content: None }
+        Self::new(ElicitAction::Cancel, None)
     }
 }
 
-/// The three things a person can do with a question.
+/// The user's choice. The protocol has exactly these three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ElicitAction {
-    /// Submit or agree.
+    /// Submitted the form or agreed to the visit.
     Accept,
-    /// Refuse.
+    /// Declined explicitly.
     Decline,
-    /// Dismiss without a choice.
+    /// Dismissed without a choice.
     Cancel,
 }
 
@@ -151,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mode_picks_the_variant_and_none_means_form() {
+    fn mode_picks_the_variant_and_absent_mode_means_form() {
         let read = serde_json::from_str::<ElicitParams>;
         let schema = r#""requestedSchema":{"type":"object","properties":{}}"#;
         let form = format!(r#"{{"message":"m",{schema}}}"#);

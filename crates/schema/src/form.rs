@@ -7,10 +7,39 @@ mod validate;
 
 use serde_json::Number;
 
-pub use validate::{Problem, Problems};
+use crate::setters::setters;
 
-/// A form: fields in the order in which a person should see them.
+pub use validate::{FieldError, FormError};
+
+/// A form: fields in the order in which a client shows them.
+///
+/// # Example
+///
+/// ```
+/// use mrtr_schema::form::{Field, FormSchema};
+/// use serde_json::{Value, json};
+///
+/// let form = FormSchema::new([
+///     Field::integer("people").with_description("Number of guests"),
+///     Field::text("note").optional(),
+/// ]);
+/// let object = |value: Value| value.as_object().cloned().unwrap();
+///
+/// // Members that the form does not ask for are removed.
+/// let content = form.validate(object(json!({ "people": 4, "admin": true })))?;
+/// assert_eq!(Value::Object(content), json!({ "people": 4 }));
+///
+/// let error = form.validate(object(json!({ "people": "four" }))).unwrap_err();
+/// assert_eq!(error.to_string(), "people: must be a number");
+///
+/// assert_eq!(
+///     serde_json::to_value(&form).unwrap()["properties"]["people"],
+///     json!({ "type": "integer", "description": "Number of guests" }),
+/// );
+/// # Ok::<(), mrtr_schema::form::FormError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct FormSchema {
     /// The fields.
     pub fields: Vec<Field>,
@@ -18,81 +47,98 @@ pub struct FormSchema {
 
 /// A field of a form.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Field {
-    /// Its key in the answer.
+    /// The key in the content.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What is asked for.
+    /// The description.
     pub description: Option<String>,
-    /// Whether it must be filled in.
+    /// Whether the field must be filled in.
     pub required: bool,
-    /// What may be filled in.
+    /// The type of the field, with its limits and its default.
     pub kind: FieldKind,
 }
 
-/// What may be filled into a field.
+/// The type of a field, with its limits and its default.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FieldKind {
     /// Text.
+    #[non_exhaustive]
     Text {
-        /// At least how many characters.
+        /// The minimum number of characters.
         min_length: Option<u64>,
-        /// At most how many characters.
+        /// The maximum number of characters.
         max_length: Option<u64>,
-        /// The format, if it is one of the four that the specification knows.
+        /// The format, if it is one that the specification defines.
         format: Option<Format>,
-        /// What stands there at first.
+        /// The default.
         default: Option<String>,
     },
     /// A number.
+    #[non_exhaustive]
     Number {
-        /// Whether it must be whole.
+        /// Whether it must be an integer.
         integer: bool,
-        /// At least.
+        /// The minimum.
         minimum: Option<Number>,
-        /// At most.
+        /// The maximum.
         maximum: Option<Number>,
-        /// What stands there at first.
+        /// The default.
         default: Option<Number>,
     },
-    /// Yes or no.
+    /// A boolean.
+    #[non_exhaustive]
     Boolean {
-        /// What stands there at first.
+        /// The default.
         default: Option<bool>,
     },
-    /// One of several.
+    /// One of several options.
+    #[non_exhaustive]
     Choice {
-        /// What there is to choose from.
+        /// The options.
         options: Vec<ChoiceOption>,
-        /// What is chosen at first.
+        /// The value of the default option.
         default: Option<String>,
     },
-    /// Any number of several.
+    /// Any number of several options.
+    #[non_exhaustive]
     Choices {
-        /// What there is to choose from.
+        /// The options.
         options: Vec<ChoiceOption>,
-        /// At least how many.
+        /// The minimum number of chosen options.
         min_items: Option<u64>,
-        /// At most how many.
+        /// The maximum number of chosen options.
         max_items: Option<u64>,
-        /// What is chosen at first.
+        /// The values of the default options.
         default: Option<Vec<String>>,
     },
 }
 
-/// One thing to choose.
+/// An option of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChoiceOption {
-    /// What goes into the answer.
+    /// The value in the content.
     pub value: String,
-    /// What a person sees, if it is not the value itself.
+    /// The display name, if it differs from the value.
     pub title: Option<String>,
 }
 
-/// The formats of text fields.
+impl ChoiceOption {
+    /// Creates an option that is shown as its value.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self { value: value.into(), title: None }
+    }
+}
+
+setters!(ChoiceOption { with_title(title: String) });
+
+/// The format of a text field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// `email`
     Email,
@@ -105,8 +151,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name on the wire.
-    pub fn name(self) -> &'static str {
+    /// Returns the name on the wire.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Email => "email",
             Self::Uri => "uri",
@@ -115,19 +161,20 @@ impl Format {
         }
     }
 
-    /// The format with this name on the wire.
+    /// Returns the format with this name on the wire.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Email, Self::Uri, Self::Date, Self::DateTime].into_iter().find(|f| f.name() == name)
+        let all = [Self::Email, Self::Uri, Self::Date, Self::DateTime];
+        all.into_iter().find(|format| format.as_str() == name)
     }
 }
 
 impl Field {
-    /// A required field.
+    /// Creates a required field.
     pub fn new(name: impl Into<String>, kind: FieldKind) -> Self {
         Self { name: name.into(), title: None, description: None, required: true, kind }
     }
 
-    /// A required text field without limits.
+    /// Creates a required text field without limits.
     pub fn text(name: impl Into<String>) -> Self {
         Self::new(
             name,
@@ -135,15 +182,38 @@ impl Field {
         )
     }
 
-    /// A required yes-or-no field.
+    /// Creates a required field for a number without limits.
+    pub fn number(name: impl Into<String>) -> Self {
+        Self::new(
+            name,
+            FieldKind::Number { integer: false, minimum: None, maximum: None, default: None },
+        )
+    }
+
+    /// Creates a required field for an integer without limits.
+    pub fn integer(name: impl Into<String>) -> Self {
+        Self::new(
+            name,
+            FieldKind::Number { integer: true, minimum: None, maximum: None, default: None },
+        )
+    }
+
+    /// Creates a required boolean field.
     pub fn boolean(name: impl Into<String>) -> Self {
         Self::new(name, FieldKind::Boolean { default: None })
     }
 
-    /// Adds a description.
-    pub fn description(mut self, text: impl Into<String>) -> Self {
-        self.description = Some(text.into());
-        self
+    /// Creates a required field for one of several options.
+    pub fn choice(name: impl Into<String>, options: Vec<ChoiceOption>) -> Self {
+        Self::new(name, FieldKind::Choice { options, default: None })
+    }
+
+    /// Creates a required field for any number of several options.
+    pub fn choices(name: impl Into<String>, options: Vec<ChoiceOption>) -> Self {
+        Self::new(
+            name,
+            FieldKind::Choices { options, min_items: None, max_items: None, default: None },
+        )
     }
 
     /// Makes the field optional.
@@ -153,13 +223,15 @@ impl Field {
     }
 }
 
+setters!(Field { with_title(title: String), with_description(description: String) });
+
 impl FormSchema {
-    /// A form with these fields.
+    /// Creates a form from its fields.
     pub fn new(fields: impl IntoIterator<Item = Field>) -> Self {
         Self { fields: fields.into_iter().collect() }
     }
 
-    /// The field with this name.
+    /// Returns the field with this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|f| f.name == name)
     }

@@ -1,13 +1,19 @@
-//! JSON as this protocol needs it: scanned, validated, decoded with the path of a mistake, and written.
+//! JSON machinery: a fast scanner, a strict validator, a decoder whose errors carry a path, and a
+//! writer.
 //!
-//! Shared with the sibling crates, and not covered by semantic versioning; see `docs/stability.md`.
+//! Shared with the sibling crates and not covered by semantic versioning; see `docs/stability.md`.
+//! The exception is [`RawJson`], which the crate root re-exports.
 
 mod cow_str;
-pub(crate) mod decode;
+mod decode;
+mod pairs;
 pub(crate) mod scan;
 pub(crate) mod validate;
 mod writer;
 
 pub use cow_str::CowStr;
-pub use decode::{DecodeError, read, read_value};
+pub(crate) use decode::take_member;
+pub use decode::{DecodeError, from_str, from_value, present};
+pub(crate) use pairs::{read_pairs, write_pairs};
+pub use validate::MAX_DEPTH;
 pub use writer::{ObjectWriter, RawJson};

@@ -1,79 +1,119 @@
-//! JSON Schema: whether a schema is one, and whether a value fits it (specification: basic, "JSON Schema
-//! Usage"). Behind the feature `validate`.
+//! Validation against JSON Schema (specification: basic, "JSON Schema Usage"). Needs the feature
+//! `validate`.
 //!
-//! The dialect is the one that the schema declares with `$schema`, of draft 4 to 2020-12, or 2020-12.
-//! Nothing is fetched. Work is bounded: what a hostile schema could ask for is estimated first, and refused
-//! if it is too much.
+//! The dialect is the one that the schema declares with `$schema`, from draft 4 to 2020-12; the
+//! default is 2020-12. References to other documents are rejected, nothing is fetched. Work is
+//! bounded: the cost of a schema is estimated first, and a schema that costs too much is rejected.
 
 use std::collections::HashMap;
+use std::fmt::{self, Write as _};
 
 use jsonschema::PatternOptions;
 use serde_json::Value;
 
-use crate::Object;
+use crate::{InvalidValue, Object, peer_text, uri};
 
-/// How many subschemas one place of a value may be held against, and how many in all.
-const MOST_AT_ONCE: u64 = 20_000;
-const MOST_IN_ALL: u64 = 5_000_000;
+/// Maximum number of subschemas that are applied to one node of a value. Far more than any
+/// hand-written schema needs, and few enough to be counted at once.
+const MAX_PER_NODE: u64 = 20_000;
 
-/// How deeply subschemas may be nested, references followed.
-const DEEPEST: usize = 200;
+/// Maximum number of applications of subschemas to nodes for one value: bounds a validation to a
+/// fraction of a second.
+const MAX_TOTAL: u64 = 5_000_000;
 
-/// A schema that values can be held against.
+/// Maximum nesting of subschemas, references included. Bounds the recursion of this module and of the
+/// validator.
+const MAX_DEPTH: usize = 200;
+
+/// Maximum number of errors in one message.
+const MAX_ERRORS: usize = 5;
+
+/// A compiled JSON Schema.
+///
+/// # Example
+///
+/// ```
+/// use mrtr_schema::json_schema::Validator;
+/// use serde_json::json;
+///
+/// let schema = json!({
+///     "type": "object",
+///     "properties": { "people": { "type": "integer", "minimum": 1 } },
+/// });
+/// let validator = Validator::new(schema.as_object().unwrap())?;
+///
+/// validator.validate(&json!({ "people": 4 }))?;
+/// let error = validator.validate(&json!({ "people": 0 })).unwrap_err();
+/// assert_eq!(error.path(), "/people");
+/// # Ok::<(), mrtr_schema::InvalidValue>(())
+/// ```
 #[derive(Debug)]
 pub struct Validator {
     inner: jsonschema::Validator,
-    /// Subschemas for one place, if no reference came back to where it was.
+    /// Subschemas that are applied to one node, recursive references not counted.
     breadth: u64,
-    /// References that come back to where they were.
+    /// Number of recursive references.
     recursive: u64,
 }
 
 impl Validator {
-    /// Reads a schema.
+    /// Compiles a schema.
     ///
     /// # Errors
     ///
-    /// If it is none, of an unknown dialect, refers to somewhere else, or is too much work.
-    pub fn new(schema: &Object) -> Result<Self, String> {
+    /// [`InvalidValue`] if the schema is malformed, declares an unknown dialect, contains a reference
+    /// that is not within itself, uses `$dynamicRef`, `$recursiveRef` or an `$id` in a subschema, or
+    /// costs too much.
+    pub fn new(schema: &Object) -> Result<Self, InvalidValue> {
         let root = Value::Object(schema.clone());
-        let mut walk =
-            Walk { root: &root, known: HashMap::new(), path: Vec::new(), recursive: 0, steps: 0 };
-        let breadth = walk.cost(&root)?;
-        let recursive = walk.recursive;
-        // Regular expressions in linear time.
+        let mut estimator = CostEstimator {
+            root: &root,
+            known: HashMap::new(),
+            path: Vec::new(),
+            recursive: 0,
+            steps: 0,
+        };
+        let breadth = estimator.cost(&root).map_err(InvalidValue::new)?;
+        let recursive = estimator.recursive;
+        // The `regex` crate matches in linear time; the default engine backtracks.
         let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-        let inner = options.build(&root).map_err(|error| error.to_string())?;
+        let inner = options.build(&root).map_err(|error| InvalidValue::new(error.to_string()))?;
         Ok(Self { inner, breadth, recursive })
     }
 
-    /// Holds a value against the schema.
+    /// Validates a value.
     ///
     /// # Errors
     ///
-    /// What does not fit, and where; or that finding out would be too much work.
-    pub fn check(&self, value: &Value) -> Result<(), String> {
+    /// [`InvalidValue`] with the path of the first error and the text of up to five errors, or if the
+    /// validation would cost too much.
+    pub fn validate(&self, value: &Value) -> Result<(), InvalidValue> {
         let (nodes, depth) = size(value);
-        let again = self.recursive.max(1).saturating_pow(u32::try_from(depth).unwrap_or(u32::MAX));
-        if self.breadth.saturating_mul(nodes).saturating_mul(again) > MOST_IN_ALL {
-            return Err("it is too much work to hold the value against its schema".to_owned());
+        // In the worst case every level of the value follows every recursive reference.
+        let visits = self.recursive.max(1).saturating_pow(u32::try_from(depth).unwrap_or(u32::MAX));
+        if self.breadth.saturating_mul(nodes).saturating_mul(visits) > MAX_TOTAL {
+            return Err(InvalidValue::new(format!(
+                "validation would apply more than {MAX_TOTAL} subschemas"
+            )));
         }
-        let mut errors = self.inner.iter_errors(value).map(|error| {
-            let at = error.instance_path().to_string();
-            if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
-        });
-        match errors.next() {
-            None => Ok(()),
-            Some(first) => {
-                Err(std::iter::once(first).chain(errors.take(4)).collect::<Vec<_>>().join("; "))
-            }
+        let mut errors = self.inner.iter_errors(value);
+        let Some(first) = errors.next() else { return Ok(()) };
+        let mut reason = first.to_string();
+        for error in errors.take(MAX_ERRORS - 1) {
+            let path = error.instance_path().to_string();
+            let separator = if path.is_empty() { "" } else { ": " };
+            // Writing to a `String` cannot fail.
+            let _: fmt::Result = write!(reason, "; {path}{separator}{error}");
         }
+        Err(InvalidValue::with_path(first.instance_path().to_string(), reason))
     }
 }
 
-/// How many values there are in a value, and how deeply they are nested.
+/// Returns the number of nodes of a value and their depth.
 fn size(value: &Value) -> (u64, usize) {
-    let (mut nodes, mut deepest, mut rest) = (0, 0, vec![(value, 1)]);
+    let mut nodes = 0;
+    let mut deepest = 0;
+    let mut rest = vec![(value, 1)];
     while let Some((value, depth)) = rest.pop() {
         nodes += 1;
         deepest = deepest.max(depth);
@@ -86,18 +126,20 @@ fn size(value: &Value) -> (u64, usize) {
     (nodes, deepest)
 }
 
-/// Counts subschemas as a validator would come to them, references followed.
-struct Walk<'a> {
+/// Counts the subschemas that a validator would visit, references included.
+struct CostEstimator<'a> {
     root: &'a Value,
-    /// What is counted already, by address.
+    /// The cost of the subschemas that were counted already, by address.
     known: HashMap<*const Value, u64>,
-    /// Where the walk is.
+    /// The subschemas from the root to the current one.
     path: Vec<*const Value>,
+    /// The recursive references so far.
     recursive: u64,
+    /// The subschemas visited so far.
     steps: u64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> CostEstimator<'a> {
     fn cost(&mut self, schema: &'a Value) -> Result<u64, String> {
         let at: *const Value = schema;
         if self.path.contains(&at) {
@@ -107,12 +149,12 @@ impl<'a> Walk<'a> {
         if let Some(known) = self.known.get(&at) {
             return Ok(*known);
         }
-        if self.path.len() > DEEPEST {
-            return Err(format!("its subschemas are nested deeper than {DEEPEST}"));
+        if self.path.len() > MAX_DEPTH {
+            return Err(format!("subschemas are nested deeper than {MAX_DEPTH}"));
         }
         self.steps += 1;
-        if self.steps > MOST_AT_ONCE {
-            return Err(too_many());
+        if self.steps > MAX_PER_NODE {
+            return Err(too_many_subschemas());
         }
         self.path.push(at);
         let recursive_before = self.recursive;
@@ -131,10 +173,10 @@ impl<'a> Walk<'a> {
             _ => {}
         }
         self.path.pop();
-        if sum > MOST_AT_ONCE {
-            return Err(too_many());
+        if sum > MAX_PER_NODE {
+            return Err(too_many_subschemas());
         }
-        // What comes back to where it was is counted each time that there is a way to it.
+        // A subschema with a recursive reference is counted again on every path that leads to it.
         if self.recursive == recursive_before {
             self.known.insert(at, sum);
         }
@@ -144,21 +186,22 @@ impl<'a> Walk<'a> {
     fn keyword(&mut self, keyword: &str, value: &'a Value) -> Result<u64, String> {
         match (keyword, value) {
             ("$ref", Value::String(target)) => {
-                let pointer = target.strip_prefix('#').ok_or_else(|| {
-                    format!("it refers to {target:.100?}, and nothing is fetched")
-                })?;
-                let pointer = crate::uri::percent_decode(pointer).unwrap_or_default();
+                let quoted = peer_text::quote(target);
+                let pointer = target
+                    .strip_prefix('#')
+                    .ok_or_else(|| format!("`$ref` {quoted} is external; nothing is fetched"))?;
+                let pointer = uri::percent_decode(pointer).unwrap_or_default();
                 match self.root.pointer(&pointer) {
                     Some(target) => self.cost(target),
-                    None => Err(format!("it refers to {target:.100?}, which is not there")),
+                    None => Err(format!("`$ref` {quoted} does not exist")),
                 }
             }
-            // They would need the scopes of a whole evaluation.
-            ("$dynamicRef" | "$recursiveRef", _) => Err(format!("{keyword} is not supported here")),
+            // Their target depends on the path of evaluation, so their cost cannot be estimated.
+            ("$dynamicRef" | "$recursiveRef", _) => Err(format!("`{keyword}` is not supported")),
             ("$id" | "id", Value::String(_)) if self.path.len() > 1 => {
-                Err("a subschema with an `$id` of its own is not supported here".to_owned())
+                Err("`$id` in a subschema is not supported".to_owned())
             }
-            // Data, not schemas.
+            // Values, not schemas.
             ("const" | "default" | "enum" | "examples", _) => Ok(1),
             (_, Value::Object(_) | Value::Array(_)) => self.cost(value),
             _ => Ok(0),
@@ -166,8 +209,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn too_many() -> String {
-    format!("a value would be held against more than {MOST_AT_ONCE} subschemas")
+fn too_many_subschemas() -> String {
+    format!("more than {MAX_PER_NODE} subschemas would apply to one value")
 }
 
 #[cfg(test)]
@@ -175,13 +218,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn validator(schema: Value) -> Result<Validator, String> {
+    fn validator(schema: Value) -> Result<Validator, InvalidValue> {
         let Value::Object(schema) = schema else { unreachable!() };
         Validator::new(&schema)
     }
 
     #[test]
-    fn values_are_held_against_their_schema() {
+    fn validator_reports_the_path_and_the_keyword() {
         let schema = json!({
             "type": "object", "required": ["n"], "additionalProperties": false,
             "properties": {
@@ -199,7 +242,7 @@ mod tests {
             json!({ "n": 2, "either": [true] }),
             json!({ "n": 2, "either": "x" }),
         ] {
-            assert_eq!(schema.check(&value), Ok(()), "{value}");
+            assert_eq!(schema.validate(&value), Ok(()), "{value}");
         }
         for (value, part) in [
             (json!({}), "\"n\""),
@@ -212,13 +255,13 @@ mod tests {
             (json!({ "n": 1, "other": 1 }), "other"),
             (json!([]), "object"),
         ] {
-            let why = schema.check(&value).unwrap_err();
-            assert!(why.contains(part), "{value}: {why}");
+            let error = schema.validate(&value).unwrap_err().to_string();
+            assert!(error.contains(part), "{value}: {error}");
         }
     }
 
     #[test]
-    fn the_dialect_is_the_declared_one_or_2020_12() {
+    fn validator_uses_the_declared_dialect_or_2020_12() {
         // `prefixItems` is of 2020-12; in draft 7 it means nothing.
         let schema = |dialect: Option<&str>| {
             let mut schema = json!({ "prefixItems": [{ "type": "string" }] });
@@ -228,34 +271,34 @@ mod tests {
             validator(schema)
         };
         let number = json!([5]);
-        assert!(schema(None).unwrap().check(&number).is_err());
+        assert!(schema(None).unwrap().validate(&number).is_err());
         let newest = "https://json-schema.org/draft/2020-12/schema";
-        assert!(schema(Some(newest)).unwrap().check(&number).is_err());
+        assert!(schema(Some(newest)).unwrap().validate(&number).is_err());
         let seven = "http://json-schema.org/draft-07/schema#";
-        assert!(schema(Some(seven)).unwrap().check(&number).is_ok());
-        let why = schema(Some("https://example.com/own")).unwrap_err();
-        assert!(why.contains("https://example.com/own"), "{why}");
+        assert!(schema(Some(seven)).unwrap().validate(&number).is_ok());
+        let error = schema(Some("https://example.com/own")).unwrap_err().to_string();
+        assert!(error.contains("https://example.com/own"), "{error}");
     }
 
     #[test]
-    fn schemas_that_are_none_or_not_whole_are_refused() {
+    fn validator_rejects_malformed_and_incomplete_schemas() {
         for (schema, part) in [
             (json!({ "type": "objekt" }), "objekt"),
             (json!({ "properties": 5 }), "5 is not of type"),
             (json!({ "pattern": "(" }), "regex"),
             (json!({ "$ref": "https://example.com/x.json" }), "nothing is fetched"),
             (json!({ "properties": { "a": { "$ref": "other.json" } } }), "nothing is fetched"),
-            (json!({ "$ref": "#/$defs/none" }), "not there"),
+            (json!({ "$ref": "#/$defs/none" }), "does not exist"),
             (json!({ "$dynamicRef": "#x" }), "not supported"),
             (json!({ "allOf": [{ "$id": "https://example.com/y", "type": "string" }] }), "`$id`"),
         ] {
-            let why = validator(schema.clone()).unwrap_err();
-            assert!(why.contains(part), "{schema}: {why}");
+            let error = validator(schema.clone()).unwrap_err().to_string();
+            assert!(error.contains(part), "{schema}: {error}");
         }
     }
 
     #[test]
-    fn work_is_bounded() {
+    fn validator_bounds_the_work() {
         // Each definition refers to the next one twice.
         let mut definitions = serde_json::Map::new();
         for n in 0..40 {
@@ -264,25 +307,34 @@ mod tests {
         }
         definitions.insert("n40".to_owned(), json!({ "type": "integer" }));
         let bomb = json!({ "$defs": definitions, "$ref": "#/$defs/n0" });
-        assert!(validator(bomb).unwrap_err().contains("subschemas"));
-        // Twice at each depth of the value.
+        assert!(validator(bomb).unwrap_err().reason().contains("more than 20000 subschemas"));
+        // The work doubles at each level of the value.
         let twice = json!({ "properties": { "a": { "$ref": "#" } } });
         let deep = (0..60).fold(json!({}), |inner, _| json!({ "a": inner }));
         let doubling = validator(json!({ "allOf": [twice, twice] })).unwrap();
-        assert!(doubling.check(&deep).unwrap_err().contains("too much work"));
-        // The same, with the two ways apart and the way back shared.
+        assert!(
+            doubling.validate(&deep).unwrap_err().reason().contains("more than 5000000 subschemas")
+        );
+        // The same, with two references that share a recursive one.
         let half = json!({ "properties": { "a": { "$ref": "#/$defs/back" } } });
         let shared = json!({ "allOf": [half, half], "$defs": { "back": { "$ref": "#" } } });
-        assert!(validator(shared).unwrap().check(&deep).unwrap_err().contains("too much work"));
+        assert!(
+            validator(shared)
+                .unwrap()
+                .validate(&deep)
+                .unwrap_err()
+                .reason()
+                .contains("more than 5000000 subschemas")
+        );
         let mut nested = json!({});
         for _ in 0..300 {
             nested = json!({ "not": nested });
         }
-        assert!(validator(nested).unwrap_err().contains("nested deeper"));
-        // A tree is no such thing.
+        assert!(validator(nested).unwrap_err().reason().contains("nested deeper"));
+        // A schema of a tree is recursive and must not be rejected.
         let tree = json!({ "type": "object", "properties": { "children": { "type": "array", "items": { "$ref": "#" } } } });
         let value = (0..40).fold(json!({}), |inner, _| json!({ "children": [inner] }));
-        assert_eq!(validator(tree).unwrap().check(&value), Ok(()));
-        assert_eq!(validator(json!({ "$ref": "#" })).unwrap().check(&json!(5)), Ok(()));
+        assert_eq!(validator(tree).unwrap().validate(&value), Ok(()));
+        assert_eq!(validator(json!({ "$ref": "#" })).unwrap().validate(&json!(5)), Ok(()));
     }
 }

@@ -4,13 +4,13 @@
 //! server or a client, you are looking for the `mrtr` crate.
 //!
 //! ```
-//! use mrtr_schema::{jsonrpc::Message, tool::CallToolParams, params};
+//! use mrtr_schema::{jsonrpc::Message, tool::CallToolParams};
 //!
 //! let body = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"book","arguments":{"people":2}}}"#;
 //! let Message::Request(request) = Message::parse(body)? else { panic!("a request") };
 //! assert_eq!(request.method, "tools/call");
 //!
-//! let call: CallToolParams = params(&request)?;
+//! let call: CallToolParams = request.decode_params()?;
 //! assert_eq!(call.name, "book");
 //! // Arguments stay raw JSON until the tool's own type reads them.
 //! assert_eq!(call.arguments.unwrap().get(), r#"{"people":2}"#);
@@ -42,59 +42,38 @@ pub mod content;
 pub mod discover;
 pub mod elicitation;
 pub mod form;
+pub mod icon;
 pub mod input;
+mod invalid;
 #[doc(hidden)]
 pub mod json;
 #[cfg(feature = "validate")]
 pub mod json_schema;
 pub mod jsonrpc;
 pub mod meta;
+pub mod method;
 pub mod notification;
+#[doc(hidden)]
+pub mod peer_text;
 pub mod prompt;
+#[doc(hidden)]
+pub mod request_head;
 pub mod resource;
 pub mod result;
 pub mod roots;
 pub mod sampling;
+mod setters;
 pub mod subscription;
 pub mod tool;
-mod trace;
+mod trace_context;
+#[doc(hidden)]
 pub mod uri;
 
+pub use invalid::InvalidValue;
 pub use json::RawJson;
-pub use jsonrpc::params;
 
 /// The protocol revision that this crate describes.
 pub const PROTOCOL_VERSION: &str = "2026-07-28";
 
 /// A JSON object whose members keep their order.
 pub type Object = serde_json::Map<String, serde_json::Value>;
-
-/// The names of the methods that this crate has types for.
-pub mod method {
-    /// `server/discover`
-    pub const DISCOVER: &str = "server/discover";
-    /// `tools/list`
-    pub const TOOLS_LIST: &str = "tools/list";
-    /// `tools/call`
-    pub const TOOLS_CALL: &str = "tools/call";
-    /// `prompts/list`
-    pub const PROMPTS_LIST: &str = "prompts/list";
-    /// `prompts/get`
-    pub const PROMPTS_GET: &str = "prompts/get";
-    /// `resources/list`
-    pub const RESOURCES_LIST: &str = "resources/list";
-    /// `resources/templates/list`
-    pub const RESOURCE_TEMPLATES_LIST: &str = "resources/templates/list";
-    /// `subscriptions/listen`
-    pub const LISTEN: &str = "subscriptions/listen";
-    /// `completion/complete`
-    pub const COMPLETE: &str = "completion/complete";
-    /// `resources/read`
-    pub const RESOURCES_READ: &str = "resources/read";
-    /// `elicitation/create`, as an input request
-    pub const ELICITATION_CREATE: &str = "elicitation/create";
-    /// `sampling/createMessage`, as an input request
-    pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
-    /// `roots/list`, as an input request
-    pub const ROOTS_LIST: &str = "roots/list";
-}

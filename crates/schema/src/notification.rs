@@ -1,77 +1,110 @@
-//! Notifications (specification: basic patterns, "Progress"; server utilities, "Logging").
+//! Notifications (specification: basic patterns, "Progress" and "Cancellation"; server utilities,
+//! "Logging").
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::jsonrpc::RequestId;
+use crate::setters::setters;
 
-/// The names of notifications.
+/// The methods of notifications.
 pub mod name {
-    /// How far a request has come.
+    /// Progress of a request; see [`Progress`](super::Progress).
     pub const PROGRESS: &str = "notifications/progress";
-    /// A log message.
+    /// A log message; see [`LogMessage`](super::LogMessage).
     pub const MESSAGE: &str = "notifications/message";
-    /// A request is not wanted any more.
+    /// Cancellation of a request; see [`Cancelled`](super::Cancelled).
     pub const CANCELLED: &str = "notifications/cancelled";
 }
 
-/// A request is not wanted any more (specification: basic patterns, "Cancellation").
+/// Cancels a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Cancelled {
-    /// The request.
+    /// The id of the request.
     pub request_id: RequestId,
-    /// Why, for the log.
+    /// The reason, for logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How far a request has come.
+setters!(Cancelled { with_reason(reason: String) });
+
+impl Cancelled {
+    /// Cancels a request without a reason.
+    pub fn new(request_id: RequestId) -> Self {
+        Self { request_id, reason: None }
+    }
+}
+
+/// Reports the progress of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Progress {
-    /// The token of the request.
+    /// The progress token of the request.
     pub progress_token: RequestId,
-    /// How far; greater each time.
+    /// The progress so far, in a unit of the server's choice; greater each time.
     pub progress: f64,
-    /// How far it will be at the end, if that is known.
+    /// The progress at the end, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// What is being done.
+    /// A description of the current work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
+setters!(Progress { with_total(total: f64), with_message(message: String) });
+
+impl Progress {
+    /// Creates a progress notification.
+    pub fn new(progress_token: RequestId, progress: f64) -> Self {
+        Self { progress_token, progress, total: None, message: None }
+    }
+}
+
 /// A log message. Deprecated in this revision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LogMessage {
-    /// How severe.
+    /// The severity.
     pub level: LogLevel,
-    /// Who logs.
+    /// The name of the logger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logger: Option<String>,
-    /// What is logged.
+    /// The logged value: text or any other JSON.
     pub data: Value,
 }
 
-/// How severe a log message is, from least to most. Deprecated in this revision.
+setters!(LogMessage { with_logger(logger: String) });
+
+impl LogMessage {
+    /// Creates a log message.
+    pub fn new(level: LogLevel, data: impl Into<Value>) -> Self {
+        Self { level, logger: None, data: data.into() }
+    }
+}
+
+/// The severity of a log message, from least to most: the levels of syslog (RFC 5424). Deprecated in
+/// this revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// For debugging.
+    /// Details for debugging.
     Debug,
     /// Information.
     Info,
-    /// Normal, but significant.
+    /// A normal but significant condition.
     Notice,
     /// A warning.
     Warning,
     /// An error.
     Error,
-    /// A component fails.
+    /// A critical condition.
     Critical,
-    /// Something must be done at once.
+    /// A condition that requires immediate action.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }

@@ -9,141 +9,193 @@ use serde_json::Value;
 
 use crate::Object;
 use crate::content::{ContentBlock, MediaContent, Role, TextContent};
-use crate::json::read;
-use crate::tool::{Tool, some};
+use crate::json;
+use crate::setters::setters;
+use crate::tool::Tool;
 
-/// What the server asks a model.
+/// A request to a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CreateMessageParams {
     /// The conversation.
     pub messages: Vec<SamplingMessage>,
-    /// Which model would suit. The client may ignore it.
+    /// Hints for the choice of a model. The client may ignore them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_preferences: Option<ModelPreferences>,
-    /// A system prompt.
+    /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Context of which servers to include; all but `none` is deprecated.
+    /// The servers whose context to include. All values but `none` are deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_context: Option<IncludeContext>,
-    /// Temperature.
+    /// The temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// At most how many tokens.
+    /// The maximum number of tokens.
     pub max_tokens: u64,
-    /// Where to stop.
+    /// The sequences that end the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_sequences: Option<Vec<String>>,
-    /// For the model's provider.
+    /// Parameters for the provider of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Object>,
-    /// Tools that the model may use.
+    /// Tools that the model may use. Needs the capability `sampling.tools`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Tool>>,
-    /// How it may use them.
+    /// Rules for the use of tools. Needs the capability `sampling.tools`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
 }
 
+setters!(CreateMessageParams {
+    with_model_preferences(model_preferences: ModelPreferences),
+    with_system_prompt(system_prompt: String),
+    with_include_context(include_context: IncludeContext),
+    with_temperature(temperature: f64),
+    with_stop_sequences(stop_sequences: Vec<String>),
+    with_metadata(metadata: Object),
+    with_tools(tools: Vec<Tool>),
+    with_tool_choice(tool_choice: ToolChoice),
+});
+
 impl CreateMessageParams {
-    /// One user message.
-    pub fn user(text: impl Into<String>, max_tokens: u64) -> Self {
-        let message = SamplingMessage {
-            role: Role::User,
-            content: vec![SamplingContent::text(text)].into(),
-            meta: None,
-        };
-        Self { messages: vec![message], max_tokens, ..Self::default() }
+    /// Creates a request from a conversation.
+    pub fn new(messages: Vec<SamplingMessage>, max_tokens: u64) -> Self {
+        Self { messages, max_tokens, ..Self::default() }
     }
 
-    /// Whether the client needs the `sampling.tools` capability for this.
+    /// Creates a request with one message of the user.
+    pub fn user(text: impl Into<String>, max_tokens: u64) -> Self {
+        let content = vec![SamplingContent::text(text)];
+        Self::new(vec![SamplingMessage::new(Role::User, content)], max_tokens)
+    }
+
+    /// Returns whether the request needs the capability `sampling.tools`.
     pub fn uses_tools(&self) -> bool {
         self.tools.is_some() || self.tool_choice.is_some()
     }
+
+    /// Returns whether the request needs the capability `sampling.context`.
+    pub fn uses_context(&self) -> bool {
+        !matches!(self.include_context, None | Some(IncludeContext::None))
+    }
 }
 
-/// Context of which servers a model should see.
+/// The servers whose context a model sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum IncludeContext {
-    /// Of none.
+    /// None.
     None,
-    /// Of this server. Deprecated.
+    /// This server. Deprecated.
     ThisServer,
-    /// Of all servers. Deprecated.
+    /// All servers. Deprecated.
     AllServers,
 }
 
-/// Whether the model uses tools.
+/// The rules for the use of tools by the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolChoice {
     /// Default: `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ToolChoiceMode>,
 }
 
-/// See [`ToolChoice`].
+setters!(ToolChoice { with_mode(mode: ToolChoiceMode) });
+
+/// The mode of a [`ToolChoice`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ToolChoiceMode {
     /// The model decides.
     Auto,
-    /// It must use one.
+    /// The model must use a tool.
     Required,
-    /// It must use none.
+    /// The model must not use a tool.
     None,
 }
 
-/// Which model would suit; each priority is from 0 to 1.
+/// Hints for the choice of a model. Each priority is between 0 and 1.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ModelPreferences {
-    /// In order of preference.
+    /// Models in order of preference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints: Option<Vec<ModelHint>>,
-    /// How much cost matters.
+    /// The importance of low cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_priority: Option<f64>,
-    /// How much speed matters.
+    /// The importance of speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_priority: Option<f64>,
-    /// How much ability matters.
+    /// The importance of capability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intelligence_priority: Option<f64>,
 }
 
-/// Part of a model's name.
+setters!(ModelPreferences {
+    with_hints(hints: Vec<ModelHint>),
+    with_cost_priority(cost_priority: f64),
+    with_speed_priority(speed_priority: f64),
+    with_intelligence_priority(intelligence_priority: f64),
+});
+
+/// A hint at a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ModelHint {
-    /// Part of a model's name.
+    /// A part of the model's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// One message of a conversation with a model.
+impl ModelHint {
+    /// Creates a hint from a part of a model's name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()) }
+    }
+}
+
+/// A message of a conversation with a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SamplingMessage {
-    /// Who says it.
+    /// The sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: SamplingContents,
     /// Metadata.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
 }
 
-/// What the model said.
+setters!(SamplingMessage { with_meta(meta: Object) });
+
+impl SamplingMessage {
+    /// Creates a message.
+    pub fn new(role: Role, content: impl Into<SamplingContents>) -> Self {
+        Self { role, content: content.into(), meta: None }
+    }
+}
+
+/// The message of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CreateMessageResult {
-    /// Who says it.
+    /// The sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: SamplingContents,
-    /// Which model said it.
+    /// The name of the model.
     pub model: String,
-    /// Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or the provider's own.
+    /// The reason why the message ends: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or a reason
+    /// of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// Metadata.
@@ -151,30 +203,37 @@ pub struct CreateMessageResult {
     pub meta: Option<Object>,
 }
 
+setters!(CreateMessageResult { with_stop_reason(stop_reason: String), with_meta(meta: Object) });
+
 impl CreateMessageResult {
-    /// An assistant's text.
-    pub fn text(text: impl Into<String>, model: impl Into<String>) -> Self {
+    /// Creates a message of the assistant without a stop reason.
+    pub fn new(content: impl Into<SamplingContents>, model: impl Into<String>) -> Self {
         Self {
             role: Role::Assistant,
-            content: vec![SamplingContent::text(text)].into(),
+            content: content.into(),
             model: model.into(),
-            stop_reason: Some("endTurn".to_owned()),
+            stop_reason: None,
             meta: None,
         }
     }
+
+    /// Creates a message of text that ends the assistant's turn.
+    pub fn text(text: impl Into<String>, model: impl Into<String>) -> Self {
+        Self::new(vec![SamplingContent::text(text)], model).with_stop_reason("endTurn")
+    }
 }
 
-/// One block or a list of blocks; both forms are on the wire, a single block is written alone.
+/// The content of a message: one block or a list of blocks. A single block is written without a list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SamplingContents(Vec<SamplingContent>);
 
 impl SamplingContents {
-    /// The blocks.
+    /// Returns the blocks.
     pub fn blocks(&self) -> &[SamplingContent] {
         &self.0
     }
 
-    /// All text, joined by line breaks.
+    /// Returns all text, joined by line breaks.
     pub fn joined_text(&self) -> String {
         let texts = self.0.iter().filter_map(|block| match block {
             SamplingContent::Text(content) => Some(content.text.as_str()),
@@ -201,7 +260,7 @@ impl Serialize for SamplingContents {
 
 impl<'de> Deserialize<'de> for SamplingContents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = |value: &Value| read(&value.to_string()).map_err(D::Error::custom);
+        let read = |value: &Value| json::from_str(&value.to_string()).map_err(D::Error::custom);
         match Value::deserialize(deserializer)? {
             Value::Array(items) => items.iter().map(read).collect::<Result<_, _>>().map(Self),
             value => Ok(Self(vec![read(&value)?])),
@@ -216,52 +275,78 @@ impl<'de> Deserialize<'de> for SamplingContents {
 pub enum SamplingContent {
     /// Text.
     Text(TextContent),
-    /// A picture.
+    /// An image.
     Image(MediaContent),
-    /// Sound.
+    /// Audio.
     Audio(MediaContent),
-    /// The model wants to use a tool.
+    /// A use of a tool by the model.
     ToolUse(ToolUse),
-    /// What the tool came to.
+    /// The result of a tool.
     ToolResult(ToolResult),
 }
 
 impl SamplingContent {
-    /// A text block.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(TextContent { text: text.into(), annotations: None, meta: None })
+        Self::Text(TextContent::new(text))
     }
 }
 
-/// A model's wish to use a tool.
+/// A use of a tool by the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolUse {
-    /// Matches the result to the wish.
+    /// The id, which the [`ToolResult`] repeats.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
     /// The arguments.
     pub input: Object,
-    /// Metadata; preserve it.
+    /// Metadata, to be preserved in later messages.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
 }
 
-/// What a tool came to, for a model.
+setters!(ToolUse { with_meta(meta: Object) });
+
+impl ToolUse {
+    /// Creates a use of a tool.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, input: Object) -> Self {
+        Self { id: id.into(), name: name.into(), input, meta: None }
+    }
+}
+
+/// The result of a tool, for the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ToolResult {
     /// The id of the [`ToolUse`].
     pub tool_use_id: String,
-    /// The result.
+    /// The result for the model.
     pub content: Vec<ContentBlock>,
-    /// The result for programs: any JSON value, `null` too.
-    #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
+    /// The result for programs: any JSON value, including `null`.
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
     /// Whether the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// Metadata; preserve it.
+    /// Metadata, to be preserved in later messages.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
+}
+
+setters!(ToolResult { with_structured_content(structured_content: Value), with_meta(meta: Object) });
+
+impl ToolResult {
+    /// Creates the result of a successful use of a tool.
+    pub fn new(tool_use_id: impl Into<String>, content: Vec<ContentBlock>) -> Self {
+        Self {
+            tool_use_id: tool_use_id.into(),
+            content,
+            structured_content: None,
+            is_error: false,
+            meta: None,
+        }
+    }
 }

@@ -1,80 +1,88 @@
-//! Whether a text is a URI (RFC 3986), as far as this protocol has to know. Nothing is resolved or fetched.
+//! Checks of URIs (RFC 3986), as far as the protocol needs them. Nothing is resolved or fetched.
+//!
+//! For the sibling crates; not covered by semantic versioning.
 
-/// Checks that `text` is an absolute URI: a scheme, a colon, and nothing but the characters of URIs.
+use crate::{InvalidValue, peer_text};
+
+/// Checks that `text` is an absolute URI: a scheme, a colon, and only characters that a URI may
+/// contain.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
-pub fn check(text: &str) -> Result<(), String> {
-    let (scheme, rest) = text.split_once(':').ok_or("a URI begins with a scheme and a colon")?;
-    let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'-' | b'.');
-    if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.bytes().all(fits) {
-        return Err(format!("{scheme:.32?} is no scheme of a URI"));
+/// [`InvalidValue`], with the broken rule.
+pub fn validate(text: &str) -> Result<(), InvalidValue> {
+    let (scheme, rest) = text.split_once(':').ok_or_else(|| InvalidValue::new("no scheme"))?;
+    let is_allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'-' | b'.');
+    if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.bytes().all(is_allowed) {
+        return Err(InvalidValue::new(format!("invalid scheme {}", peer_text::quote(scheme))));
     }
-    check_characters(rest)
+    validate_characters(rest)
 }
 
-/// Checks that `text` has nothing but the characters of URIs, and that each `%` has its two digits.
+/// Checks that `text` contains only characters that a URI may contain, and that each `%` begins a
+/// percent-encoded byte.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
-pub fn check_characters(text: &str) -> Result<(), String> {
-    let fits = |c: u8| c.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&c);
-    if let Some(c) = text.chars().find(|c| !c.is_ascii() || !fits(*c as u8)) {
-        return Err(format!("{c:?} has to be percent-encoded in a URI"));
+/// [`InvalidValue`], with the offending character.
+pub fn validate_characters(text: &str) -> Result<(), InvalidValue> {
+    let is_allowed = |c: u8| c.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&c);
+    if let Some(c) = text.chars().find(|c| !c.is_ascii() || !is_allowed(*c as u8)) {
+        return Err(InvalidValue::new(format!("character {c:?} must be percent-encoded")));
     }
     let digits = |after: &str| after.bytes().take(2).filter(u8::is_ascii_hexdigit).count();
     if text.split('%').skip(1).any(|after| digits(after) < 2) {
-        return Err("a percent sign in a URI stands before two hexadecimal digits".to_owned());
+        return Err(InvalidValue::new("`%` must be followed by two hexadecimal digits"));
     }
     Ok(())
 }
 
-/// Checks that `text` is the URL of a page: `https` or `http`, with a host.
+/// Checks that `text` is the URL of a web page: `https` or `http`, with a host.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
-pub fn check_web(text: &str) -> Result<(), String> {
-    check(text)?;
+/// [`InvalidValue`], with the broken rule.
+pub fn validate_web_url(text: &str) -> Result<(), InvalidValue> {
+    validate(text)?;
     let (scheme, rest) = text.split_once(':').unwrap_or_default();
     if !scheme.eq_ignore_ascii_case("https") && !scheme.eq_ignore_ascii_case("http") {
-        return Err(format!("the scheme {scheme:.32?} is neither https nor http"));
+        let scheme = peer_text::quote(scheme);
+        return Err(InvalidValue::new(format!("scheme {scheme} is neither https nor http")));
     }
     let host = host_of(rest);
     if host.is_empty() || host.starts_with(':') {
-        return Err("the URL has no host".to_owned());
+        return Err(InvalidValue::new("no host"));
     }
     Ok(())
 }
 
-/// The host of a page's URL, with its port, as a person should see it: without a user's name before it, which may look like a
-/// host. Empty if there is none.
+/// Returns the host and port of a web URL, as a client should show them: without user information,
+/// which can look like a host. Empty if the URL has no host.
 pub fn host(url: &str) -> &str {
     url.split_once(':').map_or("", |(_, rest)| host_of(rest))
 }
 
 fn host_of(rest: &str) -> &str {
     let authority = rest.strip_prefix("//").unwrap_or_default();
-    // Browsers take a backslash for a slash.
+    // Browsers treat a backslash as a slash.
     let authority = authority.split(['/', '\\', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// Whether a path, its percent-encoding undone, leads out of where it begins: a segment of it is `.` or `..`,
-/// or it has a zero byte. Backslashes count as slashes.
+/// Returns whether a percent-decoded path can lead out of its root: it has a `.` or `..` segment or a
+/// zero byte. Backslashes separate segments, too.
 pub fn is_traversal(path: &str) -> bool {
     path.contains('\0') || path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
 
-/// Undoes percent-encoding. `None` if it is malformed, or not UTF-8.
+/// Decodes percent-encoding. Returns `None` if it is malformed or the result is not UTF-8.
 pub fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         if byte == b'%' {
             let digits = [rest.next()?, rest.next()?];
+            // `from_str_radix` accepts a sign.
             let digits = std::str::from_utf8(&digits).ok().filter(|d| !d.starts_with('+'))?;
             bytes.push(u8::from_str_radix(digits, 16).ok()?);
         } else {
@@ -89,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_what_is_called_and_not_what_looks_like_one() {
+    fn host_ignores_user_information_that_looks_like_a_host() {
         for (url, of) in [
             ("https://booking.example/confirm", "booking.example"),
             ("https://booking.example:443@evil.example/", "evil.example"),
@@ -105,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_are_told_from_other_texts() {
+    fn validate_accepts_only_absolute_uris() {
         for uri in [
             "https://example.com/a?b=c#d",
             "file:///a%20b",
@@ -113,15 +121,15 @@ mod tests {
             "x-y+z.1:",
             "http://[::1]:8080/",
         ] {
-            assert_eq!(check(uri), Ok(()), "{uri}");
+            assert_eq!(validate(uri), Ok(()), "{uri}");
         }
         for (text, part) in [
-            ("", "scheme and a colon"),
-            ("no uri", "scheme and a colon"),
-            ("/path", "scheme and a colon"),
-            (":x", "no scheme"),
-            ("1a:x", "no scheme"),
-            ("a b:x", "no scheme"),
+            ("", "no scheme"),
+            ("no uri", "no scheme"),
+            ("/path", "no scheme"),
+            (":x", "invalid scheme \"\""),
+            ("1a:x", "invalid scheme \"1a\""),
+            ("a b:x", "invalid scheme \"a b\""),
             ("a:b c", "percent-encoded"),
             ("a:é", "percent-encoded"),
             ("a:b\nc", "percent-encoded"),
@@ -130,14 +138,15 @@ mod tests {
             ("a:%4", "two hexadecimal digits"),
             ("a:%4g", "two hexadecimal digits"),
         ] {
-            assert!(check(text).unwrap_err().contains(part), "{text}");
+            let error = validate(text).unwrap_err();
+            assert!(error.to_string().contains(part), "{text}: {error}");
         }
     }
 
     #[test]
-    fn pages_are_on_the_web() {
+    fn validate_web_url_requires_http_and_a_host() {
         for url in ["https://example.com", "HTTP://a.example:80/x", "https://u@h/?q"] {
-            assert_eq!(check_web(url), Ok(()), "{url}");
+            assert_eq!(validate_web_url(url), Ok(()), "{url}");
         }
         for url in [
             "javascript:alert(1)",
@@ -149,12 +158,12 @@ mod tests {
             "data:text/html,x",
             "https://a b",
         ] {
-            assert!(check_web(url).is_err(), "{url}");
+            assert!(validate_web_url(url).is_err(), "{url}");
         }
     }
 
     #[test]
-    fn paths_that_lead_elsewhere_are_found() {
+    fn is_traversal_finds_dot_segments_and_zero_bytes() {
         for path in ["..", "a/..", "../a", "a/../b", "a\\..\\b", ".", "a/./b", "a\0b"] {
             assert!(is_traversal(path), "{path:?}");
         }

@@ -13,7 +13,7 @@ use crate::template::Template;
 use crate::tool::Tool;
 
 /// Something that is listed.
-pub(crate) trait Entry {
+pub(crate) trait Listable {
     /// Under which it is found.
     fn key(&self) -> &str;
     /// As it stands in a list.
@@ -25,7 +25,7 @@ pub(crate) fn written(data: &impl Serialize) -> RawJson {
     RawJson::new(data).unwrap_or_else(|_| ObjectWriter::with_capacity(0).end())
 }
 
-impl Entry for Tool {
+impl Listable for Tool {
     fn key(&self) -> &str {
         &self.wire.name
     }
@@ -35,7 +35,7 @@ impl Entry for Tool {
     }
 }
 
-impl Entry for Prompt {
+impl Listable for Prompt {
     fn key(&self) -> &str {
         &self.wire.name
     }
@@ -45,7 +45,7 @@ impl Entry for Prompt {
     }
 }
 
-impl Entry for Resource {
+impl Listable for Resource {
     fn key(&self) -> &str {
         &self.wire.uri
     }
@@ -55,7 +55,7 @@ impl Entry for Resource {
     }
 }
 
-impl Entry for (Template, ResourceTemplate) {
+impl Listable for (Template, ResourceTemplate) {
     fn key(&self) -> &str {
         &self.1.wire.uri_template
     }
@@ -72,10 +72,10 @@ pub(crate) struct Catalog<T> {
     by_key: HashMap<String, usize>,
 }
 
-impl<T: Entry> Catalog<T> {
+impl<T: Listable> Catalog<T> {
     /// Of names that repeat, it is the first that is found.
     pub(crate) fn new(all: Vec<T>) -> Self {
-        let written = all.iter().map(Entry::write).collect();
+        let written = all.iter().map(Listable::write).collect();
         let names = all.iter().enumerate().rev();
         let by_key = names.map(|(at, entry)| (entry.key().to_owned(), at)).collect();
         Self { all, written, by_key }

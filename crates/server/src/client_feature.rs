@@ -55,7 +55,7 @@ impl ClientFeature {
                 let context = Some(Object::new());
                 required.sampling.get_or_insert(SamplingCapability::default()).context = context;
             }
-            Self::Roots => required.roots = Some(RootsCapability {}),
+            Self::Roots => required.roots = Some(RootsCapability::default()),
         }
     }
 
@@ -76,7 +76,7 @@ impl ClientFeature {
 }
 
 /// What the client lacks to be asked all these.
-pub(crate) fn missing_of(
+pub(crate) fn missing_capabilities(
     asks: impl IntoIterator<Item = ClientFeature>,
     capabilities: &ClientCapabilities,
 ) -> Option<ClientCapabilities> {
@@ -94,7 +94,8 @@ mod tests {
     fn what_is_missing_is_named_and_nothing_else() {
         let text = |asks: &[ClientFeature], has: &str| {
             let has = serde_json::from_str(has).unwrap();
-            missing_of(asks.iter().copied(), &has).map(|m| serde_json::to_string(&m).unwrap())
+            missing_capabilities(asks.iter().copied(), &has)
+                .map(|m| serde_json::to_string(&m).unwrap())
         };
         assert_eq!(text(&[ClientFeature::Form], r#"{"elicitation":{}}"#), None);
         assert_eq!(

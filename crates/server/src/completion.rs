@@ -8,7 +8,7 @@ use mrtr_codec::Principal;
 
 use crate::error::Error;
 use crate::handler::BoxFuture;
-use crate::request_context::RequestContext;
+use crate::request_parts::RequestParts;
 
 /// An argument that is being typed.
 #[derive(Debug)]
@@ -18,18 +18,18 @@ pub struct CompletionRequest {
     pub value: String,
     /// Arguments that are known already, those alone that there are.
     pub arguments: BTreeMap<String, String>,
-    pub(crate) caller: Box<RequestContext>,
+    pub(crate) parts: Box<RequestParts>,
 }
 
 impl CompletionRequest {
     /// Who calls, if something in front of the server has established it: suggest only what they may know.
     pub fn principal(&self) -> Option<&Principal> {
-        self.caller.principal.as_ref()
+        self.parts.principal.as_ref()
     }
 
-    /// As [`Context::get`](crate::Context::get).
-    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.caller.get()
+    /// Returns the request: headers, extensions, and application state.
+    pub fn parts(&self) -> &RequestParts {
+        &self.parts
     }
 }
 

@@ -4,99 +4,98 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use http::HeaderMap;
 use mrtr_codec::Principal;
-use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, UrlParams};
-use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::json::read_value;
 use mrtr_schema::notification::{LogLevel, LogMessage, name};
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::client_feature::ClientFeature;
 use crate::error::Error;
 use crate::form::cached;
-use crate::manual::Answers;
+use crate::form_answer::{read, read_form};
+use crate::handler_context::{HandlerContext, Invocation, Sealed};
 use crate::question::Question;
-use crate::rounds::{ElicitOutcome, InputFuture, Round, Step, StepFuture};
+use crate::request_parts::RequestParts;
+use crate::rounds::{self, ElicitOutcome, InputFuture, Round, Step, StepFuture};
 
-/// What a handler has in hand: ways to ask, steps, and who calls. Cheap to clone.
+/// The context of one handler invocation: input requests, steps, and the request. Cheap to clone.
 ///
-/// Every question and step has a key, which the author picks: unique in the handler, and the same on
-/// every leg. In a loop, number it: `cx.elicit(format!("guest-{n}"), …)`.
+/// Every input request and step has a key, which the author chooses: unique in the handler, and the
+/// same on every round. In a loop, number it: `cx.elicit(format!("guest-{n}"), …)`.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) round: Arc<Round>,
 }
 
+impl HandlerContext for Context {}
+
+impl Sealed for Context {
+    fn from_invocation(Invocation { round, .. }: Invocation) -> Self {
+        Self { round }
+    }
+
+    fn round(&self) -> &Arc<Round> {
+        &self.round
+    }
+}
+
 impl Context {
-    /// Asks the person to fill in the form of `T`, and waits for it.
+    /// Asks the user to fill in the form of `T`, and waits for the answer.
     ///
-    /// `T` is a struct of texts, numbers, booleans, enums without data and lists of those, or options of
-    /// them; see [`crate::form`]. The message is part of the question: make it of the arguments, and of
-    /// answers and steps, so that it reads the same on every leg. One that changes is asked again.
+    /// `T` is a struct whose fields are texts, numbers, booleans, enums without data, lists of
+    /// those, or options of them; see [`crate::form`]. The message is part of the question: build it
+    /// from the arguments, earlier answers and step results, so that it is the same on every
+    /// replay. A question that changed is asked again.
     ///
-    /// Never ask for passwords, keys or tokens in a form: clients and models may read what is in it. Send people
-    /// to a page of yours for those, with [`Context::elicit_url`].
+    /// Never ask for passwords, keys or tokens in a form: clients and models may read its contents.
+    /// Send the user to a page of yours instead, with [`Context::elicit_url`].
     ///
-    /// A client that cannot show forms gets the error -32021, and the handler is dropped; ask
-    /// [`Context::can`] first to do something else then.
+    /// A client without forms gets error -32021 and the handler is dropped. Check
+    /// [`Context::supports`] first, or make the question [optional](InputFuture::optional).
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # use schemars::JsonSchema;
+    /// # use serde::Deserialize;
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Seat {
+    ///     /// Inside or outside?
+    ///     place: String,
+    /// }
+    ///
+    /// async fn book(cx: Context) -> Result<String> {
+    ///     let seat: Seat = cx.elicit("seat", "Where would you like to sit?").await?;
+    ///     Ok(format!("A table {}.", seat.place))
+    /// }
+    /// # let _ = mrtr_server::Tool::new("book", "Books a table", book);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the person declines or dismisses the form. Passed on by `?`, it becomes a tool error that the
-    /// model can read. To tell the three apart, use [`Context::ask`].
+    /// If the user declines or dismisses the form. With `?`, it becomes a tool error that the model
+    /// can read. To tell the outcomes apart, use [`InputFuture::outcome`].
     pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> InputFuture<T>
-    where
-        T: DeserializeOwned + JsonSchema + 'static,
-    {
-        self.form(key.into(), message.into(), |key, answer| match answer {
-            ElicitOutcome::Accept(value) => Ok(value),
-            ElicitOutcome::Decline => Err(Error::declined(key)),
-            ElicitOutcome::Cancel => Err(Error::cancelled(key)),
-        })
-    }
-
-    /// Asks the person to fill in the form of `T`, and waits for what they do.
-    ///
-    /// # Errors
-    ///
-    /// Only [`Error::is_round_closed`], in a task of its own.
-    pub fn ask<T>(
-        &self,
-        key: impl Into<String>,
-        message: impl Into<String>,
-    ) -> InputFuture<ElicitOutcome<T>>
-    where
-        T: DeserializeOwned + JsonSchema + 'static,
-    {
-        self.form(key.into(), message.into(), |_, answer| Ok(answer))
-    }
-
-    fn form<T, R>(
-        &self,
-        key: String,
-        message: String,
-        outcome: impl Fn(&str, ElicitOutcome<T>) -> Result<R, Error> + Send + Sync + 'static,
-    ) -> InputFuture<R>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
         let (question, form) = match cached::<T>() {
             Ok(form) => {
                 let schema = Arc::clone(&form.schema);
-                (Ok(Question::form(message, form)), schema)
+                (Ok(Question::form(message.into(), form)), schema)
             }
             Err(why) => (Err(why), Arc::default()),
         };
-        InputFuture::new(&self.round, key, question, move |key, text| {
-            Ok(outcome(key, read_form(&form, text)?))
+        InputFuture::new(&self.round, key.into(), question, move |key, text| {
+            Ok(match read_form(&form, text)? {
+                ElicitOutcome::Accept(value) => Ok(value),
+                ElicitOutcome::Decline => Err(Error::declined(key)),
+                ElicitOutcome::Cancel => Err(Error::cancelled(key)),
+            })
         })
     }
 
@@ -115,7 +114,7 @@ impl Context {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> InputFuture<()> {
-        let params = UrlParams { message: message.into(), url: url.into() };
+        let params = UrlParams::new(message, url);
         let question = Question::new(InputRequest::Elicit(ElicitParams::Url(params)));
         InputFuture::new(&self.round, key.into(), question, |key, text| {
             let result: ElicitResult = read(text)?;
@@ -146,8 +145,8 @@ impl Context {
     ///
     /// Only [`Error::is_round_closed`], in a task of its own.
     pub fn roots(&self, key: impl Into<String>) -> InputFuture<Vec<Root>> {
-        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots }| {
-            roots.iter().try_for_each(Root::check).map(|()| roots)
+        self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots, .. }| {
+            roots.iter().try_for_each(Root::validate).map(|()| roots).map_err(String::from)
         })
     }
 
@@ -200,7 +199,7 @@ impl Context {
     where
         K: Into<String>,
     {
-        crate::rounds::checkpoint(Arc::clone(&self.round), key.into().into())
+        rounds::checkpoint(Arc::clone(&self.round), key.into().into())
     }
 
     /// Goes on with the one of two that first comes to something, and drops the other. Later rounds go on with the same one: which
@@ -238,114 +237,58 @@ impl Context {
         A: Future<Output = Result<T, Error>>,
         B: Future<Output = Result<T, Error>>,
     {
-        crate::rounds::race(Arc::clone(&self.round), key.into().into(), one, other)
+        rounds::race(Arc::clone(&self.round), key.into().into(), one, other)
     }
 
-    /// Tells the client how far the call has come, if it wants to know.
+    /// Reports progress to the client, if it asked for it.
     ///
-    /// Values that do not grow are passed over, and so is what was told on an earlier leg: as long as the
-    /// handler has not come to all that was recorded, nothing is sent. 64 may wait to be sent, from this and
-    /// [`Context::log`] together; while they do, more are lost.
+    /// Values that do not grow are dropped, and so is everything that an earlier round reported:
+    /// nothing is sent while the handler replays its journal. At most 64 notifications wait to be
+    /// sent, from this and [`Context::log`] together; more are dropped.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let muted = self.round.is_replaying();
-        self.round.caller.progress(progress, total, message, muted);
+        self.round.report_progress(progress, total, message);
     }
 
-    /// Sends a log message to the client, if it asked for this level. Deprecated in this revision of the
-    /// protocol; `tracing` is for the server's own log. As with [`Context::progress`], what was sent on an
-    /// earlier leg is not sent again.
+    /// Sends a log message to the client, if it asked for this level. Deprecated in this revision of
+    /// the protocol; `tracing` is for the server's own log.
+    ///
+    /// As with [`Context::progress`], messages of earlier rounds are not sent again.
     pub fn log(&self, level: LogLevel, data: impl Serialize) {
-        let wanted = self.round.caller.meta.log_level.is_some_and(|wanted| level >= wanted);
-        if wanted && !self.round.is_replaying() {
-            match serde_json::to_value(data) {
-                Ok(data) => {
-                    self.round
-                        .caller
-                        .notify
-                        .send(name::MESSAGE, &LogMessage { level, logger: None, data });
-                }
-                Err(error) => {
-                    tracing::error!(target: "mrtr::handler", %error, "a log message is no JSON");
-                }
+        let wanted = self.round.parts.meta.log_level.is_some_and(|wanted| level >= wanted);
+        if !wanted || self.round.is_replaying() {
+            return;
+        }
+        match serde_json::to_value(data) {
+            Ok(data) => {
+                let message = LogMessage::new(level, data);
+                self.round.parts.notifier.send(name::MESSAGE, &message);
+            }
+            Err(error) => {
+                tracing::error!(target: "mrtr::handler", %error, "log message is not valid JSON");
             }
         }
     }
 
-    /// Whether the client can be asked this kind of question.
-    pub fn can(&self, kind: ClientFeature) -> bool {
-        kind.supported(self.round.capabilities())
+    /// Returns whether the client supports this feature.
+    pub fn supports(&self, feature: ClientFeature) -> bool {
+        feature.supported(self.round.capabilities())
     }
 
-    /// Who calls, if something in front of the server has established it.
+    /// Returns the authenticated caller, if a layer in front of the server established one.
     pub fn principal(&self) -> Option<&Principal> {
-        self.round.caller.principal.as_ref()
+        self.round.parts.principal()
     }
 
-    /// What a layer in front of the server left with the request, or what [`provide`] gave to all
-    /// requests: a pool of connections, a tenant, a request's id.
-    ///
-    /// [`provide`]: crate::ServerBuilder::provide
-    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.round.caller.get()
-    }
-
-    /// The HTTP headers of the request; none where it did not come over HTTP. Another leg may have others.
-    pub fn headers(&self) -> &HeaderMap {
-        &self.round.caller.headers
-    }
-
-    /// What the client says it is. Not verified: for display and logs.
-    pub fn client(&self) -> Option<&Implementation> {
-        self.round.caller.meta.client_info.as_ref()
-    }
-
-    /// In the [manual form](crate::manual): what the handler kept on the leg before; `None` on the first.
-    ///
-    /// # Errors
-    ///
-    /// If it is of another type.
-    pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
-        Ok(self.round.manual.state.as_deref().map(serde_json::from_str).transpose()?)
-    }
-
-    /// In the [manual form](crate::manual): the answers to what the handler asked on the leg before.
-    pub fn answers(&self) -> &Answers {
-        &self.round.manual.answers
-    }
-
-    /// In the [manual form](crate::manual): answers to questions that this server has no record of
-    /// asking. A client may make up any it likes.
-    pub fn unsolicited_answers(&self) -> &Answers {
-        &self.round.manual.unasked
-    }
-}
-
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|e| format!("it is malformed: {e}"))
-}
-
-/// Holds an answer against its form. Only an accepted form has contents.
-pub(crate) fn read_form<T: DeserializeOwned>(
-    form: &FormSchema,
-    text: &str,
-) -> Result<ElicitOutcome<T>, String> {
-    let result: ElicitResult = read(text)?;
-    match result.action {
-        ElicitAction::Decline => Ok(ElicitOutcome::Decline),
-        ElicitAction::Cancel => Ok(ElicitOutcome::Cancel),
-        ElicitAction::Accept => {
-            let content =
-                form.check(result.content.unwrap_or_default()).map_err(|p| p.to_string())?;
-            let value = read_value(&Value::Object(content));
-            value.map(ElicitOutcome::Accept).map_err(|e| e.to_string())
-        }
+    /// Returns the request: headers, extensions, application state, and the client's claims.
+    pub fn parts(&self) -> &RequestParts {
+        &self.round.parts
     }
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
-            .field("principal", &self.round.caller.principal)
+            .field("principal", &self.round.parts.principal)
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,6 @@ pub(crate) mod discovery;
 mod execute;
 mod extension;
 pub(crate) mod listen;
-pub(crate) mod methods;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 mod single_use;
@@ -18,19 +17,20 @@ use mrtr_codec::Principal;
 use mrtr_schema::json::{ObjectWriter, RawJson};
 use mrtr_schema::jsonrpc::{ErrorObject, Request, Response};
 use mrtr_schema::meta::key;
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::{IncomingRequest, NotificationSender, RequestHandler};
 use serde::Serialize;
 use serde_json::json;
 use tracing::Instrument as _;
 
-use self::methods::Method;
+use crate::call_options::CallOptions;
 use crate::error::Error;
 use crate::handler::BoxFuture;
-use crate::request_context::{Notifier, RequestContext};
-use crate::server::{Inner, Server};
+use crate::registry::{Method, Outcome, Registry};
+use crate::request_parts::{Notifier, RequestParts};
+use crate::server::Server;
 use crate::telemetry::RequestTelemetry;
-use crate::tool::CallOptions;
 
 impl RequestHandler for Server {
     fn handle(
@@ -39,18 +39,18 @@ impl RequestHandler for Server {
     ) -> impl Future<Output = Response<RawJson>> + Send + 'static {
         // All that can be done at once is done here: what a future is given, it carries to its end.
         let observed =
-            RequestTelemetry::of(&self.inner, &call.request, call.meta.as_deref()).map(Box::new);
-        let caller = self.inner.caller(&mut call).map_err(Box::new);
+            RequestTelemetry::of(&self.registry, &call.request, call.meta.as_deref()).map(Box::new);
+        let parts = self.registry.caller(&mut call).map_err(Box::new);
         let request = call.request;
         async move {
-            let inner = &self.inner;
-            let outcome = match (caller, observed) {
-                (Ok(caller), None) => inner.answer(&request, caller).await,
-                (Ok(caller), Some(observed)) => {
-                    Box::pin(observed.see(inner.answer(&request, caller))).await
+            let inner = &self.registry;
+            let outcome = match (parts, observed) {
+                (Ok(parts), None) => inner.answer(&request, parts).await,
+                (Ok(parts), Some(observed)) => {
+                    Box::pin(observed.observe(inner.answer(&request, parts))).await
                 }
                 (Err(error), None) => Err(*error),
-                (Err(error), Some(observed)) => observed.saw(Err(*error)),
+                (Err(error), Some(observed)) => observed.record(Err(*error)),
             };
             let id = request.id;
             if let Err(error) = &outcome {
@@ -61,31 +61,29 @@ impl RequestHandler for Server {
     }
 }
 
-pub(crate) type Outcome = Result<RawJson, ErrorObject>;
-
-impl Inner {
-    async fn answer(self: &Arc<Self>, request: &Request, caller: Box<RequestContext>) -> Outcome {
+impl Registry {
+    async fn answer(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
         if request.method != method::TOOLS_CALL || self.tools.is_empty() {
             // Boxed, so that what is called most does not carry around the room for all others.
             return match self.methods.get(request.method.as_str()) {
-                Some(Method::Own(answer)) => answer(self, request, caller).await,
-                Some(Method::Added(method)) => self.added(method, request, caller).await,
+                Some(Method::Own(answer)) => answer(self, request, parts).await,
+                Some(Method::Added(method)) => self.added(method, request, parts).await,
                 None => Err(not_found(&request.method)),
             };
         }
         let params = request.params.as_ref();
         let has_state = params.and_then(|params| params.member("requestState")).is_some();
-        let rules = || self.tool(&params?.string("name")?).map(|tool| &tool.rules);
-        if is_single_use(has_state, rules) {
+        let options = || self.tool(&params?.string("name")?).map(|tool| &tool.options);
+        if is_single_use(has_state, options) {
             let (inner, request) = (Arc::clone(self), request.clone());
-            let leg = Box::pin(async move { inner.call_tool(&request, caller).await });
-            return finish(self, leg).await;
+            let round = Box::pin(async move { inner.call_tool(&request, parts).await });
+            return finish(self, round).await;
         }
-        self.call_tool(request, caller).await
+        self.call_tool(request, parts).await
     }
 
     /// What holds for every request: the required `_meta`, the version, and who calls.
-    fn caller(&self, call: &mut IncomingRequest) -> Result<Box<RequestContext>, ErrorObject> {
+    fn caller(&self, call: &mut IncomingRequest) -> Result<Box<RequestParts>, ErrorObject> {
         let missing = |name: &str| {
             ErrorObject::invalid_params(format!("Invalid params: _meta lacks {name:?}"))
         };
@@ -110,48 +108,48 @@ impl Inner {
             ));
         }
         let outbox = std::mem::replace(&mut call.outbox, NotificationSender::none());
-        Ok(Box::new(RequestContext {
+        Ok(Box::new(RequestParts {
             meta,
             principal,
             headers: std::mem::take(&mut call.headers),
-            notify: Notifier { outbox, last: Mutex::default() },
+            notifier: Notifier { outbox, last: Mutex::default() },
             extensions: std::mem::take(&mut call.extensions),
-            replica: Arc::clone(&self.replica),
+            runtime: Arc::clone(&self.runtime),
         }))
     }
 }
 
 /// Whether a leg may run only once.
-fn is_single_use<'r>(has_state: bool, rules: impl FnOnce() -> Option<&'r CallOptions>) -> bool {
-    has_state && rules().is_some_and(|rules| rules.single_use)
+fn is_single_use<'r>(has_state: bool, options: impl FnOnce() -> Option<&'r CallOptions>) -> bool {
+    has_state && options().is_some_and(|options| options.single_use.is_on())
 }
 
 /// Runs a leg, and if it may run only once, to its end.
-async fn run(server: &Inner, single_use: bool, leg: BoxFuture<Outcome>) -> Outcome {
-    if single_use { finish(server, leg).await } else { leg.await }
+async fn run(server: &Registry, single_use: bool, round: BoxFuture<Outcome>) -> Outcome {
+    if single_use { finish(server, round).await } else { round.await }
 }
 
 /// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
 /// comes again.
-async fn finish(server: &Inner, leg: BoxFuture<Outcome>) -> Outcome {
-    let running = server.replica.running.one();
-    let leg = async move {
-        let answer = leg.await;
+async fn finish(server: &Registry, round: BoxFuture<Outcome>) -> Outcome {
+    let running = server.runtime.tasks.track();
+    let round = async move {
+        let answer = round.await;
         drop(running);
         answer
     };
-    let leg = tokio::spawn(leg.instrument(tracing::Span::current()));
-    leg.await.unwrap_or_else(|error| {
-        tracing::error!(target: "mrtr::rounds", %error, "a leg ended without an answer");
+    let round = tokio::spawn(round.instrument(tracing::Span::current()));
+    round.await.unwrap_or_else(|error| {
+        tracing::error!(target: "mrtr::rounds", %error, "a round ended without a response");
         Err(ErrorObject::internal("Internal error"))
     })
 }
 
-impl Inner {
+impl Registry {
     /// A result that has no `_meta` of its own, with what every result says of the server.
     fn complete(&self, result: &impl Serialize) -> Outcome {
-        let object = ObjectWriter::of(result).map_err(|error| unwritten(&error))?;
-        Ok(object.written("_meta", &self.written_meta).end())
+        let object = ObjectWriter::from_object(result).map_err(|error| unwritten(&error))?;
+        Ok(object.raw("_meta", &self.written_meta).end())
     }
 }
 
@@ -182,7 +180,7 @@ fn unfit(of: &str, why: &str) -> ErrorObject {
 
 /// What a client names and this server does not have.
 fn unknown(what: &str, name: &str) -> ErrorObject {
-    ErrorObject::invalid_params(format!("Unknown {what}: {}", ErrorObject::quote(name)))
+    ErrorObject::invalid_params(format!("Unknown {what}: {}", quote(name)))
 }
 
 /// The error of what has no leg to log it.

@@ -12,9 +12,9 @@ use std::fmt;
 ///
 /// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, which is what lets `?`
 /// take all others.
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorInner>);
 
-struct Inner {
+struct ErrorInner {
     kind: Kind,
     /// For the caller.
     message: String,
@@ -60,7 +60,7 @@ impl Error {
     }
 
     fn of(kind: Kind, message: String) -> Self {
-        Self(Box::new(Inner { kind, message, source: None }))
+        Self(Box::new(ErrorInner { kind, message, source: None }))
     }
 
     pub(crate) fn declined(key: &str) -> Self {
@@ -76,12 +76,12 @@ impl Error {
     }
 
     /// What a later round may know of it.
-    pub(crate) fn to_kept(&self) -> (bool, bool, &str) {
+    pub(crate) fn to_recorded(&self) -> (bool, bool, &str) {
         let internal = self.is_internal();
         (internal, self.is_invalid(), if internal { "" } else { &self.0.message })
     }
 
-    pub(crate) fn of_kept((internal, invalid, message): (bool, bool, String)) -> Self {
+    pub(crate) fn from_recorded((internal, invalid, message): (bool, bool, String)) -> Self {
         match (internal, invalid) {
             (true, _) => Self::internal("a step failed in an earlier round"),
             (false, true) => Self::invalid(message),

@@ -7,13 +7,13 @@ use std::future::Future;
 use mrtr_codec::Principal;
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::json::read_value;
+use mrtr_schema::json::from_value;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::handler::BoxFuture;
-use crate::request_context::RequestContext;
+use crate::request_parts::RequestParts;
 
 /// A request whose method an extension has added.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ use crate::request_context::RequestContext;
 pub struct ExtensionRequest {
     /// The request's parameters, `_meta` included.
     pub params: Object,
-    pub(crate) caller: Box<RequestContext>,
+    pub(crate) parts: Box<RequestParts>,
 }
 
 impl ExtensionRequest {
@@ -31,23 +31,23 @@ impl ExtensionRequest {
     ///
     /// [`Error::invalid`], which is -32602, if they do not read as `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        read_value(&Value::Object(self.params.clone()))
+        from_value(&Value::Object(self.params.clone()))
             .map_err(|e| Error::invalid(format!("Invalid params: {e}")))
     }
 
     /// Who calls, if something in front of the server has established it.
     pub fn principal(&self) -> Option<&Principal> {
-        self.caller.principal.as_ref()
+        self.parts.principal.as_ref()
     }
 
-    /// As [`Context::get`](crate::Context::get).
-    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.caller.get()
+    /// Returns the request: headers, extensions, and application state.
+    pub fn parts(&self) -> &RequestParts {
+        &self.parts
     }
 
     /// What the client can do, and which extensions it has.
     pub fn capabilities(&self) -> &ClientCapabilities {
-        self.caller.capabilities()
+        self.parts.capabilities()
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Form {
 impl Form {
     pub(crate) fn new(schema: FormSchema) -> Result<Self, String> {
         let text = RawJson::new(&schema).map_err(|error| error.to_string())?;
-        let digest = Digest::from_parts(&[text.get().as_bytes()]);
+        let digest = Digest::from_parts(&[text.as_str().as_bytes()]);
         Ok(Self { schema: Arc::new(schema), text, digest })
     }
 }
@@ -181,7 +181,7 @@ mod tests {
     #[serde(rename_all = "lowercase")]
     #[expect(dead_code, reason = "only its schema is looked at")]
     enum Place {
-        StepScope,
+        Inside,
         Outside,
     }
 
@@ -296,12 +296,12 @@ mod tests {
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
     struct Nested {
-        inner: Inner,
+        inner: Registry,
     }
 
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
-    struct Inner {
+    struct Registry {
         a: u8,
     }
 

@@ -1,41 +1,78 @@
-//! Which functions can be handlers.
+//! Handlers: async functions of extractors and arguments.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mrtr_schema::Object;
-use mrtr_schema::json;
+use mrtr_schema::{Object, json};
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
-use crate::context::Context;
 use crate::error::Error;
+use crate::extract::Extract;
 use crate::form::schema_of;
+use crate::handler_context::{HandlerContext, Invocation};
+use crate::manual::ManualOutput;
+use crate::response::IntoOutput;
+use crate::state::StateRequirements;
 
-/// A handler's future, without its type.
+/// The future of a handler, boxed.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A handler, without its type: takes the arguments as JSON. An outer error says why they do not fit. The function itself
-/// is called when the future is first polled, and not before.
-pub(crate) type Erased<O> = Box<dyn Fn(Context, &str) -> Called<O> + Send + Sync>;
+/// A handler without its type. Takes the arguments as JSON; an outer error says why they are
+/// invalid. The function itself is called when the future is first polled.
+pub(crate) type Erased<O> = Box<dyn Fn(Invocation, &str) -> Called<O> + Send + Sync>;
 
-/// A handler that was called.
-pub(crate) type Called<O> = Result<BoxFuture<Result<O, Error>>, String>;
+/// A handler's future, or the reason why its arguments are invalid.
+pub(crate) type Called<O> = Result<BoxFuture<Result<ManualOutput<O>, Error>>, String>;
 
-/// A function that can handle calls: `async fn(Context, Arguments) -> Result<Output>`, or without
-/// arguments `async fn(Context) -> Result<Output>`.
+/// An async function that can handle calls.
 ///
-/// `Arguments` implements [`DeserializeOwned`] and [`JsonSchema`], and is [`Send`]. `Output` turns into
-/// the kind of output at hand; a tool's may also be [`Json`](crate::Json). The future is [`Send`]; it runs again from its first line on every leg.
+/// As in axum, the last parameter holds the arguments, and the parameters before it are
+/// [extractors](crate::extract): `async fn(Context, State<Db>, Arguments) -> Result<Output>`. A
+/// function whose last parameter is an extractor, or that has no parameter, takes no arguments. At
+/// most eight parameters are supported.
+///
+/// - `Arguments` implements [`serde::Deserialize`] and [`JsonSchema`].
+/// - The return type implements [`IntoToolResult`](crate::IntoToolResult),
+///   [`IntoPromptResult`](crate::IntoPromptResult) or
+///   [`IntoResourceResult`](crate::IntoResourceResult).
+/// - The future is [`Send`]. It runs again from its first line on every round.
+///
+/// For methods with `&self`, put `Self` into the server's state:
+///
+/// ```
+/// use mrtr_server::{Context, Result, Server, State, Tool};
+///
+/// #[derive(Clone)]
+/// struct Clinic {
+///     name: &'static str,
+/// }
+///
+/// impl Clinic {
+///     async fn greet(&self, _cx: Context) -> Result<String> {
+///         Ok(format!("Welcome to {}", self.name))
+///     }
+/// }
+///
+/// let greet = async |State(clinic): State<Clinic>, cx: Context| clinic.greet(cx).await;
+/// let server = Server::builder("clinic", "1.0.0")
+///     .tool(Tool::new("greet", "Greets the patient", greet))
+///     .state(Clinic { name: "the clinic" })
+///     .allow_anonymous()
+///     .ephemeral_key()
+///     .build()?;
+/// # Ok::<(), mrtr_server::BuildError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler",
-    note = "a handler is `async fn(Context, Args) -> mrtr::Result<Output>` or `async fn(Context) -> mrtr::Result<Output>`",
-    note = "`Args` must implement `serde::Deserialize` and `schemars::JsonSchema`; `Output` must turn into a `ToolOutput` (or `PromptOutput`, or `ResourceOutput`); a tool's may be `Json<T>`",
+    note = "a handler is `async fn(extractors…, Arguments) -> Output`: the last parameter holds the arguments, and those before it are extractors such as `Context` and `State<T>`",
+    note = "`Arguments` must implement `serde::Deserialize` and `schemars::JsonSchema`; the return type must implement `IntoToolResult` (or `IntoPromptResult`, or `IntoResourceResult`)",
+    note = "`InputRequired` and `ManualContext` are for handlers given to `Tool::manual`",
     note = "the function's future must be `Send`: hold no `Rc` or lock guard across an await"
 )]
-pub trait Handler<Args, Output>: Send + Sync + 'static {
+pub trait Handler<C, Parameters, Output>: Send + Sync + 'static {
     #[doc(hidden)]
     fn erase(self) -> Parts<Output>;
 }
@@ -44,81 +81,159 @@ pub trait Handler<Args, Output>: Send + Sync + 'static {
 pub struct Parts<O> {
     /// The schema of the arguments.
     pub(crate) arguments: Object,
-    /// The schema of the output, where it has one.
+    /// The schema of the output, if its type has one.
     pub(crate) output: Option<Object>,
+    pub(crate) requirements: StateRequirements,
     pub(crate) call: Erased<O>,
 }
 
-/// What a handler may return, where an `O` is wanted.
-pub trait IntoOutput<O> {
-    /// The schema of all that it can be.
-    fn schema() -> Option<Object>;
-    /// An error if it cannot be written as JSON.
-    fn into_output(self) -> Result<O, Error>;
+/// Tells implementations of [`LastParameter`] apart: a parameter that holds the arguments.
+#[derive(Debug)]
+pub struct ViaArguments(());
+
+/// Tells implementations of [`LastParameter`] apart: one more extractor.
+#[derive(Debug)]
+pub struct ViaExtractor<Via>(std::marker::PhantomData<Via>);
+
+/// The last parameter of a handler: its arguments, or one more extractor.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can be neither the arguments of a handler nor an extractor",
+    note = "arguments implement `serde::Deserialize` and `schemars::JsonSchema`"
+)]
+pub trait LastParameter<C, Via>: Sized {
+    /// The value before extraction.
+    type Parsed: Send + 'static;
+
+    fn schema() -> Object;
+    fn parse(arguments: &str) -> Result<Self::Parsed, String>;
+    fn finish(
+        parsed: Self::Parsed,
+        context: &C,
+    ) -> impl Future<Output = Result<Self, Error>> + Send;
+    fn state_requirements(_requirements: &mut StateRequirements) {}
 }
 
-impl<R: Into<O>, O> IntoOutput<O> for R {
-    fn schema() -> Option<Object> {
-        None
+impl<C: HandlerContext, A> LastParameter<C, ViaArguments> for A
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+{
+    type Parsed = A;
+
+    fn schema() -> Object {
+        schema_of::<A>()
     }
 
-    fn into_output(self) -> Result<O, Error> {
-        Ok(self.into())
+    fn parse(arguments: &str) -> Result<A, String> {
+        read(arguments)
+    }
+
+    async fn finish(parsed: A, _: &C) -> Result<A, Error> {
+        Ok(parsed)
     }
 }
 
-/// Reads arguments. The line and column of a mistake are none of the caller's: what they sent was written anew on its way.
+impl<C: HandlerContext, V, E: Extract<C, V>> LastParameter<C, ViaExtractor<V>> for E {
+    type Parsed = ();
+
+    fn schema() -> Object {
+        no_arguments()
+    }
+
+    fn parse(arguments: &str) -> Result<(), String> {
+        read::<NoArguments>(arguments).map(|NoArguments {}| ())
+    }
+
+    fn finish((): (), context: &C) -> impl Future<Output = Result<Self, Error>> + Send {
+        E::extract(context)
+    }
+
+    fn state_requirements(requirements: &mut StateRequirements) {
+        E::state_requirements(requirements);
+    }
+}
+
+/// Reads arguments. Line and column are dropped from errors: the client's JSON was re-serialized.
 fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
-    json::read(arguments).map_err(|error| match error.path() {
-        "" => error.why(),
-        path => format!("{path}: {}", error.why()),
+    json::from_str(arguments).map_err(|error| match error.path() {
+        "" => error.reason(),
+        path => format!("{path}: {}", error.reason()),
     })
 }
 
-/// No arguments.
-#[derive(serde::Deserialize)]
+/// The arguments of a handler that takes none.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct None {}
+struct NoArguments {}
 
-/// The schema of no arguments.
+/// The schema of a handler that takes no arguments.
 pub(crate) fn no_arguments() -> Object {
     Object::from_iter([
-        ("type".to_owned(), json!("object")),
-        ("additionalProperties".to_owned(), json!(false)),
+        ("type".to_owned(), serde_json::json!("object")),
+        ("additionalProperties".to_owned(), serde_json::json!(false)),
     ])
 }
 
-impl<F, A, Fut, R, O> Handler<(Context, A, R), O> for F
+impl<F, C, Fut, R, O> Handler<C, (R,), O> for F
 where
-    F: Fn(Context, A) -> Fut + Send + Sync + 'static,
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    Fut: Future<Output = Result<R, Error>> + Send + 'static,
-    R: IntoOutput<O>,
+    F: Fn() -> Fut + Send + Sync + 'static,
+    C: HandlerContext,
+    Fut: Future<Output = R> + Send + 'static,
+    R: IntoOutput<C, O>,
 {
     fn erase(self) -> Parts<O> {
         let handler = Arc::new(self);
-        let call: Erased<O> = Box::new(move |cx, arguments| {
-            let arguments: A = read(arguments)?;
+        let call: Erased<O> = Box::new(move |_, arguments| {
+            let NoArguments {} = read(arguments)?;
             let handler = Arc::clone(&handler);
-            Ok(Box::pin(async move { handler(cx, arguments).await?.into_output() }))
+            Ok(Box::pin(async move { handler().await.into_output() }))
         });
-        Parts { arguments: schema_of::<A>(), output: R::schema(), call }
+        let requirements = StateRequirements::default();
+        Parts { arguments: no_arguments(), output: R::schema(), requirements, call }
     }
 }
 
-impl<F, Fut, R, O> Handler<(Context, R), O> for F
-where
-    F: Fn(Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<R, Error>> + Send + 'static,
-    R: IntoOutput<O>,
-{
-    fn erase(self) -> Parts<O> {
-        let handler = Arc::new(self);
-        let call: Erased<O> = Box::new(move |cx, arguments| {
-            let None {} = read(arguments)?;
-            let handler = Arc::clone(&handler);
-            Ok(Box::pin(async move { handler(cx).await?.into_output() }))
-        });
-        Parts { arguments: no_arguments(), output: R::schema(), call }
-    }
+macro_rules! handlers {
+    ($([$($value:ident $extractor:ident $via:ident),*])*) => {$(
+        impl<F, C, Fut, R, O, L, M, $($extractor, $via,)*>
+            Handler<C, ($(($extractor, $via),)* (L, M), R), O> for F
+        where
+            F: Fn($($extractor,)* L) -> Fut + Send + Sync + 'static,
+            C: HandlerContext,
+            $($extractor: Extract<C, $via> + Send,)*
+            L: LastParameter<C, M> + Send,
+            Fut: Future<Output = R> + Send + 'static,
+            R: IntoOutput<C, O>,
+        {
+            fn erase(self) -> Parts<O> {
+                let handler = Arc::new(self);
+                let call: Erased<O> = Box::new(move |invocation, arguments| {
+                    let parsed = L::parse(arguments)?;
+                    let handler = Arc::clone(&handler);
+                    let context = C::from_invocation(invocation);
+                    Ok(Box::pin(async move {
+                        $(let $value = $extractor::extract(&context).await?;)*
+                        let last = L::finish(parsed, &context).await?;
+                        drop(context);
+                        handler($($value,)* last).await.into_output()
+                    }))
+                });
+                let mut requirements = StateRequirements::default();
+                $($extractor::state_requirements(&mut requirements);)*
+                L::state_requirements(&mut requirements);
+                Parts { arguments: L::schema(), output: R::schema(), requirements, call }
+            }
+        }
+    )*};
+}
+
+handlers! {
+    []
+    [e1 E1 V1]
+    [e1 E1 V1, e2 E2 V2]
+    [e1 E1 V1, e2 E2 V2, e3 E3 V3]
+    [e1 E1 V1, e2 E2 V2, e3 E3 V3, e4 E4 V4]
+    [e1 E1 V1, e2 E2 V2, e3 E3 V3, e4 E4 V4, e5 E5 V5]
+    [e1 E1 V1, e2 E2 V2, e3 E3 V3, e4 E4 V4, e5 E5 V5, e6 E6 V6]
+    [e1 E1 V1, e2 E2 V2, e3 E3 V3, e4 E4 V4, e5 E5 V5, e6 E6 V6, e7 E7 V7]
 }

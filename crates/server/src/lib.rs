@@ -1,11 +1,12 @@
-//! A Model Context Protocol server (revision 2026-07-28) that keeps nothing between requests, and
-//! whose tools ask questions in line.
+//! A stateless Model Context Protocol server (revision 2026-07-28) whose tools ask questions in the
+//! middle of a call: durable execution by deterministic replay, with the journal sealed in the
+//! client's hands.
 //!
-//! This crate is for people who bring their own transport or build a framework. If you want to write a
-//! server, you are looking for the `mrtr` crate, which adds HTTP.
+//! This crate is for authors of frameworks and transports. To write a server, use the `mrtr` crate,
+//! which adds HTTP and standard streams.
 //!
 //! ```
-//! use mrtr_server::{Context, Result, Server, Tool, ToolOutput};
+//! use mrtr_server::{Context, Result, Server, Tool};
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
 //!
@@ -16,47 +17,53 @@
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Seat {
-//!     /// StepScope or outside?
+//!     /// Inside or outside?
 //!     place: String,
 //! }
 //!
-//! async fn book(cx: Context, booking: Booking) -> Result<ToolOutput> {
+//! async fn book(cx: Context, booking: Booking) -> Result<String> {
 //!     let hold: String = cx.step("hold", async |s| Ok(format!("hold-{}", s.idempotency_key()))).await?;
 //!     let seat: Seat = cx.elicit("seat", "Where would you like to sit?").await?;
-//!     Ok(format!("{hold}: a table for {} {}", booking.people, seat.place).into())
+//!     Ok(format!("{hold}: a table for {} {}", booking.people, seat.place))
 //! }
 //!
 //! let server = Server::builder("booking", "1.0.0")
 //!     .tool(Tool::new("book", "Books a table", book))
 //!     .allow_anonymous()
+//!     .ephemeral_key()
 //!     .build()?;
 //! # Ok::<(), mrtr_server::BuildError>(())
 //! ```
 //!
 //! # The model
 //!
-//! A handler runs **again from its first line** on every leg of a flow. What it has learned is in the
-//! sealed state that travels with the client: answers, and the results of steps. A question that has
-//! an answer is ready at once; a step that has a result is not run again. So:
+//! Every round of a call runs the handler **again from its first line**. Answers and step results of
+//! earlier rounds are in the *journal*, which travels in the sealed request state. An input request
+//! that has an answer is ready at once, and a step that has a result does not run again. So:
 //!
-//! - Whatever has an effect on the world belongs into a [`Context::step`].
-//! - Between questions and steps, the handler must take the same path when it sees the same answers.
+//! - Put every side effect into a [`Context::step`].
+//! - Between input requests and steps, the handler must be deterministic: with the same answers and
+//!   results it takes the same path.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - A step runs at most once per request received. A client that repeats a request, or goes back to an
-//!   older state, makes it run again: hand [`Step::idempotency_key`] to the outside world. It is stable
-//!   from the first sealed state on; a first request that is sent twice is two flows.
-//! - An answer to a question in line counts only if that question was asked, as it reads now. A question
-//!   whose message changes from leg to leg is asked again.
-//! - A client can go back to any state it was given, while that is valid, and it can answer its own
-//!   questions. Neither the order of rounds nor an answer proves anything about a person.
+//! - A step runs at most once per request received. A client that repeats a request, or goes back to
+//!   an older state, makes it run again: give [`Step::idempotency_key`] to external systems. The key
+//!   is stable from the first sealed state on. A first request that is sent twice is two calls.
+//! - An answer to an inline question counts only if that question was asked with the same wording. A
+//!   question whose message changes from round to round is asked again.
+//! - A client can go back to any state it was given while that is valid, and it can answer its own
+//!   questions. Neither the order of rounds nor an answer proves anything about a user.
 //!
 //! # Modules
 //!
-//! [`form`] forms from Rust types · [`manual`] the form in which the handler keeps its state itself ·
-//! [`replay`] states that work once · `testing` (a feature) tests of handlers
+//! [`extract`]: handler parameters · [`form`]: forms from Rust types · [`manual`]: handlers that keep
+//! their state themselves · [`single_use`]: request states that work once · [`seal`]: keys and
+//! sealers · `testing` (feature `testing`): tests of handlers
 
+mod build_error;
+mod builder;
+mod call_options;
 mod catalog;
 mod changes;
 mod client_feature;
@@ -66,19 +73,26 @@ mod context;
 mod dispatch;
 mod error;
 mod extension;
+pub mod extract;
 pub mod form;
+mod form_answer;
 mod handler;
+mod handler_context;
 pub mod manual;
-mod options;
+mod output;
 mod prompt;
 mod question;
-mod request_context;
+mod registry;
+mod request_parts;
 mod resource;
+mod response;
 mod rounds;
 mod runtime;
 mod schema_validation;
 mod server;
+mod setters;
 pub mod single_use;
+mod state;
 mod state_error;
 mod task_tracker;
 mod telemetry;
@@ -86,8 +100,11 @@ mod template;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tool;
+mod trace_parent;
 mod validate;
 
+pub use build_error::BuildError;
+pub use builder::ServerBuilder;
 pub use changes::{Change, ChangeNotifier};
 pub use client_feature::ClientFeature;
 pub use clock::{Clock, SystemClock};
@@ -95,19 +112,23 @@ pub use completion::CompletionRequest;
 pub use context::Context;
 pub use error::Error;
 pub use extension::ExtensionRequest;
+pub use extract::{Extension, Progress, State};
 pub use handler::Handler;
-pub use manual::InputRequired;
-pub use validate::BuildError;
-/// The sealed state: keys, and how to seal by other means.
-pub mod codec {
+pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
+pub use output::{PromptOutput, ResourceOutput, ToolOutput};
+pub use prompt::Prompt;
+pub use request_parts::RequestParts;
+pub use resource::{CacheControl, Resource, ResourceTemplate};
+pub use response::{IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json};
+pub use rounds::{ElicitOutcome, InputFuture, Step, StepFuture};
+pub use server::Server;
+pub use state::StateRequirements;
+pub use tool::Tool;
+
+/// Sealed request states: keys, rotation, and your own sealers.
+pub mod seal {
     pub use mrtr_codec::*;
 }
-pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
-pub use prompt::{Prompt, PromptOutput};
-pub use resource::{CacheControl, Resource, ResourceOutput, ResourceTemplate};
-pub use rounds::{ElicitOutcome, InputFuture, Step, StepFuture};
-pub use server::{Server, ServerBuilder};
-pub use tool::{Json, Tool, ToolOutput};
 
-/// What handlers return.
+/// The result of handlers and of everything they await.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use mrtr_schema::content::{ContentBlock, Role};
-use mrtr_schema::prompt::{GetPromptResult, Prompt as WirePrompt, PromptArgument, PromptMessage};
+use mrtr_schema::prompt::{Prompt as WirePrompt, PromptArgument};
 
+use crate::call_options::CallOptions;
 use crate::completion::Completer;
+use crate::context::Context;
 use crate::handler::{Erased, Handler, Parts};
-use crate::manual::InputRequired;
-use crate::tool::{CallOptions, Output};
+use crate::manual::ManualContext;
+use crate::output::PromptOutput;
 
 /// A prompt: its description for clients, and its handler.
 ///
@@ -16,77 +17,53 @@ use crate::tool::{CallOptions, Output};
 /// strings, or optional strings.
 pub struct Prompt {
     pub(crate) wire: WirePrompt,
-    pub(crate) rules: CallOptions,
+    pub(crate) options: CallOptions,
     pub(crate) handler: Erased<PromptOutput>,
     pub(crate) completers: Vec<(String, Completer)>,
 }
 
 impl Prompt {
     /// A prompt. Its arguments come from the handler's type.
-    pub fn new<A>(
+    pub fn new<P>(
         name: impl Into<String>,
         description: impl Into<String>,
-        handler: impl Handler<A, PromptOutput>,
+        handler: impl Handler<Context, P, PromptOutput>,
     ) -> Self {
-        let Parts { arguments: schema, call: handler, .. } = handler.erase();
+        Self::of(name.into(), description.into(), handler.erase(), false)
+    }
+
+    /// Creates a prompt whose handler is in the [manual form](crate::manual).
+    pub fn manual<P>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        handler: impl Handler<ManualContext, P, PromptOutput>,
+    ) -> Self {
+        Self::of(name.into(), description.into(), handler.erase(), true)
+    }
+
+    fn of(name: String, description: String, handler: Parts<PromptOutput>, manual: bool) -> Self {
+        let Parts { arguments: schema, requirements, call, .. } = handler;
         let required = |name: &str| {
             let all = schema.get("required").and_then(|r| r.as_array());
             all.is_some_and(|all| all.iter().any(|one| one == name))
         };
         let properties = schema.get("properties").and_then(|p| p.as_object());
-        let arguments = properties.into_iter().flatten().map(|(name, property)| PromptArgument {
-            name: name.clone(),
-            title: None,
-            description: property.get("description").and_then(|d| d.as_str()).map(str::to_owned),
-            required: required(name),
+        let arguments = properties.into_iter().flatten().map(|(name, property)| {
+            let mut argument = PromptArgument::new(name);
+            argument.required = required(name);
+            argument.description =
+                property.get("description").and_then(|d| d.as_str()).map(str::to_owned);
+            argument
         });
-        let wire = WirePrompt {
-            name: name.into(),
-            title: None,
-            description: Some(description.into()),
-            arguments: arguments.collect(),
-            icons: Vec::new(),
-            meta: None,
-        };
-        Self { wire, rules: CallOptions::default(), handler, completers: Vec::new() }
+        let mut wire = WirePrompt::new(name).with_description(description);
+        wire.arguments = arguments.collect();
+        let options = CallOptions::new(requirements, manual);
+        Self { wire, options, handler: call, completers: Vec::new() }
     }
 }
 
 impl fmt::Debug for Prompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Prompt").field("wire", &self.wire).finish_non_exhaustive()
-    }
-}
-
-/// A prompt's messages. Text turns into one message of the user's.
-#[derive(Debug)]
-pub struct PromptOutput(pub(crate) Output<GetPromptResult>);
-
-impl PromptOutput {
-    /// These messages.
-    pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
-        let messages = messages.into_iter().map(|(role, content)| PromptMessage { role, content });
-        Self(Output::complete(GetPromptResult {
-            messages: messages.collect(),
-            ..GetPromptResult::default()
-        }))
-    }
-}
-
-impl From<String> for PromptOutput {
-    fn from(text: String) -> Self {
-        Self::messages([(Role::User, ContentBlock::text(text))])
-    }
-}
-
-impl From<&str> for PromptOutput {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
-impl From<InputRequired> for PromptOutput {
-    fn from(questions: InputRequired) -> Self {
-        Self(Output::questions(questions))
     }
 }

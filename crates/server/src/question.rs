@@ -8,7 +8,7 @@ use mrtr_schema::input::InputRequest;
 use mrtr_schema::json::{ObjectWriter, RawJson};
 use mrtr_schema::method;
 
-use crate::client_feature::{ClientFeature, missing_of};
+use crate::client_feature::{ClientFeature, missing_capabilities};
 use crate::form::Form;
 use crate::rounds::Pin;
 
@@ -32,11 +32,15 @@ enum What {
 impl Question {
     /// A request; an error says why it cannot be asked.
     pub(crate) fn new(request: InputRequest) -> Result<Self, String> {
-        request.check()?;
+        request.validate()?;
         let written = |request| RawJson::new(request).map_err(|error| error.to_string());
         let needs = ClientFeature::of(&request);
         let (text, read) = match request {
-            InputRequest::Elicit(ElicitParams::Form(FormParams { message, requested_schema })) => {
+            InputRequest::Elicit(ElicitParams::Form(FormParams {
+                message,
+                requested_schema,
+                ..
+            })) => {
                 return Ok(Self::form(message, Arc::new(Form::new(requested_schema)?)));
             }
             // All that a person reads but the query, where one-time tokens tend to be.
@@ -48,7 +52,7 @@ impl Question {
             }
             other => (written(&other)?, None),
         };
-        let pin = Pin::of(&[read.as_ref().unwrap_or(&text).get().as_bytes()]);
+        let pin = Pin::of(&[read.as_ref().unwrap_or(&text).as_str().as_bytes()]);
         Ok(Self { what: What::Other(text), pin, needs })
     }
 
@@ -76,13 +80,13 @@ impl Question {
     pub(crate) fn write(&self, key: &str, into: ObjectWriter) -> ObjectWriter {
         let (message, form) = match &self.what {
             What::Form(message, form) => (message, form),
-            What::Other(text) => return into.written(key, text),
+            What::Other(text) => return into.raw(key, text),
         };
         // As `InputRequest` is written, with a schema that was written before.
         into.object(key, |request| {
-            request.text("method", method::ELICITATION_CREATE).object("params", |params| {
-                let params = params.text("mode", "form").text("message", message);
-                params.written("requestedSchema", &form.text)
+            request.string("method", method::ELICITATION_CREATE).object("params", |params| {
+                let params = params.string("mode", "form").string("message", message);
+                params.raw("requestedSchema", &form.text)
             })
         })
     }
@@ -90,8 +94,8 @@ impl Question {
     /// About how long it is when it is written.
     pub(crate) fn length(&self) -> usize {
         match &self.what {
-            What::Form(message, form) => 100 + message.len() + form.text.get().len(),
-            What::Other(text) => text.get().len(),
+            What::Form(message, form) => 100 + message.len() + form.text.as_str().len(),
+            What::Other(text) => text.as_str().len(),
         }
     }
 
@@ -102,7 +106,7 @@ impl Question {
 
     /// What the client lacks to be asked this, if it lacks anything.
     pub(crate) fn missing(&self, capabilities: &ClientCapabilities) -> Option<ClientCapabilities> {
-        missing_of(self.needs.into_iter().flatten(), capabilities)
+        missing_capabilities(self.needs.into_iter().flatten(), capabilities)
     }
 }
 
@@ -115,14 +119,11 @@ mod tests {
 
     fn form(message: &str) -> InputRequest {
         let requested_schema = FormSchema::new([Field::text("a")]);
-        InputRequest::Elicit(ElicitParams::Form(FormParams {
-            message: message.into(),
-            requested_schema,
-        }))
+        InputRequest::Elicit(FormParams::new(message, requested_schema).into())
     }
 
     fn url(url: &str) -> InputRequest {
-        InputRequest::Elicit(ElicitParams::Url(UrlParams { message: "m".into(), url: url.into() }))
+        InputRequest::Elicit(UrlParams::new("m", url).into())
     }
 
     fn pin(request: InputRequest) -> Pin {

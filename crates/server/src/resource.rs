@@ -3,18 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use mrtr_schema::content::ResourceContents;
-use mrtr_schema::resource::{
-    ReadResourceResult, Resource as WireResource, ResourceTemplate as WireTemplate,
-};
+use mrtr_schema::resource::{Resource as WireResource, ResourceTemplate as WireTemplate};
 use mrtr_schema::result::CacheScope;
 
+use crate::call_options::CallOptions;
 use crate::completion::Completer;
-use crate::handler::{Erased, Handler};
-use crate::manual::InputRequired;
-use crate::tool::{CallOptions, Output};
+use crate::context::Context;
+use crate::handler::{Erased, Handler, Parts};
+use crate::manual::ManualContext;
+use crate::output::ResourceOutput;
 
 /// For how long a result may be reused, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,31 +38,35 @@ impl CacheControl {
 /// A resource: its description for clients, and its handler.
 pub struct Resource {
     pub(crate) wire: WireResource,
-    pub(crate) rules: CallOptions,
+    pub(crate) options: CallOptions,
     pub(crate) cache: CacheControl,
     pub(crate) handler: Erased<ResourceOutput>,
 }
 
 impl Resource {
     /// A resource.
-    pub fn new<A>(
+    pub fn new<P>(
         uri: impl Into<String>,
         name: impl Into<String>,
-        handler: impl Handler<A, ResourceOutput>,
+        handler: impl Handler<Context, P, ResourceOutput>,
     ) -> Self {
-        let handler = handler.erase().call;
-        let wire = WireResource {
-            uri: uri.into(),
-            name: name.into(),
-            title: None,
-            description: None,
-            mime_type: None,
-            size: None,
-            icons: Vec::new(),
-            annotations: None,
-            meta: None,
-        };
-        Self { wire, rules: CallOptions::default(), cache: CacheControl::default(), handler }
+        Self::of(uri.into(), name.into(), handler.erase(), false)
+    }
+
+    /// Creates a resource whose handler is in the [manual form](crate::manual).
+    pub fn manual<P>(
+        uri: impl Into<String>,
+        name: impl Into<String>,
+        handler: impl Handler<ManualContext, P, ResourceOutput>,
+    ) -> Self {
+        Self::of(uri.into(), name.into(), handler.erase(), true)
+    }
+
+    fn of(uri: String, name: String, handler: Parts<ResourceOutput>, manual: bool) -> Self {
+        let Parts { requirements, call: handler, .. } = handler;
+        let options = CallOptions::new(requirements, manual);
+        let wire = WireResource::new(uri, name);
+        Self { wire, options, cache: CacheControl::default(), handler }
     }
 }
 
@@ -76,7 +77,7 @@ impl Resource {
 /// (those of a query are optional).
 pub struct ResourceTemplate {
     pub(crate) wire: WireTemplate,
-    pub(crate) rules: CallOptions,
+    pub(crate) options: CallOptions,
     pub(crate) cache: CacheControl,
     pub(crate) handler: Erased<ResourceOutput>,
     pub(crate) completers: Vec<(String, Completer)>,
@@ -84,24 +85,34 @@ pub struct ResourceTemplate {
 
 impl ResourceTemplate {
     /// A template.
-    pub fn new<A>(
+    pub fn new<P>(
         uri_template: impl Into<String>,
         name: impl Into<String>,
-        handler: impl Handler<A, ResourceOutput>,
+        handler: impl Handler<Context, P, ResourceOutput>,
     ) -> Self {
-        let handler = handler.erase().call;
-        let wire = WireTemplate {
-            uri_template: uri_template.into(),
-            name: name.into(),
-            title: None,
-            description: None,
-            mime_type: None,
-            icons: Vec::new(),
-            annotations: None,
-            meta: None,
-        };
-        let (rules, cache) = (CallOptions::default(), CacheControl::default());
-        Self { wire, rules, cache, handler, completers: Vec::new() }
+        Self::of(uri_template.into(), name.into(), handler.erase(), false)
+    }
+
+    /// Creates a resource template whose handler is in the [manual form](crate::manual).
+    pub fn manual<P>(
+        uri_template: impl Into<String>,
+        name: impl Into<String>,
+        handler: impl Handler<ManualContext, P, ResourceOutput>,
+    ) -> Self {
+        Self::of(uri_template.into(), name.into(), handler.erase(), true)
+    }
+
+    fn of(
+        uri_template: String,
+        name: String,
+        handler: Parts<ResourceOutput>,
+        manual: bool,
+    ) -> Self {
+        let Parts { requirements, call: handler, .. } = handler;
+        let options = CallOptions::new(requirements, manual);
+        let wire = WireTemplate::new(uri_template, name);
+        let cache = CacheControl::default();
+        Self { wire, options, cache, handler, completers: Vec::new() }
     }
 }
 
@@ -114,56 +125,5 @@ impl fmt::Debug for Resource {
 impl fmt::Debug for ResourceTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResourceTemplate").field("wire", &self.wire).finish_non_exhaustive()
-    }
-}
-
-/// A resource's contents. Text turns into it.
-#[derive(Debug)]
-pub struct ResourceOutput(pub(crate) Output<ReadResourceResult>);
-
-impl ResourceOutput {
-    /// Text.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self::contents(Some(text.into()), None)
-    }
-
-    /// Bytes.
-    pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
-        Self::contents(None, Some(STANDARD.encode(bytes)))
-    }
-
-    /// Several contents, with URIs of their own: a directory.
-    pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
-        let contents = contents.into_iter().collect();
-        Self(Output::complete(ReadResourceResult { contents, ..ReadResourceResult::default() }))
-    }
-
-    /// The URI and media type are filled in from the request and the resource.
-    fn contents(text: Option<String>, blob: Option<String>) -> Self {
-        Self::many([ResourceContents {
-            uri: String::new(),
-            mime_type: None,
-            text,
-            blob,
-            meta: None,
-        }])
-    }
-}
-
-impl From<String> for ResourceOutput {
-    fn from(text: String) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<&str> for ResourceOutput {
-    fn from(text: &str) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<InputRequired> for ResourceOutput {
-    fn from(questions: InputRequired) -> Self {
-        Self(Output::questions(questions))
     }
 }

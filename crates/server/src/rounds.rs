@@ -19,9 +19,12 @@ mod version;
 pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
 pub use input::{ElicitOutcome, InputFuture};
-pub(crate) use journal::{Entry, MAX_ENTRY, Pin, Saved, SavedContent, check_size, unordered};
+pub(crate) use journal::{
+    CallState, CallStateContent, Entry, MAX_ENTRY, Pin, check_size, unordered,
+};
 pub(crate) use race::race;
-pub(crate) use round::{Open, Round};
+pub(crate) use round::{OpenInput, Round};
+
 pub use step::{Step, StepFuture};
 pub(crate) use step::{checkpoint, hex};
 pub(crate) use version::{Compatibility, Version};

@@ -1,30 +1,29 @@
-//! What all that a replica does has in common.
+//! The mutable state of a server process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::Extensions;
-
-use crate::task_tracker::Running;
+use crate::state::StateMap;
+use crate::task_tracker::TaskTracker;
 
 #[derive(Debug)]
 pub(crate) struct Runtime {
-    pub(crate) pressure: Pressure,
-    pub(crate) running: Running,
-    /// For all handlers, from who built the server.
-    pub(crate) provided: Extensions,
+    pub(crate) hand_over: HandOverPolicy,
+    pub(crate) tasks: TaskTracker,
+    /// The application state of all handlers.
+    pub(crate) state: StateMap,
 }
 
 /// Whether others had better go on with its flows.
 #[derive(Default)]
-pub(crate) struct Pressure {
+pub(crate) struct HandOverPolicy {
     closing: AtomicBool,
     /// There is nobody else to go on.
     ignored: bool,
     overloaded: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
-impl Pressure {
+impl HandOverPolicy {
     pub(crate) fn overloaded_when(
         &mut self,
         overloaded: impl Fn() -> bool + Send + Sync + 'static,
@@ -40,14 +39,14 @@ impl Pressure {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_high(&self) -> bool {
+    pub(crate) fn should_hand_over(&self) -> bool {
         let overloaded = || self.overloaded.as_ref().is_some_and(|overloaded| overloaded());
         !self.ignored && (self.closing.load(Ordering::Relaxed) || overloaded())
     }
 }
 
-impl fmt::Debug for Pressure {
+impl fmt::Debug for HandOverPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pressure").field("closing", &self.closing).finish_non_exhaustive()
+        f.debug_struct("HandOverPolicy").field("closing", &self.closing).finish_non_exhaustive()
     }
 }

@@ -61,7 +61,8 @@ mod with {
         pub(crate) fn check_arguments(&self, arguments: &str) -> Result<(), String> {
             let Some(schema) = &self.arguments else { return Ok(()) };
             // What is no JSON does not get here.
-            schema.check(&serde_json::from_str(arguments).map_err(|e| e.to_string())?)
+            let arguments = serde_json::from_str(arguments).map_err(|e| e.to_string())?;
+            schema.validate(&arguments).map_err(String::from)
         }
 
         pub(crate) fn check_result(&self, result: &CallToolResult) -> Result<(), String> {
@@ -69,7 +70,8 @@ mod with {
                 return Ok(());
             };
             let value = result.structured_content.as_ref();
-            schema.check(value.ok_or("there is no structured content")?)
+            let value = value.ok_or("there is no structured content")?;
+            schema.validate(value).map_err(String::from)
         }
     }
 

@@ -74,10 +74,10 @@ pub trait SingleUseStore: Send + Sync + 'static {
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no room.
-    #[error("the replay guard is full")]
+    #[error("the single-use store is full")]
     Full,
     /// It was not reached, or failed.
-    #[error("the replay guard cannot be used: {0}")]
+    #[error("the single-use store is unavailable: {0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -4,6 +4,8 @@ use mrtr_codec::OpenError;
 use mrtr_schema::jsonrpc::ErrorObject;
 use serde_json::json;
 
+use crate::rounds::Fault;
+
 /// Counts a state that is not accepted, by reason, as `mrtr.state.refusals`.
 fn count(reason: &'static str) {
     tracing::event!(target: "mrtr::metrics", tracing::Level::TRACE, monotonic_counter.mrtr.state.refusals = 1_u64, reason = reason);
@@ -47,5 +49,17 @@ pub(crate) fn refuse(refusal: OpenError, method: &str, target: &str) -> ErrorObj
         target,
         "requestState refused"
     );
+    frozen()
+}
+
+/// Logs that a custom sealer panicked. The client learns no more than from any other refusal.
+pub(crate) fn refuse_panic(
+    panic: &(dyn std::any::Any + Send),
+    method: &str,
+    target: &str,
+) -> ErrorObject {
+    count("sealer_panicked");
+    let fault = Fault::panicked(panic);
+    tracing::error!(target: "mrtr::state", reason = "sealer_panicked", %fault, method, target, "requestState refused");
     frozen()
 }

@@ -6,31 +6,31 @@ use tokio::sync::watch;
 
 /// Counts them.
 #[derive(Debug, Clone)]
-pub(crate) struct Running(watch::Sender<usize>);
+pub(crate) struct TaskTracker(watch::Sender<usize>);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct One(watch::Sender<usize>);
+pub(crate) struct TrackedTask(watch::Sender<usize>);
 
-impl Running {
+impl TaskTracker {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(0))
     }
 
-    pub(crate) fn one(&self) -> One {
+    pub(crate) fn track(&self) -> TrackedTask {
         self.0.send_modify(|count| *count += 1);
-        One(self.0.clone())
+        TrackedTask(self.0.clone())
     }
 
     /// Waits until there is none.
-    pub(crate) fn none(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn wait_idle(&self) -> impl Future<Output = ()> + use<> {
         let mut count = self.0.subscribe();
         // The sender is in the receiver's own server; if that is gone, so is what it counted.
         async move { drop(count.wait_for(|count| *count == 0).await) }
     }
 }
 
-impl Drop for One {
+impl Drop for TrackedTask {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

@@ -1,7 +1,6 @@
 //! What those who look on learn of a request: a span, and how long it took, as OpenTelemetry's semantic conventions for MCP name
 //! things. What nobody looks at costs nothing.
 
-use std::fmt;
 use std::future::Future;
 use std::time::Instant;
 
@@ -12,46 +11,28 @@ use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Level, Span};
 
-use crate::dispatch::Outcome;
-use crate::dispatch::methods::OF_PROTOCOL;
-use crate::server::Inner;
-
-/// Takes a request's span into the trace of its client.
-pub(crate) struct TraceParent(Adopt);
-
-type Adopt = Box<dyn Fn(&Span, &TraceContext) + Send + Sync>;
-
-impl TraceParent {
-    pub(crate) fn new(adopt: impl Fn(&Span, &TraceContext) + Send + Sync + 'static) -> Self {
-        Self(Box::new(adopt))
-    }
-}
-
-impl fmt::Debug for TraceParent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TraceParent")
-    }
-}
+use crate::registry::{Outcome, PROTOCOL_METHODS, Registry};
+use crate::trace_parent::TraceParent;
 
 /// A request that somebody looks at.
 pub(crate) struct RequestTelemetry {
     span: Span,
     /// If its time is of interest.
-    begun: Option<Instant>,
-    what: What,
+    started: Option<Instant>,
+    operation: Operation,
     has_ended: bool,
 }
 
 /// A request's method and what it is about, as far as they are this server's: what a client makes up is no name for a metric.
-struct What {
+struct Operation {
     method: String,
     tool: Option<String>,
     prompt: Option<String>,
 }
 
-impl What {
-    fn of(server: &Inner, request: &Request) -> Self {
-        let is_known = OF_PROTOCOL.contains(&&*request.method)
+impl Operation {
+    fn of(server: &Registry, request: &Request) -> Self {
+        let is_known = PROTOCOL_METHODS.contains(&&*request.method)
             || server.methods.contains_key(request.method.as_str());
         let method = if is_known { &*request.method } else { "_OTHER" };
         let name = || request.params.as_ref()?.string("name");
@@ -68,7 +49,7 @@ impl What {
 impl RequestTelemetry {
     /// `None` if nobody looks on.
     pub(crate) fn of(
-        server: &Inner,
+        server: &Registry,
         request: &Request,
         meta: Option<&RequestMeta>,
     ) -> Option<Self> {
@@ -76,29 +57,29 @@ impl RequestTelemetry {
         if level < LevelFilter::INFO {
             return None;
         }
-        let what = What::of(server, request);
-        let span = span(&what, request);
+        let operation = Operation::of(server, request);
+        let span = span(&operation, request);
         if let Some(TraceParent(adopt)) = &server.trace_parent
             && let Some(context) = meta.and_then(|meta| TraceContext::from_meta(&meta.other))
         {
             adopt(&span, &context);
         }
         // Whether the metric is of interest cannot be asked without a word to those who filter.
-        let begun = (level >= LevelFilter::TRACE).then(Instant::now);
-        Some(Self { span, begun, what, has_ended: false })
+        let started = (level >= LevelFilter::TRACE).then(Instant::now);
+        Some(Self { span, started, operation, has_ended: false })
     }
 
     /// Looks on.
-    pub(crate) async fn see(self, answer: impl Future<Output = Outcome>) -> Outcome {
+    pub(crate) async fn observe(self, answer: impl Future<Output = Outcome>) -> Outcome {
         let answer = answer.instrument(self.span.clone()).await;
-        self.saw(answer)
+        self.record(answer)
     }
 
     /// There is nothing more to see.
-    pub(crate) fn saw(mut self, answer: Outcome) -> Outcome {
-        let Kind { result_type, is_error } = match &answer {
-            Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
-            Err(_) => Kind::default(),
+    pub(crate) fn record(mut self, answer: Outcome) -> Outcome {
+        let ResultSummary { result_type, is_error } = match &answer {
+            Ok(result) => serde_json::from_str(result.as_str()).unwrap_or_default(),
+            Err(_) => ResultSummary::default(),
         };
         let code = answer.as_ref().err().map(|error| error.code.to_string());
         self.span.record("rpc.response.status_code", code.as_deref());
@@ -110,14 +91,14 @@ impl RequestTelemetry {
         self.has_ended = true;
         self.span.record("error.type", error);
         self.span.record("mrtr.result_type", result_type);
-        if let Some(begun) = self.begun {
+        if let Some(started) = self.started {
             tracing::event!(
                 target: "mrtr::metrics",
                 Level::TRACE,
-                histogram.mcp.server.operation.duration = begun.elapsed().as_secs_f64(),
-                mcp.method.name = self.what.method,
-                gen_ai.tool.name = self.what.tool,
-                gen_ai.prompt.name = self.what.prompt,
+                histogram.mcp.server.operation.duration = started.elapsed().as_secs_f64(),
+                mcp.method.name = self.operation.method,
+                gen_ai.tool.name = self.operation.tool,
+                gen_ai.prompt.name = self.operation.prompt,
                 error.type = error,
                 mrtr.result_type = result_type,
             );
@@ -136,7 +117,7 @@ impl Drop for RequestTelemetry {
 
 /// What a result says of itself.
 #[derive(Default, Deserialize)]
-struct Kind<'a> {
+struct ResultSummary<'a> {
     #[serde(borrow, default, rename = "resultType")]
     result_type: Option<&'a str>,
     #[serde(default, rename = "isError")]
@@ -146,7 +127,7 @@ struct Kind<'a> {
 /// How many characters of a URI are shown.
 const LONGEST_URI: usize = 1024;
 
-fn span(What { method, tool, prompt }: &What, request: &Request) -> Span {
+fn span(Operation { method, tool, prompt }: &Operation, request: &Request) -> Span {
     // A URI is not a name: there are too many.
     let name = match tool.as_ref().or(prompt.as_ref()) {
         Some(name) => format!("{method} {name}"),

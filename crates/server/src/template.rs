@@ -6,7 +6,7 @@
 //! Supported are `{name}`, which stands for one segment; `{+name}`, which may hold slashes; and at the
 //! end `{?one,two}`, a query. Anything else is refused when the server is built.
 
-use mrtr_schema::uri::{check_characters, is_traversal, percent_decode};
+use mrtr_schema::uri::{is_traversal, percent_decode, validate_characters};
 
 /// A template that URIs are matched against.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +30,11 @@ impl Template {
                 return Err("a query has to be at the end".to_owned());
             }
             let Some((literal, after)) = rest.split_once('{') else {
-                check_characters(rest)?;
+                validate_characters(rest)?;
                 parts.push(Part::Literal(rest.to_owned()));
                 break;
             };
-            check_characters(literal)?;
+            validate_characters(literal)?;
             if !literal.is_empty() {
                 parts.push(Part::Literal(literal.to_owned()));
             }

@@ -1,29 +1,23 @@
 //! Tools.
 
 use std::fmt;
-use std::time::Duration;
 
 use mrtr_schema::Object;
-use mrtr_schema::content::ContentBlock;
-use mrtr_schema::tool::{CallToolResult, Tool as WireTool, ToolAnnotations};
+use mrtr_schema::tool::{Tool as WireTool, ToolAnnotations};
 
 use mrtr_transport::headers::ParamHeader;
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::Value;
 
-use crate::client_feature::ClientFeature;
-use crate::error::Error;
-use crate::form::output_schema_of;
-use crate::handler::{Erased, Handler, IntoOutput, Parts};
-use crate::manual::InputRequired;
-use crate::rounds::Version;
+use crate::call_options::CallOptions;
+use crate::context::Context;
+use crate::handler::{Erased, Handler, Parts};
+use crate::manual::ManualContext;
+use crate::output::ToolOutput;
 use crate::schema_validation::Schemas;
 
 /// A tool: its description for clients, and its handler.
 pub struct Tool {
     pub(crate) wire: WireTool,
-    pub(crate) rules: CallOptions,
+    pub(crate) options: CallOptions,
     pub(crate) handler: Erased<ToolOutput>,
     /// Arguments that are mirrored in headers; read when the server is built.
     pub(crate) param_headers: Vec<ParamHeader>,
@@ -33,41 +27,6 @@ pub struct Tool {
     pub(crate) schemas: Schemas,
 }
 
-/// What holds for the flows of a tool or prompt.
-#[derive(Debug, Clone)]
-pub(crate) struct CallOptions {
-    pub(crate) asks: Vec<ClientFeature>,
-    /// Why a form that it asks for cannot be.
-    pub(crate) wrong_form: Option<String>,
-    /// How long a sealed state is good.
-    pub(crate) answer_timeout: Duration,
-    /// How long a flow may take from its first round.
-    pub(crate) lifetime: Duration,
-    /// How many rounds a flow may take.
-    pub(crate) max_rounds: u32,
-    /// How long one leg may run.
-    pub(crate) deadline: Duration,
-    /// Whether each state can be used once.
-    pub(crate) single_use: bool,
-    /// Which handler this is.
-    pub(crate) version: Version,
-}
-
-impl Default for CallOptions {
-    fn default() -> Self {
-        Self {
-            asks: Vec::new(),
-            wrong_form: None,
-            answer_timeout: Duration::from_mins(10),
-            lifetime: Duration::from_hours(1),
-            max_rounds: 100,
-            deadline: Duration::from_mins(1),
-            single_use: false,
-            version: Version::default(),
-        }
-    }
-}
-
 impl Tool {
     /// A tool. The schemas of its arguments, and of its output if that is [`Json`], come from the
     /// handler's type.
@@ -75,26 +34,35 @@ impl Tool {
     /// Where a property of the schema has `x-mcp-header` (with schemars:
     /// `#[schemars(extend("x-mcp-header" = "Region"))]`), HTTP clients mirror the argument in the header
     /// `Mcp-Param-Region`, and a request whose header and argument differ is refused.
-    pub fn new<A>(
+    pub fn new<P>(
         name: impl Into<String>,
         description: impl Into<String>,
-        handler: impl Handler<A, ToolOutput>,
+        handler: impl Handler<Context, P, ToolOutput>,
     ) -> Self {
-        let Parts { arguments: input_schema, output: output_schema, call: handler } =
-            handler.erase();
-        let wire = WireTool {
-            name: name.into(),
-            title: None,
-            description: Some(description.into()),
-            input_schema,
-            output_schema,
-            annotations: None,
-            icons: Vec::new(),
-            meta: None,
-        };
-        let (rules, param_headers, schemas) =
-            (CallOptions::default(), Vec::new(), Schemas::default());
-        Self { wire, rules, handler, param_headers, by_hand: false, schemas }
+        Self::of(name.into(), description.into(), handler.erase(), false)
+    }
+
+    /// Creates a tool whose handler is in the [manual form](crate::manual).
+    pub fn manual<P>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        handler: impl Handler<ManualContext, P, ToolOutput>,
+    ) -> Self {
+        Self::of(name.into(), description.into(), handler.erase(), true)
+    }
+
+    fn of(name: String, description: String, handler: Parts<ToolOutput>, manual: bool) -> Self {
+        let Parts { arguments: input_schema, output: output_schema, requirements, call } = handler;
+        let mut wire = WireTool::new(name, input_schema).with_description(description);
+        wire.output_schema = output_schema;
+        Self {
+            wire,
+            options: CallOptions::new(requirements, manual),
+            handler: call,
+            param_headers: Vec::new(),
+            by_hand: false,
+            schemas: Schemas::default(),
+        }
     }
 
     /// Hints for clients.
@@ -125,115 +93,7 @@ impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tool")
             .field("wire", &self.wire)
-            .field("rules", &self.rules)
+            .field("rules", &self.options)
             .finish_non_exhaustive()
-    }
-}
-
-/// What a tool came to. Text turns into it, and so does [`InputRequired`].
-#[derive(Debug)]
-pub struct ToolOutput(pub(crate) Output<CallToolResult>);
-
-/// A result, or questions in the manual form. Boxed, since it is handed on from future to future.
-#[derive(Debug)]
-pub(crate) enum Output<T> {
-    Complete(Box<T>),
-    InputRequired(Box<InputRequired>),
-}
-
-impl<T> Output<T> {
-    pub(crate) fn complete(result: T) -> Self {
-        Self::Complete(Box::new(result))
-    }
-
-    pub(crate) fn questions(questions: InputRequired) -> Self {
-        Self::InputRequired(Box::new(questions))
-    }
-}
-
-impl ToolOutput {
-    /// Text for the model.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self::content([ContentBlock::text(text)])
-    }
-
-    /// Any content for the model.
-    pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
-        let content = blocks.into_iter().collect();
-        Self(Output::complete(CallToolResult { content, ..CallToolResult::default() }))
-    }
-
-    /// A value for programs, and content for the model that says the same in its own way. For most
-    /// tools, [`Json`] is simpler.
-    pub fn structured(value: Value, blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
-        let content = blocks.into_iter().collect();
-        let structured_content = Some(value);
-        Self(Output::complete(CallToolResult {
-            content,
-            structured_content,
-            ..CallToolResult::default()
-        }))
-    }
-
-    /// A failure that the model should read.
-    pub(crate) fn failure(message: String) -> CallToolResult {
-        CallToolResult {
-            content: vec![ContentBlock::text(message)],
-            is_error: true,
-            ..CallToolResult::default()
-        }
-    }
-}
-
-impl From<String> for ToolOutput {
-    fn from(text: String) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<&str> for ToolOutput {
-    fn from(text: &str) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<InputRequired> for ToolOutput {
-    fn from(questions: InputRequired) -> Self {
-        Self(Output::questions(questions))
-    }
-}
-
-/// Output for programs: the tool's `structuredContent`, with the schema of `T` as its `outputSchema`
-/// (specification: tools, "Structured Content" and "Output Schema").
-///
-/// The model gets the same as text, as JSON. A handler that ends in an error has no structured content.
-///
-/// ```
-/// use mrtr_server::{Context, Json, Result, Tool};
-///
-/// #[derive(serde::Serialize, schemars::JsonSchema)]
-/// struct Weather {
-///     /// In degrees Celsius.
-///     temperature: f64,
-/// }
-///
-/// async fn weather(_: Context) -> Result<Json<Weather>> {
-///     Ok(Json(Weather { temperature: 21.5 }))
-/// }
-///
-/// let tool = Tool::new("weather", "The weather here", weather);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Json<T>(pub T);
-
-impl<T: Serialize + JsonSchema> IntoOutput<ToolOutput> for Json<T> {
-    fn schema() -> Option<Object> {
-        Some(output_schema_of::<T>())
-    }
-
-    fn into_output(self) -> Result<ToolOutput, Error> {
-        let value = serde_json::to_value(self.0)?;
-        let text = ContentBlock::text(value.to_string());
-        Ok(ToolOutput::structured(value, [text]))
     }
 }

@@ -1,113 +1,16 @@
-//! What a server is checked for when it is put together.
+//! The checks of `ServerBuilder::build`.
 
-use mrtr_codec::RingError;
-use mrtr_schema::capabilities::Icon;
+use std::collections::HashSet;
+use std::time::Duration;
+
+use mrtr_schema::icon::Icon;
 use mrtr_schema::{Object, uri};
 use serde_json::Value;
 
-use crate::dispatch::methods::OF_PROTOCOL;
-use crate::tool::CallOptions;
-
-/// Why there is no server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// Two tools, prompts, resources or added methods have one name.
-    #[error("there are two {kind}s with the name {name:?}")]
-    Duplicate {
-        /// `tool`, `prompt`, `resource` or `method`.
-        kind: &'static str,
-        /// The name, or the URI.
-        name: String,
-    },
-    /// A name that clients need not accept.
-    #[error("the {kind} name {name:?} is not 1 to 128 of the characters A-Z a-z 0-9 _ - .")]
-    Name {
-        /// `tool` or `prompt`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// A tool's arguments are no object.
-    #[error(
-        "the arguments of tool {0:?} must be a struct: their JSON Schema has to have `type: object`"
-    )]
-    Arguments(String),
-    /// A tool's schema has an `x-mcp-header` that is not allowed.
-    #[error("the tool {tool:?} has headers that cannot be: {why}")]
-    Header {
-        /// The tool.
-        tool: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// A tool's schema that clients need not understand.
-    #[error("the tool {tool:?} has a schema that cannot be: {why}")]
-    Schema {
-        /// The tool.
-        tool: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// An icon that clients have to throw away.
-    #[error("{of:?} has an icon that cannot be: {why}")]
-    Icon {
-        /// What it is of.
-        of: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// An extension's identifier that is none.
-    #[error("{0:?} names no extension: an identifier is like com.example/name")]
-    Extension(String),
-    /// A method that an extension cannot add: the protocol has it for servers.
-    #[error("the method {0:?} is the protocol's own: no extension can add it")]
-    Method(String),
-    /// A resource's URI that is none.
-    #[error("the resource {uri:?} has no URI: {why}")]
-    Uri {
-        /// What it has instead.
-        uri: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Something is for single use, and nothing would remember what was used.
-    #[error(
-        "{0} is for single use, which takes something that remembers what was used: give the server a \
-         `.single_use_store(…)`, which on more than one replica has to be one that all of them reach"
-    )]
-    NoSingleUseStore(String),
-    /// A form that cannot be shown.
-    #[error("{of} asks for a form that cannot be: {why}")]
-    Form {
-        /// What asks for it.
-        of: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// States of the handler's own version would start over, in every round.
-    #[error("{0} starts over what its own version began: its version is before the one it names")]
-    Version(String),
-    /// A resource template that URIs cannot be matched against.
-    #[error("the resource template {template:?} cannot be used: {why}")]
-    Template {
-        /// The template.
-        template: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Suggestions for an argument that there is not.
-    #[error("{of} has no argument {argument:?} to suggest values for")]
-    Completion {
-        /// The prompt or template.
-        of: String,
-        /// The argument.
-        argument: String,
-    },
-    /// The ephemeral key could not be made.
-    #[error(transparent)]
-    Keys(#[from] RingError),
-}
+use crate::build_error::BuildError;
+use crate::call_options::CallOptions;
+use crate::registry::PROTOCOL_METHODS;
+use crate::state::StateMap;
 
 pub(crate) fn check_names<'a>(
     kind: &'static str,
@@ -122,55 +25,73 @@ pub(crate) fn check_names<'a>(
     check_unique(kind, names)
 }
 
-/// What extensions add is not the protocol's own, even where a server does not have that.
+/// Checks that extension methods are unique and not methods of the protocol, including those that
+/// this server does not serve.
 pub(crate) fn check_methods<'a>(
     mut names: impl Iterator<Item = &'a String> + Clone,
 ) -> Result<(), BuildError> {
     check_unique("method", names.clone())?;
-    match names.find(|name| OF_PROTOCOL.contains(&name.as_str())) {
+    match names.find(|name| PROTOCOL_METHODS.contains(&name.as_str())) {
         Some(own) => Err(BuildError::Method(own.clone())),
         None => Ok(()),
     }
 }
 
-pub(crate) fn check_rules(
-    rules: &CallOptions,
-    is_guarded: bool,
+/// Checks the options of one handler; `of` names it.
+pub(crate) fn check_options(
+    options: &CallOptions,
+    has_store: bool,
+    state: &StateMap,
     of: impl Fn() -> String,
 ) -> Result<(), BuildError> {
-    if let Some(why) = &rules.wrong_form {
+    if let Some(why) = &options.invalid_form {
         return Err(BuildError::Form { of: of(), why: why.clone() });
     }
-    if rules.version.number < rules.version.since {
+    if options.version.number < options.version.since {
         return Err(BuildError::Version(of()));
     }
-    if rules.single_use && !is_guarded {
+    if options.single_use.is_on() && !has_store {
         return Err(BuildError::NoSingleUseStore(of()));
+    }
+    if let Some(missing) = options.state.missing(state) {
+        return Err(BuildError::MissingState { of: of(), missing });
+    }
+    // Request states count whole seconds: less than one would expire at once.
+    let second = Duration::from_secs(1);
+    for (option, is_valid, minimum) in [
+        ("answer_timeout", options.answer_timeout >= second, "1 s"),
+        ("call_timeout", options.call_timeout >= second, "1 s"),
+        ("request_timeout", !options.request_timeout.is_zero(), "1 ns"),
+        ("max_rounds", options.max_rounds > 0, "1"),
+    ] {
+        if !is_valid {
+            return Err(BuildError::Timeout { of: of(), option, minimum });
+        }
     }
     Ok(())
 }
 
 pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
     let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
-    icons.iter().try_for_each(|icon| icon.check().map_err(wrong))
+    icons.iter().try_for_each(|icon| icon.validate().map_err(|why| wrong(why.into())))
 }
 
-/// Schemas are JSON Schema 2020-12, and whole: nobody fetches what they refer to (specification: basic,
-/// "JSON Schema Usage").
+/// Checks that a schema is JSON Schema 2020-12 without external references, which are never fetched
+/// (specification: basic, "JSON Schema Usage").
 pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
     const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
     match schema.get("$schema").map(|dialect| dialect.as_str()) {
         None => {}
         Some(Some(dialect)) if dialect.trim_end_matches('#') == DIALECT => {}
         Some(other) => {
-            return Err(format!("its dialect is {other:?}; only {DIALECT} is known here"));
+            return Err(format!("unsupported dialect {other:?}: expected {DIALECT}"));
         }
     }
     let mut rest: Vec<_> = schema.iter().collect();
     while let Some((keyword, value)) = rest.pop() {
         match value {
-            Value::String(target) if keyword == "$ref" && uri::check(target).is_ok() => {
-                return Err(format!("it refers to {target}, which nobody fetches"));
+            Value::String(target) if keyword == "$ref" && uri::validate(target).is_ok() => {
+                return Err(format!("external reference {target:?}: references must stay inside"));
             }
             // Data, not schemas.
             _ if matches!(keyword.as_str(), "const" | "default" | "enum" | "examples") => {}
@@ -186,7 +107,7 @@ pub(crate) fn check_unique<'a>(
     kind: &'static str,
     names: impl Iterator<Item = &'a String>,
 ) -> Result<(), BuildError> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     for name in names {
         if !seen.insert(name) {
             return Err(BuildError::Duplicate { kind, name: name.clone() });

@@ -138,10 +138,13 @@ impl Fleet {
                     async move {
                         let program = Program::of(args.seed.parse().unwrap_or_default(), version);
                         let learned = program.run(&cx, &world).await?;
-                        Ok(learned.to_string())
+                        Ok::<_, mrtr_server::Error>(learned.to_string())
                     }
                 });
-            let server = Server::builder("simulation", "1").allow_anonymous().clock(clock.clone());
+            let server = Server::builder("simulation", "1")
+                .ephemeral_key()
+                .allow_anonymous()
+                .clock(clock.clone());
             let overloaded = Arc::clone(&overloaded);
             let server = server.shed_load_when(move || overloaded.load(Ordering::Relaxed));
             server.sealer(ring.clone()).tool(tool).build().map_err(|error| error.to_string())

@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
-use mrtr_schema::meta::Mirrored;
 use mrtr_schema::method;
+use mrtr_schema::peer_text::quote;
+use mrtr_schema::request_head::RequestHead;
 
 pub use param::{ParamHeader, check_params};
 
@@ -51,13 +52,13 @@ fn has_name(request_method: &str) -> bool {
 }
 
 /// What `Mcp-Name` mirrors, where there is such a header.
-fn name_of<'a>(request_method: &str, body: &'a Mirrored<'_>) -> Option<&'a str> {
+fn name_of<'a>(request_method: &str, body: &'a RequestHead<'_>) -> Option<&'a str> {
     let name = if request_method == method::RESOURCES_READ { &body.uri } else { &body.name };
     name.as_deref().filter(|_| has_name(request_method))
 }
 
 /// The headers that a client sends with a request.
-pub fn mirror(request_method: &str, body: &Mirrored<'_>) -> Vec<(HeaderName, HeaderValue)> {
+pub fn mirror(request_method: &str, body: &RequestHead<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     let name = name_of(request_method, body).map(encode);
     // `method` has no sentinel form; a method that is no header value is left out, and refused.
@@ -90,7 +91,7 @@ pub fn param_headers(params: &[(String, String)]) -> Vec<(HeaderName, HeaderValu
 pub fn check(
     headers: &HeaderMap,
     request_method: &str,
-    body: &Mirrored<'_>,
+    body: &RequestHead<'_>,
 ) -> Result<(), ErrorObject> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     compare("MCP-Protocol-Version", single(headers, &PROTOCOL_VERSION)?, version)?;
@@ -107,8 +108,8 @@ fn compare(header: &str, value: &str, body: Option<&str>) -> Result<(), ErrorObj
     match body {
         Some(body) if body != value => Err(mismatch(&format!(
             "{header} is {}, but the body says {}",
-            ErrorObject::quote(value),
-            ErrorObject::quote(body)
+            quote(value),
+            quote(body)
         ))),
         _ => Ok(()),
     }
@@ -241,11 +242,11 @@ mod tests {
 
     #[test]
     fn a_client_s_headers_pass_the_server_s_check() {
-        let body = Mirrored {
-            meta: Some(std::sync::Arc::new(mrtr_schema::meta::RequestMeta {
-                protocol_version: Some("2026-07-28".into()),
-                ..Default::default()
-            })),
+        let body = RequestHead {
+            meta: Some(std::sync::Arc::new(mrtr_schema::meta::RequestMeta::new(
+                "2026-07-28",
+                mrtr_schema::capabilities::ClientCapabilities::new(),
+            ))),
             name: Some("größe".into()),
             uri: Some("file:///ü".into()),
         };
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn missing_repeated_malformed_and_differing_headers_are_named() {
-        let body: Mirrored<'_> = serde_json::from_str(
+        let body: RequestHead<'_> = serde_json::from_str(
             r#"{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"v"}}"#,
         )
         .unwrap();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use mrtr_schema::json::RawJson;
 use mrtr_schema::jsonrpc::{Notification, Request, Response};
-use mrtr_schema::meta::{Mirrored, RequestMeta};
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::request_head::RequestHead;
 use serde_json::value::RawValue;
 
 use crate::error::TransportError;
@@ -108,8 +109,8 @@ impl<D: RequestHandler> InProcess<D> {
 impl<D: RequestHandler> Transport for InProcess<D> {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let OutgoingRequest { request, heard, .. } = outgoing;
-        let Mirrored { meta, .. } =
-            Mirrored::of(&request).map_err(|e| TransportError::unsent(e.to_string()))?;
+        let RequestHead { meta, .. } = RequestHead::from_request(&request)
+            .map_err(|e| TransportError::unsent(e.to_string()))?;
         let extensions = self.extensions.clone();
         let received = Received { extensions, ..Received::new(request, meta) };
         let mut answering = ResponseParts::new(&self.server, received, ());

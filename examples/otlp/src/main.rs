@@ -74,7 +74,9 @@ fn current() -> Option<TraceContext> {
     let context = tracing::Span::current().context();
     TraceContextPropagator::new().inject_context(&context, &mut carrier);
     let tracestate = carrier.remove("tracestate").filter(|state| !state.is_empty());
-    Some(TraceContext { traceparent: carrier.remove("traceparent")?, tracestate, baggage: None })
+    let mut context = TraceContext::new(carrier.remove("traceparent")?);
+    context.tracestate = tracestate;
+    Some(context)
 }
 
 #[tokio::main]

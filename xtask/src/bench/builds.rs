@@ -1,21 +1,20 @@
-//! What building a minimal program takes.
+//! The cost of building a minimal program.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::time::Instant;
 
-use super::{Extent, Part, Target};
+use super::{Extent, Part, Sheet, Target};
 use crate::Result;
 use crate::run::{cargo, output, run, scratch};
 
-/// What is built: ours, and rmcp's.
+/// The programs: ours, and rmcp's.
 const PAIRS: [(&str, [&str; 2]); 2] = [
     ("server, HTTP and stdio", ["mrtr-server", "rmcp-server"]),
     ("client, HTTPS and stdio", ["mrtr-client", "rmcp-client"]),
 ];
 
-/// What only clients need.
+/// Crates that only clients need.
 const OF_CLIENTS: [&str; 3] = ["reqwest", "rustls", "hyper-rustls"];
 
 struct Build {
@@ -26,9 +25,15 @@ struct Build {
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 pub fn measure(_: &Extent) -> Result<Part> {
-    let mut text = String::from(
-        "| program | crates | × | clean release build, s | × | stripped, MB | × |\n|---|--:|--:|--:|--:|--:|--:|\n",
-    );
+    let mut sheet = Sheet::new(&[
+        "program",
+        "crates",
+        "crates ratio",
+        "clean release build, s",
+        "build ratio",
+        "stripped, MB",
+        "size ratio",
+    ]);
     let mut targets = Vec::new();
     let mut target = |what: &str, wanted, measured, unit| {
         let what = format!("a minimal server: {what}");
@@ -47,13 +52,15 @@ pub fn measure(_: &Extent) -> Result<Part> {
             [("mrtr", &ours, Some((crates, seconds, bytes))), ("rmcp 3.9.0", &theirs, None)]
         {
             let (crates, seconds, bytes) = ratios.unwrap_or((1.0, 1.0, 1.0));
-            writeln!(
-                text,
-                "| {title}: {name} | {} | {crates:.2} | {:.0} | {seconds:.2} | {:.2} | {bytes:.2} |",
-                build.crates.len(),
-                build.seconds,
-                build.bytes / 1e6,
-            )?;
+            sheet.push(vec![
+                format!("{title}: {name}"),
+                build.crates.len().to_string(),
+                format!("{crates:.2}"),
+                format!("{:.0}", build.seconds),
+                format!("{seconds:.2}"),
+                format!("{:.2}", build.bytes / 1e6),
+                format!("{bytes:.2}"),
+            ]);
         }
         if names.contains(&"mrtr-server") {
             target("crates", 90.0, count(&ours), "");
@@ -63,14 +70,13 @@ pub fn measure(_: &Extent) -> Result<Part> {
             target("crates that only clients need", 0.0, of_clients as f64, "");
         }
     }
-    text.push_str("\nCrates are those of other names in `cargo tree --edges normal,build`.\n");
-    Ok(Part { text, targets })
+    Ok(Part { sheet, targets })
 }
 
-/// Builds one from nothing. What it needs was fetched before.
+/// Builds a program from nothing, with its dependencies fetched before.
 #[expect(clippy::cast_precision_loss, reason = "a file's length")]
 fn build(name: &str) -> Result<Build> {
-    let manifest = format!("--manifest-path=xtask/peers/minimal/{name}/Cargo.toml");
+    let manifest = format!("--manifest-path=benches/minimal/{name}/Cargo.toml");
     run(&mut cargo(&["fetch", "--quiet", "--locked", &manifest]))?;
     let tree = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none", &manifest];
     let tree = output(&mut cargo(&tree))?;

@@ -1,17 +1,17 @@
-//! A line in a frame, as SVG.
+//! Line charts, as SVG.
 
 use std::fmt::Write as _;
 
-/// How cost grows: points from left to right.
+/// Cost by another quantity, as points from left to right.
 pub struct Chart<'a> {
     pub title: &'a str,
     pub axis: &'a str,
-    /// Whether each step to the right is a factor.
+    /// Uses a logarithmic horizontal axis.
     pub logarithmic: bool,
     pub points: &'a [(f64, f64)],
 }
 
-/// Of the whole, and of the frame in it.
+/// The size of the image, and the edges of the frame in it.
 const SIZE: (f64, f64) = (640.0, 260.0);
 const FRAME: (f64, f64, f64, f64) = (60.0, 36.0, 620.0, 210.0);
 
@@ -73,7 +73,7 @@ impl Chart<'_> {
     }
 }
 
-/// A round distance of lines, so that there are three to eight of them.
+/// Returns a round distance between grid lines, for three to eight lines.
 fn step(most: f64) -> f64 {
     let power = 10_f64.powf((most.max(1e-9) / 4.0).log10().floor());
     let fits = |step: &f64| most / step <= 6.0;

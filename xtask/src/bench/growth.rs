@@ -1,21 +1,19 @@
-//! How the cost of a call grows with what there is of something.
+//! Growth of the cost of a call.
 
-use std::fmt::Write as _;
 use std::fs;
 
 use super::chart::Chart;
+use super::data::DIRECTORY;
 use super::subject::{Load, Sample, Subject, built, check};
-use super::{Extent, Part, median, show};
+use super::{Extent, Part, Sheet, median, show};
 use crate::Result;
 use crate::run::root;
-
-const CHARTS: &str = "docs/benchmarks";
 
 struct Series {
     /// The file's name.
     name: &'static str,
     title: &'static str,
-    /// What stands below the axis.
+    /// The label of the axis.
     axis: &'static str,
     logarithmic: bool,
     points: Vec<(f64, Load)>,
@@ -46,7 +44,7 @@ fn series() -> [Series; 5] {
         },
         Series {
             name: "journal",
-            title: "a flow of two legs, by steps of 10 bytes recorded in the first",
+            title: "a call of two rounds, by steps of 10 bytes recorded in the first",
             axis: "entries of the journal",
             logarithmic: false,
             points: points(&[0, 125, 250, 500, 750, 1000], &|steps| {
@@ -55,7 +53,7 @@ fn series() -> [Series; 5] {
         },
         Series {
             name: "state",
-            title: "a flow of two legs, by bytes that eight steps recorded in the first",
+            title: "a call of two rounds, by bytes that eight steps recorded in the first",
             axis: "bytes in the state",
             logarithmic: false,
             points: points(&[0, 8, 16, 32, 48, 60].map(|kib| kib << 10), &|bytes| {
@@ -93,8 +91,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
             println!();
         }
     }
-    fs::create_dir_all(root().join(CHARTS))?;
-    let mut text = String::from("CPU of the server in µs, medians.\n");
+    let mut sheet = Sheet::new(&["chart", "axis", "at", "CPU, µs"]);
     for (series, samples) in series.iter().zip(&all) {
         let cost = |samples: &Vec<Sample>| {
             median(&mut samples.iter().map(|sample| sample.get("cpu_us")).collect::<Vec<_>>())
@@ -103,14 +100,11 @@ pub fn measure(extent: &Extent) -> Result<Part> {
             series.points.iter().zip(samples).map(|((at, _), s)| (*at, cost(s))).collect();
         let Series { name, title, axis, logarithmic, .. } = series;
         let chart = Chart { title, axis, logarithmic: *logarithmic, points: &points };
-        fs::write(root().join(CHARTS).join(format!("{name}.svg")), chart.svg()?)?;
-        let row = |of: &dyn Fn(&(f64, f64)) -> String| {
-            points.iter().map(of).collect::<Vec<_>>().join(" | ")
-        };
-        writeln!(text, "\n![{title}](benchmarks/{name}.svg)\n")?;
-        writeln!(text, "| {axis} | {} |", row(&|(at, _)| format!("{at}")))?;
-        writeln!(text, "|---|{}", "--:|".repeat(points.len()))?;
-        writeln!(text, "| µs | {} |", row(&|(_, cost)| format!("{cost:.1}")))?;
+        fs::write(root().join(DIRECTORY).join(format!("{name}.svg")), chart.svg()?)?;
+        for (at, cost) in points {
+            let (name, axis) = ((*name).to_owned(), (*axis).to_owned());
+            sheet.push(vec![name, axis, at.to_string(), format!("{cost:.1}")]);
+        }
     }
-    Ok(Part { text, ..Part::default() })
+    Ok(Part { sheet, targets: Vec::new() })
 }

@@ -1,15 +1,14 @@
-//! What single operations take, without a network.
+//! The cost of single operations, without a network.
 
-use std::fmt::Write as _;
 use std::process::Command;
 
 use super::subject::check;
-use super::{Extent, Part, Target, median, show};
+use super::{Extent, Part, Sheet, Target, median, show};
 use crate::Result;
-use crate::instructions::{program, written_down};
+use crate::instructions::{program, recorded_counts};
 use crate::run::output;
 
-/// A round with a hundred results of a hundred bytes, and one with none.
+/// The operations of a round with a hundred results of a hundred bytes, and with none.
 const ROUNDS: (&str, &str) = ("replay", "round");
 
 pub fn measure(extent: &Extent) -> Result<Part> {
@@ -34,18 +33,15 @@ pub fn measure(extent: &Extent) -> Result<Part> {
     let mut added: Vec<f64> =
         with.iter().zip(without).map(|(with, without)| (with - without) / 1e3).collect();
     let measured = median(&mut added);
-    let counts = written_down()?;
-    let mut text = String::from("| operation | µs | instructions |\n|---|--:|--:|\n");
+    let counts = recorded_counts()?;
+    let mut sheet = Sheet::new(&["operation", "µs", "instructions"]);
     for (name, taken) in names.iter().zip(&mut all) {
         let count = counts.get(*name).copied().unwrap_or_default();
-        writeln!(text, "| {name} | {:.2} | {count} |", median(taken) / 1e3)?;
+        let time = format!("{:.2}", median(taken) / 1e3);
+        sheet.push(vec![(*name).to_owned(), time, count.to_string()]);
     }
-    text.push_str(
-        "\nMedians. `benches/src/lib.rs` says what each is. The instructions are those that `cargo xtask instructions` holds them \
-         to, counted without SHA instructions.\n",
-    );
     let what = "100 recorded steps of 100 bytes add to a round".to_owned();
     let spread = added.first().copied().zip(added.last().copied());
     let target = Target { what, wanted: 40.0, measured, spread, at_least: false, unit: "µs" };
-    Ok(Part { text, targets: vec![target] })
+    Ok(Part { sheet, targets: vec![target] })
 }

@@ -1,13 +1,11 @@
-//! Ours beside the floors and beside other SDKs.
-
-use std::fmt::Write as _;
+//! mrtr beside the floors and beside other SDKs.
 
 use super::subject::{Load, Sample, Subject, built, check};
-use super::{Extent, Part, Target, median, show};
+use super::{Extent, Part, Sheet, Target, median, show};
 use crate::Result;
 use crate::tools::{python, script, typescript};
 
-pub(super) const AXUM: &str = "bare axum";
+const AXUM: &str = "bare axum";
 const HYPER: &str = "bare hyper";
 const SERVED: &str = "mrtr, served";
 const MOUNTED: &str = "mrtr, in axum";
@@ -19,7 +17,7 @@ const TYPESCRIPT: &str = "TypeScript 2.4.0";
 struct Workload {
     title: &'static str,
     load: Load,
-    /// Who has it. The first is what others are compared with.
+    /// The servers. The first is the baseline of the others.
     subjects: &'static [&'static str],
 }
 
@@ -34,10 +32,10 @@ fn workloads() -> [Workload; 9] {
     [
         http("echo, 32 connections", "echo", 32),
         http("echo, 128 connections", "echo", 128),
-        http("a flow of two legs, 32 connections", "order", 32),
-        http("a flow of two legs, 128 connections", "order", 128),
-        http("a flow of three rounds with ten steps, 32 connections", "plan", 32),
-        http("three notifications of progress and a result, 32 connections", "count", 32),
+        http("a call of two rounds, 32 connections", "order", 32),
+        http("a call of two rounds, 128 connections", "order", 128),
+        http("a call of three rounds with ten steps, 32 connections", "plan", 32),
+        http("three progress notifications and a result, 32 connections", "count", 32),
         Workload {
             load: Load::new("list:200", 32).of_server(&["--tools", "200"]),
             ..http("a list of 200 tools, 32 connections", "", 0)
@@ -71,7 +69,7 @@ pub(super) fn subjects(all: bool) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// All samples of a server under a workload, one of each round.
+/// The samples of a server under a workload, one per round.
 struct Row<'a> {
     subject: &'a str,
     samples: Vec<Sample>,
@@ -82,7 +80,7 @@ impl Row<'_> {
         median(&mut self.samples.iter().map(|sample| sample.get(metric)).collect::<Vec<_>>())
     }
 
-    /// How a metric stands to that of `base` in each round: the median, the lowest and the highest.
+    /// The ratio of a metric to that of `base` in the same round: median, lowest and highest.
     fn ratio(&self, base: &Self, metric: &str) -> (f64, f64, f64) {
         let pairs = self.samples.iter().zip(&base.samples);
         let mut ratios: Vec<f64> =
@@ -109,7 +107,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
             for row in rows {
                 let subject = subjects.iter().find(|subject| subject.name == row.subject);
                 let subject = subject.ok_or("a server without a program")?;
-                // Python's SDK answers in JSON only if it sends no progress.
+                // Python's SDK responds in JSON only without progress.
                 let mut load = workload.load.clone();
                 if row.subject == PYTHON
                     && load.workload != "count"
@@ -124,41 +122,47 @@ pub fn measure(extent: &Extent) -> Result<Part> {
             println!();
         }
     }
-    let mut text = String::new();
+    let mut sheet = Sheet::new(&COLUMNS);
     for (workload, rows) in workloads.iter().zip(&tables) {
-        table(&mut text, workload.title, rows)?;
+        add(&mut sheet, workload.title, rows);
     }
-    Ok(Part { text, targets: targets(&tables) })
+    Ok(Part { sheet, targets: targets(&tables) })
 }
 
-fn table(text: &mut String, title: &str, rows: &[Row<'_>]) -> Result {
-    let Some(base) = rows.first() else { return Ok(()) };
-    writeln!(text, "\n**{title}**\n")?;
-    writeln!(
-        text,
-        "| server | per second | × {} | CPU, µs | × | p50, µs | p99, µs | RSS idle, MB | peak | first answer, ms |",
-        base.subject
-    )?;
-    writeln!(text, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+const COLUMNS: [&str; 14] = [
+    "workload",
+    "server",
+    "per second",
+    "baseline",
+    "ratio",
+    "lowest ratio",
+    "highest ratio",
+    "CPU, µs",
+    "CPU ratio",
+    "p50, µs",
+    "p99, µs",
+    "idle RSS, MB",
+    "peak RSS, MB",
+    "first answer, ms",
+];
+
+fn add(sheet: &mut Sheet, title: &str, rows: &[Row<'_>]) {
+    let Some(base) = rows.first() else { return };
     for row in rows {
         let (middle, low, high) = row.ratio(base, "per_second");
         let digits = if middle < 0.1 { 3 } else { 2 };
         let many = |n: f64| if n < 100.0 { format!("{n:.1}") } else { format!("{n:.0}") };
-        writeln!(
-            text,
-            "| {} | {:.0} | {middle:.digits$} ({low:.digits$} to {high:.digits$}) | {} | {:.2} | {} | {} | {:.1} | {:.1} | {:.1} |",
-            row.subject,
-            row.median("per_second"),
-            many(row.median("cpu_us")),
-            row.ratio(base, "cpu_us").0,
-            many(row.median("p50_us")),
-            many(row.median("p99_us")),
-            row.median("idle") / 1e6,
-            row.median("peak") / 1e6,
-            row.median("first_ms"),
-        )?;
+        let mut texts = vec![title.to_owned(), row.subject.to_owned()];
+        texts.push(format!("{:.0}", row.median("per_second")));
+        texts.push(base.subject.to_owned());
+        texts.extend([middle, low, high].map(|ratio| format!("{ratio:.digits$}")));
+        texts.push(many(row.median("cpu_us")));
+        texts.push(format!("{:.2}", row.ratio(base, "cpu_us").0));
+        texts.extend(["p50_us", "p99_us"].map(|metric| many(row.median(metric))));
+        texts.extend(["idle", "peak"].map(|metric| format!("{:.1}", row.median(metric) / 1e6)));
+        texts.push(format!("{:.1}", row.median("first_ms")));
+        sheet.push(texts);
     }
-    Ok(())
 }
 
 fn targets(tables: &[Vec<Row<'_>>]) -> Vec<Target> {
@@ -182,16 +186,30 @@ fn targets(tables: &[Vec<Row<'_>>]) -> Vec<Target> {
         ratio(&format!("echo, {at}: throughput to rmcp's"), rows, rmcp, "per_second", true, 3.0);
     }
     for (at, rows) in [("32", flow), ("128", flow_128)] {
-        ratio(&format!("flow, {at}: throughput to axum's"), rows, served, "per_second", true, 0.9);
-        ratio(&format!("flow, {at}: CPU to axum's"), rows, served, "cpu_us", false, 1.15);
-        ratio(&format!("flow, {at}: p99 to axum's"), rows, served, "p99_us", false, 1.3);
+        ratio(
+            &format!("two rounds, {at}: throughput to axum's"),
+            rows,
+            served,
+            "per_second",
+            true,
+            0.9,
+        );
+        ratio(&format!("two rounds, {at}: CPU to axum's"), rows, served, "cpu_us", false, 1.15);
+        ratio(&format!("two rounds, {at}: p99 to axum's"), rows, served, "p99_us", false, 1.3);
     }
     let mounted = (MOUNTED, AXUM);
     ratio("in axum: echo, 32, throughput", echo, mounted, "per_second", true, 0.93);
-    ratio("in axum: flow, 32, throughput", flow, mounted, "per_second", true, 0.83);
-    let moonshot = (SERVED, HYPER);
-    ratio("moonshot: echo, 32, to hyper's", echo, moonshot, "per_second", true, 0.97);
-    ratio("moonshot: flow, 32, to hyper's", flow, moonshot, "per_second", true, 0.95);
+    ratio("in axum: two rounds, 32, throughput", flow, mounted, "per_second", true, 0.83);
+    let stretch = (SERVED, HYPER);
+    ratio("stretch: echo, 32, throughput to hyper's", echo, stretch, "per_second", true, 0.97);
+    ratio(
+        "stretch: two rounds, 32, throughput to hyper's",
+        flow,
+        stretch,
+        "per_second",
+        true,
+        0.95,
+    );
     let peak = [echo_128, flow_128].into_iter().flatten().filter(|row| row.subject == SERVED);
     let peak = peak.map(|row| row.median("peak") / 1e6).fold(0.0, f64::max);
     let what = "peak RSS at 128 connections".to_owned();

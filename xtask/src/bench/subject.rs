@@ -1,4 +1,4 @@
-//! Servers that are measured, and one measurement.
+//! The servers under test, and one measurement.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::Extent;
 use crate::Result;
-use crate::run::{output, release, scratch, there};
+use crate::needs::is_installed;
+use crate::run::{output, release, scratch};
 
 /// A server.
 pub struct Subject {
@@ -15,10 +16,10 @@ pub struct Subject {
     command: Vec<String>,
 }
 
-/// What is asked of a server.
+/// The load on a server.
 #[derive(Clone)]
 pub struct Load {
-    /// As the load program knows it.
+    /// The name in the load program.
     pub workload: String,
     pub connections: usize,
     pub more: Vec<String>,
@@ -44,7 +45,7 @@ impl Load {
     }
 }
 
-/// What came of a load.
+/// The result of one measurement.
 pub struct Sample(Value);
 
 impl Sample {
@@ -59,12 +60,12 @@ impl Subject {
         Self { name: name.into(), command }
     }
 
-    /// The server, run by another program.
+    /// Wraps the command of the server in another program.
     pub fn under(&self, command: &[String]) -> Self {
         Self { name: self.name.clone(), command: [command, &self.command].concat() }
     }
 
-    /// Starts the server on one core, puts load on it from the other, and ends it.
+    /// Starts the server on one core, loads it from the other, and stops it.
     pub fn measure(&self, load: &Load, extent: &Extent) -> Result<Sample> {
         let program = scratch("release")?.join("release/load");
         let mut command = Command::new("taskset");
@@ -77,21 +78,22 @@ impl Subject {
     }
 }
 
-/// Builds what stands in `xtask/peers/{name}`; where the programs are.
+/// Builds the programs of `benches/{name}`, or of `interop/rmcp`, and returns their folder.
 pub fn built(name: &str) -> Result<PathBuf> {
-    release(&format!("xtask/peers/{name}"))
+    let folder = if name == "rmcp" { "interop" } else { "benches" };
+    release(&format!("{folder}/{name}"))
 }
 
-/// Whether there is what measuring takes.
+/// Checks the requirements of a measurement.
 pub fn check() -> Result {
     let processors = std::thread::available_parallelism()?.get();
     if !cfg!(target_os = "linux") || processors < 2 {
         return Err(
-            "the benchmarks need Linux, and two processors: one for the server, one for the load"
+            "the benchmarks need Linux and two processors: one for the server, one for the load"
                 .into(),
         );
     }
-    if !there("taskset") {
+    if !is_installed("taskset") {
         return Err("the benchmarks need `taskset`, of util-linux: install it".into());
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! What flows cost that wait for an answer, or wait forever: nothing stays on the server.
+//! The cost of abandoned calls: nothing stays on the server.
 
 use super::subject::{Load, Subject, built, check};
-use super::{Extent, Part, Target};
+use super::{Extent, Part, Sheet, Target};
 use crate::Result;
 
 const FLOWS: u32 = 1_000_000;
@@ -11,30 +11,28 @@ pub fn measure(_: &Extent) -> Result<Part> {
     built("load")?;
     let served = built("mrtr")?.join("served").display().to_string();
     let load = Load::new("abandoned", 32).with(&["--flows", &FLOWS.to_string()]);
-    // As long as they take.
+    // Until all are done.
     let extent = Extent { rounds: 1, seconds: 600.0, all: false };
     let sample = Subject::new("mrtr, served", &[&served]).measure(&load, &extent)?;
     if sample.get("flows") < f64::from(FLOWS) {
-        return Err(format!("only {} flows in ten minutes", sample.get("flows")).into());
+        return Err(format!("only {} calls in ten minutes", sample.get("flows")).into());
     }
     let mb = |name: &str| sample.get(name) / 1e6;
-    let text = format!(
-        "{:.0} flows were begun and left at their first question, {:.0} a second. Resident memory: {:.1} MB after the \
-         first answer, {:.2} MB after the warm-up, {:.2} MB at the end, {:.2} MB at most.\n",
-        sample.get("flows"),
-        sample.get("per_second"),
-        mb("idle"),
-        mb("warm"),
-        mb("rss"),
-        mb("peak"),
-    );
+    let mut sheet = Sheet::new(&["metric", "value"]);
+    let mut push = |name: &str, value: String| sheet.push(vec![name.to_owned(), value]);
+    push("abandoned calls", format!("{:.0}", sample.get("flows")));
+    push("per second", format!("{:.0}", sample.get("per_second")));
+    push("RSS after the first answer, MB", format!("{:.1}", mb("idle")));
+    push("RSS after the warm-up, MB", format!("{:.2}", mb("warm")));
+    push("RSS at the end, MB", format!("{:.2}", mb("rss")));
+    push("peak RSS, MB", format!("{:.2}", mb("peak")));
     let target = Target {
-        what: "a million abandoned flows add".to_owned(),
+        what: "memory of a million abandoned calls".to_owned(),
         wanted: 1.0,
         measured: mb("rss") - mb("warm"),
         spread: None,
         at_least: false,
         unit: "MB",
     };
-    Ok(Part { text, targets: vec![target] })
+    Ok(Part { sheet, targets: vec![target] })
 }

@@ -1,36 +1,38 @@
-//! How many instructions whole servers spend on a call, HTTP included.
+//! Instructions of whole servers for each call, HTTP included.
 
-use std::fmt::Write as _;
-
-use super::rivals::{AXUM, SHIPPED, subjects};
+use super::rivals::{SHIPPED, subjects};
 use super::subject::{Load, Subject, check};
-use super::{Extent, Part, show};
+use super::{Extent, Part, Sheet, show};
 use crate::Result;
 use crate::callgrind::{self, Counts, counting, counts};
 
 const WORKLOADS: [(&str, &str); 5] = [
     ("echo", "echo"),
-    ("a flow of two legs", "order"),
-    ("a flow of three rounds with ten steps", "plan"),
-    ("three notifications of progress and a result", "count"),
+    ("a call of two rounds", "order"),
+    ("a call of three rounds with ten steps", "plan"),
+    ("three progress notifications and a result", "count"),
     ("an argument of 64 KiB", "length"),
 ];
 
-/// So many flows in one process, and so many in another; the difference is counted.
+/// The numbers of calls in two processes; the difference of their counts is measured.
 const FLOWS: (i64, i64) = (50, 250);
 
 pub fn measure(_: &Extent) -> Result<Part> {
     check()?;
     callgrind::check()?;
     let mut subjects = subjects(false)?;
-    // It differs from the other in how its socket waits.
+    // The two rmcp servers differ only in how the socket waits.
     subjects.retain(|subject| subject.name != SHIPPED);
-    let mut text = String::new();
+    let mut sheet = Sheet::new(&[
+        "workload",
+        "server",
+        "instructions",
+        "of which SHA-256",
+        "others",
+        "ratio to bare axum",
+    ]);
     for (title, workload) in WORKLOADS {
         show(&format!("  {title:<50}"))?;
-        writeln!(text, "\n**{title}**\n")?;
-        writeln!(text, "| server | instructions | of which SHA-256 | others | × {AXUM} |")?;
-        text.push_str("|---|--:|--:|--:|--:|\n");
         let mut floor = None;
         for subject in &subjects {
             let [few, many] = [FLOWS.0, FLOWS.1].map(|flows| count(subject, workload, flows));
@@ -43,23 +45,22 @@ pub fn measure(_: &Extent) -> Result<Part> {
             // In hundredths, to the nearest.
             let ratio = (others * 100 + floor / 2) / floor.max(1);
             let (whole, parts) = (ratio / 100, ratio % 100);
-            writeln!(text, "| {} | {all} | {sha} | {others} | {whole}.{parts:02} |", subject.name)?;
+            let mut row = vec![title.to_owned(), subject.name.clone()];
+            row.extend([all, sha, others].map(|count| count.to_string()));
+            row.push(format!("{whole}.{parts:02}"));
+            sheet.push(row);
         }
         println!();
     }
-    text.push_str(
-        "\nCounted by callgrind, over one connection. Its processor has no instructions for SHA-256: with them, that takes about a \
-         tenth. What a system call does is not counted.\n",
-    );
-    Ok(Part { text, targets: Vec::new() })
+    Ok(Part { sheet, targets: Vec::new() })
 }
 
-/// Of a whole process that serves so many flows, and one more.
+/// Counts the instructions of a process that serves that many calls, and one more.
 fn count(subject: &Subject, workload: &str, flows: i64) -> Result<Counts> {
     let (tool, counted) = counting()?;
     let load = Load::new(workload, 1);
     let load = load.with(&["--flows", &flows.to_string(), "--warm-up", "0", "--terminate"]);
-    // As long as they take.
+    // Until all are done.
     let extent = Extent { rounds: 1, seconds: 600.0, all: false };
     subject.under(&tool).measure(&load, &extent)?;
     counts(&counted)

@@ -1,12 +1,12 @@
-//! The requests that put requirements to the test.
+//! The requests that test requirements.
 
 use serde_json::{Value, json};
 
 use Holds::{Error, Refused, Result, Status};
 
-/// A request that puts a requirement to the test.
+/// A request that tests a requirement.
 pub struct Probe {
-    /// The row of the ledger.
+    /// The id in the ledger.
     pub id: &'static str,
     pub what: &'static str,
     pub verb: &'static str,
@@ -15,7 +15,7 @@ pub struct Probe {
     pub holds: Holds,
 }
 
-/// When the requirement holds.
+/// The response that meets the requirement.
 pub enum Holds {
     /// This status, and an error with this code.
     Refused(u16, i64),
@@ -34,7 +34,7 @@ fn meta() -> Value {
     })
 }
 
-/// A good request, to be made worse.
+/// Creates a valid request.
 fn probe(id: &'static str, what: &'static str, method: &str, params: Value, holds: Holds) -> Probe {
     let name = ["name", "uri"].iter().find_map(|key| params.get(key)?.as_str().map(str::to_owned));
     let mut all = json!({ "_meta": meta() });
@@ -52,7 +52,7 @@ fn probe(id: &'static str, what: &'static str, method: &str, params: Value, hold
     Probe { id, what, verb: "POST", headers, body, holds }
 }
 
-/// The methods whose requests have `Mcp-Name`.
+/// Methods whose requests have `Mcp-Name`.
 const NAMED: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
 
 impl Probe {
@@ -90,38 +90,38 @@ fn brief() -> Value {
     json!({ "name": "brief", "arguments": {} })
 }
 
-/// What a probe declares, as it stands in the body; and with forms only.
+/// The capabilities that a probe declares, as text in the body; and those with forms only.
 const CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
 const FORMS: &str = r#"{"elicitation":{"form":{}}}"#;
 
-/// All of them.
+/// Returns all requests.
 pub fn all() -> impl Iterator<Item = Probe> {
     [headers(), malformed(), undeclared(), content()].into_iter().flatten()
 }
 
-/// Headers that do not fit.
+/// Requests with invalid headers.
 fn headers() -> Vec<Probe> {
     vec![
-        add("http/origin-403", "an Origin of somewhere else", Status(403))
+        add("http/origin-403", "a foreign Origin", Status(403))
             .header("Origin", "https://evil.example"),
         add("http/version-header-required", "no MCP-Protocol-Version", Refused(400, -32020))
             .header("MCP-Protocol-Version", ""),
         add(
             "http/version-mismatch-rejected",
-            "another MCP-Protocol-Version than in the body",
+            "an MCP-Protocol-Version that differs from the body",
             Refused(400, -32020),
         )
         .header("MCP-Protocol-Version", "2025-11-25"),
         add(
             "http/method-mismatch-rejected",
-            "another Mcp-Method than in the body",
+            "an Mcp-Method that differs from the body",
             Refused(400, -32020),
         )
         .header("Mcp-Method", "tools/list"),
         add("http/mismatch-code", "no Mcp-Method", Refused(400, -32020)).header("Mcp-Method", ""),
         add(
             "http/name-mismatch-rejected",
-            "another Mcp-Name than in the body",
+            "an Mcp-Name that differs from the body",
             Refused(400, -32020),
         )
         .header("Mcp-Name", "fail"),
@@ -139,15 +139,15 @@ fn headers() -> Vec<Probe> {
     ]
 }
 
-/// Requests that are none, or that nobody serves.
+/// Malformed and unsupported requests.
 fn malformed() -> Vec<Probe> {
     vec![
-        add("http/unsupported-version-400", "a version that nobody speaks", Refused(400, -32022))
+        add("http/unsupported-version-400", "an unknown version", Refused(400, -32022))
             .header("MCP-Protocol-Version", "1900-01-01")
             .body("2026-07-28", "1900-01-01"),
         add("base/meta-missing-32602", "no clientCapabilities in `_meta`", Refused(400, -32602))
             .body("/clientCapabilities", "/other"),
-        add("base/standard-codes", "a body that is no JSON", Refused(400, -32700))
+        add("base/standard-codes", "a body that is not JSON", Refused(400, -32700))
             .whole("POST", "{"),
         list("base/standard-codes", "a batch", Refused(400, -32600)).whole("POST", "[]"),
         list("http/get-405", "GET", Status(405)).whole("GET", ""),
@@ -156,7 +156,7 @@ fn malformed() -> Vec<Probe> {
     ]
 }
 
-/// Questions that this client cannot be asked.
+/// Requests that need a capability the client did not declare.
 fn undeclared() -> Vec<Probe> {
     vec![
         call(
@@ -168,7 +168,7 @@ fn undeclared() -> Vec<Probe> {
         .body(CAPABILITIES, "{}"),
         call(
             "mrtr/declared-in-manual-form",
-            "a page for a client with forms only",
+            "a URL for a client with forms only",
             "url",
             Refused(400, -32021),
         )
@@ -189,7 +189,7 @@ fn undeclared() -> Vec<Probe> {
         .body(CAPABILITIES, FORMS),
         probe(
             "prompt/capabilities-respected-server",
-            "a prompt that asks a client that cannot be asked",
+            "a prompt that requires input, without the capability",
             "prompts/get",
             brief(),
             Refused(400, -32021),
@@ -197,7 +197,7 @@ fn undeclared() -> Vec<Probe> {
         .body(CAPABILITIES, "{}"),
         probe(
             "base/missing-capability-32021",
-            "a resource that asks a client that cannot be asked",
+            "a resource that requires input, without the capability",
             "resources/read",
             json!({ "uri": "note://7" }),
             Refused(400, -32021),
@@ -206,32 +206,32 @@ fn undeclared() -> Vec<Probe> {
     ]
 }
 
-/// What there is not, and what results have to say.
+/// Requests for unknown items, and required members of results.
 fn content() -> Vec<Probe> {
     vec![
-        call("tool/unknown-tool", "a tool that there is not", "nope", Error(-32602)),
+        call("tool/unknown-tool", "an unknown tool", "nope", Error(-32602)),
         probe(
             "prompt/unknown-name",
-            "a prompt that there is not",
+            "an unknown prompt",
             "prompts/get",
             json!({ "name": "nope" }),
             Error(-32602),
         ),
         probe(
             "resource/not-found-code",
-            "a resource that there is not",
+            "an unknown resource",
             "resources/read",
             json!({ "uri": "gone://1" }),
             Error(-32602),
         ),
         probe(
             "page/invalid-cursor-code",
-            "a cursor that was never given out",
+            "an invalid cursor",
             "tools/list",
             json!({ "cursor": "made-up" }),
             Error(-32602),
         ),
-        list("log/invalid-level-32602", "a log level that there is not", Error(-32602))
+        list("log/invalid-level-32602", "an unknown log level", Error(-32602))
             .body(r#""_meta":{"#, r#""_meta":{"io.modelcontextprotocol/logLevel":"loud","#),
         list("cache/tools-list-hints", "a list", Result("/result/ttlMs")),
         list("base/result-type-present", "a list", Result("/result/resultType")),
@@ -242,7 +242,7 @@ fn content() -> Vec<Probe> {
         ),
         add(
             "tool/inputs-validated",
-            "a text where the schema says integer",
+            "a string where the schema requires an integer",
             Result("/result/isError"),
         )
         .body(r#""a":2"#, r#""a":"2""#),

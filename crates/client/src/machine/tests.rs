@@ -1,9 +1,10 @@
+use mrtr_schema::capabilities::ClientCapabilities;
+
 use super::*;
 
 fn start() -> (Machine, Action) {
     let params = vec![("name".to_owned(), RawValue::from_string("\"book\"".into()).unwrap())];
-    let meta =
-        RequestMeta { protocol_version: Some("2026-07-28".into()), ..RequestMeta::default() };
+    let meta = RequestMeta::new("2026-07-28", ClientCapabilities::new());
     Machine::start(RequestIds::default(), "tools/call", params, meta, RoundLimits::default())
         .unwrap()
 }
@@ -14,10 +15,10 @@ fn result(text: &str) -> Event {
 
 fn sent(action: Action) -> (RequestId, Value) {
     let Action::Send(request) = action else { panic!("{action:?}") };
-    (request.id, serde_json::from_str(request.params.unwrap().get()).unwrap())
+    (request.id, serde_json::from_str(request.params.unwrap().as_str()).unwrap())
 }
 
-fn answers(keys: &[&str]) -> Event {
+fn responses(keys: &[&str]) -> Event {
     let mut all = InputResponses::default();
     for key in keys {
         all.push(*key, &serde_json::json!({ "action": "decline" })).unwrap();
@@ -25,49 +26,49 @@ fn answers(keys: &[&str]) -> Event {
     Event::Input(all)
 }
 
-const ASKS: &str = r#"{"resultType":"input_required","inputRequests":{"q":{"method":"roots/list"}},"requestState":" é\u0000\"x "}"#;
+const INPUT_REQUIRED: &str = r#"{"resultType":"input_required","inputRequests":{"q":{"method":"roots/list"}},"requestState":" é\u0000\"x "}"#;
 
 #[test]
-fn a_retry_is_a_new_request_with_the_state_as_it_came() {
+fn next_request_has_a_new_id_and_the_unchanged_state() {
     let (mut machine, first) = start();
     let (first_id, first) = sent(first);
     assert_eq!((first.get("requestState"), first.get("inputResponses")), (None, None));
-    assert!(matches!(machine.next(result(ASKS)).unwrap(), Action::RequestInput(_)));
-    let (second_id, second) = sent(machine.next(answers(&["q"])).unwrap());
+    assert!(matches!(machine.next(result(INPUT_REQUIRED)).unwrap(), Action::RequestInput(_)));
+    let (second_id, second) = sent(machine.next(responses(&["q"])).unwrap());
     assert_ne!(first_id, second_id);
     assert_eq!(second["requestState"], " é\u{0}\"x ");
     assert_eq!(second["inputResponses"]["q"]["action"], "decline");
     assert_eq!(second["name"], "book");
 
-    // The next result has no state and asks for nothing: the old state must not come back.
+    // The next result has no state, so the old one must not be sent again.
     let none = r#"{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}"#;
     machine.next(result(none)).unwrap();
-    let (_, third) = sent(machine.next(answers(&["r"])).unwrap());
+    let (_, third) = sent(machine.next(responses(&["r"])).unwrap());
     assert_eq!(third.get("requestState"), None);
     assert_eq!(
         third["inputResponses"].as_object().unwrap().len(),
         1,
-        "old answers must not come back"
+        "old responses must not be sent again"
     );
     assert!(
         matches!(machine.next(result("{}")).unwrap(), Action::Complete(_)),
-        "no resultType means complete"
+        "a missing resultType means complete"
     );
 }
 
 #[test]
-fn answers_go_out_once() {
+fn input_responses_are_sent_once() {
     let (mut machine, _) = start();
-    machine.next(result(ASKS)).unwrap();
-    sent(machine.next(answers(&["q"])).unwrap());
+    machine.next(result(INPUT_REQUIRED)).unwrap();
+    sent(machine.next(responses(&["q"])).unwrap());
     let only = r#"{"resultType":"input_required","requestState":"t"}"#;
     assert!(matches!(machine.next(result(only)).unwrap(), Action::Wait(_)));
-    let (_, leg) = sent(machine.next(Event::Waited).unwrap());
-    assert_eq!((&leg["requestState"], leg.get("inputResponses")), (&"t".into(), None));
+    let (_, params) = sent(machine.next(Event::Waited).unwrap());
+    assert_eq!((&params["requestState"], params.get("inputResponses")), (&"t".into(), None));
 }
 
 #[test]
-fn state_alone_is_waited_for_ever_longer_and_not_for_ever() {
+fn postponed_call_waits_longer_each_time_up_to_the_limit() {
     let (mut machine, _) = start();
     let only = r#"{"resultType":"input_required","requestState":"s"}"#;
     let mut waits = Vec::new();
@@ -86,12 +87,12 @@ fn state_alone_is_waited_for_ever_longer_and_not_for_ever() {
 }
 
 #[test]
-fn a_server_that_asks_on_and_on_is_left_with_its_last_question_named() {
+fn too_many_input_rounds_end_the_call_with_the_last_input_request() {
     let (mut machine, _) = start();
     let ask = r#"{"resultType":"input_required","inputRequests":{"more":{"method":"elicitation/create","params":{"message":"And now?","requestedSchema":{"type":"object","properties":{}}}}}}"#;
     for _ in 0..10 {
         machine.next(result(ask)).unwrap();
-        machine.next(answers(&["more"])).unwrap();
+        machine.next(responses(&["more"])).unwrap();
     }
     let error = machine.next(result(ask)).unwrap_err();
     assert!(error.is_too_many_rounds());
@@ -99,10 +100,10 @@ fn a_server_that_asks_on_and_on_is_left_with_its_last_question_named() {
 }
 
 #[test]
-fn broken_protocol_is_the_server_s_fault() {
+fn protocol_violations_are_attributed_to_the_server() {
     for (text, part) in [
         (r#"{"resultType":"task"}"#, "unknown resultType \"task\""),
-        (r#"{"resultType":"input_required"}"#, "neither questions nor state"),
+        (r#"{"resultType":"input_required"}"#, "neither inputRequests nor requestState"),
         (
             r#"{"resultType":"input_required","inputRequests":{"q":{"method":"tools/call"}}}"#,
             "unknown input request",
@@ -117,7 +118,7 @@ fn broken_protocol_is_the_server_s_fault() {
 }
 
 #[test]
-fn only_calls_that_may_ask_may_ask() {
+fn only_tools_prompts_and_resources_may_request_input() {
     let meta = RequestMeta::default();
     let (mut machine, _) = Machine::start(
         RequestIds::default(),
@@ -127,11 +128,11 @@ fn only_calls_that_may_ask_may_ask() {
         RoundLimits::default(),
     )
     .unwrap();
-    assert!(machine.next(result(ASKS)).unwrap_err().is_protocol());
+    assert!(machine.next(result(INPUT_REQUIRED)).unwrap_err().is_protocol());
 }
 
 #[test]
-fn a_version_that_is_supported_after_all_is_tried_once_more() {
+fn request_is_repeated_once_if_the_server_supports_its_version() {
     let (mut machine, first) = start();
     let refusal =
         || Event::Response(Err(ErrorObject::unsupported_version("2026-07-28", &["2026-07-28"])));
@@ -148,15 +149,15 @@ fn a_version_that_is_supported_after_all_is_tried_once_more() {
 }
 
 #[test]
-fn events_out_of_turn_end_the_call() {
-    for event in [answers(&["q"]), Event::Waited] {
+fn unexpected_events_end_the_call() {
+    for event in [responses(&["q"]), Event::Waited] {
         let (mut machine, _) = start();
         assert!(machine.next(event).is_err());
-        assert!(machine.next(result("{}")).is_err(), "over is over");
+        assert!(machine.next(result("{}")).is_err(), "the call is over");
     }
     for keys in [&["other"][..], &[], &["q", "more"]] {
         let (mut machine, _) = start();
-        machine.next(result(ASKS)).unwrap();
-        assert!(machine.next(answers(keys)).is_err(), "{keys:?}");
+        machine.next(result(INPUT_REQUIRED)).unwrap();
+        assert!(machine.next(responses(keys)).is_err(), "{keys:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is reused, and what must not be.
+//! The cache of results.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,32 +12,32 @@ use mrtr_schema::subscription::SubscriptionFilter;
 use serde_json::{Value, json};
 use tokio::time::advance;
 
-use crate::{Answer, Asked, Scripted};
+use crate::{ReceivedRequest, Reply, ScriptedServer};
 
-/// Every list has one page and every resource one text; all stay fresh for a minute.
-fn plain(asked: &Asked) -> Value {
-    let mut result = match asked.method.as_str() {
+/// Returns lists of one page and resources of one text, all fresh for a minute.
+fn fresh_result(received: &ReceivedRequest) -> Value {
+    let mut result = match received.method.as_str() {
         "server/discover" => json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} }),
         "tools/call" => json!({ "content": [] }),
         "resources/read" => {
-            json!({ "contents": [{ "uri": asked.params.get("uri"), "text": "x" }] })
+            json!({ "contents": [{ "uri": received.params.get("uri"), "text": "x" }] })
         }
         "tools/list" => json!({ "tools": [] }),
         "prompts/list" => json!({ "prompts": [] }),
         "resources/list" => json!({ "resources": [] }),
         "resources/templates/list" => json!({ "resourceTemplates": [] }),
-        other => panic!("{other} was not expected"),
+        other => panic!("unexpected method {other}"),
     };
     let hints = json!({ "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private" });
     result.as_object_mut().unwrap().extend(hints.as_object().unwrap().clone());
     result
 }
 
-fn server() -> Scripted {
-    Scripted::new(|asked| Answer::Result(plain(asked)))
+fn server() -> ScriptedServer {
+    ScriptedServer::new(|received| Reply::Result(fresh_result(received)))
 }
 
-async fn everything(client: &Client<Scripted>) {
+async fn read_all(client: &Client<ScriptedServer>) {
     client.discover().await.unwrap();
     client.list_tools().await.unwrap();
     client.list_prompts().await.unwrap();
@@ -47,22 +47,22 @@ async fn everything(client: &Client<Scripted>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_is_reused_until_its_time_is_over() {
+async fn cache_reuses_a_result_until_its_ttl_ends() {
     let server = server();
     let client = server.client().build();
-    everything(&client).await;
+    read_all(&client).await;
     assert_eq!(server.methods().len(), 6);
     advance(Duration::from_millis(59_999)).await;
-    everything(&client.clone()).await;
+    read_all(&client.clone()).await;
     assert_eq!(server.methods(), [""; 0]);
     advance(Duration::from_hours(1)).await;
-    assert_eq!(server.methods(), [""; 0], "nothing is asked for before somebody needs it");
-    everything(&client).await;
-    assert_eq!(server.methods().len(), 6, "all of it is stale");
+    assert_eq!(server.methods(), [""; 0], "nothing is fetched before it is needed");
+    read_all(&client).await;
+    assert_eq!(server.methods().len(), 6, "all results are stale");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_never_answered_with_the_result_of_another() {
+async fn cache_keeps_results_of_different_calls_apart() {
     let server = server();
     let client = server.client().build();
     for uri in ["a:1", "a:2", "a:1"] {
@@ -73,7 +73,7 @@ async fn a_call_is_never_answered_with_the_result_of_another() {
     for _ in 0..2 {
         client.call_tool("t", json!({})).await.unwrap();
     }
-    assert_eq!(server.methods(), ["tools/call"; 2], "a call is made whenever it is asked for");
+    assert_eq!(server.methods(), ["tools/call"; 2], "tool calls are not cached");
     // Another client may have other credentials.
     let other = server.client().build();
     other.read_resource("a:1").await.unwrap();
@@ -81,16 +81,16 @@ async fn a_call_is_never_answered_with_the_result_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_without_a_time_to_live_is_not_kept() {
+async fn cache_ignores_results_without_a_ttl() {
     for ttl in [Value::Null, json!(0), json!(-60_000)] {
-        let server = Scripted::new(move |asked| {
-            let mut result = plain(asked);
+        let server = ScriptedServer::new(move |received| {
+            let mut result = fresh_result(received);
             let result_object = result.as_object_mut().unwrap();
             match &ttl {
                 Value::Null => result_object.remove("ttlMs"),
                 ttl => result_object.insert("ttlMs".to_owned(), ttl.clone()),
             };
-            Answer::Result(result)
+            Reply::Result(result)
         });
         let client = server.client().build();
         client.list_tools().await.unwrap();
@@ -100,10 +100,10 @@ async fn a_result_without_a_time_to_live_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_took_rounds_is_not_kept() {
-    let server = Scripted::new(|asked| {
-        Answer::Result(match asked.params.get("requestState") {
-            Some(_) => plain(asked),
+async fn cache_ignores_results_that_took_rounds() {
+    let server = ScriptedServer::new(|received| {
+        Reply::Result(match received.params.get("requestState") {
+            Some(_) => fresh_result(received),
             None => json!({
                 "resultType": "input_required", "requestState": "s", "ttlMs": 60_000,
                 "inputRequests": { "q": { "method": "elicitation/create", "params": {
@@ -119,20 +119,20 @@ async fn a_result_that_took_rounds_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_changed_is_thrown_away() {
-    let changed = |method: &str, params: Value| {
+async fn cache_removes_results_that_a_subscription_reports_as_changed() {
+    let notification = |method: &str, params: Value| {
         let method = format!("notifications/{method}");
         Notification::new(method, &params).unwrap()
     };
-    let acknowledged = changed("subscriptions/acknowledged", json!({ "notifications": {} }));
-    for (announced, again) in [
-        (changed("tools/list_changed", json!({})), &["tools/list"][..]),
-        (changed("prompts/list_changed", json!({})), &["prompts/list"]),
+    let acknowledged = notification("subscriptions/acknowledged", json!({ "notifications": {} }));
+    for (announced, refetched) in [
+        (notification("tools/list_changed", json!({})), &["tools/list"][..]),
+        (notification("prompts/list_changed", json!({})), &["prompts/list"]),
         (
-            changed("resources/list_changed", json!({})),
+            notification("resources/list_changed", json!({})),
             &["resources/list", "resources/templates/list"],
         ),
-        (changed("resources/updated", json!({ "uri": "a:1" })), &["resources/read"]),
+        (notification("resources/updated", json!({ "uri": "a:1" })), &["resources/read"]),
         (
             acknowledged.clone(),
             &[
@@ -145,28 +145,28 @@ async fn what_has_changed_is_thrown_away() {
             ],
         ),
     ] {
-        let server = Scripted::new(move |asked| match asked.method.as_str() {
-            "subscriptions/listen" => Answer::Notifications(vec![announced.clone()]),
-            _ => Answer::Result(plain(asked)),
+        let server = ScriptedServer::new(move |received| match received.method.as_str() {
+            "subscriptions/listen" => Reply::Notifications(vec![announced.clone()]),
+            _ => Reply::Result(fresh_result(received)),
         });
         let client = server.client().build();
-        everything(&client).await;
+        read_all(&client).await;
         let mut subscription = client.listen(&SubscriptionFilter::default()).unwrap();
         subscription.next().await.unwrap().unwrap();
         server.methods();
-        everything(&client).await;
-        assert_eq!(server.methods(), again);
+        read_all(&client).await;
+        assert_eq!(server.methods(), refetched);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_from_before_a_change_is_not_kept_after_it() {
-    let client: Arc<OnceLock<Client<Scripted>>> = Arc::default();
-    let own = client.clone();
-    let server = Scripted::new(move |asked| {
-        // While the list is on its way, it changes.
-        own.get().unwrap().clear_cache();
-        Answer::Result(plain(asked))
+async fn cache_ignores_a_result_requested_before_an_invalidation() {
+    let client: Arc<OnceLock<Client<ScriptedServer>>> = Arc::default();
+    let invalidated = client.clone();
+    let server = ScriptedServer::new(move |received| {
+        // The list changes while its request is in flight.
+        invalidated.get().unwrap().clear_cache();
+        Reply::Result(fresh_result(received))
     });
     let client = client.get_or_init(|| server.client().build());
     client.list_tools().await.unwrap();
@@ -175,64 +175,69 @@ async fn a_result_from_before_a_change_is_not_kept_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_page_has_its_own_time() {
-    let server = Scripted::new(|asked| {
-        let mut result = plain(asked);
+async fn cache_keeps_a_ttl_for_each_page() {
+    let server = ScriptedServer::new(|received| {
+        let mut result = fresh_result(received);
         let result_object = result.as_object_mut().unwrap();
-        if asked.params.get("cursor").is_none() {
+        if received.params.get("cursor").is_none() {
             result_object.insert("nextCursor".to_owned(), json!("2"));
         } else {
             result_object.insert("ttlMs".to_owned(), json!(1000));
         }
-        Answer::Result(result)
+        Reply::Result(result)
     });
     let client = server.client().build();
     client.list_tools().await.unwrap();
     advance(Duration::from_secs(1)).await;
-    server.asked();
+    server.received();
     client.list_tools().await.unwrap();
-    let asked: Vec<_> = server.asked().into_iter().map(|asked| asked.params).collect();
-    assert_eq!(asked, [json!({ "cursor": "2" })]);
+    let received: Vec<_> = server.received().into_iter().map(|received| received.params).collect();
+    assert_eq!(received, [json!({ "cursor": "2" })]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cursor_that_has_gone_stale_starts_the_list_anew() {
+async fn list_restarts_when_a_cached_cursor_is_rejected() {
     let stale = Arc::new(AtomicBool::new(false));
     let is_stale = stale.clone();
-    let server = Scripted::new(move |asked| {
-        let mut result = plain(asked);
+    let server = ScriptedServer::new(move |received| {
+        let mut result = fresh_result(received);
         let result_object = result.as_object_mut().unwrap();
-        let (now, old) = if is_stale.load(Ordering::Relaxed) { ("b", "a") } else { ("a", "b") };
-        match asked.params.get("cursor").and_then(Value::as_str) {
-            None => drop(result_object.insert("nextCursor".to_owned(), json!(now))),
-            Some(cursor) if cursor == old => {
-                return Answer::Error(ErrorObject::new(code::INVALID_PARAMS, "no such cursor"));
+        let (current, stale) =
+            if is_stale.load(Ordering::Relaxed) { ("b", "a") } else { ("a", "b") };
+        match received.params.get("cursor").and_then(Value::as_str) {
+            None => {
+                result_object.insert("nextCursor".to_owned(), json!(current));
             }
-            Some(_) => drop(result_object.insert("ttlMs".to_owned(), json!(0))),
+            Some(cursor) if cursor == stale => {
+                return Reply::Error(ErrorObject::new(code::INVALID_PARAMS, "no such cursor"));
+            }
+            Some(_) => {
+                result_object.insert("ttlMs".to_owned(), json!(0));
+            }
         }
-        Answer::Result(result)
+        Reply::Result(result)
     });
     let client = server.client().build();
     client.list_tools().await.unwrap();
     stale.store(true, Ordering::Relaxed);
-    server.asked();
+    server.received();
     client.list_tools().await.unwrap();
-    let asked: Vec<_> = server.asked().into_iter().map(|asked| asked.params).collect();
-    assert_eq!(asked, [json!({ "cursor": "a" }), json!({}), json!({ "cursor": "b" })]);
+    let received: Vec<_> = server.received().into_iter().map(|received| received.params).collect();
+    assert_eq!(received, [json!({ "cursor": "a" }), json!({}), json!({ "cursor": "b" })]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_for_its_headers_lists_the_tools_anew_be_they_fresh_or_not() {
+async fn header_mismatch_lists_the_tools_again_even_if_cached() {
     let changed = Arc::new(AtomicBool::new(false));
     let has_changed = changed.clone();
-    let server = Scripted::new(move |asked| {
+    let server = ScriptedServer::new(move |received| {
         let changed = has_changed.load(Ordering::Relaxed);
-        let mut result = plain(asked);
-        if asked.method == "tools/call" && changed && asked.headers.is_empty() {
-            let refused = ErrorObject::new(code::HEADER_MISMATCH, "Mcp-Param-R is missing");
-            return Answer::Error(refused);
+        let mut result = fresh_result(received);
+        if received.method == "tools/call" && changed && received.headers.is_empty() {
+            let error = ErrorObject::new(code::HEADER_MISMATCH, "Mcp-Param-R is missing");
+            return Reply::Error(error);
         }
-        if asked.method == "tools/list" {
+        if received.method == "tools/list" {
             let mut property = json!({ "type": "string" });
             if changed {
                 property["x-mcp-header"] = json!("R");
@@ -240,7 +245,7 @@ async fn a_refusal_for_its_headers_lists_the_tools_anew_be_they_fresh_or_not() {
             let schema = json!({ "type": "object", "properties": { "r": property } });
             result["tools"] = json!([{ "name": "t", "inputSchema": schema }]);
         }
-        Answer::Result(result)
+        Reply::Result(result)
     });
     let client = server.client().build();
     client.list_tools().await.unwrap();
@@ -254,12 +259,12 @@ async fn a_refusal_for_its_headers_lists_the_tools_anew_be_they_fresh_or_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_stays_within_its_bytes() {
+async fn cache_stays_within_its_size() {
     let long = "x".repeat(1000);
-    let server = Scripted::new(move |asked| {
-        let mut result = plain(asked);
+    let server = ScriptedServer::new(move |received| {
+        let mut result = fresh_result(received);
         result["contents"][0]["text"] = json!(long);
-        Answer::Result(result)
+        Reply::Result(result)
     });
     let client = server.client().cache(4_000).build();
     for n in 0..100 {
@@ -270,10 +275,10 @@ async fn what_is_kept_stays_within_its_bytes() {
     for n in (0..100).rev() {
         client.read_resource(&format!("a:{n}")).await.unwrap();
     }
-    let asked = server.methods().len();
-    assert!((96..100).contains(&asked), "{asked} of 100 were asked for again");
-    let none = server.client().cache(0).build();
-    none.read_resource("a:1").await.unwrap();
-    none.read_resource("a:1").await.unwrap();
+    let received = server.methods().len();
+    assert!((96..100).contains(&received), "{received} of 100 were fetched again");
+    let uncached = server.client().cache(0).build();
+    uncached.read_resource("a:1").await.unwrap();
+    uncached.read_resource("a:1").await.unwrap();
     assert_eq!(server.methods().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What calls send, and what they make of the answers.
+//! Requests of calls and the results they accept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,30 +11,30 @@ use mrtr_schema::jsonrpc::{ErrorObject, Notification, RequestId, code};
 use mrtr_schema::subscription::SubscriptionFilter;
 use serde_json::{Value, json};
 
-use crate::{Answer, Lines, Scripted};
+use crate::{LogBuffer, Reply, ScriptedServer};
 
-fn result(result: Value) -> Scripted {
-    Scripted::new(move |_| Answer::Result(result.clone()))
+fn result(result: Value) -> ScriptedServer {
+    ScriptedServer::new(move |_| Reply::Result(result.clone()))
 }
 
 #[tokio::test]
-async fn discovery_has_no_parameters_and_survives_the_unknown() {
+async fn discover_sends_no_parameters_and_ignores_unknown_members() {
     let server = result(json!({
         "supportedVersions": ["2026-07-28", "2030-01-01"],
-        "capabilities": { "tools": { "new": 1 }, "unheard": { "of": [] } },
+        "capabilities": { "tools": { "new": 1 }, "unknown": { "member": [] } },
         "later": true,
     }));
     let discovered = server.client().build().discover().await.unwrap();
     assert!(discovered.capabilities.tools.is_some());
-    assert_eq!(server.asked()[0].params, json!({}));
+    assert_eq!(server.received()[0].params, json!({}));
 }
 
 #[tokio::test]
-async fn what_a_server_says_it_is_changes_nothing() {
-    let legs = |info: Value| async move {
-        let server = Scripted::new(move |asked| {
+async fn server_info_does_not_change_the_requests() {
+    let requests = |info: Value| async move {
+        let server = ScriptedServer::new(move |received| {
             let meta = json!({ "io.modelcontextprotocol/serverInfo": info });
-            Answer::Result(match asked.method.as_str() {
+            Reply::Result(match received.method.as_str() {
                 "server/discover" => {
                     json!({ "supportedVersions": ["2026-07-28"], "capabilities": {}, "_meta": meta })
                 }
@@ -46,14 +46,17 @@ async fn what_a_server_says_it_is_changes_nothing() {
         client.discover().await.unwrap();
         client.list_tools().await.unwrap();
         client.call_tool("t", json!({})).await.unwrap();
-        server.asked()
+        server.received()
     };
-    let one = legs(json!({ "name": "a", "version": "1" })).await;
-    assert_eq!(one, legs(json!({ "name": "mrtr", "version": "99", "title": "Trusted" })).await);
+    let first = requests(json!({ "name": "a", "version": "1" })).await;
+    assert_eq!(
+        first,
+        requests(json!({ "name": "mrtr", "version": "99", "title": "Trusted" })).await
+    );
 }
 
 #[tokio::test]
-async fn an_error_is_passed_on_as_it_is_and_nothing_is_tried_again() {
+async fn server_error_is_returned_unchanged_without_a_retry() {
     let supported = json!({ "supported": ["2025-11-25"] });
     for (number, data) in [
         (-32_000, json!(null)),
@@ -66,112 +69,115 @@ async fn an_error_is_passed_on_as_it_is_and_nothing_is_tried_again() {
         (1, json!({})),
     ] {
         let error = ErrorObject::new(number, "no").with_data(data.clone());
-        let server = Scripted::new(move |_| Answer::Error(error.clone()));
-        let refused = server.client().build().call_tool("t", json!({})).await.unwrap_err();
-        let error = refused.as_server_error().unwrap();
+        let server = ScriptedServer::new(move |_| Reply::Error(error.clone()));
+        let called = server.client().build().call_tool("t", json!({})).await;
+        let error = called.unwrap_err();
+        let error = error.as_server_error().unwrap();
         assert_eq!((error.code, error.data.as_ref()), (number, Some(&data)));
         assert_eq!(server.methods(), ["tools/call"]);
     }
 }
 
 #[tokio::test]
-async fn a_result_without_is_error_is_a_success_and_one_of_an_unknown_type_is_none() {
+async fn result_without_is_error_succeeds_and_unknown_result_types_are_rejected() {
     let called = result(json!({ "content": [] })).client().build().call_tool("t", json!({})).await;
     assert!(!called.unwrap().is_error);
     for kind in ["task", "", "Complete"] {
         let server = result(json!({ "resultType": kind, "content": [] }));
-        let refused = server.client().build().call_tool("t", json!({})).await.unwrap_err();
-        assert!(refused.is_protocol(), "{kind:?}: {refused}");
+        let error = server.client().build().call_tool("t", json!({})).await.unwrap_err();
+        assert!(error.is_protocol(), "{kind:?}: {error}");
     }
 }
 
-/// A list of three pages, whose second cursor is empty, and whose third is the same again.
+/// Each list has three pages. The cursors of the second and the third are empty and alike.
 #[tokio::test]
-async fn every_list_is_read_to_its_end_and_cursors_are_not_understood() {
-    let server = Scripted::new(|asked| {
-        let (field, item) = match asked.method.as_str() {
+async fn lists_are_read_to_the_end_with_opaque_cursors() {
+    let server = ScriptedServer::new(|received| {
+        let (field, item) = match received.method.as_str() {
             "tools/list" => ("tools", json!({ "name": "t", "inputSchema": { "type": "object" } })),
             "prompts/list" => ("prompts", json!({ "name": "p" })),
             "resources/list" => ("resources", json!({ "uri": "a:1", "name": "r" })),
             _ => ("resourceTemplates", json!({ "uriTemplate": "a:{x}", "name": "r" })),
         };
         let mut page = json!({ field: [item] });
-        if page_number(&asked.id) < 3 {
+        if page_number(&received.id) < 3 {
             page["nextCursor"] = json!("");
         }
-        Answer::Result(page)
+        Reply::Result(page)
     });
     let client = server.client().build();
     assert_eq!(client.list_tools().await.unwrap().len(), 3);
     assert_eq!(client.list_prompts().await.unwrap().len(), 3);
     assert_eq!(client.list_resources().await.unwrap().len(), 3);
     assert_eq!(client.list_resource_templates().await.unwrap().len(), 3);
-    let cursors: Vec<_> = server.asked().into_iter().map(|asked| asked.params).collect();
+    let cursors: Vec<_> = server.received().into_iter().map(|received| received.params).collect();
     let (none, empty) = (json!({}), json!({ "cursor": "" }));
     let three = [none, empty.clone(), empty];
     assert_eq!(cursors, [three.clone(), three.clone(), three.clone(), three].concat());
 }
 
-/// Requests are numbered from 1, and each list has three.
+/// Request ids count from 1, and each list takes three requests.
 fn page_number(id: &RequestId) -> i64 {
     let RequestId::Number(n) = id else { unreachable!() };
     (n - 1) % 3 + 1
 }
 
 #[tokio::test]
-async fn suggestions_may_say_little() {
-    let suggest = |result: Value| async move {
+async fn completion_may_omit_optional_members() {
+    let complete = |result: Value| async move {
         let server = self::result(result);
         let of = Reference::Prompt { name: "p".to_owned() };
-        let argument = CompleteArgument { name: "a".to_owned(), value: String::new() };
+        let argument = CompleteArgument::new("a", "");
         server.client().build().complete(&of, &argument, &CompleteContext::default()).await
     };
-    let little = suggest(json!({ "completion": { "values": [] } })).await.unwrap();
-    assert_eq!((little.values.len(), little.total, little.has_more), (0, None, None));
-    assert!(suggest(json!({})).await.unwrap_err().is_protocol());
+    let minimal = complete(json!({ "completion": { "values": [] } })).await.unwrap();
+    assert_eq!((minimal.values.len(), minimal.total, minimal.has_more), (0, None, None));
+    assert!(complete(json!({})).await.unwrap_err().is_protocol());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_ends_a_call_whatever_progress_it_makes() {
-    let server = Scripted::new(|asked| {
-        let own = json!({ "progressToken": asked.id, "progress": 1 });
+async fn call_timeout_ends_a_call_despite_its_progress() {
+    let server = ScriptedServer::new(|received| {
+        let own = json!({ "progressToken": received.id, "progress": 1 });
         let progress =
             |params: &Value| Notification::new("notifications/progress", params).unwrap();
-        // Progress of another request is none of this one's.
+        // Progress of another request is ignored.
         let other = progress(&json!({ "progressToken": "other", "progress": 9 }));
-        Answer::Notifications(vec![progress(&own), other, progress(&own), progress(&own)])
+        Reply::Notifications(vec![progress(&own), other, progress(&own), progress(&own)])
     });
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&told);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
     let client = server.client().on_progress(move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
+        counter.fetch_add(1, Ordering::SeqCst);
     });
-    let client = client.deadline(Duration::from_mins(1)).build();
-    let begun = tokio::time::Instant::now();
-    let late = client.call_tool("t", json!({})).await.unwrap_err();
-    assert!(late.is_deadline() && late.to_string().contains("60s"), "{late}");
-    assert_eq!((begun.elapsed(), told.load(Ordering::SeqCst)), (Duration::from_mins(1), 3));
+    let client = client.call_timeout(Duration::from_mins(1)).build();
+    let start = tokio::time::Instant::now();
+    let error = client.call_tool("t", json!({})).await.unwrap_err();
+    assert_eq!(error.to_string(), "tools/call t timed out after 60s");
+    assert!(error.is_timeout());
+    assert_eq!((start.elapsed(), count.load(Ordering::SeqCst)), (Duration::from_mins(1), 3));
     let client = client.with_call_timeout(Duration::from_secs(1));
     client.call_tool("t", json!({})).await.unwrap_err();
-    assert_eq!(begun.elapsed(), Duration::from_secs(61));
+    assert_eq!(start.elapsed(), Duration::from_secs(61));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_that_broke_is_made_anew_under_another_id() {
-    let server = Scripted::new(|_| Answer::Broken);
-    let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
-    let listen = async { while let Some(Ok(_)) = listening.next().await {} };
+async fn subscription_reconnects_under_a_new_id() {
+    let server = ScriptedServer::new(|_| Reply::Interrupted);
+    let mut subscription = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
+    let listen = async { while let Some(Ok(_)) = subscription.next().await {} };
     tokio::time::timeout(Duration::from_millis(7_800), listen).await.unwrap_err();
-    let mut ids: Vec<_> = server.asked().into_iter().map(|asked| asked.id).collect();
+    let mut ids: Vec<_> = server.received().into_iter().map(|received| received.id).collect();
     let all = ids.len();
     ids.dedup();
-    // After 0.25, 0.75, 1.75, 3.75 and 7.75 s at the latest; one more not before 7.875 s, half of 15.75.
+    // Five reconnections, after at most 0.25, 0.75, 1.75, 3.75 and 7.75 s. The next one comes
+    // after at least half of 15.75 s.
     assert_eq!((all, ids.len()), (6, 6));
 }
 
 #[tokio::test]
-async fn a_subscription_ends_with_a_result_that_is_one() {
-    for (result, fits) in [
+async fn subscription_validates_the_result_that_ends_it() {
+    for (result, is_valid) in [
         (json!({ "resultType": "complete" }), true),
         (json!({}), true),
         (json!({ "resultType": "task" }), false),
@@ -179,39 +185,40 @@ async fn a_subscription_ends_with_a_result_that_is_one() {
         (json!([]), false),
     ] {
         let server = self::result(result.clone());
-        let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
-        let ended = listening.next().await;
-        assert_eq!(ended.is_none(), fits, "{result}: {ended:?}");
-        assert!(listening.next().await.is_none());
+        let mut subscription =
+            server.client().build().listen(&SubscriptionFilter::default()).unwrap();
+        let ended = subscription.next().await;
+        assert_eq!(ended.is_none(), is_valid, "{result}: {ended:?}");
+        assert!(subscription.next().await.is_none());
         assert_eq!(server.methods().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn notifications_that_make_no_sense_are_passed_over() {
-    let server = Scripted::new(|_| {
+async fn subscription_ignores_malformed_and_unknown_notifications() {
+    let server = ScriptedServer::new(|_| {
         let notify = |method: &str, params: Value| Notification::new(method, &params).unwrap();
-        Answer::Notifications(vec![
+        Reply::Notifications(vec![
             notify("notifications/message", json!({ "level": "loud", "data": 1 })),
             notify("notifications/progress", json!({ "progress": "far" })),
-            notify("notifications/unheard-of", json!({})),
+            notify("notifications/unknown", json!({})),
             notify(
                 "notifications/subscriptions/acknowledged",
                 json!({ "notifications": { "toolsListChanged": true } }),
             ),
         ])
     });
-    let mut listening = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
-    let acknowledged =
-        SubscriptionFilter { tools_list_changed: true, ..SubscriptionFilter::default() };
+    let mut subscription = server.client().build().listen(&SubscriptionFilter::default()).unwrap();
+    let mut acknowledged = SubscriptionFilter::default();
+    acknowledged.tools_list_changed = true;
     assert_eq!(
-        listening.next().await.unwrap().unwrap(),
+        subscription.next().await.unwrap().unwrap(),
         SubscriptionEvent::Acknowledged(acknowledged)
     );
 }
 
 #[tokio::test]
-async fn icons_that_are_not_safe_to_show_are_thrown_away() {
+async fn unsafe_icons_are_removed() {
     let icons = [
         "https://a.example/i.png",
         "DATA:image/png;base64,AA==",
@@ -224,10 +231,10 @@ async fn icons_that_are_not_safe_to_show_are_thrown_away() {
         "i.png",
     ]
     .map(|src| json!({ "src": src }));
-    let server = Scripted::new(move |asked| {
+    let server = ScriptedServer::new(move |received| {
         let item = json!({ "name": "x", "uri": "a:1", "uriTemplate": "a:{x}", "icons": icons,
             "inputSchema": { "type": "object" } });
-        Answer::Result(match asked.method.as_str() {
+        Reply::Result(match received.method.as_str() {
             "tools/list" => json!({ "tools": [item] }),
             "tools/call" => json!({ "content": [link(&item)] }),
             "prompts/get" => json!({ "messages": [{ "role": "user", "content": link(&item) }] }),
@@ -249,7 +256,7 @@ async fn icons_that_are_not_safe_to_show_are_thrown_away() {
     }
 }
 
-/// A link to a resource, as a block of content.
+/// Returns a content block that links to a resource.
 fn link(item: &Value) -> Value {
     let mut link = item.as_object().unwrap().clone();
     link.insert("type".to_owned(), json!("resource_link"));
@@ -257,35 +264,36 @@ fn link(item: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn log_messages_that_make_no_sense_are_passed_over() {
-    let server = Scripted::new(|_| {
+async fn malformed_log_messages_are_ignored() {
+    let server = ScriptedServer::new(|_| {
         let log = |params: Value| Notification::new("notifications/message", &params).unwrap();
-        Answer::Notifications(vec![
+        Reply::Notifications(vec![
             log(json!({ "level": "loud", "data": 1 })),
             log(json!({ "level": "info" })),
             log(json!({ "level": "info", "data": { "a": 1 } })),
         ])
     });
-    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let hear = Arc::clone(&heard);
+    let messages = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let recorder = Arc::clone(&messages);
     let level = mrtr_schema::notification::LogLevel::Debug;
-    let client = server.client().on_log(level, move |m| hear.lock().unwrap().push(m.data)).build();
+    let client =
+        server.client().on_log(level, move |m| recorder.lock().unwrap().push(m.data)).build();
     let call = std::pin::pin!(client.call_tool("t", json!({})));
     assert!(futures_util::poll!(call).is_pending());
-    assert_eq!(*heard.lock().unwrap(), [json!({ "a": 1 })]);
+    assert_eq!(*messages.lock().unwrap(), [json!({ "a": 1 })]);
 }
 
 #[tokio::test]
-async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
-    let lines = Lines::default();
-    let writer = lines.clone();
+async fn log_reports_ignored_tools_and_tool_calls() {
+    let buffer = LogBuffer::default();
+    let writer = buffer.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .with_max_level(tracing::Level::DEBUG)
         .finish();
-    let server = Scripted::new(|asked| {
-        Answer::Result(match asked.method.as_str() {
+    let server = ScriptedServer::new(|received| {
+        Reply::Result(match received.method.as_str() {
             "tools/list" => json!({ "tools": [
                 { "name": "fine", "inputSchema": { "type": "object" } },
                 { "name": "odd", "inputSchema": { "type": "object", "x-mcp-header": "X" } },
@@ -294,13 +302,13 @@ async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
         })
     });
     let client = server.client().cache(0).build();
-    // As long as there is one subscriber only, `tracing` asks that of whichever thread logs first whether to
-    // log here: another test's thread, which has none. With a second one it asks all.
+    // With a single dispatcher, `tracing` caches the interest of the first thread that logs here,
+    // which may be another test's thread without a subscriber. With a second one it asks each.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
     assert_eq!(client.list_tools().await.unwrap().len(), 1);
     client.call_tool("fine", json!({})).await.unwrap();
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let log = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
     let line =
         |words: [&str; 3]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
     assert!(line(["WARN", "odd", "chain of properties"]), "{log}");
@@ -308,32 +316,32 @@ async fn a_tool_that_is_left_out_and_the_use_of_one_are_in_the_log() {
 }
 
 #[tokio::test]
-async fn an_extension_is_declared_and_its_methods_and_result_types_are_taken() {
-    let server = Scripted::new(|asked| {
-        assert_eq!(asked.params, json!({ "id": 7 }));
-        Answer::Result(json!({ "resultType": "task", "state": "working" }))
+async fn extension_is_declared_and_its_methods_and_result_types_are_accepted() {
+    let server = ScriptedServer::new(|received| {
+        assert_eq!(received.params, json!({ "id": 7 }));
+        Reply::Result(json!({ "resultType": "task", "state": "working" }))
     });
     let settings = json!({ "list": true }).as_object().unwrap().clone();
     let with = || server.client().extension("com.example/tasks", settings.clone());
     let params = json!({ "id": 7 });
-    let refused = with().build().request::<Value>("tasks/get", &params).await.unwrap_err();
-    assert!(refused.is_protocol(), "{refused}");
-    let client = with().result_type("task").build();
+    let error = with().build().request::<Value>("tasks/get", &params).await.unwrap_err();
+    assert!(error.is_protocol(), "{error}");
+    let client = with().accept_result_type("task").build();
     let task: Value = client.request("tasks/get", &params).await.unwrap();
     assert_eq!(task["state"], "working");
     let capabilities = "io.modelcontextprotocol/clientCapabilities";
     let declared = json!({ "extensions": { "com.example/tasks": { "list": true } } });
-    assert_eq!(server.asked()[1].meta[capabilities], declared);
+    assert_eq!(server.received()[1].meta[capabilities], declared);
     let own = json!({ "id": 7, "_meta": { "com.example/tenant": 1 } });
     let _: Value = client.request("tasks/get", &own).await.unwrap();
-    let asked = &server.asked()[0];
-    assert_eq!((&asked.params, &asked.meta["com.example/tenant"]), (&params, &json!(1)));
-    assert_eq!(asked.meta[capabilities], declared);
+    let received = &server.received()[0];
+    assert_eq!((&received.params, &received.meta["com.example/tenant"]), (&params, &json!(1)));
+    assert_eq!(received.meta[capabilities], declared);
     for meta in [json!({ "progressToken": 1 }), json!([])] {
         let params = json!({ "id": 7, "_meta": meta });
-        let refused = client.request::<Value>("tasks/get", &params).await.unwrap_err();
-        assert!(refused.to_string().contains("`_meta`"), "{refused}");
+        let error = client.request::<Value>("tasks/get", &params).await.unwrap_err();
+        assert!(error.to_string().contains("`_meta`"), "{error}");
     }
-    let refused = client.request::<Value>("tasks/get", 5).await.unwrap_err();
-    assert!(refused.to_string().contains("no object"), "{refused}");
+    let error = client.request::<Value>("tasks/get", 5).await.unwrap_err();
+    assert!(error.to_string().contains("not an object"), "{error}");
 }

@@ -1,6 +1,11 @@
-//! The client against servers that are a closure.
+//! Tests of the client against scripted servers.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod answers;
 mod cache;
@@ -14,29 +19,30 @@ mod tracing_context;
 use std::sync::{Arc, Mutex};
 
 use mrtr_client::{Client, ClientBuilder, OutgoingRequest, Transport, TransportError};
-use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId, Response, raw};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId, Response};
 use serde_json::Value;
+use serde_json::value::to_raw_value;
 
-/// What a closure answers a request with.
-enum Answer {
+/// The reply of a scripted server to one request.
+enum Reply {
     Result(Value),
     Error(ErrorObject),
-    /// Notifications, and no end.
+    /// Notifications, and never a response.
     Notifications(Vec<Notification>),
-    /// The connection breaks.
-    Broken,
+    /// A transport error.
+    Interrupted,
 }
 
-/// A server that is a closure, and remembers what it was asked.
+/// A server whose replies come from a closure. It records the requests.
 #[derive(Clone)]
-struct Scripted {
-    answer: Arc<dyn Fn(&Asked) -> Answer + Send + Sync>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+struct ScriptedServer {
+    reply: Arc<dyn Fn(&ReceivedRequest) -> Reply + Send + Sync>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-/// A request, as far as tests look at it.
+/// The parts of a request that tests check.
 #[derive(Debug, Clone, PartialEq)]
-struct Asked {
+struct ReceivedRequest {
     id: RequestId,
     method: String,
     /// Without `_meta`.
@@ -45,39 +51,39 @@ struct Asked {
     headers: Vec<(String, String)>,
 }
 
-impl Scripted {
-    fn new(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
-        Self { answer: Arc::new(answer), asked: Arc::default() }
+impl ScriptedServer {
+    fn new(reply: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
+        Self { reply: Arc::new(reply), received: Arc::default() }
     }
 
     fn client(&self) -> ClientBuilder<Self> {
         Client::builder(self.clone())
     }
 
-    /// What was asked since this was last called.
-    fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().drain(..).collect()
+    /// Returns the requests since the last call.
+    fn received(&self) -> Vec<ReceivedRequest> {
+        self.received.lock().unwrap().drain(..).collect()
     }
 
-    /// The methods that were asked for since this was last called.
+    /// Returns the methods of the requests since the last call.
     fn methods(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.method).collect()
+        self.received().into_iter().map(|received| received.method).collect()
     }
 }
 
-impl Transport for Scripted {
+impl Transport for ScriptedServer {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let Request { id, method, params, .. } = outgoing.request;
-        let mut params: Value = serde_json::from_str(params.unwrap().get()).unwrap();
+        let mut params: Value = serde_json::from_str(params.unwrap().as_str()).unwrap();
         let meta = params.as_object_mut().unwrap().remove("_meta").unwrap();
         let headers = outgoing.param_headers;
-        let asked = Asked { id: id.clone(), method, params, meta, headers };
-        self.asked.lock().unwrap().push(asked.clone());
-        let outcome = match (self.answer)(&asked) {
-            Answer::Result(result) => Ok(raw(&result).unwrap()),
-            Answer::Error(error) => Err(error),
-            Answer::Broken => return Err(TransportError::broken("broken")),
-            Answer::Notifications(notifications) => {
+        let received = ReceivedRequest { id: id.clone(), method, params, meta, headers };
+        self.received.lock().unwrap().push(received.clone());
+        let outcome = match (self.reply)(&received) {
+            Reply::Result(result) => Ok(to_raw_value(&result).unwrap()),
+            Reply::Error(error) => Err(error),
+            Reply::Interrupted => return Err(TransportError::broken("interrupted")),
+            Reply::Notifications(notifications) => {
                 notifications.into_iter().for_each(outgoing.heard);
                 std::future::pending().await
             }
@@ -86,11 +92,11 @@ impl Transport for Scripted {
     }
 }
 
-/// Collects what is logged on this thread.
+/// A buffer for log lines.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl std::io::Write for Lines {
+impl std::io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())

@@ -69,7 +69,7 @@ fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
     let (forms, progress) = (heard.clone(), heard.clone());
     Client::builder(server)
         .on_form(move |question, form| {
-            locked(&forms.forms).push((question.round, form.message.clone()));
+            locked(&forms.forms).push((question.input_round, form.message.clone()));
             let declines = *locked(&forms.declines);
             async move {
                 if declines {
@@ -88,12 +88,10 @@ fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
             if page.url != "https://example.com/login" {
                 return Err(format!("the URL is {:?}", page.url).into());
             }
-            Ok(ElicitResult::consent())
+            Ok(ElicitResult::accept_url())
         })
         .on_sample(async |_, _| Ok(CreateMessageResult::text("Paris", "a model")))
-        .on_roots(async |_| {
-            Ok(vec![Root { uri: "file:///work".to_owned(), name: None, meta: None }])
-        })
+        .on_roots(async |_| Ok(vec![Root::new("file:///work")]))
         .on_progress(move |heard| locked(&progress.progress).push(heard.progress))
         .build()
 }

@@ -5,10 +5,11 @@
 //! it.
 
 use mrtr::http::{Endpoint, ServeOptions, serve};
+use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
-    BuildError, Context, ElicitOutcome, Error, InputRequired, Prompt, PromptOutput,
-    ResourceTemplate, Result, Server, Tool, ToolOutput,
+    BuildError, Context, ElicitOutcome, Error, Prompt, PromptOutput, ResourceTemplate, Result,
+    Server, Tool, ToolOutput,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,18 +34,19 @@ fn say(text: &str) {
 
 fn server() -> std::result::Result<Server, BuildError> {
     Server::builder("mrtr-interop", env!("CARGO_PKG_VERSION"))
+        .ephemeral_key()
         .allow_anonymous()
         .tool(Tool::new("add", "Adds two numbers", add))
         .tool(Tool::new("fail", "Fails", fail))
         .tool(Tool::new("count", "Counts to three", count))
-        .tool(Tool::new("form", "ClientFeature for a name", form))
+        .tool(Tool::new("form", "Asks for a name", form))
         .tool(Tool::new("url", "Sends people to a page", url))
-        .tool(Tool::new("model", "ClientFeature a model", model))
-        .tool(Tool::new("roots", "ClientFeature for roots", roots))
-        .tool(Tool::new("rounds", "ClientFeature twice", rounds))
-        .tool(Tool::new("joined", "ClientFeature two questions at once", joined))
-        .tool(Tool::new("poll", "ClientFeature nothing, but to be called again", poll))
-        .prompt(Prompt::new("brief", "ClientFeature for whom", brief))
+        .tool(Tool::new("model", "Asks a model", model))
+        .tool(Tool::new("roots", "Asks for roots", roots))
+        .tool(Tool::new("rounds", "Asks twice", rounds))
+        .tool(Tool::new("joined", "Asks two questions at once", joined))
+        .tool(Tool::manual("poll", "Asks nothing, but to be called again", poll))
+        .prompt(Prompt::new("brief", "Asks for whom", brief))
         .resource_template(ResourceTemplate::new("note://{id}", "note", note))
         .build()
 }
@@ -96,7 +98,7 @@ async fn count(cx: Context) -> Result<String> {
 }
 
 async fn form(cx: Context) -> Result<String> {
-    Ok(match cx.ask::<Name>("name", "What is your name?").await? {
+    Ok(match cx.elicit::<Name>("name", "What is your name?").outcome().await? {
         ElicitOutcome::Accept(Name { name }) => format!("Hello, {name}!"),
         _ => "declined".to_owned(),
     })
@@ -129,7 +131,7 @@ async fn joined(cx: Context) -> Result<String> {
     Ok(format!("{first} {last}"))
 }
 
-async fn poll(cx: Context) -> Result<ToolOutput> {
+async fn poll(cx: ManualContext) -> Result<ManualOutput<ToolOutput>> {
     Ok(match cx.state::<bool>()? {
         None => InputRequired::new().state(&true).into(),
         Some(_) => "done".into(),

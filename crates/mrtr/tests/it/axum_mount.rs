@@ -9,9 +9,13 @@ use serde_json::json;
 
 #[tokio::test]
 async fn an_authentication_layer_of_axum_says_who_calls() {
-    let who = async |cx: Context| Ok(cx.principal().map_or("nobody", |p| p.subject()).to_owned());
-    let server =
-        Server::builder("test", "1").tool(Tool::new("who", "Who calls", who)).build().unwrap();
+    let who = async |cx: Context| cx.principal().map_or("nobody", |p| p.subject()).to_owned();
+    let server = Server::builder("test", "1")
+        .require_principal()
+        .ephemeral_key()
+        .tool(Tool::new("who", "Who calls", who))
+        .build()
+        .unwrap();
     let authenticate = from_fn(async |mut request: Request, next: Next| {
         if request.headers().contains_key("authorization") {
             request.extensions_mut().insert(Principal::new("https://login.example", "alice"));

@@ -51,8 +51,13 @@ impl Guarded {
                 refused.body(Body::from("no")).unwrap()
             }
         });
-        let tool = Tool::new("t", "", async |_: Context| Ok("done"));
-        let server = Server::builder("test", "1").tool(tool).allow_anonymous().build().unwrap();
+        let tool = Tool::new("t", "", async |_: Context| "done");
+        let server = Server::builder("test", "1")
+            .ephemeral_key()
+            .tool(tool)
+            .allow_anonymous()
+            .build()
+            .unwrap();
         let app = Router::new().route_service("/mcp", Endpoint::new(server)).layer(guard);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -245,7 +250,7 @@ async fn a_token_is_not_printed_and_must_be_one() {
     let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
     let (client, _) = server.client(&["first"]);
     call(&client).await.unwrap();
-    assert!(!format!("{:?}", client.connection()).contains("first"));
+    assert!(!format!("{:?}", client.transport()).contains("first"));
     let builder = HttpClient::builder("http://localhost:1/mcp");
     let http = builder.bearer_from(async |_| Ok("two\nlines".to_owned())).build().unwrap();
     let error = call(&Client::builder(http).build()).await.unwrap_err();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use mrtr::Client;
 use mrtr::client::{OutgoingRequest, SubscriptionEvent, Transport as _};
-use mrtr::schema::jsonrpc::{Request, RequestId, Version};
+use mrtr::schema::jsonrpc::{Request, RequestId};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::ChildServer;
 use serde_json::json;
@@ -63,7 +63,7 @@ async fn a_server_that_has_ended_is_started_again_and_one_that_talks_on_stderr_i
     for _ in 0..3 {
         client.call_tool("t", json!({})).await.unwrap();
         // The end of its output may come a moment after the answer.
-        while !client.connection().has_ended().await {
+        while !client.transport().has_ended().await {
             tokio::task::yield_now().await;
         }
     }
@@ -116,7 +116,7 @@ async fn a_server_is_asked_to_end_and_waited_for() {
                 tokio::task::yield_now().await;
             }
         } else {
-            client.connection().shutdown(Duration::from_mins(1)).await;
+            client.transport().shutdown(Duration::from_mins(1)).await;
         }
         assert_eq!(file.read(), "start\nend\n");
     }
@@ -177,8 +177,7 @@ async fn a_program_that_is_not_there_or_does_not_answer_is_told_apart() {
 #[tokio::test]
 async fn a_child_that_reads_to_the_end_ends_by_itself() {
     let child = ChildServer::new("cat", ["-"]);
-    let method = "server/discover".to_owned();
-    let request = Request { jsonrpc: Version, id: RequestId::Number(1), method, params: None };
+    let request = Request::new(RequestId::Number(1), "server/discover", None);
     // It sends our own request back, which is no answer.
     tokio::select! {
         biased;
@@ -202,8 +201,7 @@ async fn a_child_that_does_not_end_by_itself_is_told_before_it_is_killed() {
     let said = std::env::temp_dir().join(format!("mrtr-told-{}", std::process::id()));
     let args = ["-c".into(), DEAF.into(), "deaf".into(), said.clone().into_os_string()];
     let child = ChildServer::new("sh", args);
-    let method = "server/discover".to_owned();
-    let request = Request { jsonrpc: Version, id: RequestId::Number(1), method, params: None };
+    let request = Request::new(RequestId::Number(1), "server/discover", None);
     child.send(OutgoingRequest::new(request)).await.unwrap();
     child.shutdown(Duration::from_secs(1)).await;
     let told = std::fs::read_to_string(&said);

@@ -17,9 +17,10 @@ struct Text {
 /// A server over HTTP, with a tool that asks and says whose it is.
 async fn serve(name: &'static str) -> String {
     let tool = Tool::new("ask", "", move |cx: Context| async move {
-        Ok(format!("{name} {}", cx.elicit::<Text>("a", "?").await?.text))
+        Ok::<_, mrtr::Error>(format!("{name} {}", cx.elicit::<Text>("a", "?").await?.text))
     });
-    let server = Server::builder(name, "1").allow_anonymous().tool(tool).build().unwrap();
+    let server =
+        Server::builder(name, "1").ephemeral_key().allow_anonymous().tool(tool).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let (endpoint, forever) = (Endpoint::new(server), std::future::pending());
@@ -73,10 +74,13 @@ async fn tools_stand_under_their_servers_and_calls_find_them() {
 /// A server that names its tool as another server's would be called is not listened to.
 #[tokio::test]
 async fn a_server_cannot_offer_what_another_one_would_do() {
-    let tool = |name: &str| Tool::new(name, "", async |_: Context| Ok("x"));
+    let tool = |name: &str| Tool::new(name, "", async |_: Context| "x");
     let serve = async |tools: &[&str]| {
-        let server =
-            tools.iter().fold(Server::builder("s", "1"), |server, name| server.tool(tool(name)));
+        let server = tools
+            .iter()
+            .fold(Server::builder("s", "1").require_principal().ephemeral_key(), |server, name| {
+                server.tool(tool(name))
+            });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let (endpoint, forever) =
@@ -103,7 +107,7 @@ async fn a_server_cannot_offer_what_another_one_would_do() {
         !format!(
             "{:?} {:?}",
             set,
-            set.iter().map(|(_, client)| client.connection()).collect::<Vec<_>>()
+            set.iter().map(|(_, client)| client.transport()).collect::<Vec<_>>()
         )
         .contains("127.0.0.1")
     );

@@ -68,15 +68,15 @@ impl Hostile {
 
     /// A call by that client.
     async fn call_within(&self, time: Duration) -> CallError {
-        let limits = RoundLimits { questions: 3, state_only: 2, ..RoundLimits::default() };
+        let limits = RoundLimits::default().with_input_rounds(3).with_state_rounds(2);
         let client = Client::builder(self.client(time))
             .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "a": "x" }))?))
             .on_progress(|_| {})
             .round_limits(limits)
-            .deadline(Duration::from_mins(2))
+            .call_timeout(Duration::from_mins(2))
             .build();
         let error = client.call_tool("t", json!({})).await.unwrap_err();
-        assert!(!error.is_deadline(), "it was held up: {error}");
+        assert!(!error.is_timeout(), "it was held up: {error}");
         error
     }
 }
@@ -154,7 +154,7 @@ async fn a_server_that_never_has_enough_is_left() {
     assert!(error.is_too_many_rounds());
     assert_eq!(
         error.to_string(),
-        r#"the server still asks after 3 rounds; the last questions were "q" "Say what?""#
+        r#"the server requested input in more than 3 rounds; last input requests: "q" "Say what?""#
     );
 
     let putting_off = Hostile::serve(|_| {
@@ -169,7 +169,7 @@ async fn a_server_that_never_has_enough_is_left() {
     });
     let error = many.await.call().await;
     assert!(
-        error.is_too_many_rounds() && error.to_string().contains("asks 10000 questions"),
+        error.is_too_many_rounds() && error.to_string().contains("sent 10000 input requests"),
         "{error}"
     );
 }
@@ -186,7 +186,10 @@ async fn what_is_not_the_protocol_is_named() {
         (result(asks(&json!([]), &json!("s"))), "map of input requests"),
         (result(asks(&json!({ "q": 5 }), &json!("s"))), "malformed result"),
         (result(asks(&json!({ "q": { "method": "sudo" } }), &json!("s"))), "sudo"),
-        (result(json!({ "resultType": "input_required" })), "neither questions nor state"),
+        (
+            result(json!({ "resultType": "input_required" })),
+            "neither inputRequests nor requestState",
+        ),
         (
             result(json!({ "resultType": "surprise", "content": [] })),
             "unknown resultType \"surprise\"",

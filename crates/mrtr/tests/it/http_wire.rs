@@ -15,8 +15,9 @@ struct Sum {
 }
 
 pub(crate) fn server() -> Server {
-    let add = async |_: Context, sum: Sum| Ok((sum.a + sum.b).to_string());
+    let add = async |_: Context, sum: Sum| (sum.a + sum.b).to_string();
     Server::builder("test", "1")
+        .ephemeral_key()
         .tool(Tool::new("add", "Adds", add))
         .allow_anonymous()
         .build()

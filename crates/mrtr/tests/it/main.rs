@@ -9,6 +9,8 @@ mod child;
 mod client_set;
 mod hostile;
 mod http_wire;
+#[cfg(feature = "macros")]
+mod macros;
 mod malformed_input;
 mod metrics;
 mod notifications;

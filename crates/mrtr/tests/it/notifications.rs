@@ -16,7 +16,7 @@ struct Go {
 }
 
 async fn serve() -> u16 {
-    let tool = Tool::new("work", "Works", async |cx: Context| {
+    let tool = Tool::new("work", "Works", async |cx: Context| -> mrtr::Result<_> {
         cx.progress(0.0, Some(100.0), Some("starting"));
         cx.log(LogLevel::Debug, "too quiet to be sent");
         cx.log(LogLevel::Warning, json!({ "disk": "full" }));
@@ -25,7 +25,8 @@ async fn serve() -> u16 {
         cx.progress(100.0, Some(100.0), None);
         Ok(if go.on { "done" } else { "stopped" })
     });
-    let server = Server::builder("test", "1").tool(tool).allow_anonymous().build().unwrap();
+    let server =
+        Server::builder("test", "1").ephemeral_key().tool(tool).allow_anonymous().build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let forever = std::future::pending();
@@ -63,14 +64,15 @@ async fn progress_finds_its_call() {
     struct To {
         to: u32,
     }
-    let count = Tool::new("count", "", async |cx: Context, To { to }: To| {
+    let count = Tool::new("count", "", async |cx: Context, To { to }: To| -> mrtr::Result<_> {
         for n in 1..=to {
             cx.progress(f64::from(n), Some(f64::from(to)), None);
             tokio::task::yield_now().await;
         }
         Ok("done")
     });
-    let server = Server::builder("test", "1").tool(count).allow_anonymous().build().unwrap();
+    let server =
+        Server::builder("test", "1").ephemeral_key().tool(count).allow_anonymous().build().unwrap();
     let client = mrtr::Client::builder(mrtr::InProcess::new(server)).build();
     let call = async |to: u32| {
         let heard = Arc::<Mutex<Vec<_>>>::default();
@@ -87,7 +89,7 @@ async fn progress_finds_its_call() {
 /// What a handler says without giving anybody a turn is kept up to a bound, and more is lost.
 #[tokio::test]
 async fn a_flood_of_notifications_is_cut() {
-    let flood = Tool::new("flood", "", async |cx: Context| {
+    let flood = Tool::new("flood", "", async |cx: Context| -> mrtr::Result<_> {
         for n in 1..=1_000_u32 {
             cx.progress(f64::from(n), None, None);
             // Less than before is not told.
@@ -96,7 +98,8 @@ async fn a_flood_of_notifications_is_cut() {
         }
         Ok("done")
     });
-    let server = Server::builder("test", "1").tool(flood).allow_anonymous().build().unwrap();
+    let server =
+        Server::builder("test", "1").ephemeral_key().tool(flood).allow_anonymous().build().unwrap();
     let heard = Arc::new(Mutex::new((0, Vec::new())));
     let (progress, log) = (Arc::clone(&heard), Arc::clone(&heard));
     let client = mrtr::Client::builder(mrtr::InProcess::new(server))

@@ -94,10 +94,15 @@ async fn nothing_outlives_the_shutdown() {
             begun.notify_one();
             std::future::pending::<()>().await;
             drop(kept);
-            Ok("never")
+            Ok::<_, mrtr::Error>("never")
         }
     });
-    let server = Server::builder("test", "1").tool(endless).allow_anonymous().build().unwrap();
+    let server = Server::builder("test", "1")
+        .ephemeral_key()
+        .tool(endless)
+        .allow_anonymous()
+        .build()
+        .unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let shutdown_time = Duration::from_millis(10);

@@ -23,7 +23,7 @@ struct Name {
 }
 
 fn server(running: &Arc<AtomicUsize>) -> Server {
-    let greet = async |cx: Context| {
+    let greet = async |cx: Context| -> mrtr::Result<_> {
         cx.progress(1.0, None, None);
         Ok(format!("Hello, {}!", cx.elicit::<Name>("name", "Who are you?").await?.name))
     };
@@ -35,7 +35,10 @@ fn server(running: &Arc<AtomicUsize>) -> Server {
             std::future::pending::<mrtr::Result<String>>().await
         }
     };
-    let builder = Server::builder("test", "1").tool(Tool::new("greet", "", greet));
+    let builder = Server::builder("test", "1")
+        .require_principal()
+        .ephemeral_key()
+        .tool(Tool::new("greet", "", greet));
     builder.tool(Tool::new("wait", "", wait)).allow_anonymous().build().unwrap()
 }
 
@@ -134,8 +137,13 @@ fn a_server_on_standard_streams() {
     if std::env::var_os(STANDARD).is_some() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-        let tool = Tool::new("long", "x".repeat(1 << 20), async |_: Context| Ok(""));
-        let server = Server::builder("test", "1").tool(tool).allow_anonymous().build().unwrap();
+        let tool = Tool::new("long", "x".repeat(1 << 20), async |_: Context| "");
+        let server = Server::builder("test", "1")
+            .ephemeral_key()
+            .tool(tool)
+            .allow_anonymous()
+            .build()
+            .unwrap();
         runtime.block_on(mrtr::serve_stdio(server)).unwrap();
         // It waits for what blocks; the test's own output would, too.
         drop(runtime);

@@ -66,13 +66,16 @@ async fn an_answer_that_is_too_long_ends_its_call() {
 async fn a_request_that_is_too_long_is_refused_by_its_id() {
     let (ours, theirs) = duplex(1 << 16);
     let tool = |name| {
-        Tool::new(name, "", async |_: Context, said: Said| {
+        Tool::new(name, "", async |_: Context, said: Said| -> mrtr::Result<_> {
             assert_eq!(said.text, "x");
             Ok("fine")
         })
     };
-    let server =
-        Server::builder("test", "1").tool(tool("short")).tool(tool("long")).allow_anonymous();
+    let server = Server::builder("test", "1")
+        .ephemeral_key()
+        .tool(tool("short"))
+        .tool(tool("long"))
+        .allow_anonymous();
     let server = server.build().unwrap();
     let (reader, writer) = split(theirs);
     let (limits, never) =
@@ -165,7 +168,7 @@ async fn a_stream_that_is_closed_is_drained() {
     // As many as the queue takes, each too long to be written with others: more than a task does in one go.
     let before: Vec<_> = (0..64).map(|_| call(&client, "before", 5_000)).collect();
     tokio::task::yield_now().await;
-    client.connection().close();
+    client.transport().close();
     tokio::task::yield_now().await;
     let after = call(&client, "after", 1).await.unwrap().unwrap_err();
     assert!(after.as_transport_error().is_some_and(TransportError::is_unsent), "{after}");

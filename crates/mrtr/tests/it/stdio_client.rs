@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mrtr::client::{OutgoingRequest, SubscriptionEvent, Transport as _};
-use mrtr::schema::jsonrpc::{Params, Request, RequestId, Version};
+use mrtr::schema::jsonrpc::{Params, Request, RequestId};
 use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::StreamClient;
 use mrtr::{Client, LogLevel};
@@ -114,7 +114,7 @@ async fn a_call_is_cancelled_once_and_only_while_it_runs() {
     assert!(cancelled["params"]["reason"].is_string());
     hand.answer(id, text("late")).await;
     // Late: cancelled as well.
-    let slow = client.connection().clone().timeout(Duration::from_millis(20));
+    let slow = client.transport().clone().timeout(Duration::from_millis(20));
     let error = Client::builder(slow).build().call_tool("t", json!({})).await.unwrap_err();
     assert!(error.to_string().contains("no answer within 20ms"), "{error}");
     let id = hand.read().await["id"].clone();
@@ -173,7 +173,7 @@ async fn a_server_may_end_a_subscription_by_cancelling_it() {
     let (mut hand, heard) = tokio::join!(server, heard);
     assert_eq!(
         heard,
-        [SubscriptionEvent::Prompts],
+        [SubscriptionEvent::PromptsListChanged],
         "what is of another subscription is not for this one"
     );
     drop((listening, client, hand.writer));
@@ -196,7 +196,7 @@ async fn what_waits_for_a_call_that_is_not_polled_is_bounded() {
         hand.notify("notifications/progress", json!({ "progressToken": 1, "progress": n })).await;
     }
     // The answer to another request comes after all of them.
-    let other = Request { id: RequestId::Number(2), ..self::request() };
+    let other = Request::new(RequestId::Number(2), "x", self::request().params);
     let other = tokio::join!(connection.send(OutgoingRequest::new(other)), async {
         assert_eq!(hand.read().await["id"], 2);
         hand.answer(json!(2), json!({})).await;
@@ -242,5 +242,5 @@ async fn an_id_that_is_in_flight_is_not_used_twice() {
 
 fn request() -> Request {
     let params = Some(Params::new(&json!({})).unwrap());
-    Request { jsonrpc: Version, id: RequestId::Number(1), method: "x".to_owned(), params }
+    Request::new(RequestId::Number(1), "x", params)
 }

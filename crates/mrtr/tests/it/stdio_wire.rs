@@ -39,15 +39,15 @@ fn serve_over(bytes: usize) -> Served {
                 cx.progress(f64::from(n), None, None);
                 tokio::task::yield_now().await;
             }
-            Ok("never")
+            Ok::<_, mrtr::Error>("never")
         }
     };
-    let tell = async |cx: Context| {
+    let tell = async |cx: Context| -> mrtr::Result<_> {
         cx.progress(1.0, Some(f64::NAN), None);
         cx.log(LogLevel::Info, "told");
         Ok("told")
     };
-    let late = async |cx: Context| {
+    let late = async |cx: Context| -> mrtr::Result<_> {
         cx.progress(1.0, None, None);
         tokio::spawn(async move {
             for n in 2_u32..100 {
@@ -61,6 +61,7 @@ fn serve_over(bytes: usize) -> Served {
     };
     let changes = ChangeNotifier::new();
     let server = Server::builder("test", "1")
+        .ephemeral_key()
         .allow_anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
@@ -294,7 +295,7 @@ async fn subscriptions_share_a_stream_and_are_told_apart_by_their_ids() {
     changes.publish(Change::Tools);
     assert_eq!(announced(&mut hand).await, (tools, json!("1"), Value::Null));
     // The server ends it, by its result.
-    server.close();
+    server.begin_shutdown();
     end.send(()).unwrap();
     let ended = hand.read().await;
     assert_eq!((&ended["id"], &ended["result"]["resultType"]), (&json!("1"), &json!("complete")));

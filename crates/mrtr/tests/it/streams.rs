@@ -39,7 +39,7 @@ async fn serve_by(options: ServeOptions) -> Served {
                 tokio::task::yield_now().await;
             }
             #[expect(unreachable_code, reason = "says what it would come to")]
-            Ok("")
+            Ok::<_, mrtr::Error>("")
         }
     };
     let wait = move |cx: Context| {
@@ -53,11 +53,12 @@ async fn serve_by(options: ServeOptions) -> Served {
     };
     let changes = ChangeNotifier::new();
     let server = Server::builder("test", "1")
+        .ephemeral_key()
         .allow_anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
         .tool(Tool::new("flood", "", flood))
-        .resource(Resource::new("a:1", "one", async |_: Context| Ok("x")))
+        .resource(Resource::new("a:1", "one", async |_: Context| "x"))
         .build()
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -179,7 +180,7 @@ async fn a_subscription_bears_the_id_of_its_request_and_ends_with_a_result_and_i
             (tag(&updated, "params"), &updated["params"]["uri"]),
             (id.clone(), &json!("a:1"))
         );
-        server.close();
+        server.begin_shutdown();
         let last = events.next().await.unwrap();
         assert_eq!((&last["id"], &last["result"]["resultType"]), (&id, &json!("complete")));
         assert_eq!(tag(&last, "result"), id);

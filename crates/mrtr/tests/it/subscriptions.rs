@@ -14,8 +14,9 @@ use crate::http_wire::{self, Head};
 
 fn server(changes: &ChangeNotifier) -> Server {
     Server::builder("test", "1")
-        .tool(Tool::new("t", "", async |_: Context| Ok("x")))
-        .resource(Resource::new("a:1", "one", async |_: Context| Ok("x")))
+        .ephemeral_key()
+        .tool(Tool::new("t", "", async |_: Context| "x"))
+        .resource(Resource::new("a:1", "one", async |_: Context| "x"))
         .changes(changes.clone())
         .allow_anonymous()
         .build()
@@ -34,7 +35,7 @@ async fn serve(
     let task = tokio::spawn(async move {
         let shutdown = async move {
             let _ = ended.await;
-            server.close();
+            server.begin_shutdown();
         };
         mrtr::http::serve(listener, endpoint, ServeOptions::default(), shutdown).await.unwrap();
     });
@@ -42,12 +43,7 @@ async fn serve(
 }
 
 fn all() -> SubscriptionFilter {
-    SubscriptionFilter {
-        tools_list_changed: true,
-        prompts_list_changed: true,
-        resources_list_changed: false,
-        resource_subscriptions: vec!["a:1".to_owned()],
-    }
+    SubscriptionFilter::new().with_tools().with_prompts().with_resource("a:1")
 }
 
 #[tokio::test]
@@ -57,15 +53,18 @@ async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
     let mut heard = client.listen(&all()).unwrap();
     // The server has no prompts, so it does not promise to announce them.
-    let honoured = SubscriptionFilter { prompts_list_changed: false, ..all() };
+    let honoured = SubscriptionFilter::new().with_tools().with_resource("a:1");
     assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Acknowledged(honoured));
     for change in [Change::Resources, Change::Prompts, Change::Resource("a:2".into())] {
         changes.publish(change);
     }
     changes.publish(Change::Tools);
     changes.publish(Change::Resource("a:1".into()));
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Tools);
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Resource("a:1".into()));
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::ToolsListChanged);
+    assert_eq!(
+        heard.next().await.unwrap().unwrap(),
+        SubscriptionEvent::ResourceUpdated("a:1".into())
+    );
     end.send(()).unwrap();
     assert!(heard.next().await.is_none(), "the server ended the subscription by itself");
     task.await.unwrap();
@@ -73,8 +72,13 @@ async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
 
 #[tokio::test]
 async fn a_server_without_changes_acknowledges_nothing_and_ends_with_the_server() {
-    let resource = Resource::new("a:1", "one", async |_: Context| Ok("x"));
-    let bare = Server::builder("bare", "1").allow_anonymous().resource(resource).build().unwrap();
+    let resource = Resource::new("a:1", "one", async |_: Context| "x");
+    let bare = Server::builder("bare", "1")
+        .ephemeral_key()
+        .allow_anonymous()
+        .resource(resource)
+        .build()
+        .unwrap();
     let (port, end, task) = serve(bare, 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
     let mut heard = client.listen(&all()).unwrap();
@@ -90,18 +94,15 @@ async fn changes_of_lists_reach_those_who_asked_and_resources_have_to_exist() {
     let changes = ChangeNotifier::new();
     let (port, _end, _task) = serve(server(&changes), 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
-    let asked = SubscriptionFilter {
-        resources_list_changed: true,
-        resource_subscriptions: vec!["a:1".to_owned(), "a:none".to_owned()],
-        ..SubscriptionFilter::default()
-    };
+    let asked =
+        SubscriptionFilter::new().with_resources().with_resource("a:1").with_resource("a:none");
     let mut heard = client.listen(&asked).unwrap();
-    let granted = SubscriptionFilter { resource_subscriptions: vec!["a:1".to_owned()], ..asked };
+    let granted = SubscriptionFilter::new().with_resources().with_resource("a:1");
     assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Acknowledged(granted));
     for change in [Change::Tools, Change::Resource("a:none".into()), Change::Resources] {
         changes.publish(change);
     }
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Resources);
+    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::ResourcesListChanged);
 }
 
 /// A connection that breaks is made again, and the new acknowledgement says so.

@@ -1,120 +1,133 @@
-//! What the specification asks of content beyond its shape (server, "Prompts": data types; "Resources":
-//! annotations).
+//! Checks of content before it is sent: the rules of the specification that the types do not express
+//! (server, "Prompts": data types; "Resources": annotations).
 
 use super::{Annotations, ContentBlock, ResourceContents};
-use crate::uri;
+use crate::{InvalidValue, peer_text, uri};
 
 impl ContentBlock {
-    /// Checks a block as one that is sent: base64 is base64, media types and URIs are such, an embedded
-    /// resource says its media type and holds either text or bytes.
+    /// Checks a block before it is sent.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`InvalidValue`] if data is not padded base64, a media type or a URI is malformed, an embedded
+    /// resource has no media type, or by the rules of [`ResourceContents::validate`] and
+    /// [`Annotations::validate`].
+    pub fn validate(&self) -> Result<(), InvalidValue> {
         let annotations = match self {
             Self::Text(content) => &content.annotations,
             Self::Image(content) | Self::Audio(content) => {
-                check_base64(&content.data)?;
-                check_media_type(&content.mime_type)?;
+                validate_base64(&content.data).map_err(|e| e.at("data"))?;
+                validate_media_type(&content.mime_type).map_err(|e| e.at("mimeType"))?;
                 &content.annotations
             }
             Self::ResourceLink(link) => {
-                uri::check(&link.uri)?;
+                uri::validate(&link.uri).map_err(|e| e.at("uri"))?;
                 &link.annotations
             }
             Self::Resource(embedded) => {
                 if embedded.resource.mime_type.is_none() {
-                    return Err("an embedded resource says its media type".to_owned());
+                    let missing = InvalidValue::new("an embedded resource needs a media type");
+                    return Err(missing.at("mimeType").at("resource"));
                 }
-                embedded.resource.check()?;
+                embedded.resource.validate().map_err(|e| e.at("resource"))?;
                 &embedded.annotations
             }
         };
-        annotations.as_ref().map_or(Ok(()), Annotations::check)
+        match annotations {
+            Some(annotations) => annotations.validate().map_err(|e| e.at("annotations")),
+            None => Ok(()),
+        }
     }
 }
 
 impl ResourceContents {
-    /// Checks contents as ones that are sent: a URI, either text or base64, and a media type that is one.
+    /// Checks contents before they are sent.
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
-    pub fn check(&self) -> Result<(), String> {
-        uri::check(&self.uri)?;
+    /// [`InvalidValue`] if the URI or the media type is malformed, the blob is not padded base64, or
+    /// not exactly one of `text` and `blob` is present.
+    pub fn validate(&self) -> Result<(), InvalidValue> {
+        uri::validate(&self.uri).map_err(|e| e.at("uri"))?;
         if let Some(mime_type) = &self.mime_type {
-            check_media_type(mime_type)?;
+            validate_media_type(mime_type).map_err(|e| e.at("mimeType"))?;
         }
         match (&self.text, &self.blob) {
             (Some(_), None) => Ok(()),
-            (None, Some(blob)) => check_base64(blob),
-            _ => Err("contents are either text or bytes".to_owned()),
+            (None, Some(blob)) => validate_base64(blob).map_err(|e| e.at("blob")),
+            _ => Err(InvalidValue::new("exactly one of `text` and `blob` must be present")),
         }
     }
 }
 
 impl Annotations {
-    /// Checks that the priority is from 0 to 1, and the time one of ISO 8601.
+    /// Checks annotations before they are sent.
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`InvalidValue`] if the priority is not between 0 and 1, or the time is not in ISO 8601.
+    pub fn validate(&self) -> Result<(), InvalidValue> {
         if self.priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
-            return Err("a priority is from 0 to 1".to_owned());
+            return Err(InvalidValue::new("must be between 0 and 1").at("priority"));
         }
         match &self.last_modified {
-            Some(time) if !is_time(time) => Err(format!("{time:.40?} is no time of ISO 8601")),
+            Some(time) if !is_time(time) => {
+                let reason = format!("invalid ISO 8601 time {}", peer_text::quote(time));
+                Err(InvalidValue::new(reason).at("lastModified"))
+            }
             _ => Ok(()),
         }
     }
 }
 
-pub(crate) fn check_base64(text: &str) -> Result<(), String> {
+pub(crate) fn validate_base64(text: &str) -> Result<(), InvalidValue> {
     let (body, padding) = match text.as_bytes() {
         [body @ .., b'=', b'='] => (body, 2),
         [body @ .., b'='] => (body, 1),
         body => (body, 0),
     };
-    let fits = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/');
-    if (body.len() + padding) % 4 == 0 && body.iter().all(fits) {
+    let is_digit = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/');
+    if (body.len() + padding) % 4 == 0 && body.iter().all(is_digit) {
         return Ok(());
     }
-    Err("bytes are written in base64, with its padding".to_owned())
+    Err(InvalidValue::new("invalid base64 (standard alphabet, with padding)"))
 }
 
-/// `type/subtype`, and parameters behind a semicolon.
-pub(crate) fn check_media_type(text: &str) -> Result<(), String> {
+/// Accepts `type/subtype`, with any parameters after a semicolon.
+pub(crate) fn validate_media_type(text: &str) -> Result<(), InvalidValue> {
     let (name, _) = text.split_once(';').unwrap_or((text, ""));
-    let token = |text: &str| {
-        let fits = |c: u8| c.is_ascii_alphanumeric() || b"!#$&-^_.+*".contains(&c);
-        !text.is_empty() && text.bytes().all(fits)
+    let is_token = |text: &str| {
+        let is_allowed = |c: u8| c.is_ascii_alphanumeric() || b"!#$&-^_.+*".contains(&c);
+        !text.is_empty() && text.bytes().all(is_allowed)
     };
     match name.trim_end().split_once('/') {
-        Some((kind, subtype)) if token(kind) && token(subtype) => Ok(()),
-        _ => Err(format!("{text:.40?} is no media type")),
+        Some((kind, subtype)) if is_token(kind) && is_token(subtype) => Ok(()),
+        _ => Err(InvalidValue::new(format!("invalid media type {}", peer_text::quote(text)))),
     }
 }
 
-/// `2026-07-28`, or with a time behind a `T`.
+/// Returns whether `text` has the form of an ISO 8601 date, such as `2026-07-28`, or of a date and
+/// time, separated by `T`. The time may lack seconds and an offset.
 fn is_time(text: &str) -> bool {
-    let (date, time) = text.split_once('T').map_or((text, None), |(date, time)| (date, Some(time)));
-    let like = |text: &str, form: &str| {
-        text.len() == form.len()
-            && text.bytes().zip(form.bytes()).all(|(c, like)| match like {
-                b'0' => c.is_ascii_digit(),
-                _ => c == like,
-            })
+    let Some((date, time)) = text.split_once('T') else {
+        return has_form(text, "0000-00-00");
     };
-    let Some(time) = time else { return like(date, "0000-00-00") };
     let (clock, zone) = time.split_at(time.find(['Z', '+', '-']).unwrap_or(time.len()));
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
-    like(date, "0000-00-00")
-        && (like(clock, "00:00") || like(clock, "00:00:00"))
+    has_form(date, "0000-00-00")
+        && (has_form(clock, "00:00") || has_form(clock, "00:00:00"))
         && !fraction.is_empty()
         && fraction.bytes().all(|c| c.is_ascii_digit())
-        && (matches!(zone, "" | "Z") || like(zone.split_at(1).1, "00:00"))
+        && (matches!(zone, "" | "Z") || has_form(zone.split_at(1).1, "00:00"))
+}
+
+/// Returns whether `text` equals `form`, where a `0` stands for any digit.
+fn has_form(text: &str, form: &str) -> bool {
+    text.len() == form.len()
+        && text.bytes().zip(form.bytes()).all(|(c, expected)| match expected {
+            b'0' => c.is_ascii_digit(),
+            _ => c == expected,
+        })
 }
 
 #[cfg(test)]
@@ -123,9 +136,10 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn blocks_are_checked_before_they_are_sent() {
-        let check =
-            |block: &Value| serde_json::from_value::<ContentBlock>(block.clone()).unwrap().check();
+    fn content_block_validation_names_the_broken_rule() {
+        let check = |block: &Value| {
+            serde_json::from_value::<ContentBlock>(block.clone()).unwrap().validate()
+        };
         let embedded = |resource: Value| json!({ "type": "resource", "resource": resource });
         let media =
             |data: &str, mime: &str| json!({ "type": "image", "data": data, "mimeType": mime });
@@ -158,15 +172,15 @@ mod tests {
             (embedded(json!({ "uri": "a:1", "text": "x" })), "media type"),
             (embedded(json!({ "uri": "x", "text": "x", "mimeType": "a/b" })), "scheme"),
             (embedded(json!({ "uri": "a:1", "blob": "A", "mimeType": "a/b" })), "base64"),
-            (noted(json!({ "priority": 1.1 })), "from 0 to 1"),
-            (noted(json!({ "priority": -0.1 })), "from 0 to 1"),
+            (noted(json!({ "priority": 1.1 })), "between 0 and 1"),
+            (noted(json!({ "priority": -0.1 })), "between 0 and 1"),
             (noted(json!({ "lastModified": "yesterday" })), "ISO 8601"),
             (noted(json!({ "lastModified": "2026-7-28" })), "ISO 8601"),
             (noted(json!({ "lastModified": "2026-07-28T12" })), "ISO 8601"),
             (noted(json!({ "lastModified": "2026-07-28T12:00+2" })), "ISO 8601"),
         ] {
-            let why = check(&wrong).unwrap_err();
-            assert!(why.contains(part), "{wrong}: {why}");
+            let error = check(&wrong).unwrap_err().to_string();
+            assert!(error.contains(part), "{wrong}: {error}");
         }
         let both = ResourceContents {
             uri: "a:1".to_owned(),
@@ -175,7 +189,7 @@ mod tests {
             blob: Some(String::new()),
             meta: None,
         };
-        assert!(both.check().is_err());
-        assert!(ResourceContents { text: None, blob: None, ..both }.check().is_err());
+        assert!(both.validate().is_err());
+        assert!(ResourceContents { text: None, blob: None, ..both }.validate().is_err());
     }
 }

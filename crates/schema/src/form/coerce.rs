@@ -1,4 +1,5 @@
-//! Filling in a form: what stands there at first, and what typed text stands for.
+//! Help for clients that show a form: the defaults of the fields, and the values that typed text
+//! stands for.
 
 use serde_json::{Number, Value};
 
@@ -6,22 +7,33 @@ use super::{ChoiceOption, Field, FieldKind, FormSchema};
 use crate::Object;
 
 impl FormSchema {
-    /// What stands in the fields at first. A client that shows the form shows these (specification: elicitation, "Requested
-    /// Schema"); one that submits a form unseen may submit them.
+    /// Returns the defaults of the fields that have one.
+    ///
+    /// A client that shows the form should prefill it with them (specification: elicitation,
+    /// "Requested Schema"). A client without a user may submit them.
     pub fn defaults(&self) -> Object {
         let default = |field: &Field| Some((field.name.clone(), field.default()?));
         self.fields.iter().filter_map(default).collect()
     }
 
-    /// Makes of what was typed what the fields hold: `"3"` becomes 3 in a field for numbers, `"yes"` becomes true, and the title
-    /// of a choice its value. A text that is empty leaves a field empty, unless it is one for text. What stands for nothing stays
-    /// as it is, so that [`check`](Self::check) says what is wrong with it. Nothing is filled in.
+    /// Converts typed text to the types of the fields, for clients whose input is text.
+    ///
+    /// - In a number field, `"3"` becomes 3; in a boolean field, `"y"`, `"yes"` and `"true"` become
+    ///   true, and `"n"`, `"no"` and `"false"` become false.
+    /// - In a choice, the title of an option becomes its value; several choices are separated by
+    ///   commas.
+    /// - Empty text becomes an absent field, except in text fields.
+    ///
+    /// Text that cannot be converted stays as it is, so that [`validate`](Self::validate) reports it.
+    /// Defaults are not added.
     pub fn coerce(&self, mut typed: Object) -> Object {
         for field in &self.fields {
             let Some(value) = typed.get_mut(&field.name) else { continue };
             match field.coerce(value) {
                 Some(coerced) => *value = coerced,
-                None => drop(typed.shift_remove(&field.name)),
+                None => {
+                    typed.shift_remove(&field.name);
+                }
             }
         }
         typed
@@ -40,16 +52,15 @@ impl Field {
         }
     }
 
-    /// `None` if nothing was filled in.
+    /// Returns `None` for empty text.
     fn coerce(&self, typed: &Value) -> Option<Value> {
         let Value::String(text) = typed else {
-            let each = match (&self.kind, typed) {
-                (FieldKind::Choices { options, .. }, Value::Array(all)) => {
-                    all.iter().map(|one| choice(options, one)).collect()
+            return Some(match (&self.kind, typed) {
+                (FieldKind::Choices { options, .. }, Value::Array(items)) => {
+                    items.iter().map(|item| value_of_option(options, item)).collect()
                 }
                 _ => typed.clone(),
-            };
-            return Some(each);
+            });
         };
         let trimmed = text.trim();
         Some(match &self.kind {
@@ -63,21 +74,20 @@ impl Field {
                 "n" | "no" | "false" => Value::Bool(false),
                 _ => typed.clone(),
             },
-            FieldKind::Choice { options, .. } => choice(options, typed),
+            FieldKind::Choice { options, .. } => value_of_option(options, typed),
             FieldKind::Choices { options, .. } => {
-                let one = |text: &str| choice(options, &Value::from(text.trim()));
-                trimmed.split(',').map(one).collect()
+                let items = trimmed.split(',').map(|item| Value::from(item.trim()));
+                items.map(|item| value_of_option(options, &item)).collect()
             }
         })
     }
 }
 
-/// The value that is meant, by its title too if no value is the same.
-fn choice(options: &[ChoiceOption], typed: &Value) -> Value {
-    let text = typed.as_str().map(str::trim);
-    let by_value = options.iter().find(|option| Some(option.value.as_str()) == text);
-    let by_title =
-        || options.iter().find(|option| option.title.as_deref() == text && text.is_some());
+/// Returns the value of the option with this value, or else with this title.
+fn value_of_option(options: &[ChoiceOption], typed: &Value) -> Value {
+    let Some(text) = typed.as_str().map(str::trim) else { return typed.clone() };
+    let by_value = options.iter().find(|option| option.value == text);
+    let by_title = || options.iter().find(|option| option.title.as_deref() == Some(text));
     by_value.or_else(by_title).map_or_else(|| typed.clone(), |option| option.value.as_str().into())
 }
 
@@ -104,16 +114,16 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_what_stands_there_at_first() {
+    fn defaults_are_those_of_the_fields_that_have_one() {
         let defaults = Value::Object(form().defaults());
         let expected =
             json!({ "name": "Ada", "people": 2, "quiet": false, "place": "in", "diets": ["v"] });
         assert_eq!(defaults, expected);
-        form().check(form().defaults()).unwrap();
+        form().validate(form().defaults()).unwrap();
     }
 
     #[test]
-    fn what_is_typed_becomes_what_the_fields_hold() {
+    fn coerce_converts_typed_text_to_the_types_of_the_fields() {
         for (typed, held) in [
             (json!({ "people": " 3 ", "rate": "1.5" }), json!({ "people": 3, "rate": 1.5 })),
             (json!({ "people": 3, "rate": "many" }), json!({ "people": 3, "rate": "many" })),

@@ -1,15 +1,15 @@
-//! Forms to and from JSON Schema.
+//! Serialization of forms as JSON Schema.
 
 use std::collections::HashSet;
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{ChoiceOption, Field, FieldKind, FormSchema, Format};
 use crate::Object;
-use crate::jsonrpc::take;
+use crate::json::take_member;
 
 impl Serialize for FormSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -27,7 +27,7 @@ impl Serialize for FormSchema {
     }
 }
 
-/// The JSON Schema of one field.
+/// Returns the JSON Schema of a field.
 fn property(field: &Field) -> Object {
     let mut out = Object::new();
     let mut put = |key: &str, value: Option<Value>| {
@@ -49,7 +49,7 @@ fn property(field: &Field) -> Object {
         FieldKind::Text { min_length, max_length, format, default } => {
             put("minLength", min_length.map(Value::from));
             put("maxLength", max_length.map(Value::from));
-            put("format", format.map(|f| f.name().into()));
+            put("format", format.map(|f| f.as_str().into()));
             put("default", default.clone().map(Value::from));
         }
         FieldKind::Number { minimum, maximum, default, .. } => {
@@ -77,7 +77,7 @@ fn property(field: &Field) -> Object {
     out
 }
 
-/// Options with titles stand under `titled`; without, under `enum`.
+/// Returns the keyword and the value for options: `titled` if any has a title, otherwise `enum`.
 fn write_options(options: &[ChoiceOption], titled: &'static str) -> (&'static str, Value) {
     if options.iter().all(|o| o.title.is_none()) {
         return ("enum", options.iter().map(|o| o.value.as_str()).collect());
@@ -93,12 +93,12 @@ impl<'de> Deserialize<'de> for FormSchema {
 }
 
 fn read_form(mut object: Object) -> Result<FormSchema, String> {
-    if take::<String>(&mut object, "type")?.as_deref() != Some("object") {
+    if take_member::<String>(&mut object, "type")?.as_deref() != Some("object") {
         return Err("`type` must be \"object\"".to_owned());
     }
     let properties: Object =
-        take(&mut object, "properties")?.ok_or("missing field `properties`")?;
-    let required: HashSet<String> = take(&mut object, "required")?.unwrap_or_default();
+        take_member(&mut object, "properties")?.ok_or("missing field `properties`")?;
+    let required: HashSet<String> = take_member(&mut object, "required")?.unwrap_or_default();
     let fields = properties.into_iter().map(|(name, schema)| {
         let required = required.contains(&name);
         read_field(name.clone(), schema, required).map_err(|why| format!("field {name:?}: {why}"))
@@ -106,48 +106,49 @@ fn read_form(mut object: Object) -> Result<FormSchema, String> {
     Ok(FormSchema { fields: fields.collect::<Result<_, _>>()? })
 }
 
-/// Reads one property. What the restricted schema cannot say is refused, not dropped: a person
-/// must not be shown a form that asks for less than the server will check.
+/// Reads one property. Types outside the restricted schema are rejected rather than dropped: the user
+/// must not see a form that asks for less than the server checks.
 fn read_field(name: String, schema: Value, required: bool) -> Result<Field, String> {
     let Value::Object(mut s) = schema else {
         return Err("its schema must be an object".to_owned());
     };
     let s = &mut s;
-    let kind: String = take(s, "type")?.ok_or("missing `type`")?;
+    let kind: String = take_member(s, "type")?.ok_or("missing `type`")?;
     let kind = match kind.as_str() {
         "string" => match read_options(s, "oneOf")? {
-            Some(options) => FieldKind::Choice { options, default: take(s, "default")? },
+            Some(options) => FieldKind::Choice { options, default: take_member(s, "default")? },
             None => FieldKind::Text {
-                min_length: take(s, "minLength")?,
-                max_length: take(s, "maxLength")?,
-                // To JSON Schema, a format that one does not know is a remark and no rule.
-                format: take::<String>(s, "format")?.and_then(|name| Format::from_name(&name)),
-                default: take(s, "default")?,
+                min_length: take_member(s, "minLength")?,
+                max_length: take_member(s, "maxLength")?,
+                // In JSON Schema, an unknown format is an annotation, not a rule.
+                format: take_member::<String>(s, "format")?
+                    .and_then(|name| Format::from_name(&name)),
+                default: take_member(s, "default")?,
             },
         },
         "number" | "integer" => FieldKind::Number {
             integer: kind == "integer",
-            minimum: take(s, "minimum")?,
-            maximum: take(s, "maximum")?,
-            default: take(s, "default")?,
+            minimum: take_member(s, "minimum")?,
+            maximum: take_member(s, "maximum")?,
+            default: take_member(s, "default")?,
         },
-        "boolean" => FieldKind::Boolean { default: take(s, "default")? },
+        "boolean" => FieldKind::Boolean { default: take_member(s, "default")? },
         "array" => {
-            let mut items: Object = take(s, "items")?.ok_or("missing `items`")?;
+            let mut items: Object = take_member(s, "items")?.ok_or("missing `items`")?;
             FieldKind::Choices {
                 options: read_options(&mut items, "anyOf")?
                     .ok_or("`items` must list what there is to choose from")?,
-                min_items: take(s, "minItems")?,
-                max_items: take(s, "maxItems")?,
-                default: take(s, "default")?,
+                min_items: take_member(s, "minItems")?,
+                max_items: take_member(s, "maxItems")?,
+                default: take_member(s, "default")?,
             }
         }
         other => return Err(format!("`type` {other:?} is not allowed in a form")),
     };
     Ok(Field {
         name,
-        title: take(s, "title")?,
-        description: take(s, "description")?,
+        title: take_member(s, "title")?,
+        description: take_member(s, "description")?,
         required,
         kind,
     })
@@ -159,21 +160,21 @@ fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Vec<ChoiceOp
         r#const: String,
         title: Option<String>,
     }
-    let list = |schema: &mut Object, key: &str| take_list::<String>(schema, key);
-    if let Some(options) = take_list::<Titled>(schema, titled)? {
+    if let Some(options) = take_member::<Vec<Titled>>(schema, titled)? {
         let option = |t: Titled| ChoiceOption { value: t.r#const, title: t.title };
         return Ok(Some(all_titled_or_none(options.into_iter().map(option).collect())));
     }
-    let Some(values) = list(schema, "enum")? else {
+    let Some(values) = take_member::<Vec<String>>(schema, "enum")? else {
         return Ok(None);
     };
-    // The display names of older revisions.
-    let mut names = list(schema, "enumNames")?.unwrap_or_default().into_iter();
+    // `enumNames` has the display names in older revisions.
+    let mut names =
+        take_member::<Vec<String>>(schema, "enumNames")?.unwrap_or_default().into_iter();
     let option = |value| ChoiceOption { value, title: names.next() };
     Ok(Some(all_titled_or_none(values.into_iter().map(option).collect())))
 }
 
-/// Where some have titles, those that have none show their value.
+/// If any option has a title, gives the others their value as title.
 fn all_titled_or_none(mut options: Vec<ChoiceOption>) -> Vec<ChoiceOption> {
     if options.iter().any(|option| option.title.is_some()) {
         for option in &mut options {
@@ -183,18 +184,11 @@ fn all_titled_or_none(mut options: Vec<ChoiceOption>) -> Vec<ChoiceOption> {
     options
 }
 
-fn take_list<T: DeserializeOwned>(
-    schema: &mut Object,
-    key: &str,
-) -> Result<Option<Vec<T>>, String> {
-    take(schema, key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// One field of every kind, in the form in which the specification shows them.
+    /// One field of every kind, in the notation of the specification.
     const ALL: &str = r##"{"type":"object","properties":{
         "name":{"type":"string","title":"Name","description":"d","minLength":3,"maxLength":50,"format":"email","default":"a@b.example"},
         "n":{"type":"number","minimum":0.5,"maximum":100},
@@ -207,7 +201,7 @@ mod tests {
     },"required":["name","b"]}"##;
 
     #[test]
-    fn every_kind_of_field_survives_the_way_there_and_back() {
+    fn form_schema_with_every_kind_of_field_round_trips() {
         let form: FormSchema = serde_json::from_str(ALL).unwrap();
         let written = serde_json::to_value(&form).unwrap();
         assert_eq!(written, serde_json::from_str::<Value>(ALL).unwrap());
@@ -217,9 +211,9 @@ mod tests {
         );
     }
 
-    /// To the last bit: what is written is read as what it was.
+    /// Numbers must not lose a bit.
     #[test]
-    fn numbers_survive() {
+    fn form_schema_numbers_round_trip() {
         for number in [
             "1111111111111110000000000017938878571701105096",
             "0.1",
@@ -239,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_form_cannot_say_is_refused_with_the_field_named() {
+    fn form_schema_outside_the_restricted_schema_is_rejected_with_the_field() {
         for (schema, part) in [
             (r#"{"type":"string"}"#, "`type` must be \"object\""),
             (
@@ -262,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn older_display_names_are_read_as_titles() {
+    fn form_schema_reads_enum_names_as_titles() {
         let text = r#"{"type":"object","properties":{"c":{"type":"string","enum":["a"],"enumNames":["A"]}}}"#;
         let form: FormSchema = serde_json::from_str(text).unwrap();
         let FieldKind::Choice { options, .. } = &form.fields[0].kind else { panic!() };
         assert_eq!(options[0].title.as_deref(), Some("A"));
-        // What is read is the same when it is written and read again, where there are too few of them, too.
+        // Also with fewer display names than values.
         let few = text.replace(r#"["a"]"#, r#"["a","b"]"#);
         let titled = r#"{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"a","title":"A"},{"const":"b"}]}}}"#;
         for text in [few.as_str(), titled] {

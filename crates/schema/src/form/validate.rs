@@ -1,4 +1,4 @@
-//! Whether an answer fits its form.
+//! Validation of the content of a form.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,155 +8,193 @@ use serde_json::{Number, Value};
 use super::{ChoiceOption, Field, FieldKind, FormSchema, Format};
 use crate::Object;
 
-/// What is wrong with one field of an answer.
+/// A field whose value breaks a rule of the form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The field.
+#[non_exhaustive]
+pub struct FieldError {
+    /// The name of the field.
     pub field: String,
-    /// What is wrong, in words for a person.
+    /// The broken rule, in words for the user: `must be at least 1`.
     pub message: String,
 }
 
-/// Everything that is wrong with an answer.
+/// The content of a form breaks rules of the form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>);
+pub struct FormError {
+    fields: Vec<FieldError>,
+}
 
-impl fmt::Display for Problems {
+impl FormError {
+    /// Returns the invalid fields, at least one, in the order of the form.
+    pub fn fields(&self) -> &[FieldError] {
+        &self.fields
+    }
+}
+
+impl fmt::Display for FormError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Problem { field, message }) in self.0.iter().enumerate() {
-            write!(f, "{}{field}: {message}", if at == 0 { "" } else { "; " })?;
+        for (n, FieldError { field, message }) in self.fields.iter().enumerate() {
+            let separator = if n == 0 { "" } else { "; " };
+            write!(f, "{separator}{field}: {message}")?;
         }
         Ok(())
     }
 }
 
 impl FormSchema {
-    /// Checks an answer, and returns it without fields that were not asked for. `null` counts as not
-    /// filled in.
+    /// Validates the content of a form. Returns it without members that the form does not ask for and
+    /// without `null`, which counts as not filled in.
     ///
     /// # Errors
     ///
-    /// Every field that does not fit.
-    pub fn check(&self, mut content: Object) -> Result<Object, Problems> {
-        let mut problems = Vec::new();
+    /// [`FormError`], with all invalid fields.
+    pub fn validate(&self, mut content: Object) -> Result<Object, FormError> {
+        let mut errors = Vec::new();
         for field in &self.fields {
             match content.get_mut(&field.name).filter(|value| !value.is_null()) {
-                None if field.required => problems.push(field.problem("is missing")),
+                None if field.required => errors.push(field.error("is missing")),
                 None => {}
-                Some(value) => match field.check(value) {
+                Some(value) => match field.validate(value) {
                     Ok(()) => field.normalize(value),
-                    Err(message) => problems.push(field.problem(message)),
+                    Err(message) => errors.push(field.error(message)),
                 },
             }
         }
         content.retain(|name, value| {
             !value.is_null() && self.fields.iter().any(|field| field.name == *name)
         });
-        if problems.is_empty() { Ok(content) } else { Err(Problems(problems)) }
+        if errors.is_empty() { Ok(content) } else { Err(FormError { fields: errors }) }
     }
 }
 
 impl Field {
-    fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem { field: self.name.clone(), message: message.into() }
+    fn error(&self, message: impl Into<String>) -> FieldError {
+        FieldError { field: self.name.clone(), message: message.into() }
     }
 
-    /// A whole number that was written as `2.0` becomes `2`, so that it reads as an integer.
+    /// Replaces an integer that is written as `2.0` by `2`, so that it decodes as an integer.
     #[expect(clippy::cast_possible_truncation, reason = "the number is whole and within the range")]
     fn normalize(&self, value: &mut Value) {
         if let (FieldKind::Number { integer: true, .. }, Some(number)) =
             (&self.kind, value.as_f64())
             && value.is_f64()
+            // Up to 2⁵³, every integer has an exact double.
             && number.abs() <= 2f64.powi(53)
         {
             *value = Value::from(number as i64);
         }
     }
 
-    fn check(&self, value: &Value) -> Result<(), String> {
+    fn validate(&self, value: &Value) -> Result<(), String> {
         match &self.kind {
             FieldKind::Text { min_length, max_length, format, .. } => {
-                let text = value.as_str().ok_or("must be text")?;
-                let length = text.chars().count() as u64;
-                if min_length.is_some_and(|least| length < least) {
-                    return Err(format!(
-                        "must have at least {} characters",
-                        min_length.unwrap_or(0)
-                    ));
-                }
-                if let Some(most) = max_length.filter(|most| length > *most) {
-                    return Err(format!("must have at most {most} characters"));
-                }
-                format.map_or(Ok(()), |format| check_format(format, text))
+                validate_text(*min_length, *max_length, *format, value)
             }
             FieldKind::Number { integer, minimum, maximum, .. } => {
-                let number = value.as_number().ok_or("must be a number")?;
-                let whole =
-                    int(number).is_some() || number.as_f64().is_some_and(|f| f.fract() == 0.0);
-                if *integer && !whole {
-                    return Err("must be a whole number".to_owned());
-                }
-                let is = |side, bound: &&Number| compare(number, bound) == Some(side);
-                if let Some(least) = minimum.as_ref().filter(|m| is(Ordering::Less, m)) {
-                    return Err(format!("must be at least {least}"));
-                }
-                if let Some(most) = maximum.as_ref().filter(|m| is(Ordering::Greater, m)) {
-                    return Err(format!("must be at most {most}"));
-                }
-                Ok(())
+                validate_number(*integer, minimum.as_ref(), maximum.as_ref(), value)
             }
-            FieldKind::Boolean { .. } => {
-                value.is_boolean().then_some(()).ok_or_else(|| "must be true or false".to_owned())
-            }
-            FieldKind::Choice { options, .. } => check_option(options, value),
+            FieldKind::Boolean { .. } if value.is_boolean() => Ok(()),
+            FieldKind::Boolean { .. } => Err("must be true or false".to_owned()),
+            FieldKind::Choice { options, .. } => validate_option(options, value),
             FieldKind::Choices { options, min_items, max_items, .. } => {
-                let chosen = value.as_array().ok_or("must be a list")?;
-                if let Some(least) = min_items.filter(|least| (chosen.len() as u64) < *least) {
-                    return Err(format!("needs at least {least} choices"));
-                }
-                if let Some(most) = max_items.filter(|most| chosen.len() as u64 > *most) {
-                    return Err(format!("allows at most {most} choices"));
-                }
-                chosen.iter().try_for_each(|one| check_option(options, one))
+                validate_options(options, *min_items, *max_items, value)
             }
         }
     }
 }
 
-fn int(number: &Number) -> Option<i128> {
+fn validate_text(
+    min_length: Option<u64>,
+    max_length: Option<u64>,
+    format: Option<Format>,
+    value: &Value,
+) -> Result<(), String> {
+    let text = value.as_str().ok_or("must be text")?;
+    let length = text.chars().count() as u64;
+    if let Some(min) = min_length.filter(|min| length < *min) {
+        return Err(format!("must have at least {min} characters"));
+    }
+    if let Some(max) = max_length.filter(|max| length > *max) {
+        return Err(format!("must have at most {max} characters"));
+    }
+    format.map_or(Ok(()), |format| validate_format(format, text))
+}
+
+fn validate_number(
+    integer: bool,
+    minimum: Option<&Number>,
+    maximum: Option<&Number>,
+    value: &Value,
+) -> Result<(), String> {
+    let number = value.as_number().ok_or("must be a number")?;
+    let is_whole = integer_value(number).is_some()
+        || number.as_f64().is_some_and(|number| number.fract() == 0.0);
+    if integer && !is_whole {
+        return Err("must be a whole number".to_owned());
+    }
+    if let Some(min) = minimum.filter(|min| compare(number, min) == Some(Ordering::Less)) {
+        return Err(format!("must be at least {min}"));
+    }
+    if let Some(max) = maximum.filter(|max| compare(number, max) == Some(Ordering::Greater)) {
+        return Err(format!("must be at most {max}"));
+    }
+    Ok(())
+}
+
+fn validate_options(
+    options: &[ChoiceOption],
+    min_items: Option<u64>,
+    max_items: Option<u64>,
+    value: &Value,
+) -> Result<(), String> {
+    let chosen = value.as_array().ok_or("must be a list")?;
+    if let Some(min) = min_items.filter(|min| (chosen.len() as u64) < *min) {
+        return Err(format!("needs at least {min} choices"));
+    }
+    if let Some(max) = max_items.filter(|max| chosen.len() as u64 > *max) {
+        return Err(format!("allows at most {max} choices"));
+    }
+    chosen.iter().try_for_each(|choice| validate_option(options, choice))
+}
+
+fn integer_value(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Integers exactly: as doubles, neighbours beyond 2⁵³ would be equal.
+/// Compares integers exactly: as doubles, neighbours beyond 2⁵³ would be equal.
 fn compare(a: &Number, b: &Number) -> Option<Ordering> {
-    match (int(a), int(b)) {
+    match (integer_value(a), integer_value(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
     }
 }
 
-fn check_option(options: &[ChoiceOption], value: &Value) -> Result<(), String> {
-    let known = value.as_str().is_some_and(|v| options.iter().any(|o| o.value == v));
-    known.then_some(()).ok_or_else(|| {
-        let names: Vec<_> = options.iter().take(20).map(|o| o.value.as_str()).collect();
+/// Maximum number of options that an error lists.
+const MAX_NAMED_OPTIONS: usize = 20;
+
+fn validate_option(options: &[ChoiceOption], value: &Value) -> Result<(), String> {
+    let is_known = value.as_str().is_some_and(|v| options.iter().any(|o| o.value == v));
+    is_known.then_some(()).ok_or_else(|| {
+        let names: Vec<_> =
+            options.iter().take(MAX_NAMED_OPTIONS).map(|o| o.value.as_str()).collect();
         format!("must be one of: {}", names.join(", "))
     })
 }
 
-/// Shapes only: whether an address can be reached is for its user to find out.
-fn check_format(format: Format, text: &str) -> Result<(), String> {
-    let (fits, what) = match format {
+/// Checks the form only, not whether an address exists.
+fn validate_format(format: Format, text: &str) -> Result<(), String> {
+    let (is_valid, expected) = match format {
         Format::Email => (is_email(text), "an e-mail address"),
         Format::Uri => (is_uri(text), "a URI"),
         Format::Date => (is_date(text), "a date such as 2026-07-28"),
         Format::DateTime => (is_date_time(text), "a date and time such as 2026-07-28T09:30:00Z"),
     };
-    fits.then_some(()).ok_or_else(|| format!("must be {what}"))
+    is_valid.then_some(()).ok_or_else(|| format!("must be {expected}"))
 }
 
 fn is_email(text: &str) -> bool {
-    let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
-    clean
+    let is_clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    is_clean
         && text.rsplit_once('@').is_some_and(|(local, domain)| {
             !local.is_empty()
                 && !domain.is_empty()
@@ -166,8 +204,8 @@ fn is_email(text: &str) -> bool {
 }
 
 fn is_uri(text: &str) -> bool {
-    let clean = text.chars().all(|c| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(c));
-    clean
+    let is_clean = text.chars().all(|c| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(c));
+    is_clean
         && text.split_once(':').is_some_and(|(scheme, _)| {
             scheme.starts_with(|c: char| c.is_ascii_alphabetic())
                 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
@@ -178,11 +216,11 @@ fn is_date(text: &str) -> bool {
     let Some([year, month, day]) = digits(text, '-', [4, 2, 2]) else {
         return false;
     };
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
         4 | 6 | 9 | 11 => 30,
-        2 => 28 + u32::from(leap),
+        2 => 28 + u32::from(is_leap),
         _ => return false,
     };
     (1..=days).contains(&day)
@@ -197,18 +235,17 @@ fn is_date_time(text: &str) -> bool {
     };
     let (time, zone) = rest.split_at(zone);
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    let time_fits =
-        digits(time, ':', [2, 2, 2]).is_some_and(|[h, m, s]| h < 24 && m < 60 && s <= 60);
-    let fraction_fits = !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit());
-    let zone_fits = zone.eq_ignore_ascii_case("z")
+    let is_time = digits(time, ':', [2, 2, 2]).is_some_and(|[h, m, s]| h < 24 && m < 60 && s <= 60);
+    let is_fraction = !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit());
+    let is_zone = zone.eq_ignore_ascii_case("z")
         || zone
             .get(1..)
             .and_then(|z| digits(z, ':', [2, 2]))
             .is_some_and(|[h, m]| h < 24 && m < 60);
-    is_date(date) && time_fits && fraction_fits && zone_fits
+    is_date(date) && is_time && is_fraction && is_zone
 }
 
-/// Numbers of exactly these widths, with `separator` between them.
+/// Parses numbers of exactly these widths, separated by `separator`.
 fn digits<const N: usize>(text: &str, separator: char, widths: [usize; N]) -> Option<[u32; N]> {
     let mut out = [0; N];
     let mut parts = text.split(separator);
@@ -225,17 +262,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn problems(property: &Value, answer: &Value) -> String {
+    fn validate(property: &Value, answer: &Value) -> String {
         let schema =
             json!({ "type": "object", "properties": { "f": property }, "required": ["f"] });
         let form: FormSchema = serde_json::from_value(schema).unwrap();
         let Value::Object(content) = json!({ "f": answer }) else { panic!() };
-        form.check(content).map_or_else(|p| p.to_string(), |_| "fits".to_owned())
+        form.validate(content).map_or_else(|e| e.to_string(), |_| "fits".to_owned())
     }
 
     #[test]
-    fn answers_are_held_against_their_field() {
-        for (property, answer, verdict) in [
+    fn form_validation_names_the_broken_rule_of_each_field() {
+        for (property, answer, expected) in [
             (json!({"type":"string"}), json!("x"), "fits"),
             (json!({"type":"string"}), json!(5), "f: must be text"),
             (json!({"type":"string"}), json!(null), "f: is missing"),
@@ -278,12 +315,12 @@ mod tests {
                 "f: must be one of: a",
             ),
         ] {
-            assert_eq!(problems(&property, &answer), verdict, "{property} {answer}");
+            assert_eq!(validate(&property, &answer), expected, "{property} {answer}");
         }
     }
 
     #[test]
-    fn formats_are_checked_by_shape() {
+    fn form_validation_checks_formats() {
         for (format, good, bad) in [
             ("email", vec!["a@b.example", "x+y@sub.host"], vec!["a", "@b", "a@", "a b@c", "a@.b"]),
             (
@@ -309,26 +346,26 @@ mod tests {
         ] {
             let property = json!({ "type": "string", "format": format });
             for text in good {
-                assert_eq!(problems(&property, &json!(text)), "fits", "{text}");
+                assert_eq!(validate(&property, &json!(text)), "fits", "{text}");
             }
             for text in bad {
-                assert_ne!(problems(&property, &json!(text)), "fits", "{text}");
+                assert_ne!(validate(&property, &json!(text)), "fits", "{text}");
             }
         }
     }
 
     #[test]
-    fn whole_numbers_read_as_integers_however_they_are_written() {
+    fn form_validation_normalizes_whole_numbers_to_integers() {
         let text = r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#;
         let form: FormSchema = serde_json::from_str(text).unwrap();
-        let checked = form.check(serde_json::from_str(r#"{"n":2.0}"#).unwrap()).unwrap();
+        let checked = form.validate(serde_json::from_str(r#"{"n":2.0}"#).unwrap()).unwrap();
         assert_eq!(Value::Object(checked).to_string(), r#"{"n":2}"#);
     }
 
     #[test]
-    fn fields_that_were_not_asked_for_are_left_out() {
+    fn form_validation_removes_unknown_members() {
         let form = FormSchema::new([Field::text("a").optional()]);
         let Value::Object(content) = json!({ "a": "x", "admin": true }) else { panic!() };
-        assert_eq!(Value::Object(form.check(content).unwrap()), json!({ "a": "x" }));
+        assert_eq!(Value::Object(form.validate(content).unwrap()), json!({ "a": "x" }));
     }
 }

@@ -1,4 +1,4 @@
-//! CowStr that is taken from JSON as it stands there.
+//! A string that borrows from the JSON text where it can.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,9 @@ use std::fmt;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
-/// A string: a piece of the input where it holds no escape. A `Cow` by itself is always a copy.
+/// A string that borrows from the input unless it contains an escape.
+///
+/// Deserializing a plain `Cow<str>` always copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CowStr<'a>(pub Cow<'a, str>);
 

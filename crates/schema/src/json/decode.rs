@@ -1,19 +1,19 @@
-//! JSON as types, and where in it a mistake is.
+//! Deserialization with the path of the offending member in the error.
 //!
-//! Where it is, is only looked for when there is one, and by the position that `serde_json` gives: the types are compiled
-//! once, for reading alone.
+//! The path is searched for only after an error, from the line and column that `serde_json` reports.
+//! That way each type is compiled once, without a path-tracking deserializer around it.
 
 use std::fmt;
 use std::fmt::Write as _;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Error, Value};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Error, Map, Value};
 
-/// How much of a key is shown.
-const KEY: usize = 64;
+/// Maximum number of characters of a key in a path.
+const MAX_KEY: usize = 64;
 
-/// Why JSON does not read as a type.
+/// An error from [`from_str`] or [`from_value`].
 #[derive(Debug)]
 pub struct DecodeError {
     path: String,
@@ -21,15 +21,16 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    /// Which member or item it is, such as `a.b[0]`; empty if it is the whole.
+    /// Returns the path of the offending member or item, such as `a.b[0]`; empty for the root.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is wrong with it, without the line and the column, which are of no use to whoever wrote it in another way.
+    /// Returns the message without line and column, which mean nothing to a peer whose text was
+    /// re-serialized on the way.
     #[must_use]
-    pub fn why(&self) -> String {
+    pub fn reason(&self) -> String {
         let position = format!(" at line {} column {}", self.error.line(), self.error.column());
         self.error.to_string().replace(&position, "")
     }
@@ -46,49 +47,70 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Reads JSON.
+/// Deserializes `text`.
 ///
 /// # Errors
 ///
-/// [`DecodeError`], if it is no JSON, or does not read as `T`.
-pub fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, DecodeError> {
-    serde_json::from_str(text).map_err(|error| misfit(text, error))
+/// [`DecodeError`] if `text` is not valid JSON or does not have the form of `T`.
+pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, DecodeError> {
+    serde_json::from_str(text).map_err(|error| locate(text, error))
 }
 
-/// Reads a value.
+/// Deserializes `value`.
 ///
 /// # Errors
 ///
-/// [`DecodeError`], if it does not read as `T`.
-pub fn read_value<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
+/// [`DecodeError`] if `value` does not have the form of `T`.
+pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
     T::deserialize(value).map_err(|error| {
+        // Only an error about text has a position.
         let text = value.to_string();
-        // Read again as text, the mistake has a position.
         let positioned = serde_json::from_str::<T>(&text).err().unwrap_or(error);
-        misfit(&text, positioned)
+        locate(&text, positioned)
     })
 }
 
-fn misfit(text: &str, error: Error) -> DecodeError {
-    let before: usize =
-        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    // Without a line it was made by hand.
-    let is_somewhere = error.line() > 0;
-    let path = is_somewhere.then(|| path_at(text.as_bytes(), before + error.column()));
-    DecodeError { path: path.unwrap_or_default(), error }
+/// Deserializes a member that is present, as `deserialize_with`. Unlike with a plain `Option`, `null`
+/// is a value: it is decoded as `T` and is not the same as absence.
+///
+/// # Errors
+///
+/// The error of `T`.
+pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
-/// The path of the value that begins or ends at this offset; if there is none, of the one around it.
+/// Removes a member from `object` and deserializes it. An error names the member.
+pub(crate) fn take_member<T: DeserializeOwned>(
+    object: &mut Map<String, Value>,
+    key: &str,
+) -> Result<Option<T>, String> {
+    match object.shift_remove(key) {
+        None => Ok(None),
+        Some(value) => from_value(&value).map(Some).map_err(|e| format!("`{key}`: {e}")),
+    }
+}
+
+fn locate(text: &str, error: Error) -> DecodeError {
+    // Line 0 marks an error that was not made by the parser.
+    if error.line() == 0 {
+        return DecodeError { path: String::new(), error };
+    }
+    let lines_before = text.split_inclusive('\n').take(error.line() - 1);
+    let offset = lines_before.map(str::len).sum::<usize>() + error.column();
+    DecodeError { path: path_at(text.as_bytes(), offset), error }
+}
+
+/// Returns the path of the value that begins or ends at `offset`, or else of the one around it.
 fn path_at(text: &[u8], offset: usize) -> String {
     let mut open: Vec<Container> = Vec::new();
     let mut at = 0;
     let mut is_key = false;
     while let Some(&byte) = text.get(at) {
-        if byte.is_ascii_whitespace() {
-            at += 1;
-            continue;
-        }
         match byte {
+            byte if byte.is_ascii_whitespace() => {}
             b':' => is_key = false,
             b',' => match open.last_mut() {
                 Some(Container::Array(index)) => *index += 1,
@@ -102,7 +124,7 @@ fn path_at(text: &[u8], offset: usize) -> String {
                     break;
                 }
             }
-            // Where a value begins.
+            // A value begins here.
             _ if at >= offset && !is_key => break,
             b'{' => {
                 open.push(Container::Object(String::new()));
@@ -110,18 +132,16 @@ fn path_at(text: &[u8], offset: usize) -> String {
             }
             b'[' => open.push(Container::Array(0)),
             _ => {
-                let end = at + length(text.get(at..).unwrap_or_default());
-                if is_key {
-                    if let Some(Container::Object(key)) = open.last_mut() {
-                        let raw = text.get(at + 1..end - 1).unwrap_or_default();
-                        *key = String::from_utf8_lossy(raw).chars().take(KEY).collect();
-                    }
-                    if end >= offset {
-                        // A mistake in a key is one of the object's.
+                let end = at + scalar_length(text.get(at..).unwrap_or_default());
+                if is_key && let Some(Container::Object(key)) = open.last_mut() {
+                    let raw = text.get(at + 1..end - 1).unwrap_or_default();
+                    *key = String::from_utf8_lossy(raw).chars().take(MAX_KEY).collect();
+                }
+                if end >= offset {
+                    if is_key {
+                        // An error in a key is an error of the object.
                         open.pop();
-                        break;
                     }
-                } else if end >= offset {
                     break;
                 }
                 at = end;
@@ -130,32 +150,42 @@ fn path_at(text: &[u8], offset: usize) -> String {
         }
         at += 1;
     }
+    write_path(&open)
+}
+
+/// An array or object that is open at some offset.
+enum Container {
+    /// With the last key that was read.
+    Object(String),
+    /// With the index of the current item.
+    Array(usize),
+}
+
+fn write_path(open: &[Container]) -> String {
     let mut path = String::new();
     for container in open {
         match container {
-            Container::Array(index) => drop(write!(path, "[{index}]")),
-            Container::Object(key) if path.is_empty() => path = key,
+            Container::Array(index) => {
+                // Writing to a `String` cannot fail.
+                let _: fmt::Result = write!(path, "[{index}]");
+            }
             Container::Object(key) => {
-                path.push('.');
-                path += &key;
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
             }
         }
     }
     path
 }
 
-/// Which of its members it is about: none yet, or the last that was come to.
-enum Container {
-    Object(String),
-    Array(usize),
-}
-
-/// How long the string, number or word is that this begins with.
-fn length(text: &[u8]) -> usize {
+/// Returns the length of the string, number or literal at the start of `text`.
+fn scalar_length(text: &[u8]) -> usize {
     if text.first() != Some(&b'"') {
-        let end =
+        let is_end =
             |byte: &u8| matches!(byte, b',' | b'}' | b']' | b':') || byte.is_ascii_whitespace();
-        return text.iter().position(end).unwrap_or(text.len()).max(1);
+        return text.iter().position(is_end).unwrap_or(text.len()).max(1);
     }
     let mut at = 1;
     while let Some(byte) = text.get(at) {
@@ -175,7 +205,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "what is read is not looked at")]
+    #[expect(dead_code, reason = "only the error matters")]
     #[serde(deny_unknown_fields)]
     struct Outer {
         n: u8,
@@ -188,7 +218,7 @@ mod tests {
     }
 
     #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "what is read is not looked at")]
+    #[expect(dead_code, reason = "only the error matters")]
     struct Inner {
         text: String,
         #[serde(default)]
@@ -201,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_found_where_they_are() {
+    fn decode_errors_have_the_path_of_the_offending_member() {
         for (text, path) in [
             ("5", ""),
             ("[]", ""),
@@ -228,18 +258,18 @@ mod tests {
             (r#"{"n":1,"kind":"B"}"#, "kind"),
             (r#"{"n":1,"kind":5}"#, "kind"),
         ] {
-            let misfit = read::<Outer>(text).unwrap_err();
-            assert_eq!(misfit.path(), path, "{text}: {misfit}");
-            assert!(!misfit.why().contains(" at line "), "{misfit}");
+            let error = from_str::<Outer>(text).unwrap_err();
+            assert_eq!(error.path(), path, "{text}: {error}");
+            assert!(!error.reason().contains(" at line "), "{error}");
             let value: Value = serde_json::from_str(text).unwrap();
-            let misfit = read_value::<Outer>(&value).unwrap_err();
-            assert_eq!(misfit.path(), path, "{value}: {misfit}");
+            let error = from_value::<Outer>(&value).unwrap_err();
+            assert_eq!(error.path(), path, "{value}: {error}");
         }
-        // What is no JSON has a position, too.
-        let broken = read::<Outer>(r#"{"n":1,"many":[{"text":"#).unwrap_err();
+        // An error of syntax has a position, too.
+        let broken = from_str::<Outer>(r#"{"n":1,"many":[{"text":"#).unwrap_err();
         assert_eq!(broken.path(), "many[0].text");
         assert!(broken.to_string().contains("line 1 column 23"), "{broken}");
         let long = format!(r#"{{"n":1,"map":{{"{}":5}}}}"#, "k".repeat(1000));
-        assert_eq!(read::<Outer>(&long).unwrap_err().path().len(), "map.".len() + KEY);
+        assert_eq!(from_str::<Outer>(&long).unwrap_err().path().len(), "map.".len() + MAX_KEY);
     }
 }

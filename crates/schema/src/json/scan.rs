@@ -1,43 +1,48 @@
-//! One pass over a message as messages are most often written: it vouches for the text, and notes where things stand.
+//! A single-pass scanner for requests in their common form: it validates the text and records where
+//! members are.
+//!
+//! The scanner gives up (`None`) on whatever is rare: `\u` escapes, escapes in keys, exponents, deep
+//! nesting, objects with many keys. [`crate::json::validate`] then decides. So the scanner may be
+//! incomplete, but it must never accept a text that the validator rejects.
 
 use std::ops::Range;
 
-/// Where a member stands in the text of its object.
+/// The position of a member in the text of its object.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Span {
-    /// Between its quotes.
+pub(crate) struct MemberSpan {
+    /// The key, without its quotes.
     pub(crate) key: Range<usize>,
     pub(crate) value: Range<usize>,
 }
 
-/// A request's members, as they are written, and where those of its `params` stand.
+/// The members of a request as raw JSON, and the positions of the members of its `params`.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Outline<'t> {
+pub(crate) struct RequestOutline<'t> {
     pub(crate) jsonrpc: Option<&'t str>,
     pub(crate) id: Option<&'t str>,
     pub(crate) method: Option<&'t str>,
-    pub(crate) params: Option<(&'t str, Vec<Span>)>,
+    pub(crate) params: Option<(&'t str, Vec<MemberSpan>)>,
 }
 
-/// The outline of `text`, if that is one JSON object that [`crate::json::validate`] would let through, and has no other members. `None`
-/// says nothing: then that check decides. So this pass need not know what is rare: `\u` escapes, escapes in keys,
-/// exponents, deep nesting, objects with many keys. `known` is an object that was vouched for; where the `_meta` of `params` begins
-/// with it, it is not gone over again.
-pub(crate) fn of_request<'t>(text: &'t str, known: &'t str) -> Option<Outline<'t>> {
-    let mut scan = Scan::new(text, known);
-    let mut outline = Outline::default();
-    let b'{' = scan.next()? else { return None };
-    scan.object(&mut |scan, key| {
-        scan.skip_space();
-        let start = scan.at();
+/// Scans a request: one JSON object without other members than those of [`RequestOutline`].
+///
+/// `known_meta` is an object that was validated before, or empty. If the `_meta` of `params` begins
+/// with the same text, that text is skipped.
+pub(crate) fn scan_request<'t>(text: &'t str, known_meta: &'t str) -> Option<RequestOutline<'t>> {
+    let mut scanner = Scanner::new(text, known_meta);
+    let mut outline = RequestOutline::default();
+    let b'{' = scanner.next_byte()? else { return None };
+    scanner.object(&mut |scanner, key| {
+        scanner.skip_space();
+        let start = scanner.position();
         let mut spans = Vec::new();
         if key == "params" {
-            let b'{' = scan.next()? else { return None };
-            spans = scan.spans(start)?;
+            let b'{' = scanner.next_byte()? else { return None };
+            spans = scanner.member_spans(start)?;
         } else {
-            scan.value(DEEPEST)?;
+            scanner.value(MAX_DEPTH)?;
         }
-        let value = text.get(start..scan.at());
+        let value = text.get(start..scanner.position());
         match key {
             "jsonrpc" => outline.jsonrpc = value,
             "id" => outline.id = value,
@@ -47,47 +52,61 @@ pub(crate) fn of_request<'t>(text: &'t str, known: &'t str) -> Option<Outline<'t
         }
         Some(())
     })?;
-    scan.end()?;
+    scanner.end()?;
     Some(outline)
 }
 
-/// Where the members of the object `text` stand in it; `None` as above.
-pub(crate) fn of_params(text: &str) -> Option<Vec<Span>> {
-    let mut scan = Scan::new(text, "");
-    let b'{' = scan.next()? else { return None };
-    let spans = scan.spans(0)?;
-    scan.end()?;
+/// Scans an object and returns the positions of its members.
+pub(crate) fn scan_object(text: &str) -> Option<Vec<MemberSpan>> {
+    let mut scanner = Scanner::new(text, "");
+    let b'{' = scanner.next_byte()? else { return None };
+    let spans = scanner.member_spans(0)?;
+    scanner.end()?;
     Some(spans)
 }
 
-const DEEPEST: usize = 32;
-/// Of all objects that the scan is in at a time.
-const MOST_KEYS: usize = 48;
-const USUAL_MEMBERS: usize = 6;
-/// A number so long is far from what a double can hold.
-const LONGEST_NUMBER: usize = 64;
+/// Recursion limit. Deeper texts are rare; the validator's limit is 128.
+const MAX_DEPTH: usize = 32;
 
-struct Scan<'t> {
+/// Maximum number of keys of all objects that are open at a time. Each new key is compared with the
+/// keys of its object, and the array that holds them is on the stack.
+const MAX_KEYS: usize = 48;
+
+/// Initial capacity for the members of `params`.
+const TYPICAL_MEMBERS: usize = 6;
+
+/// Maximum number of digits. 64 digits are far below the range of a double, so the validator accepts
+/// every number that the scanner accepts.
+const MAX_DIGITS: usize = 64;
+
+struct Scanner<'t> {
     text: &'t str,
+    /// The unread end of `text`.
     rest: &'t [u8],
-    /// An object, or nothing.
-    known: &'t [u8],
-    /// Those of the objects that the scan is in, the innermost last.
-    keys: [&'t str; MOST_KEYS],
-    depth: usize,
+    /// A validated object, or empty.
+    known_meta: &'t [u8],
+    /// The keys of the open objects, those of the innermost one last.
+    keys: [&'t str; MAX_KEYS],
+    key_count: usize,
 }
 
-/// `None` gives up.
-impl<'t> Scan<'t> {
-    fn new(text: &'t str, known: &'t str) -> Self {
-        let (rest, known) = (text.as_bytes(), known.as_bytes());
-        Self { text, rest, known, keys: [""; MOST_KEYS], depth: 0 }
+/// Every method returns `None` to give up.
+impl<'t> Scanner<'t> {
+    fn new(text: &'t str, known_meta: &'t str) -> Self {
+        Self {
+            text,
+            rest: text.as_bytes(),
+            known_meta: known_meta.as_bytes(),
+            keys: [""; MAX_KEYS],
+            key_count: 0,
+        }
     }
 
-    fn at(&self) -> usize {
+    fn position(&self) -> usize {
         self.text.len() - self.rest.len()
     }
 
+    /// Accepts the end of the text, after any space.
     fn end(&mut self) -> Option<()> {
         self.skip_space();
         self.rest.is_empty().then_some(())
@@ -99,43 +118,48 @@ impl<'t> Scan<'t> {
         }
     }
 
-    /// The next byte after space.
-    fn next(&mut self) -> Option<u8> {
+    /// Takes the next byte that is not space.
+    fn next_byte(&mut self) -> Option<u8> {
         self.skip_space();
         let (byte, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*byte)
     }
 
-    /// The rest of an object: where its members stand, counted from `start`.
-    fn spans(&mut self, start: usize) -> Option<Vec<Span>> {
-        let mut spans = Vec::with_capacity(USUAL_MEMBERS);
-        self.object(&mut |scan, key| {
-            let from = key.as_ptr().addr() - scan.text.as_ptr().addr() - start;
-            scan.skip_space();
-            let begin = scan.at() - start;
-            match scan.rest.strip_prefix(scan.known) {
-                Some(rest) if key == "_meta" && !scan.known.is_empty() => scan.rest = rest,
-                _ => scan.value(DEEPEST)?,
+    /// Scans the rest of an object. The positions of its members are relative to `start`.
+    fn member_spans(&mut self, start: usize) -> Option<Vec<MemberSpan>> {
+        let mut spans = Vec::with_capacity(TYPICAL_MEMBERS);
+        self.object(&mut |scanner, key| {
+            let key_start = key.as_ptr().addr() - scanner.text.as_ptr().addr() - start;
+            scanner.skip_space();
+            let value_start = scanner.position() - start;
+            match scanner.rest.strip_prefix(scanner.known_meta) {
+                Some(rest) if key == "_meta" && !scanner.known_meta.is_empty() => {
+                    scanner.rest = rest;
+                }
+                _ => scanner.value(MAX_DEPTH)?,
             }
-            let value = begin..scan.at() - start;
-            spans.push(Span { key: from..from + key.len(), value });
+            let value = value_start..scanner.position() - start;
+            spans.push(MemberSpan { key: key_start..key_start + key.len(), value });
             Some(())
         })?;
         Some(spans)
     }
 
     fn value(&mut self, depth: usize) -> Option<()> {
-        match self.next()? {
-            b'"' => self.string().map(drop),
+        match self.next_byte()? {
+            b'"' => {
+                self.string()?;
+                Some(())
+            }
             b'{' => {
                 let depth = depth.checked_sub(1)?;
-                self.object(&mut |scan, _| scan.value(depth))
+                self.object(&mut |scanner, _| scanner.value(depth))
             }
             b'[' => self.array(depth.checked_sub(1)?),
-            b't' => self.word(b"rue"),
-            b'f' => self.word(b"alse"),
-            b'n' => self.word(b"ull"),
+            b't' => self.literal(b"rue"),
+            b'f' => self.literal(b"alse"),
+            b'n' => self.literal(b"ull"),
             b'-' => match self.rest {
                 [digit @ b'0'..=b'9', rest @ ..] => {
                     self.rest = rest;
@@ -148,12 +172,12 @@ impl<'t> Scan<'t> {
         }
     }
 
-    fn word(&mut self, rest: &[u8]) -> Option<()> {
+    fn literal(&mut self, rest: &[u8]) -> Option<()> {
         self.rest = self.rest.strip_prefix(rest)?;
         Some(())
     }
 
-    /// The rest of a number that begins with `first`.
+    /// Scans the rest of a number whose first digit is `first`.
     fn number(&mut self, first: u8) -> Option<()> {
         let mut length = if first == b'0' { 0 } else { self.digits() };
         if let [b'.', rest @ ..] = self.rest {
@@ -165,10 +189,10 @@ impl<'t> Scan<'t> {
             length += decimals;
         }
         let ends = !matches!(self.rest, [b'0'..=b'9' | b'e' | b'E' | b'.', ..]);
-        (ends && length < LONGEST_NUMBER).then_some(())
+        (ends && length < MAX_DIGITS).then_some(())
     }
 
-    /// How many there were.
+    /// Skips digits and returns their number.
     fn digits(&mut self) -> usize {
         let end = self.rest.iter().position(|byte| !byte.is_ascii_digit());
         let (digits, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
@@ -176,17 +200,18 @@ impl<'t> Scan<'t> {
         digits.len()
     }
 
-    /// The rest of a string; whether anything in it is escaped.
+    /// Scans the rest of a string, and returns whether it contains an escape.
     fn string(&mut self) -> Option<bool> {
         let mut escaped = false;
         loop {
-            match self.rest.get(plain(self.rest)..)? {
+            match self.rest.get(plain_length(self.rest)..)? {
                 [b'"', after @ ..] => {
                     self.rest = after;
                     return Some(escaped);
                 }
                 [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', after @ ..] => {
-                    (self.rest, escaped) = (after, true);
+                    self.rest = after;
+                    escaped = true;
                 }
                 _ => return None,
             }
@@ -201,7 +226,7 @@ impl<'t> Scan<'t> {
         }
         loop {
             self.value(depth)?;
-            match self.next()? {
+            match self.next_byte()? {
                 b',' => {}
                 b']' => return Some(()),
                 _ => return None,
@@ -209,7 +234,7 @@ impl<'t> Scan<'t> {
         }
     }
 
-    /// The rest of an object; `value` goes over the value of a key.
+    /// Scans the rest of an object. `value` scans the value of each key.
     fn object<F>(&mut self, value: &mut F) -> Option<()>
     where
         F: FnMut(&mut Self, &'t str) -> Option<()>,
@@ -219,24 +244,24 @@ impl<'t> Scan<'t> {
             self.rest = rest;
             return Some(());
         }
-        let outer = self.depth;
+        let outer_keys = self.key_count;
         loop {
-            // A key that is escaped could be another, written otherwise.
-            let b'"' = self.next()? else { return None };
-            let start = self.at();
+            let b'"' = self.next_byte()? else { return None };
+            let start = self.position();
+            // A key with an escape could equal another key that is spelled differently.
             let false = self.string()? else { return None };
-            let key = self.text.get(start..self.at() - 1)?;
-            if self.keys.get(outer..self.depth)?.contains(&key) {
+            let key = self.text.get(start..self.position() - 1)?;
+            if self.keys.get(outer_keys..self.key_count)?.contains(&key) {
                 return None;
             }
-            *self.keys.get_mut(self.depth)? = key;
-            self.depth += 1;
-            let b':' = self.next()? else { return None };
+            *self.keys.get_mut(self.key_count)? = key;
+            self.key_count += 1;
+            let b':' = self.next_byte()? else { return None };
             value(self, key)?;
-            match self.next()? {
+            match self.next_byte()? {
                 b',' => {}
                 b'}' => {
-                    self.depth = outer;
+                    self.key_count = outer_keys;
                     return Some(());
                 }
                 _ => return None,
@@ -245,17 +270,20 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Few strings are longer.
-const LONG: usize = 64;
+/// Length from which strings are scanned in blocks of this size. Most strings are shorter.
+const BLOCK: usize = 64;
 
-const EACH: u64 = u64::from_ne_bytes([1; 8]);
+/// A one in each byte.
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
 
-/// A high bit for each byte of a string that ends it, begins an escape or must not be there. Beyond the first, it may be wrong.
-fn special(bytes: u64) -> u64 {
-    // Bytes that are less than `than`, of those that are ASCII.
-    let less = |bytes: u64, than: u64| bytes.wrapping_sub(EACH * than) & !bytes & (EACH << 7);
-    let quote = less(bytes ^ (EACH * u64::from(b'"')), 1);
-    let backslash = less(bytes ^ (EACH * u64::from(b'\\')), 1);
+/// Sets the high bit of each byte that ends a string, begins an escape or is a control character.
+///
+/// Only the lowest set bit is exact: a borrow of the subtraction can set the bit of a later byte.
+fn special_bits(bytes: u64) -> u64 {
+    // Marks the ASCII bytes that are less than `limit`.
+    let less = |bytes: u64, limit: u64| bytes.wrapping_sub(ONES * limit) & !bytes & (ONES << 7);
+    let quote = less(bytes ^ (ONES * u64::from(b'"')), 1);
+    let backslash = less(bytes ^ (ONES * u64::from(b'\\')), 1);
     quote | backslash | less(bytes, u64::from(b' '))
 }
 
@@ -263,18 +291,19 @@ fn is_special(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\') || byte < b' '
 }
 
-/// How many bytes of a string there are before its end, an escape, or what must not be there.
-fn plain(text: &[u8]) -> usize {
+/// Returns the length of the longest prefix without a quote, a backslash or a control character.
+fn plain_length(text: &[u8]) -> usize {
     let mut rest = text;
     while let Some((chunk, after)) = rest.split_first_chunk() {
-        let found = special(u64::from_le_bytes(*chunk));
+        let found = special_bits(u64::from_le_bytes(*chunk));
         if found != 0 {
             return text.len() - rest.len() + found.trailing_zeros() as usize / 8;
         }
         rest = after;
-        // What was long so far may go on: compilers look at many bytes at once, where there is no early end.
-        while text.len() - rest.len() >= LONG
-            && let Some((block, after)) = rest.split_first_chunk::<LONG>()
+        // A string that is long so far is likely to be longer still. Without an early exit, the fold
+        // over a whole block is vectorized by the compiler.
+        while text.len() - rest.len() >= BLOCK
+            && let Some((block, after)) = rest.split_first_chunk::<BLOCK>()
             && !block.iter().fold(false, |any, byte| any | is_special(*byte))
         {
             rest = after;
@@ -284,14 +313,14 @@ fn plain(text: &[u8]) -> usize {
     text.len() - rest.len() + found.unwrap_or(rest.len())
 }
 
-/// Whether a string is written as it is.
+/// Returns whether a string can be written between quotes without escapes.
 pub(crate) fn is_plain(text: &[u8]) -> bool {
     let Some(last) = text.last_chunk() else {
         return !text.iter().any(|byte| is_special(*byte));
     };
-    // The last ones may be looked at twice.
+    // The last chunk may overlap the one before: some bytes are tested twice.
     let (chunks, _) = text.as_chunks();
-    let found = |chunk: &[u8; 8]| special(u64::from_le_bytes(*chunk));
+    let found = |chunk: &[u8; 8]| special_bits(u64::from_le_bytes(*chunk));
     chunks.iter().fold(found(last), |all, chunk| all | found(chunk)) == 0
 }
 
@@ -300,55 +329,55 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::json::validate::Strict;
+    use crate::json::validate::Validated;
 
-    fn whole(text: &str) -> bool {
-        serde_json::from_str::<Strict>(text).is_ok()
+    fn is_valid(text: &str) -> bool {
+        serde_json::from_str::<Validated>(text).is_ok()
     }
 
     #[test]
-    fn it_says_where_things_stand() {
+    fn scan_reports_the_position_of_each_member() {
         let text =
             r#" {"id" : 1, "method":"größe", "params": { "a":[1,-2.5,0,0.25] , "b\u":{} } }"#;
-        assert_eq!(of_request(text, ""), None, "an escape in a key");
+        assert_eq!(scan_request(text, ""), None, "an escape in a key");
         let text = text.replace("b\\u", "b");
-        let outline = of_request(&text, "").unwrap();
+        let outline = scan_request(&text, "").unwrap();
         assert_eq!((outline.jsonrpc, outline.id), (None, Some("1")));
         assert_eq!(outline.method, Some("\"größe\""));
         let (params, spans) = outline.params.unwrap();
         assert_eq!(params, r#"{ "a":[1,-2.5,0,0.25] , "b":{} }"#);
-        let shown = |span: &Span| (&params[span.key.clone()], &params[span.value.clone()]);
+        let shown = |span: &MemberSpan| (&params[span.key.clone()], &params[span.value.clone()]);
         let shown: Vec<_> = spans.iter().map(shown).collect();
         assert_eq!(shown, [("a", "[1,-2.5,0,0.25]"), ("b", "{}")]);
-        assert_eq!(of_params(params).unwrap(), spans);
+        assert_eq!(scan_object(params).unwrap(), spans);
         for text in ["{}", "{\"a\" : true}\n", r#"{"a":"x\n\"y\"\\","b":-0,"c":[ ]}"#] {
-            assert!(of_params(text).is_some() && whole(text), "{text}");
+            assert!(scan_object(text).is_some() && is_valid(text), "{text}");
         }
         for text in [r#"{"result":1}"#, r#"{"params":[]}"#, r#"{"id":1} {}"#] {
-            assert!(of_request(text, "").is_none(), "{text}");
+            assert!(scan_request(text, "").is_none(), "{text}");
         }
     }
 
     #[test]
-    fn what_is_known_is_not_gone_over_again() {
+    fn scan_skips_known_meta() {
         let text = |meta: &str| format!(r#"{{"id":1,"params":{{"_meta": {meta},"a":[]}}}}"#);
-        // Nobody else would vouch for this.
+        // Not valid JSON: the scanner can only accept it by skipping it.
         let known = r#"{"a":1,"a":\2}"#;
         let whole = text(known);
-        let outline = of_request(&whole, known).unwrap();
+        let outline = scan_request(&whole, known).unwrap();
         let (params, spans) = outline.params.unwrap();
         let values: Vec<_> = spans.iter().map(|span| &params[span.value.clone()]).collect();
         assert_eq!(values, [known, "[]"]);
-        assert_eq!(of_request(&whole, ""), None);
-        assert_eq!(of_request(&whole.replace("_meta", "meta"), known), None, "elsewhere");
-        assert_eq!(of_request(&text(&known.replace('2', "3")), known), None, "another");
-        assert_eq!(of_request(&whole.replace('2', "2} {"), known), None, "it goes on");
+        assert_eq!(scan_request(&whole, ""), None);
+        assert_eq!(scan_request(&whole.replace("_meta", "meta"), known), None, "under another key");
+        assert_eq!(scan_request(&text(&known.replace('2', "3")), known), None, "different text");
+        assert_eq!(scan_request(&whole.replace('2', "2} {"), known), None, "more text after it");
         let other = text(r#"{"a":1}"#);
-        assert_eq!(of_request(&other, known), of_request(&other, ""));
+        assert_eq!(scan_request(&other, known), scan_request(&other, ""));
     }
 
     #[test]
-    fn a_string_ends_where_it_ends() {
+    fn plain_length_ends_at_the_first_special_byte() {
         for length in (0..40).chain(120..150) {
             for at in 0..length {
                 for (special, stops) in [
@@ -364,34 +393,38 @@ mod tests {
                     let text =
                         ["x".repeat(at), special.to_owned(), "x".repeat(length - at)].concat();
                     let expected = if stops { at } else { text.len() };
-                    assert_eq!(plain(text.as_bytes()), expected, "{text:?}");
+                    assert_eq!(plain_length(text.as_bytes()), expected, "{text:?}");
                     assert_eq!(is_plain(text.as_bytes()), !stops, "{text:?}");
                 }
             }
         }
     }
 
-    /// What it vouches for, the whole check lets through: on all that can be made by changing a message a little.
+    /// Tries every text that is one or two bytes away from a seed.
     #[test]
-    fn it_vouches_for_nothing_that_the_whole_check_refuses() {
+    fn scanner_accepts_nothing_that_the_validator_rejects() {
         let seeds = [
             r#"{"a":{"b":[1,-2.5e3,0.25,true,null],"c":"x\n\u00e4\"y"},"d":{"a":"","b":{}},"e":[]}"#,
             "{\"params\":{\"\":-0,\"k\":10,\"p\":{\"k\":1,\"k2\":[[]]}}} ",
         ];
         let bytes = b"\"\\{}[]:,.-+eE0129tfnu xk\n\x01";
-        let (mut checked, mut vouched) = (0, 0);
-        let mut hold = |text: &[u8]| {
+        let mut checked = 0;
+        let mut accepted = 0;
+        let mut compare = |text: &[u8]| {
             let Ok(text) = str::from_utf8(text) else { return };
             checked += 1;
-            if of_request(text, "").is_some() {
-                assert!(whole(text), "{text}");
+            if scan_request(text, "").is_some() {
+                assert!(is_valid(text), "{text}");
             }
-            if let Some(spans) = of_params(text) {
-                vouched += 1;
-                assert!(whole(text), "{text}");
+            if let Some(spans) = scan_object(text) {
+                accepted += 1;
+                assert!(is_valid(text), "{text}");
                 let members: Vec<(String, Value)> =
-                    serde_json::from_str::<crate::Object>(text).unwrap().into_iter().collect();
-                let read = |span: &Span| {
+                    serde_json::from_str::<serde_json::Map<String, Value>>(text)
+                        .unwrap()
+                        .into_iter()
+                        .collect();
+                let read = |span: &MemberSpan| {
                     let value = serde_json::from_str(&text[span.value.clone()]).unwrap();
                     (text[span.key.clone()].to_owned(), value)
                 };
@@ -400,28 +433,28 @@ mod tests {
         };
         for seed in seeds.map(str::as_bytes) {
             for at in 0..seed.len() {
-                hold(&seed[..at]);
-                hold(&[&seed[..at], &seed[at + 1..]].concat());
+                compare(&seed[..at]);
+                compare(&[&seed[..at], &seed[at + 1..]].concat());
                 for byte in bytes {
-                    hold(&[&seed[..at], &[*byte], &seed[at..]].concat());
+                    compare(&[&seed[..at], &[*byte], &seed[at..]].concat());
                     for next in bytes {
-                        hold(&[&seed[..at], &[*byte, *next], &seed[at + 1..]].concat());
+                        compare(&[&seed[..at], &[*byte, *next], &seed[at + 1..]].concat());
                     }
                 }
             }
         }
-        assert!(checked > 50_000 && vouched > 1_000, "{vouched} of {checked}");
+        assert!(checked > 50_000 && accepted > 1_000, "{accepted} of {checked}");
     }
 
     #[test]
-    fn what_is_rare_it_leaves_to_the_whole_check() {
+    fn scanner_leaves_rare_forms_to_the_validator() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100));
         let many: Vec<_> = (0..100).map(|n| format!("\"{n}\":0")).collect();
         let many = format!("{{{}}}", many.join(","));
         for text in [&*deep, &many, r#"{"a":"\u00e4"}"#, r#"{"\n":1}"#, r#"{"a":1e3}"#, "[]"] {
-            assert!(of_params(text).is_none() && whole(text), "{text}");
+            assert!(scan_object(text).is_none() && is_valid(text), "{text}");
         }
         let long = format!("{{\"a\":{}}}", "9".repeat(400));
-        assert!(of_params(&long).is_none() && !whole(&long));
+        assert!(scan_object(&long).is_none() && !is_valid(&long));
     }
 }

@@ -1,6 +1,6 @@
-//! A pass over JSON text that refuses what two parsers could read in two ways.
+//! Rejects JSON that two parsers could read differently: duplicate keys and lone surrogates.
 //!
-//! It decides; but most messages need not go through it, since [`crate::json::scan`] can vouch for them.
+//! Most messages do not come here: [`crate::json::scan`] accepts the common forms in one pass.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,15 +10,21 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use crate::json::CowStr;
 
-/// Checks that `text` is one JSON value without duplicate keys or lone surrogates, and not nested
-/// deeper than serde_json's limit of 128.
-pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
-    serde_json::from_str::<Strict>(text).map(|Strict| ())
+/// The deepest nesting of arrays and objects that is accepted: serde_json's recursion limit.
+pub const MAX_DEPTH: usize = 128;
+
+/// Checks that `text` is one JSON value without duplicate keys or lone surrogates, nested at most
+/// [`MAX_DEPTH`] deep.
+pub(crate) fn validate(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<Validated>(text).map(|Validated| ())
 }
 
-/// How deeply arrays and objects are nested in `text`, be it JSON or not.
-pub(crate) fn depth(text: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+/// Returns the nesting depth of arrays and objects in `text`, which need not be valid JSON.
+pub(crate) fn nesting_depth(text: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    let mut in_string = false;
+    let mut escaped = false;
     for byte in text {
         match byte {
             _ if escaped => escaped = false,
@@ -35,79 +41,80 @@ pub(crate) fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-pub(crate) struct Strict;
+/// Deserializes from any valid value and keeps nothing of it.
+pub(crate) struct Validated;
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for Validated {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor)
+        deserializer.deserialize_any(ValidatedVisitor)
     }
 }
 
-struct StrictVisitor;
+struct ValidatedVisitor;
 
-impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Strict;
+impl<'de> Visitor<'de> for ValidatedVisitor {
+    type Value = Validated;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_bool<E>(self, _: bool) -> Result<Validated, E> {
+        Ok(Validated)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_i64<E>(self, _: i64) -> Result<Validated, E> {
+        Ok(Validated)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_u64<E>(self, _: u64) -> Result<Validated, E> {
+        Ok(Validated)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_f64<E>(self, _: f64) -> Result<Validated, E> {
+        Ok(Validated)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_str<E>(self, _: &str) -> Result<Validated, E> {
+        Ok(Validated)
     }
 
-    fn visit_unit<E>(self) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_unit<E>(self) -> Result<Validated, E> {
+        Ok(Validated)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
-        while items.next_element::<Strict>()?.is_some() {}
-        Ok(Strict)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Validated, A::Error> {
+        while items.next_element::<Validated>()?.is_some() {}
+        Ok(Validated)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Strict, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Validated, A::Error> {
         let mut seen = HashSet::new();
         while let Some(CowStr(key)) = members.next_key()? {
-            members.next_value::<Strict>()?;
-            if let Some(twice) = seen.replace(key) {
-                return Err(A::Error::custom(format_args!("duplicate key {twice:?}")));
+            members.next_value::<Validated>()?;
+            if let Some(duplicate) = seen.replace(key) {
+                return Err(A::Error::custom(format_args!("duplicate key {duplicate:?}")));
             }
         }
-        Ok(Strict)
+        Ok(Validated)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::validate;
 
     #[test]
-    fn accepts_ordinary_json() {
+    fn validator_accepts_ordinary_json() {
         for text in
             [r#"{"a":{"b":1},"c":{"b":[1,2.5,-3,null,true,"x"]}}"#, "[]", "18446744073709551616"]
         {
-            assert!(check(text).is_ok(), "{text}");
+            assert!(validate(text).is_ok(), "{text}");
         }
     }
 
     #[test]
-    fn refuses_what_two_parsers_could_read_differently() {
+    fn validator_rejects_what_two_parsers_could_read_differently() {
         for (text, why) in [
             (r#"{"a":1,"a":2}"#, "duplicate key \"a\""),
             (r#"{"p":{"x":[{"k":1,"\u006b":2}]}}"#, "duplicate key \"k\""),
@@ -116,9 +123,9 @@ mod tests {
             ("{} {}", "trailing"),
             ("{\"a\":NaN}", "expected value"),
         ] {
-            let error = check(text).expect_err(text).to_string();
+            let error = validate(text).expect_err(text).to_string();
             assert!(error.contains(why) || error.contains("hex escape"), "{text}: {error}");
         }
-        assert!(check(&"[".repeat(200)).is_err(), "deep nesting");
+        assert!(validate(&"[".repeat(200)).is_err(), "deep nesting");
     }
 }

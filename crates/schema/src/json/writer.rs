@@ -1,4 +1,4 @@
-//! Writing JSON into one piece of text.
+//! Writes JSON into one string.
 
 use std::fmt::{self, Write as _};
 
@@ -8,30 +8,30 @@ use serde_json::value::RawValue;
 
 use crate::json::scan::is_plain;
 
-/// A JSON value as text. What is long is written once, and copied from then on.
+/// A JSON value as text: serialized once, then copied where it is needed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(String);
 
 impl RawJson {
-    /// Writes `value`.
+    /// Serializes `value`.
     ///
     /// # Errors
     ///
-    /// If it cannot be written as JSON (a map with keys that are no strings, for example).
+    /// Fails if JSON cannot represent `value`, for example a map whose keys are not strings.
     pub fn new(value: &impl Serialize) -> Result<Self, serde_json::Error> {
-        let mut text = Vec::with_capacity(USUAL);
+        let mut text = Vec::with_capacity(TYPICAL_LENGTH);
         serde_json::to_writer(&mut text, value)?;
         String::from_utf8(text).map(Self).map_err(serde_json::Error::custom)
     }
 
-    /// The text.
-    pub fn get(&self) -> &str {
+    /// Returns the JSON text.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Most results are shorter.
-const USUAL: usize = 512;
+/// Initial capacity in bytes; most results are shorter.
+const TYPICAL_LENGTH: usize = 512;
 
 impl From<Box<RawValue>> for RawJson {
     fn from(raw: Box<RawValue>) -> Self {
@@ -40,12 +40,12 @@ impl From<Box<RawValue>> for RawJson {
 }
 
 impl From<RawJson> for String {
-    fn from(text: RawJson) -> Self {
-        text.0
+    fn from(json: RawJson) -> Self {
+        json.0
     }
 }
 
-/// Reads the text again: only `RawValue` can be written as it is.
+/// Parses the text again, since a serializer copies nothing but a `RawValue` verbatim.
 impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
@@ -59,26 +59,26 @@ impl fmt::Debug for RawJson {
     }
 }
 
-/// Writes a JSON object, member by member. No name may come twice.
+/// Writes a JSON object member by member. The caller must not repeat a key.
 #[derive(Debug)]
 pub struct ObjectWriter {
     text: String,
 }
 
 impl ObjectWriter {
-    /// An object without members, and room for `capacity` bytes.
+    /// Begins an object, with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         let mut text = String::with_capacity(capacity.max(2));
         text.push('{');
         Self { text }
     }
 
-    /// An object with the members of `object`, to which others are added.
+    /// Begins an object with the members of `object`.
     ///
     /// # Errors
     ///
-    /// If it cannot be written as JSON, or is no object.
-    pub fn of(object: &impl Serialize) -> Result<Self, serde_json::Error> {
+    /// Fails if `object` does not serialize to a JSON object.
+    pub fn from_object(object: &impl Serialize) -> Result<Self, serde_json::Error> {
         let RawJson(mut text) = RawJson::new(object)?;
         if !text.starts_with('{') || text.pop() != Some('}') {
             return Err(serde_json::Error::custom("a result must be an object"));
@@ -90,50 +90,50 @@ impl ObjectWriter {
     ///
     /// # Errors
     ///
-    /// If `value` cannot be written as JSON.
-    pub fn member(self, name: &str, value: &impl Serialize) -> Result<Self, serde_json::Error> {
-        Ok(self.written(name, &RawJson::new(value)?))
+    /// Fails if JSON cannot represent `value`.
+    pub fn member(self, key: &str, value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        Ok(self.raw(key, &RawJson::new(value)?))
     }
 
-    /// Adds a member that is written already.
-    pub fn written(self, name: &str, value: &RawJson) -> Self {
-        self.json(name, &value.0)
+    /// Adds a member whose value is JSON text already.
+    pub fn raw(self, key: &str, value: &RawJson) -> Self {
+        self.raw_str(key, &value.0)
     }
 
-    /// Adds a member with this JSON.
-    pub(crate) fn json(mut self, name: &str, json: &str) -> Self {
-        self.name(name);
+    /// Adds a member whose value is JSON text already.
+    pub(crate) fn raw_str(mut self, key: &str, json: &str) -> Self {
+        self.key(key);
         self.text.push_str(json);
         self
     }
 
-    /// Adds a member that is a text, most often a long one with nothing in it to escape.
-    pub fn text(mut self, name: &str, value: &str) -> Self {
-        self.name(name);
+    /// Adds a string. Fast for long strings without escapes.
+    pub fn string(mut self, key: &str, value: &str) -> Self {
+        self.key(key);
         self.quoted(value);
         self
     }
 
-    /// Adds a member that is a number.
-    pub(crate) fn number(mut self, name: &str, value: i64) -> Self {
-        self.name(name);
-        // A `String` takes all that is written to it.
+    /// Adds a number.
+    pub(crate) fn number(mut self, key: &str, value: i64) -> Self {
+        self.key(key);
+        // Writing to a `String` cannot fail.
         let _: fmt::Result = write!(self.text, "{value}");
         self
     }
 
-    /// Adds a member that is an object, with the members that `members` adds to it.
-    pub fn object(mut self, name: &str, members: impl FnOnce(Self) -> Self) -> Self {
-        self.name(name);
+    /// Adds an object whose members are added by `members`.
+    pub fn object(mut self, key: &str, members: impl FnOnce(Self) -> Self) -> Self {
+        self.key(key);
         self.text.push('{');
-        let mut whole = members(self);
-        whole.text.push('}');
-        whole
+        let mut writer = members(self);
+        writer.text.push('}');
+        writer
     }
 
-    /// Adds a member that is an array of what is written already.
-    pub fn array(mut self, name: &str, items: &[RawJson]) -> Self {
-        self.name(name);
+    /// Adds an array whose items are JSON text already.
+    pub fn array(mut self, key: &str, items: &[RawJson]) -> Self {
+        self.key(key);
         self.text.push('[');
         for (n, item) in items.iter().enumerate() {
             if n > 0 {
@@ -145,12 +145,12 @@ impl ObjectWriter {
         self
     }
 
-    fn name(&mut self, name: &str) {
-        // No value ends like this.
+    fn key(&mut self, key: &str) {
+        // The text ends with `{` only before the first member: no value ends with it.
         if !self.text.ends_with('{') {
             self.text.push(',');
         }
-        self.quoted(name);
+        self.quoted(key);
         self.text.push(':');
     }
 
@@ -160,12 +160,12 @@ impl ObjectWriter {
             self.text.push_str(text);
             self.text.push('"');
         } else {
-            // A text is always JSON.
+            // Serializing a string cannot fail.
             self.text.push_str(&serde_json::to_string(text).unwrap_or_default());
         }
     }
 
-    /// The object.
+    /// Ends the object and returns it.
     pub fn end(mut self) -> RawJson {
         self.text.push('}');
         RawJson(self.text)
@@ -179,31 +179,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_what_was_put_into_it() {
+    fn object_writer_matches_serde_json() {
         let inner = RawJson::new(&json!([1, "ü"])).unwrap();
         let written = ObjectWriter::with_capacity(0)
             .member("a\"b", &json!({ "c": null }))
             .unwrap()
-            .written("inner", &inner)
-            .text("token", "v1.abc")
-            .text("escaped", "\"\\\n\u{1}ä")
-            .object("object", |object| object.text("a", "{").object("none", |none| none))
+            .raw("inner", &inner)
+            .string("token", "v1.abc")
+            .string("escaped", "\"\\\n\u{1}ä")
+            .object("object", |object| object.string("a", "{").object("none", |none| none))
             .array("array", &[inner.clone(), inner.clone()])
             .array("nothing", &[])
-            .text("last", "")
+            .string("last", "")
             .end();
         let expected = json!({
             "a\"b": { "c": null }, "inner": [1, "ü"], "token": "v1.abc", "escaped": "\"\\\n\u{1}ä",
             "object": { "a": "{", "none": {} }, "array": [[1, "ü"], [1, "ü"]], "nothing": [], "last": "",
         });
-        assert_eq!(written.get(), expected.to_string());
+        assert_eq!(written.as_str(), expected.to_string());
         assert_eq!(serde_json::to_string(&written).unwrap(), expected.to_string());
-        assert_eq!(ObjectWriter::with_capacity(0).end().get(), "{}");
+        assert_eq!(ObjectWriter::with_capacity(0).end().as_str(), "{}");
         for (object, more) in [("{}", r#"{"x":1}"#), (r#"{"a":2}"#, r#"{"a":2,"x":1}"#)] {
             let object: serde_json::Value = serde_json::from_str(object).unwrap();
-            let writer = ObjectWriter::of(&object).unwrap();
-            assert_eq!(writer.member("x", &1).unwrap().end().get(), more);
+            let writer = ObjectWriter::from_object(&object).unwrap();
+            assert_eq!(writer.member("x", &1).unwrap().end().as_str(), more);
         }
-        assert!(ObjectWriter::of(&[1]).is_err() && ObjectWriter::of(&"}").is_err());
+        assert!(
+            ObjectWriter::from_object(&[1]).is_err() && ObjectWriter::from_object(&"}").is_err()
+        );
     }
 }

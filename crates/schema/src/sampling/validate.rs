@@ -1,82 +1,104 @@
-//! What the specification asks of a conversation beyond the shape of its messages (client, "Sampling":
-//! "Message Content Constraints" and "Model Preferences").
+//! Checks of conversations with a model: the rules of the specification that the types do not express
+//! (client, "Sampling": "Message Content Constraints" and "Model Preferences").
 
-use super::{CreateMessageParams, IncludeContext, SamplingContent, SamplingMessage};
+use super::{CreateMessageParams, ModelPreferences, SamplingContent, SamplingMessage};
+use crate::InvalidValue;
 use crate::content::Role;
-use crate::content::validate::{check_base64, check_media_type};
+use crate::content::validate::{validate_base64, validate_media_type};
 
 impl CreateMessageParams {
-    /// Checks what the types do not: tool uses and their results match, and priorities are from 0 to 1.
+    /// Checks the rules that the types do not express.
     ///
     /// # Errors
     ///
-    /// What is wrong, and where.
-    pub fn check(&self) -> Result<(), String> {
-        let preferences = self.model_preferences.iter();
-        let priorities = preferences.flat_map(|p| {
-            [
-                ("costPriority", p.cost_priority),
-                ("speedPriority", p.speed_priority),
-                ("intelligencePriority", p.intelligence_priority),
-            ]
-        });
-        for (name, priority) in priorities {
-            if priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
-                return Err(format!("{name} is not from 0 to 1"));
-            }
+    /// [`InvalidValue`] if a priority is not between 0 and 1, an image or audio is malformed, or tool
+    /// uses and tool results do not match.
+    pub fn validate(&self) -> Result<(), InvalidValue> {
+        if let Some(preferences) = &self.model_preferences {
+            validate_priorities(preferences).map_err(|e| e.at("modelPreferences"))?;
         }
-        let mut before: &[SamplingContent] = &[];
-        for (at, message) in self.messages.iter().enumerate() {
-            for block in message.content.blocks() {
-                if let SamplingContent::Image(media) | SamplingContent::Audio(media) = block {
-                    check_base64(&media.data)
-                        .and_then(|()| check_media_type(&media.mime_type))
-                        .map_err(|why| format!("message {at}: {why}"))?;
-                }
-            }
-            follows(before, message).map_err(|why| format!("message {at} {why}"))?;
-            before = message.content.blocks();
+        let mut previous: &[SamplingContent] = &[];
+        for (n, message) in self.messages.iter().enumerate() {
+            validate_media(message)
+                .and_then(|()| validate_tool_use(previous, message))
+                .map_err(|e| e.at(n).at("messages"))?;
+            previous = message.content.blocks();
         }
-        if uses(before).next().is_some() {
-            return Err("the last message wants to use tools, and no results follow".to_owned());
+        if tool_uses(previous).next().is_some() {
+            let reason = "the last message uses tools, but their results are missing";
+            return Err(InvalidValue::new(reason).at("messages"));
         }
         Ok(())
     }
-
-    /// Whether the client needs the `sampling.context` capability for this.
-    pub fn uses_context(&self) -> bool {
-        !matches!(self.include_context, None | Some(IncludeContext::None))
-    }
 }
 
-/// Whether `message` may follow one with these blocks.
-fn follows(before: &[SamplingContent], message: &SamplingMessage) -> Result<(), &'static str> {
-    let blocks = message.content.blocks();
-    let results: Vec<_> = results(blocks).collect();
-    if uses(blocks).next().is_some() && message.role != Role::Assistant {
-        return Err("uses tools, but is not the assistant's");
-    }
-    if !results.is_empty() && (message.role != Role::User || results.len() < blocks.len()) {
-        return Err("has tool results, so it must be the user's and hold nothing else");
-    }
-    if uses(before).any(|id| !results.contains(&id)) {
-        return Err("must hold the results of all tools that the message before it uses");
-    }
-    let matches = |id: &&str| uses(before).filter(|used| used == id).count() == 1;
-    if results.len() != uses(before).count() || !results.iter().all(matches) {
-        return Err("holds results of tools that the message before it does not use");
+fn validate_priorities(preferences: &ModelPreferences) -> Result<(), InvalidValue> {
+    for (name, priority) in [
+        ("costPriority", preferences.cost_priority),
+        ("speedPriority", preferences.speed_priority),
+        ("intelligencePriority", preferences.intelligence_priority),
+    ] {
+        if priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
+            return Err(InvalidValue::new("must be between 0 and 1").at(name));
+        }
     }
     Ok(())
 }
 
-fn uses(blocks: &[SamplingContent]) -> impl Iterator<Item = &str> {
+fn validate_media(message: &SamplingMessage) -> Result<(), InvalidValue> {
+    let blocks = message.content.blocks();
+    for (n, block) in blocks.iter().enumerate() {
+        if let SamplingContent::Image(media) | SamplingContent::Audio(media) = block {
+            validate_base64(&media.data)
+                .map_err(|e| e.at("data"))
+                .and_then(|()| validate_media_type(&media.mime_type).map_err(|e| e.at("mimeType")))
+                // A single block is written without a list.
+                .map_err(|e| if blocks.len() == 1 { e } else { e.at(n) })
+                .map_err(|e| e.at("content"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that `message` may follow a message with the blocks `previous`.
+fn validate_tool_use(
+    previous: &[SamplingContent],
+    message: &SamplingMessage,
+) -> Result<(), InvalidValue> {
+    let blocks = message.content.blocks();
+    let results: Vec<_> = tool_results(blocks).collect();
+    if tool_uses(blocks).next().is_some() && message.role != Role::Assistant {
+        return Err(InvalidValue::new("only the assistant may use tools"));
+    }
+    if !results.is_empty() && (message.role != Role::User || results.len() < blocks.len()) {
+        return Err(InvalidValue::new(
+            "tool results must be in a message of the user, without other content",
+        ));
+    }
+    if tool_uses(previous).any(|id| !results.contains(&id)) {
+        return Err(InvalidValue::new(
+            "must contain the results of all tools that the previous message uses",
+        ));
+    }
+    let matches = |id: &&str| tool_uses(previous).filter(|used| used == id).count() == 1;
+    if results.len() != tool_uses(previous).count() || !results.iter().all(matches) {
+        return Err(InvalidValue::new(
+            "contains the result of a tool that the previous message does not use",
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the ids of the tool uses.
+fn tool_uses(blocks: &[SamplingContent]) -> impl Iterator<Item = &str> {
     blocks.iter().filter_map(|block| match block {
         SamplingContent::ToolUse(tool) => Some(tool.id.as_str()),
         _ => None,
     })
 }
 
-fn results(blocks: &[SamplingContent]) -> impl Iterator<Item = &str> {
+/// Returns the ids of the tool uses that have a result.
+fn tool_results(blocks: &[SamplingContent]) -> impl Iterator<Item = &str> {
     blocks.iter().filter_map(|block| match block {
         SamplingContent::ToolResult(result) => Some(result.tool_use_id.as_str()),
         _ => None,
@@ -88,13 +110,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn check(messages: &Value) -> Result<(), String> {
+    fn validate(messages: &Value) -> Result<(), InvalidValue> {
         let params = json!({ "messages": messages, "maxTokens": 5 });
-        serde_json::from_value::<CreateMessageParams>(params).unwrap().check()
+        serde_json::from_value::<CreateMessageParams>(params).unwrap().validate()
     }
 
     #[test]
-    fn tool_uses_and_results_have_to_match() {
+    fn sampling_validation_requires_matching_tool_uses_and_results() {
         let text = || json!({ "type": "text", "text": "x" });
         let usage = |id: &str| json!({ "type": "tool_use", "id": id, "name": "t", "input": {} });
         let result = |id: &str| json!({ "type": "tool_result", "toolUseId": id, "content": [] });
@@ -109,13 +131,16 @@ mod tests {
             json!([ask, model(&[usage("1"), text()]), user(&[result("1")]), ask]),
             json!([ask, model(&[usage("1"), usage("2")]), user(&[result("2"), result("1")])]),
         ] {
-            assert_eq!(check(&fine), Ok(()), "{fine}");
+            assert_eq!(validate(&fine), Ok(()), "{fine}");
         }
         let both = model(&[usage("1"), usage("2")]);
         for (wrong, part) in [
-            (json!([user(&[usage("1")]), user(&[result("1")])]), "message 0 uses tools"),
-            (json!([ask, model(&[usage("1")]), user(&[result("1"), text()])]), "nothing else"),
-            (json!([ask, model(&[usage("1")]), model(&[result("1")])]), "must be the user's"),
+            (json!([user(&[usage("1")]), user(&[result("1")])]), "/messages/0: only the assistant"),
+            (
+                json!([ask, model(&[usage("1")]), user(&[result("1"), text()])]),
+                "without other content",
+            ),
+            (json!([ask, model(&[usage("1")]), model(&[result("1")])]), "message of the user"),
             (json!([ask, model(&[usage("1")]), ask]), "the results of all"),
             (json!([ask, both, user(&[result("1")])]), "the results of all"),
             (json!([ask, model(&[usage("1")]), user(&[result("1"), result("2")])]), "does not use"),
@@ -123,27 +148,25 @@ mod tests {
             (json!([user(&[result("1")])]), "does not use"),
             (json!([user(&[media("no base64", "image/png")])]), "base64"),
             (json!([user(&[media("AAAA", "png")])]), "media type"),
-            (json!([ask, model(&[usage("1")])]), "no results follow"),
+            (json!([ask, model(&[usage("1")])]), "results are missing"),
         ] {
-            let why = check(&wrong).unwrap_err();
-            assert!(why.contains(part), "{wrong}: {why}");
+            let error = validate(&wrong).unwrap_err().to_string();
+            assert!(error.contains(part), "{wrong}: {error}");
         }
     }
 
     #[test]
-    fn priorities_are_from_0_to_1() {
+    fn sampling_validation_requires_priorities_between_0_and_1() {
         for (priority, fits) in [(0.0, true), (1.0, true), (-0.1, false), (1.1, false)] {
             for name in ["costPriority", "speedPriority", "intelligencePriority"] {
                 let params = json!({ "messages": [], "maxTokens": 5, "modelPreferences": { name: priority } });
                 let params: CreateMessageParams = serde_json::from_value(params).unwrap();
-                assert_eq!(params.check().is_ok(), fits, "{name} {priority}");
+                assert_eq!(params.validate().is_ok(), fits, "{name} {priority}");
             }
         }
         let mut params = CreateMessageParams::user("x", 5);
-        params.model_preferences = Some(super::super::ModelPreferences {
-            cost_priority: Some(f64::NAN),
-            ..Default::default()
-        });
-        assert!(params.check().is_err());
+        params.model_preferences =
+            Some(ModelPreferences { cost_priority: Some(f64::NAN), ..Default::default() });
+        assert!(params.validate().is_err());
     }
 }

@@ -10,11 +10,13 @@ use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::{Message, RequestId, code};
 use mrtr_schema::meta::key;
 use mrtr_schema::notification::LogLevel;
+use mrtr_schema::result::CacheHints;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_schema::subscription::SUBSCRIPTION_ID;
-use mrtr_schema::tool::CallToolResult;
+use mrtr_schema::tool::{CallToolResult, ListToolsResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 #[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
@@ -24,7 +26,7 @@ fn there_and_back<T: Serialize + DeserializeOwned>(value: Value) {
 }
 
 #[test]
-fn conversations_with_a_model_survive() {
+fn sampling_messages_round_trip() {
     let text = json!({ "type": "text", "text": "Hi" });
     let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
     let audio = json!({ "type": "audio", "data": "AA==", "mimeType": "audio/wav" });
@@ -63,7 +65,7 @@ fn conversations_with_a_model_survive() {
 }
 
 #[test]
-fn content_survives_with_its_annotations() {
+fn content_blocks_round_trip_with_annotations() {
     for content in [
         json!({ "type": "resource_link", "uri": "a:1", "name": "one", "mimeType": "text/plain",
             "annotations": { "audience": ["user", "assistant"], "priority": 0.5,
@@ -78,7 +80,7 @@ fn content_survives_with_its_annotations() {
 }
 
 #[test]
-fn a_form_with_a_dialect_is_a_form() {
+fn form_schema_may_declare_its_dialect() {
     let form = json!({ "mode": "form", "message": "?", "requestedSchema": {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
         "properties": { "a": { "type": "string", "format": "email" } } } });
@@ -87,7 +89,7 @@ fn a_form_with_a_dialect_is_a_form() {
 }
 
 #[test]
-fn input_requests_are_told_apart_by_their_method() {
+fn input_request_with_an_unknown_method_is_rejected() {
     for (request, known) in [
         (json!({ "method": "roots/list", "params": {} }), true),
         (json!({ "method": "ping", "params": {} }), false),
@@ -98,7 +100,7 @@ fn input_requests_are_told_apart_by_their_method() {
 }
 
 #[test]
-fn absent_members_have_their_defaults_and_unknown_ones_do_no_harm() {
+fn absent_members_have_defaults_and_unknown_members_are_ignored() {
     let result: CallToolResult = serde_json::from_value(json!({ "content": [] })).unwrap();
     assert!(!result.is_error && result.structured_content.is_none());
     let null: CallToolResult =
@@ -112,7 +114,7 @@ fn absent_members_have_their_defaults_and_unknown_ones_do_no_harm() {
 }
 
 #[test]
-fn log_levels_are_the_eight_of_syslog_in_their_order() {
+fn log_levels_are_those_of_syslog_in_order() {
     let names = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
     let levels = names.map(|name| {
         there_and_back::<LogLevel>(json!(name));
@@ -124,7 +126,7 @@ fn log_levels_are_the_eight_of_syslog_in_their_order() {
 
 /// `_meta` keys: labels of a reversed domain, a slash, and a name.
 #[test]
-fn the_keys_that_we_write_into_meta_are_well_formed() {
+fn meta_keys_are_well_formed() {
     let letter = |c: char| c.is_ascii_alphabetic();
     let end = |c: char| c.is_ascii_alphanumeric();
     for key in [
@@ -145,7 +147,7 @@ fn the_keys_that_we_write_into_meta_are_well_formed() {
 }
 
 #[test]
-fn our_error_codes_are_those_of_the_specification() {
+fn error_codes_are_those_of_the_specification() {
     assert_eq!(
         [
             code::PARSE_ERROR,
@@ -162,7 +164,7 @@ fn our_error_codes_are_those_of_the_specification() {
 }
 
 #[test]
-fn the_id_of_a_message_that_was_refused_is_only_read_from_an_object() {
+fn id_is_salvaged_only_from_an_object() {
     for (body, id, notification) in [
         (r#"{"id":5,"method":7}"#, Some(5), false),
         ("[5]", None, false),
@@ -175,5 +177,24 @@ fn the_id_of_a_message_that_was_refused_is_only_read_from_an_object() {
         assert!(Message::parse(body).is_err());
         assert_eq!(Message::salvage_id(body), id.map(RequestId::Number));
         assert_eq!(Message::was_notification(body), notification);
+    }
+}
+
+#[test]
+fn ttl_that_is_absent_or_negative_is_zero() {
+    for (result, ttl_ms) in [
+        ("{}", 0),
+        (r#"{"ttlMs":0}"#, 0),
+        (r#"{"ttlMs":-5}"#, 0),
+        (r#"{"ttlMs":-1e300}"#, 0),
+        (r#"{"ttlMs":1500.5}"#, 1500),
+        (r#"{"ttlMs":300000}"#, 300_000),
+        (r#"{"ttlMs":1e300}"#, u64::MAX),
+    ] {
+        let list = result.replacen('{', r#"{"tools":[],"#, 1).replace(",}", "}");
+        let list: ListToolsResult = serde_json::from_str(&list).unwrap();
+        let raw = RawValue::from_string(result.to_owned()).unwrap();
+        assert_eq!(CacheHints::from_result(&raw).unwrap().ttl_ms, ttl_ms, "{result}");
+        assert_eq!(list.ttl_ms, ttl_ms, "{result}");
     }
 }

@@ -8,11 +8,11 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 
 use super::execute::guarded;
-use super::methods::{Answering, Methods};
-use super::{Outcome, failed, unknown};
+use super::{failed, unknown};
 use crate::completion::{Completer, CompletionRequest};
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 /// No more suggestions than this may be sent at once.
 const MOST_SUGGESTIONS: usize = 100;
@@ -23,15 +23,15 @@ const COMPLETION_DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) const METHODS: Methods = &[(method::COMPLETE, complete)];
 
 fn complete<'r>(
-    server: &'r Arc<Inner>,
+    server: &'r Arc<Registry>,
     request: &'r Request,
-    caller: Box<RequestContext>,
+    parts: Box<RequestParts>,
 ) -> Answering<'r> {
-    Box::pin(async { server.suggest(CompleteParams::of(request)?, caller).await })
+    Box::pin(async { server.suggest(CompleteParams::from_request(request)?, parts).await })
 }
 
-impl Inner {
-    async fn suggest(&self, call: CompleteParams, caller: Box<RequestContext>) -> Outcome {
+impl Registry {
+    async fn suggest(&self, call: CompleteParams, parts: Box<RequestParts>) -> Outcome {
         let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
             Reference::Prompt { name } => {
                 let prompt = self.prompt(name);
@@ -49,6 +49,7 @@ impl Inner {
                     template.ok_or_else(|| unknown("resource template", uri))?;
                 (template.names().collect(), &resource.completers)
             }
+            _ => return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`")),
         };
         let CompleteParams { argument, context, .. } = call;
         if !declared.contains(&argument.name.as_str()) {
@@ -60,7 +61,7 @@ impl Inner {
         let all = match completer {
             None => Vec::new(),
             Some((_, completer)) => {
-                let completing = CompletionRequest { value: argument.value, arguments, caller };
+                let completing = CompletionRequest { value: argument.value, arguments, parts };
                 let suggesting = guarded(|| completer.suggest(completing));
                 let suggested = tokio::time::timeout(COMPLETION_DEADLINE, suggesting).await;
                 let late = |_| {
@@ -70,9 +71,9 @@ impl Inner {
                 suggested.map_err(late)??.map_err(|error| failed(&error, "completion failed"))?
             }
         };
-        let (total, has_more) = (Some(all.len() as u64), Some(all.len() > MOST_SUGGESTIONS));
+        let (total, has_more) = (all.len() as u64, all.len() > MOST_SUGGESTIONS);
         let values = all.into_iter().take(MOST_SUGGESTIONS).collect();
-        let completion = Completion { values, total, has_more };
-        self.complete(&CompleteResult { completion, ..CompleteResult::default() })
+        let completion = Completion::new(values).with_total(total).with_has_more(has_more);
+        self.complete(&CompleteResult::new(completion))
     }
 }

@@ -10,33 +10,31 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tool::ListParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 
-use super::methods::{Answering, Methods};
-use super::{Outcome, unwritten};
-use crate::catalog::{Catalog, Entry};
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use super::unwritten;
+use crate::catalog::{Catalog, Listable};
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
 
-fn discover<'r>(server: &'r Arc<Inner>, _: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
+fn discover<'r>(server: &'r Arc<Registry>, _: &'r Request, _: Box<RequestParts>) -> Answering<'r> {
     Box::pin(async { server.discover() })
 }
 
-impl Inner {
+impl Registry {
     fn discover(&self) -> Outcome {
-        self.complete(&DiscoverResult {
-            supported_versions: vec![PROTOCOL_VERSION.to_owned()],
-            capabilities: self.capabilities(),
-            instructions: self.instructions.clone(),
-            ttl_ms: self.lists.ttl_ms,
-            cache_scope: self.lists.scope,
-            ..DiscoverResult::default()
-        })
+        let versions = vec![PROTOCOL_VERSION.to_owned()];
+        let mut result = DiscoverResult::new(versions, self.capabilities());
+        result.instructions.clone_from(&self.instructions);
+        result.ttl_ms = self.lists.ttl_ms;
+        result.cache_scope = self.lists.scope;
+        self.complete(&result)
     }
 
     /// One page, as the member `name` of a result. A cursor is a place in the list, which is the same on every
     /// replica; clients must not read it.
-    pub(super) fn page<T: Entry>(
+    pub(super) fn page<T: Listable>(
         &self,
         name: &str,
         all: &Catalog<T>,
@@ -50,17 +48,17 @@ impl Inner {
         };
         let end = start.saturating_add(self.page_size).min(all.len());
         let page = all.written().get(start..end).unwrap_or_default();
-        let length = page.iter().map(|entry| entry.get().len() + 1).sum::<usize>() + 256;
+        let length = page.iter().map(|entry| entry.as_str().len() + 1).sum::<usize>() + 256;
         let mut result =
-            ObjectWriter::with_capacity(length).text("resultType", "complete").array(name, page);
+            ObjectWriter::with_capacity(length).string("resultType", "complete").array(name, page);
         if end < all.len() {
-            result = result.text("nextCursor", &write_cursor(end));
+            result = result.string("nextCursor", &write_cursor(end));
         }
         let result = result
             .member("ttlMs", &self.lists.ttl_ms)
             .and_then(|result| result.member("cacheScope", &self.lists.scope))
             .map_err(|error| unwritten(&error))?;
-        Ok(result.written("_meta", &self.written_meta).end())
+        Ok(result.raw("_meta", &self.written_meta).end())
     }
 }
 

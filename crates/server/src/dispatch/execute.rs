@@ -12,26 +12,27 @@ use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::peer_text::quote;
 use serde_json::json;
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 
-use super::Outcome;
-use super::single_use::{Claim, Once};
+use super::single_use::{Claim, SingleUseClaim};
+use crate::call_options::{CallOptions, SingleUse};
 use crate::client_feature;
-use crate::context::Context;
 use crate::error::Error;
 use crate::handler::{BoxFuture, Called, Erased};
-use crate::manual::{Answers, InputRequired, Manual};
+use crate::handler_context::Invocation;
+use crate::manual::{Answers, InputRequired, ManualInput, ManualOutput};
 use crate::question::Question;
-use crate::request_context::RequestContext;
+use crate::registry::Outcome;
+use crate::registry::Registry;
+use crate::request_parts::RequestParts;
 use crate::rounds::{
-    Compatibility, Ending, Entry, Fault, MAX_ENTRY, Open, Round, Saved, SavedContent, Version,
-    check_size, drive,
+    CallState, CallStateContent, Compatibility, Ending, Entry, Fault, MAX_ENTRY, OpenInput, Round,
+    Version, check_size, drive,
 };
-use crate::server::Inner;
-use crate::state_error::{refuse, refuse_newer};
-use crate::tool::{CallOptions, Output};
+use crate::state_error::{refuse, refuse_newer, refuse_panic};
 
 /// What a request is about.
 #[derive(Clone, Copy)]
@@ -40,116 +41,133 @@ pub(super) struct Target<'a> {
     pub(super) name: &'a str,
     /// JSON, an object.
     pub(super) arguments: &'a str,
-    pub(super) rules: &'a CallOptions,
+    pub(super) options: &'a CallOptions,
 }
 
-pub(super) struct Leg<'a> {
-    server: &'a Inner,
+pub(super) struct RoundExecution<'a> {
+    server: &'a Registry,
     target: Target<'a>,
     /// The arguments' digest, once it was taken.
     digest: Option<Digest>,
     /// What the next state says of the handlers that wrote it.
     version: Version,
     /// If the state that came is for single use.
-    once: Option<Box<Once<'a>>>,
+    claim: Option<Box<SingleUseClaim<'a>>>,
     round: Arc<Round>,
+    /// What the manual form reads; `None` for inline handlers.
+    manual: Option<Arc<ManualInput>>,
 }
 
-impl<'a> Leg<'a> {
+impl<'a> RoundExecution<'a> {
     /// Opens the state, and matches the answers to the questions in it.
     pub(super) fn open(
-        server: &'a Inner,
+        server: &'a Registry,
         target: Target<'a>,
-        caller: Box<RequestContext>,
+        parts: Box<RequestParts>,
         responses: Option<InputResponses>,
         state: Option<&str>,
     ) -> Result<Self, ErrorObject> {
-        if let Some(missing) =
-            client_feature::missing_of(target.rules.asks.iter().copied(), caller.capabilities())
-        {
+        if let Some(missing) = client_feature::missing_capabilities(
+            target.options.requires.iter().copied(),
+            parts.capabilities(),
+        ) {
             return Err(missing_capability(&missing));
         }
         let responses = responses.unwrap_or_default();
-        let (mut digest, mut once, mut version) = (None, None, target.rules.version);
-        let saved = match state {
-            None => None,
-            Some(token) => {
-                let arguments = arguments_digest(&target)?;
-                digest = Some(arguments);
-                let binding = binding(&target, arguments, caller.principal.as_ref());
-                // A state never outlives its flow: see `validity`.
-                let opened = open(&*server.sealer, token, &binding, server.clock.now());
-                let opened = opened.and_then(|opened| {
-                    let saved =
-                        Saved::unpack(opened.body()).map_err(|_| OpenError::UnknownFormat)?;
-                    Ok((saved, opened))
-                });
-                let (mut saved, opened) =
-                    opened.map_err(|refusal| refuse(refusal, target.method, target.name))?;
-                match target.rules.version.compatibility_with(saved.version) {
-                    Compatibility::Resume => version = version.and(saved.version),
-                    Compatibility::Restart => saved.forget(target.method, target.name),
-                    Compatibility::Refuse => {
-                        return Err(refuse_newer(saved.version.number, target.method, target.name));
-                    }
-                }
-                if let Some(guard) = server.guard.as_deref().filter(|_| target.rules.single_use) {
-                    let deadline = target.rules.deadline;
-                    once = Some(Box::new(Once::new(server, guard, &opened, &responses, deadline)?));
-                }
-                Some(saved)
-            }
+        let Some(token) = state else {
+            return Ok(Self::first(server, target, parts, responses));
         };
-        let round = Arc::new(match saved {
-            Some(saved) => resume(saved, responses, caller),
-            // Answers that come with the first leg of a flow were never asked for.
-            None => {
-                let manual = Manual { unasked: Answers(responses), ..Manual::default() };
-                Round::first(caller, manual)
+        let digest = arguments_digest(&target)?;
+        let binding = binding(&target, digest, parts.principal.as_ref());
+        // A state never outlives its call: see `validity`.
+        let (mut saved, opened) = catch_unwind(AssertUnwindSafe(|| {
+            let refuse = |error| refuse(error, target.method, target.name);
+            let opened = open(&*server.sealer, token, &binding, server.clock.now());
+            let opened = opened.map_err(refuse)?;
+            let saved = CallState::unpack(opened.body());
+            let saved = saved.map_err(|_| refuse(OpenError::UnknownFormat))?;
+            Ok((saved, opened))
+        }))
+        .unwrap_or_else(|panic| Err(refuse_panic(&*panic, target.method, target.name)))?;
+        let mut version = target.options.version;
+        match version.compatibility_with(saved.version) {
+            Compatibility::Resume => version = version.and(saved.version),
+            Compatibility::Restart => {
+                saved.forget(target.options.manual, target.method, target.name);
             }
+            Compatibility::Refuse => {
+                return Err(refuse_newer(saved.version.number, target.method, target.name));
+            }
+        }
+        let single_use = target.options.single_use;
+        let claim = match server.store.as_deref().filter(|_| single_use.is_on()) {
+            Some(store) => {
+                let timeout = target.options.request_timeout;
+                let strict = single_use == SingleUse::Strict;
+                let claim =
+                    SingleUseClaim::new(server, store, &opened, &responses, timeout, strict)?;
+                Some(Box::new(claim))
+            }
+            None => None,
+        };
+        let (round, manual) = resume(saved, responses, parts, &target)?;
+        Ok(Self { server, target, digest: Some(digest), version, claim, round, manual })
+    }
+
+    /// The first round of a call. Answers that arrive with it were never asked for.
+    fn first(
+        server: &'a Registry,
+        target: Target<'a>,
+        parts: Box<RequestParts>,
+        responses: InputResponses,
+    ) -> Self {
+        let manual = target.options.manual.then(|| {
+            let unsolicited = Answers(responses);
+            Arc::new(ManualInput { unsolicited, ..ManualInput::default() })
         });
-        Ok(Self { server, target, digest, version, once, round })
+        let (version, round) = (target.options.version, Arc::new(Round::first(parts)));
+        Self { server, target, digest: None, version, claim: None, round, manual }
     }
 
     /// Calls a handler, which may panic before it is a future; an inner error says why the arguments do not fit.
     pub(super) fn begin<O>(&self, handler: &Erased<O>) -> Result<Called<O>, ErrorObject> {
-        let context = Context { round: Arc::clone(&self.round) };
-        start(|| handler(context, self.target.arguments))
+        let invocation = Invocation { round: Arc::clone(&self.round), manual: self.manual.clone() };
+        start(|| handler(invocation, self.target.arguments))
     }
 
     /// Runs the handler until the round ends, and answers; or, where the state was used, as it was answered then.
     pub(super) async fn run<O, W>(
         &self,
-        handler: BoxFuture<Result<O, Error>>,
-        unwrap: impl FnOnce(O) -> Output<W>,
+        handler: BoxFuture<Result<ManualOutput<O>, Error>>,
+        unwrap: impl FnOnce(O) -> Box<W>,
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
-        if let Some(once) = &self.once
+        if let Some(claim) = &self.claim
             && let Claim::Answered(answer) =
-                Box::pin(once.claim(&self.round.caller.notify.outbox)).await?
+                Box::pin(claim.claim(&self.round.parts.notifier.outbox)).await?
         {
             return answer;
         }
         tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
         let ending = self.drive(handler).await;
         let answer = ending.and_then(|ending| self.answer(ending, unwrap, complete));
-        if let Some(once) = &self.once {
-            Box::pin(once.settle(&answer)).await;
+        if let Some(claim) = &self.claim {
+            Box::pin(claim.settle(&answer)).await;
         }
         answer
     }
 
     async fn drive<O>(
         &self,
-        handler: BoxFuture<Result<O, Error>>,
-    ) -> Result<Ending<Result<O, Error>>, ErrorObject> {
+        handler: BoxFuture<Result<ManualOutput<O>, Error>>,
+    ) -> Result<Ending<Result<ManualOutput<O>, Error>>, ErrorObject> {
         let round = &*self.round;
         // However the leg ends, and if its client goes away: who waits in a task of its own learns of it.
         let mut close = CloseOnDrop(Some(round));
-        let deadline = self.target.rules.deadline;
+        let deadline = self.target.options.request_timeout;
         let driven = pin!(drive(round, handler));
         let ending = within(deadline, driven).await.ok_or_else(|| {
-            self.failed(&Fault::Handler(format!("the leg ran longer than {deadline:?}")))
+            self.failed(&Fault::Handler(format!("the round ran longer than {deadline:?}")))
         })?;
         if !matches!(ending, Ending::Failed(_)) {
             // It is closed.
@@ -160,8 +178,8 @@ impl<'a> Leg<'a> {
 
     fn answer<O, W>(
         &self,
-        ending: Ending<Result<O, Error>>,
-        unwrap: impl FnOnce(O) -> Output<W>,
+        ending: Ending<Result<ManualOutput<O>, Error>>,
+        unwrap: impl FnOnce(O) -> Box<W>,
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
         match ending {
@@ -172,11 +190,11 @@ impl<'a> Leg<'a> {
                     return Err(ErrorObject::invalid_params(format!(
                         "Invalid params: the response to {} has {} bytes; at most {MAX_ENTRY} can be \
                          kept for another round",
-                        ErrorObject::quote(&answer.key),
+                        quote(&answer.key),
                         answer.value.len()
                     )));
                 }
-                self.suspend(&open, SavedContent::Journal(journal))
+                self.suspend(&open, CallStateContent::Journal(journal))
             }
             Ending::Finished(outcome, journal) => {
                 // An error may come before the rest of what was joined with it.
@@ -187,12 +205,9 @@ impl<'a> Leg<'a> {
                     );
                     return Err(self.failed(&Fault::Changed(why)));
                 }
-                match outcome.map(unwrap) {
-                    Ok(Output::Complete(result)) => complete(Ok(result)),
-                    Ok(Output::InputRequired(_)) if !journal.entries.is_empty() => {
-                        Err(self.failed(&Fault::mixed()))
-                    }
-                    Ok(Output::InputRequired(manual)) => self.suspend_manual(*manual),
+                match outcome {
+                    Ok(ManualOutput::Complete(output)) => complete(Ok(unwrap(output))),
+                    Ok(ManualOutput::InputRequired(required)) => self.suspend_manual(required),
                     Err(error) => {
                         self.log(&error);
                         complete(Err(error))
@@ -217,54 +232,57 @@ impl<'a> Leg<'a> {
             if let Some(missing) = question.missing(capabilities) {
                 return Err(self.failed(&Fault::Capability(Box::new(missing))));
             }
-            open.push(Open { key: key.into(), question });
+            open.push(OpenInput { key: key.into(), question });
         }
-        self.suspend(&open, SavedContent::Manual(state.unwrap_or_default()))
+        self.suspend(&open, CallStateContent::Manual(state.unwrap_or_default()))
     }
 
-    /// Seals what was learned, and asks.
-    fn suspend(&self, open: &[Open], content: SavedContent) -> Outcome {
-        let most = self.target.rules.max_rounds;
+    /// Seals what was learned, and requires.
+    fn suspend(&self, open: &[OpenInput], content: CallStateContent) -> Outcome {
+        let most = self.target.options.max_rounds;
         if self.round.rounds() >= most.into() {
-            let why = format!("the flow has taken {most} rounds, and asks once more");
+            let why = format!("the call has taken {most} rounds and requires again");
             return Err(self.failed(&Fault::Handler(why)));
         }
         let now = self.server.clock.now();
-        let flow = self.round.next_flow(now).map_err(|fault| self.failed(&fault))?;
-        let asked = open.iter().map(|open| (Arc::clone(&open.key), open.question.pin())).collect();
-        let saved = Saved { version: self.version, flow, asked, content };
+        let meta = self.round.next_meta(now).map_err(|fault| self.failed(&fault))?;
+        let pending =
+            open.iter().map(|open| (Arc::clone(&open.key), open.question.pin())).collect();
+        let saved = CallState { version: self.version, meta, pending, content };
         let body = saved.pack();
         check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
         let digest = match self.digest {
             Some(digest) => digest,
             None => arguments_digest(&self.target)?,
         };
-        let binding = binding(&self.target, digest, self.round.caller.principal.as_ref());
-        let validity = validity(now, flow.started, self.target.rules);
-        let token = seal(&*self.server.sealer, &binding, validity, &body).map_err(|error| {
-            self.failed(&Fault::Handler(format!("the state cannot be sealed: {error}")))
+        let binding = binding(&self.target, digest, self.round.parts.principal.as_ref());
+        let validity = validity(now, meta.started, self.target.options);
+        let sealed = start(|| seal(&*self.server.sealer, &binding, validity, &body))?;
+        let token = sealed.map_err(|error| {
+            self.failed(&Fault::Handler(format!("the request state cannot be sealed: {error}")))
         })?;
         tracing::debug!(
             target: "mrtr::rounds",
             method = self.target.method,
             target = self.target.name,
-            round = flow.rounds,
+            round = meta.rounds,
             questions = open.len(),
             state_bytes = token.len(),
             "round ended with questions"
         );
         // As [`mrtr_schema::input::InputRequiredResult`], of what is written already.
         let length = open.iter().map(|open| open.key.len() + open.question.length());
-        let length = length.sum::<usize>() + token.len() + self.server.written_meta.get().len();
+        let length = length.sum::<usize>() + token.len() + self.server.written_meta.as_str().len();
         let mut result =
-            ObjectWriter::with_capacity(length + 128).text("resultType", "input_required");
+            ObjectWriter::with_capacity(length + 128).string("resultType", "input_required");
         if !open.is_empty() {
             result = result.object("inputRequests", |questions| {
-                open.iter().fold(questions, |all, Open { key, question }| question.write(key, all))
+                open.iter()
+                    .fold(questions, |all, OpenInput { key, question }| question.write(key, all))
             });
         }
-        let result = result.text("requestState", &token);
-        Ok(result.written("_meta", &self.server.written_meta).end())
+        let result = result.string("requestState", &token);
+        Ok(result.raw("_meta", &self.server.written_meta).end())
     }
 
     fn log(&self, error: &Error) {
@@ -276,40 +294,57 @@ impl<'a> Leg<'a> {
         }
     }
 
-    /// Logs a fault, and says to the caller what concerns it.
     fn failed(&self, fault: &Fault) -> ErrorObject {
-        let (method, target) = (self.target.method, self.target.name);
-        match fault {
-            Fault::Capability(missing) => {
-                tracing::debug!(target: "mrtr::rounds", method, target, ?missing, "client lacks capabilities");
-                missing_capability(missing)
-            }
-            Fault::Changed(_) => {
-                tracing::error!(target: "mrtr::rounds", method, target, %fault, "flow cannot be continued");
-                internal("The server has changed since this call began; start it over")
-                    .with_data(json!({ "reason": "flow_changed" }))
-            }
-            Fault::Handler(_) | Fault::Panicked(_) => {
-                tracing::error!(target: "mrtr::rounds", method, target, %fault, "flow failed");
-                internal("Internal error")
-            }
+        failed(fault, &self.target)
+    }
+}
+
+/// Logs a fault, and returns what the client may know of it.
+fn failed(fault: &Fault, target: &Target<'_>) -> ErrorObject {
+    let (method, target) = (target.method, target.name);
+    match fault {
+        Fault::Capability(missing) => {
+            tracing::debug!(target: "mrtr::rounds", method, target, ?missing, "client lacks capabilities");
+            missing_capability(missing)
+        }
+        Fault::Changed(_) => {
+            tracing::error!(target: "mrtr::rounds", method, target, %fault, "the call cannot be continued");
+            internal("The server has changed since this call began; start it over")
+                .with_data(json!({ "reason": "call_changed" }))
+        }
+        Fault::Handler(_) | Fault::Panicked(_) => {
+            tracing::error!(target: "mrtr::rounds", method, target, %fault, "the call failed");
+            internal("Internal error")
         }
     }
 }
 
-/// A later leg.
-fn resume(saved: Saved, responses: InputResponses, caller: Box<RequestContext>) -> Round {
-    let Saved { flow, asked, content, .. } = saved;
+/// Resumes a call. A state that the other form of handler sealed means that the handler changed.
+fn resume(
+    saved: CallState,
+    responses: InputResponses,
+    parts: Box<RequestParts>,
+    target: &Target<'_>,
+) -> Result<(Arc<Round>, Option<Arc<ManualInput>>), ErrorObject> {
+    let CallState { meta, pending, content, .. } = saved;
     match content {
-        SavedContent::Journal(journal) => Round::later(flow, journal, &asked, responses, caller),
-        SavedContent::Manual(state) => {
-            let (answers, unasked) = responses.0.into_iter().partition(|(key, _)| asked.has(key));
-            let manual = Manual {
+        CallStateContent::Journal(journal) if !target.options.manual => {
+            let round = Round::later(meta, journal, &pending, responses, parts);
+            Ok((Arc::new(round), None))
+        }
+        CallStateContent::Manual(state) if target.options.manual => {
+            let (answers, unsolicited) =
+                responses.0.into_iter().partition(|(key, _)| pending.has(key));
+            let manual = ManualInput {
                 state: (!state.is_empty()).then_some(state),
                 answers: Answers(InputResponses(answers)),
-                unasked: Answers(InputResponses(unasked)),
+                unsolicited: Answers(InputResponses(unsolicited)),
             };
-            Round::manual(flow, manual, caller)
+            Ok((Arc::new(Round::without_journal(meta, parts)), Some(Arc::new(manual))))
+        }
+        _ => {
+            let why = "the state was sealed by a handler in the other form (inline or manual)";
+            Err(failed(&Fault::Changed(why.to_owned()), target))
         }
     }
 }
@@ -342,7 +377,7 @@ impl Drop for CloseOnDrop<'_> {
 fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let fault = Fault::panicked(&*panic);
-        tracing::error!(target: "mrtr::rounds", %fault, "flow failed");
+        tracing::error!(target: "mrtr::rounds", %fault, "the call failed");
         internal("Internal error")
     })
 }
@@ -380,10 +415,10 @@ fn binding<'b>(
 }
 
 /// A round's time, but not beyond the flow's.
-fn validity(now: UnixSeconds, started: UnixSeconds, rules: &CallOptions) -> Validity {
+fn validity(now: UnixSeconds, started: UnixSeconds, options: &CallOptions) -> Validity {
     let seconds = |time: Duration| time.as_secs();
-    let mut validity = Validity::starting(now, seconds(rules.answer_timeout));
-    let end = started.0.saturating_add(seconds(rules.lifetime));
+    let mut validity = Validity::starting(now, seconds(options.answer_timeout));
+    let end = started.0.saturating_add(seconds(options.call_timeout));
     validity.expires = validity.expires.min(UnixSeconds(end));
     validity
 }

@@ -1,26 +1,26 @@
 //! Methods that extensions of the protocol add.
 
-use mrtr_schema::jsonrpc::{Request, params};
+use mrtr_schema::jsonrpc::Request;
 use serde_json::{Value, json};
 
 use super::execute::guarded;
-use super::methods::Answering;
 use super::{complete, failed};
 use crate::extension::{ExtensionRequest, Method};
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use crate::registry::Answering;
+use crate::registry::Registry;
+use crate::request_parts::RequestParts;
 
-impl Inner {
+impl Registry {
     /// A method that an extension has added.
     pub(super) fn added<'r>(
         &'r self,
         method: &'r Method,
         request: &'r Request,
-        caller: Box<RequestContext>,
+        parts: Box<RequestParts>,
     ) -> Answering<'r> {
         Box::pin(async move {
-            let params = params(request)?;
-            let answering = guarded(|| method.answer(ExtensionRequest { params, caller })).await?;
+            let params = request.decode_params()?;
+            let answering = guarded(|| method.answer(ExtensionRequest { params, parts })).await?;
             let mut result =
                 answering.map_err(|error| failed(&error, "an extension's method failed"))?;
             result.entry("resultType").or_insert_with(|| json!("complete"));

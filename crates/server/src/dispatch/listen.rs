@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
+use mrtr_schema::InvalidValue;
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId};
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{
-    Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, meta_of, name,
+    Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, name, subscription_meta,
 };
 use mrtr_schema::{method, uri};
 use mrtr_transport::NotificationSender;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::methods::{Answering, Methods};
-use super::{Outcome, complete};
+use super::complete;
 use crate::changes::Change;
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 /// How many resources one subscription may name.
 const MOST_RESOURCES: usize = 1_000;
@@ -23,17 +25,17 @@ const MOST_RESOURCES: usize = 1_000;
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
 
 fn listen<'r>(
-    server: &'r Arc<Inner>,
+    server: &'r Arc<Registry>,
     request: &'r Request,
-    caller: Box<RequestContext>,
+    parts: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async move {
-        let params = ListenParams::of(request)?;
-        server.listen(&request.id, params, &caller.notify.outbox).await
+        let params = ListenParams::from_request(request)?;
+        server.listen(&request.id, params, &parts.notifier.outbox).await
     })
 }
 
-impl Inner {
+impl Registry {
     async fn listen(
         &self,
         id: &RequestId,
@@ -41,10 +43,10 @@ impl Inner {
         outbox: &NotificationSender,
     ) -> Outcome {
         let filter = self.honoured(params.notifications)?;
-        let meta = || meta_of(id);
+        let meta = || subscription_meta(id);
         // Subscribed before it is acknowledged: what changes from then on is not missed.
         let receiver = self.changes.subscribe();
-        let acknowledged = Acknowledged { notifications: filter.clone(), meta: meta() };
+        let acknowledged = Acknowledged::new(filter.clone(), meta());
         let mut listening = send(outbox, name::ACKNOWLEDGED, &acknowledged).await;
         let mut receiver = receiver.filter(|_| listening);
         while let Some(changes) = receiver.as_mut().filter(|_| listening) {
@@ -55,12 +57,14 @@ impl Inner {
                 Err(RecvError::Closed) => break,
             };
             for (method, uri) in wanted {
-                listening = listening && send(outbox, method, &Changed { uri, meta: meta() }).await;
+                let mut changed = Changed::new(meta());
+                changed.uri = uri;
+                listening = listening && send(outbox, method, &changed).await;
             }
         }
         let mut ended = meta();
         ended.extend(self.meta.clone());
-        complete(&ListenResult { meta: ended, ..ListenResult::default() })
+        complete(&ListenResult::new(ended))
     }
 
     /// Of what is asked for, what this server has.
@@ -71,21 +75,18 @@ impl Inner {
             return Err(ErrorObject::invalid_params(why));
         }
         for uri in &asked.resource_subscriptions {
-            let wrong = |why| {
-                let uri = ErrorObject::quote(uri);
+            let wrong = |why: InvalidValue| {
+                let uri = quote(uri);
                 ErrorObject::invalid_params(format!("Invalid params: {uri} is no URI: {why}"))
             };
-            uri::check(uri).map_err(wrong)?;
+            uri::validate(uri).map_err(wrong)?;
         }
-        let mut resource_subscriptions = asked.resource_subscriptions;
-        resource_subscriptions.retain(|uri| self.announces && self.has_resource(uri));
-        let has = |asked: bool, all: bool| asked && all && self.announces;
-        Ok(SubscriptionFilter {
-            tools_list_changed: has(asked.tools_list_changed, !self.tools.is_empty()),
-            prompts_list_changed: has(asked.prompts_list_changed, !self.prompts.is_empty()),
-            resources_list_changed: has(asked.resources_list_changed, self.has_resources()),
-            resource_subscriptions,
-        })
+        let mut filter = asked;
+        filter.tools_list_changed &= self.announces && !self.tools.is_empty();
+        filter.prompts_list_changed &= self.announces && !self.prompts.is_empty();
+        filter.resources_list_changed &= self.announces && self.has_resources();
+        filter.resource_subscriptions.retain(|uri| self.announces && self.has_resource(uri));
+        Ok(filter)
     }
 }
 

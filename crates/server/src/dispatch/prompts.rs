@@ -9,35 +9,39 @@ use mrtr_schema::prompt::GetPromptParams;
 use mrtr_schema::tool::ListParams;
 use serde_json::Value;
 
-use super::execute::{Leg, Target};
-use super::methods::{Answering, Methods};
-use super::{Outcome, is_single_use, refused, run, unfit, unknown};
-use crate::prompt::PromptOutput;
-use crate::request_context::RequestContext;
-use crate::server::Inner;
+use super::execute::{RoundExecution, Target};
+use super::{is_single_use, refused, run, unfit, unknown};
+use crate::output::PromptOutput;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PROMPTS_GET, get)];
 
-fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
-    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::of(request)?) })
+fn list<'r>(
+    server: &'r Arc<Registry>,
+    request: &'r Request,
+    _: Box<RequestParts>,
+) -> Answering<'r> {
+    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::from_request(request)?) })
 }
 
 fn get<'r>(
-    server: &'r Arc<Inner>,
+    server: &'r Arc<Registry>,
     request: &'r Request,
-    caller: Box<RequestContext>,
+    parts: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async move {
-        let call = GetPromptParams::of(request)?;
-        let rules = || server.prompt(&call.name).map(|prompt| &prompt.rules);
-        let single_use = is_single_use(call.request_state.is_some(), rules);
+        let call = GetPromptParams::from_request(request)?;
+        let options = || server.prompt(&call.name).map(|prompt| &prompt.options);
+        let single_use = is_single_use(call.request_state.is_some(), options);
         let inner = Arc::clone(server);
-        run(server, single_use, Box::pin(async move { inner.get_prompt(call, caller).await })).await
+        run(server, single_use, Box::pin(async move { inner.get_prompt(call, parts).await })).await
     })
 }
 
-impl Inner {
-    async fn get_prompt(&self, call: GetPromptParams, caller: Box<RequestContext>) -> Outcome {
+impl Registry {
+    async fn get_prompt(&self, call: GetPromptParams, parts: Box<RequestParts>) -> Outcome {
         let Some(prompt) = self.prompt(&call.name) else {
             return Err(unknown("prompt", &call.name));
         };
@@ -56,27 +60,33 @@ impl Inner {
             method: method::PROMPTS_GET,
             name: &call.name,
             arguments: &arguments,
-            rules: &prompt.rules,
+            options: &prompt.options,
         };
-        let leg =
-            Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
-        let handler = leg
+        let round = RoundExecution::open(
+            self,
+            target,
+            parts,
+            call.input_responses,
+            call.request_state.as_deref(),
+        )?;
+        let handler = round
             .begin(&prompt.handler)?
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid arguments: {why}")))?;
-        leg.run(
-            handler,
-            |PromptOutput(output)| output,
-            |outcome| match outcome {
-                Ok(result) => {
-                    let mut blocks = result.messages.iter().map(|message| &message.content);
-                    let fits = blocks.try_for_each(ContentBlock::check);
-                    fits.map_err(|why| unfit(&call.name, &why))?;
-                    self.complete(&*result)
-                }
-                // A prompt has no place for failures in its result.
-                Err(error) => Err(refused(&error)),
-            },
-        )
-        .await
+        round
+            .run(
+                handler,
+                |PromptOutput(output)| output,
+                |outcome| match outcome {
+                    Ok(result) => {
+                        let mut blocks = result.messages.iter().map(|message| &message.content);
+                        let fits = blocks.try_for_each(ContentBlock::validate);
+                        fits.map_err(|why| unfit(&call.name, &why.to_string()))?;
+                        self.complete(&*result)
+                    }
+                    // A prompt has no place for failures in its result.
+                    Err(error) => Err(refused(&error)),
+                },
+            )
+            .await
     }
 }

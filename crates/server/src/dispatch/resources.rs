@@ -9,14 +9,15 @@ use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
 use mrtr_schema::tool::ListParams;
 use serde_json::{Value, json};
 
-use super::execute::{Leg, Target};
-use super::methods::{Answering, Methods};
-use super::{Outcome, is_single_use, refused, run, unfit};
+use super::execute::{RoundExecution, Target};
+use super::{is_single_use, refused, run, unfit};
+use crate::call_options::CallOptions;
 use crate::handler::Erased;
-use crate::request_context::RequestContext;
-use crate::resource::{CacheControl, ResourceOutput};
-use crate::server::Inner;
-use crate::tool::CallOptions;
+use crate::output::ResourceOutput;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
+use crate::resource::CacheControl;
 
 pub(crate) const METHODS: Methods = &[
     (method::RESOURCES_LIST, list),
@@ -24,44 +25,47 @@ pub(crate) const METHODS: Methods = &[
     (method::RESOURCES_READ, read),
 ];
 
-fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
-    Box::pin(async { server.page("resources", &server.resources, &ListParams::of(request)?) })
+fn list<'r>(
+    server: &'r Arc<Registry>,
+    request: &'r Request,
+    _: Box<RequestParts>,
+) -> Answering<'r> {
+    Box::pin(async {
+        server.page("resources", &server.resources, &ListParams::from_request(request)?)
+    })
 }
 
 fn list_templates<'r>(
-    server: &'r Arc<Inner>,
+    server: &'r Arc<Registry>,
     request: &'r Request,
-    _: Box<RequestContext>,
+    _: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async {
-        server.page("resourceTemplates", &server.templates, &ListParams::of(request)?)
+        server.page("resourceTemplates", &server.templates, &ListParams::from_request(request)?)
     })
 }
 
 fn read<'r>(
-    server: &'r Arc<Inner>,
+    server: &'r Arc<Registry>,
     request: &'r Request,
-    caller: Box<RequestContext>,
+    parts: Box<RequestParts>,
 ) -> Answering<'r> {
     Box::pin(async move {
-        let call = ReadResourceParams::of(request)?;
-        let single_use = is_single_use(call.request_state.is_some(), || server.rules_of(&call.uri));
+        let call = ReadResourceParams::from_request(request)?;
+        let single_use =
+            is_single_use(call.request_state.is_some(), || server.options_of(&call.uri));
         let inner = Arc::clone(server);
-        run(server, single_use, Box::pin(async move { inner.read_resource(call, caller).await }))
+        run(server, single_use, Box::pin(async move { inner.read_resource(call, parts).await }))
             .await
     })
 }
 
-impl Inner {
-    async fn read_resource(
-        &self,
-        call: ReadResourceParams,
-        caller: Box<RequestContext>,
-    ) -> Outcome {
+impl Registry {
+    async fn read_resource(&self, call: ReadResourceParams, parts: Box<RequestParts>) -> Outcome {
         if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
-            let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
-            return self.read(call, caller, &what, "{}", &resource.handler).await;
+            let what = Found { options: &resource.options, cache: resource.cache, mime_type };
+            return self.read(call, parts, &what, "{}", &resource.handler).await;
         }
         let matched = self
             .templates
@@ -74,14 +78,14 @@ impl Inner {
         let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
         let arguments = Value::Object(variables.collect()).to_string();
         let mime_type = resource.wire.mime_type.as_deref();
-        let what = Found { rules: &resource.rules, cache: resource.cache, mime_type };
-        self.read(call, caller, &what, &arguments, &resource.handler).await
+        let what = Found { options: &resource.options, cache: resource.cache, mime_type };
+        self.read(call, parts, &what, &arguments, &resource.handler).await
     }
 
     async fn read(
         &self,
         call: ReadResourceParams,
-        caller: Box<RequestContext>,
+        parts: Box<RequestParts>,
         what: &Found<'_>,
         arguments: &str,
         handler: &Erased<ResourceOutput>,
@@ -90,29 +94,35 @@ impl Inner {
             method: method::RESOURCES_READ,
             name: &call.uri,
             arguments,
-            rules: what.rules,
+            options: what.options,
         };
         let retried = call.request_state.is_some() || call.input_responses.is_some();
-        let leg =
-            Leg::open(self, target, caller, call.input_responses, call.request_state.as_deref())?;
-        let handler = leg
+        let round = RoundExecution::open(
+            self,
+            target,
+            parts,
+            call.input_responses,
+            call.request_state.as_deref(),
+        )?;
+        let handler = round
             .begin(handler)?
             .map_err(|why| ErrorObject::invalid_params(format!("Invalid resource: {why}")))?;
-        leg.run(
-            handler,
-            |ResourceOutput(output)| output,
-            |outcome| match outcome {
-                Ok(result) => {
-                    let result = filled(*result, &call.uri, what, retried);
-                    let fits = result.contents.iter().try_for_each(ResourceContents::check);
-                    fits.map_err(|why| unfit(&call.uri, &why))?;
-                    self.complete(&result)
-                }
-                // A resource has no place for failures in its result.
-                Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
-            },
-        )
-        .await
+        round
+            .run(
+                handler,
+                |ResourceOutput(output)| output,
+                |outcome| match outcome {
+                    Ok(result) => {
+                        let result = filled(*result, &call.uri, what, retried);
+                        let fits = result.contents.iter().try_for_each(ResourceContents::validate);
+                        fits.map_err(|why| unfit(&call.uri, &why.to_string()))?;
+                        self.complete(&result)
+                    }
+                    // A resource has no place for failures in its result.
+                    Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
+                },
+            )
+            .await
     }
 }
 
@@ -139,7 +149,7 @@ fn filled(
 
 /// What a URI stands for.
 struct Found<'a> {
-    rules: &'a CallOptions,
+    options: &'a CallOptions,
     cache: CacheControl,
     mime_type: Option<&'a str>,
 }

@@ -6,14 +6,15 @@ use std::time::Duration;
 use mrtr_codec::encoding::{Decoder, Encoder};
 use mrtr_codec::{Binding, Digest, Opened, UnixSeconds, Validity, open, seal};
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::jsonrpc::{ErrorObject, raw};
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use mrtr_transport::NotificationSender;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Outcome;
+use crate::registry::Outcome;
+use crate::registry::Registry;
 use crate::rounds::{hex, unordered};
-use crate::server::Inner;
 use crate::single_use::{ErasedStore, StoreError};
 use crate::state_error::used;
 
@@ -37,15 +38,17 @@ const ANSWERED: u8 = 1;
 const SPENT: u8 = 2;
 
 /// A state that is for single use, and the answers that came with it.
-pub(super) struct Once<'a> {
-    server: &'a Inner,
-    guard: &'a dyn ErasedStore,
+pub(super) struct SingleUseClaim<'a> {
+    server: &'a Registry,
+    store: &'a dyn ErasedStore,
     /// What the guard knows the state by.
     key: String,
     answers: Digest,
     expires: UnixSeconds,
-    /// How long a leg may run.
-    deadline: Duration,
+    /// How long a round may run.
+    timeout: Duration,
+    /// Whether even the identical request is refused once the first has completed.
+    strict: bool,
 }
 
 /// What became of a claim.
@@ -56,20 +59,21 @@ pub(super) enum Claim {
     Answered(Outcome),
 }
 
-impl<'a> Once<'a> {
+impl<'a> SingleUseClaim<'a> {
     /// `state` is known by what is in it, a random number among that: whoever seals may have more than one text for it.
     pub(super) fn new(
-        server: &'a Inner,
-        guard: &'a dyn ErasedStore,
+        server: &'a Registry,
+        store: &'a dyn ErasedStore,
         state: &Opened,
         responses: &InputResponses,
-        deadline: Duration,
+        timeout: Duration,
+        strict: bool,
     ) -> Result<Self, ErrorObject> {
         let Validity { issued, expires } = state.validity();
         let times = [issued.0.to_be_bytes(), expires.0.to_be_bytes()];
         let id = Digest::from_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
         let key = hex(id.as_bytes());
-        Ok(Self { server, guard, key, answers: digest(responses)?, expires, deadline })
+        Ok(Self { server, store, key, answers: digest(responses)?, expires, timeout, strict })
     }
 
     /// Claims the state, or gets the response of who did, if that had the same answers. Waits for it as long as a leg may
@@ -78,7 +82,7 @@ impl<'a> Once<'a> {
         let mut attempt = [0; 16];
         getrandom::fill(&mut attempt).map_err(|_| ErrorObject::internal("no random numbers"))?;
         let mine = self.entry(CLAIMED, &attempt);
-        let ask = || within(self.guard.claim(&self.key, &mine, self.time()));
+        let ask = || within(self.store.claim(&self.key, &mine, self.time()));
         // A guard may have recorded what it could not say; then it is found to be ours.
         let found = match ask().await {
             Ok(found) => found,
@@ -116,12 +120,13 @@ impl<'a> Once<'a> {
     /// Keeps the response for whoever comes again.
     pub(super) async fn settle(&self, answer: &Outcome) {
         let settle = async |entry: &[u8]| {
-            within(self.guard.settle(&self.key, entry, self.time())).await.inspect_err(|error| {
-                tracing::error!(target: "mrtr::state", %error, "the replay guard kept no response");
+            within(self.store.settle(&self.key, entry, self.time())).await.inspect_err(|error| {
+                tracing::error!(target: "mrtr::state", %error, "the single-use store did not keep the response");
             })
         };
         let spent = self.entry(SPENT, &[]);
-        let kept = self.seal(answer).map(|token| self.entry(ANSWERED, token.as_bytes()));
+        let token = if self.strict { None } else { self.seal(answer) };
+        let kept = token.map(|token| self.entry(ANSWERED, token.as_bytes()));
         if settle(kept.as_ref().unwrap_or(&spent)).await.is_err() && kept.is_some() {
             let _ = settle(&spent).await;
         }
@@ -129,7 +134,7 @@ impl<'a> Once<'a> {
 
     /// How long a second leg waits for the first.
     fn wait(&self) -> Duration {
-        self.deadline.saturating_add(GRACE)
+        self.timeout.saturating_add(GRACE)
     }
 
     /// How long an entry is kept: until no replica takes the state any more, and nobody waits for its response.
@@ -161,14 +166,14 @@ impl<'a> Once<'a> {
     fn seal(&self, answer: &Outcome) -> Option<String> {
         let mut body = Encoder::new();
         match answer {
-            Ok(result) => body.byte(0).raw(result.get().as_bytes()),
-            Err(error) => body.byte(1).raw(raw(error).ok()?.get().as_bytes()),
+            Ok(result) => body.byte(0).raw(result.as_str().as_bytes()),
+            Err(error) => body.byte(1).raw(&serde_json::to_vec(error).ok()?),
         };
         let validity = Validity::starting(self.server.clock.now(), self.time().as_secs());
         let sealed = seal(&*self.server.sealer, &self.binding(), validity, &body.finish());
         sealed
             .inspect_err(|error| {
-                tracing::warn!(target: "mrtr::state", %error, "a response is not kept, and can be had once only");
+                tracing::warn!(target: "mrtr::state", %error, "the response is not kept and is sent only once");
             })
             .ok()
     }
@@ -197,7 +202,7 @@ fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
     let mut parts = Vec::new();
     for (key, answer) in &responses.0 {
         let digest = Digest::from_json(Some(answer.get())).map_err(|error| {
-            let key = ErrorObject::quote(key);
+            let key = quote(key);
             ErrorObject::invalid_params(format!("Invalid params: the response to {key}: {error}"))
         })?;
         parts.push((key.as_bytes(), digest));
@@ -207,7 +212,7 @@ fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
 
 /// The leg did not run. Unless the guard has recorded what it could not say, the state can be used.
 fn unavailable(error: &StoreError) -> ErrorObject {
-    tracing::error!(target: "mrtr::state", %error, "the replay guard failed");
+    tracing::error!(target: "mrtr::state", %error, "the single-use store failed");
     ErrorObject::internal("The server cannot tell whether this requestState was used; try again")
         .with_data(json!({ "reason": "single_use_store_unavailable" }))
 }

@@ -5,26 +5,31 @@ use std::sync::Arc;
 use mrtr_schema::content::ContentBlock;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::CowStr;
-use mrtr_schema::jsonrpc::{ErrorObject, Request, params};
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 use mrtr_schema::tool::{CallToolResult, ListParams};
 use mrtr_transport::headers::check_params;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::execute::{Leg, Target};
-use super::methods::{Answering, Methods};
-use super::{Outcome, unfit, unknown};
+use super::execute::{RoundExecution, Target};
+use super::{unfit, unknown};
 use crate::error::Error;
 use crate::handler::Called;
-use crate::request_context::RequestContext;
-use crate::server::Inner;
-use crate::tool::{Tool, ToolOutput};
+use crate::output::ToolOutput;
+use crate::registry::Registry;
+use crate::registry::{Answering, Methods, Outcome};
+use crate::request_parts::RequestParts;
+use crate::tool::Tool;
 
 pub(crate) const METHODS: Methods = &[(method::TOOLS_LIST, list)];
 
-fn list<'r>(server: &'r Arc<Inner>, request: &'r Request, _: Box<RequestContext>) -> Answering<'r> {
-    Box::pin(async { server.page("tools", &server.tools, &ListParams::of(request)?) })
+fn list<'r>(
+    server: &'r Arc<Registry>,
+    request: &'r Request,
+    _: Box<RequestParts>,
+) -> Answering<'r> {
+    Box::pin(async { server.page("tools", &server.tools, &ListParams::from_request(request)?) })
 }
 
 /// The parameters of `tools/call`, without the `_meta` that was read before.
@@ -35,7 +40,7 @@ struct ToolCall<'a> {
     name: CowStr<'a>,
     #[serde(borrow, default, deserialize_with = "text_of")]
     arguments: Option<&'a str>,
-    #[serde(default, deserialize_with = "InputResponses::present")]
+    #[serde(default, deserialize_with = "mrtr_schema::json::present")]
     input_responses: Option<InputResponses>,
     #[serde(borrow)]
     request_state: Option<CowStr<'a>>,
@@ -48,7 +53,7 @@ fn text_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str
 impl<'r> ToolCall<'r> {
     fn of(request: &'r Request) -> Result<Self, ErrorObject> {
         // As a whole where something is wrong, to say where.
-        Self::by_members(request).map_or_else(|| params(request), Ok)
+        Self::by_members(request).map_or_else(|| request.decode_params(), Ok)
     }
 
     fn by_members(request: &'r Request) -> Option<Self> {
@@ -67,14 +72,10 @@ impl<'r> ToolCall<'r> {
     }
 }
 
-impl Inner {
-    pub(super) async fn call_tool(
-        &self,
-        request: &Request,
-        caller: Box<RequestContext>,
-    ) -> Outcome {
-        let (tool, leg, handler) = match self.begin_tool(ToolCall::of(request)?, caller)? {
-            (tool, leg, Ok(handler)) => (tool, leg, handler),
+impl Registry {
+    pub(super) async fn call_tool(&self, request: &Request, parts: Box<RequestParts>) -> Outcome {
+        let (tool, round, handler) = match self.begin_tool(ToolCall::of(request)?, parts)? {
+            (tool, round, Ok(handler)) => (tool, round, handler),
             (.., Err(why)) => {
                 let failure = ToolOutput::failure(format!("Invalid arguments: {why}"));
                 return self.complete(&failure);
@@ -84,39 +85,41 @@ impl Inner {
             let result = outcome
                 .unwrap_or_else(|error| Box::new(ToolOutput::failure(error.message().to_owned())));
             let fits = tool.schemas.check_result(&result);
-            let fits = fits.and_then(|()| result.content.iter().try_for_each(ContentBlock::check));
+            let fits = fits.and_then(|()| {
+                result.content.iter().try_for_each(ContentBlock::validate).map_err(String::from)
+            });
             fits.map_err(|why| unfit(&tool.wire.name, &why))?;
             self.complete(&*result)
         };
-        leg.run(handler, |output| output.0, complete).await
+        round.run(handler, |output| output.0, complete).await
     }
 
     /// A leg of a tool's call, and its handler; an inner error says why the arguments do not fit.
     fn begin_tool<'a>(
         &'a self,
         call: ToolCall<'a>,
-        caller: Box<RequestContext>,
-    ) -> Result<(&'a Tool, Leg<'a>, Called<ToolOutput>), ErrorObject> {
+        parts: Box<RequestParts>,
+    ) -> Result<(&'a Tool, RoundExecution<'a>, Called<ToolOutput>), ErrorObject> {
         let ToolCall { name: CowStr(name), arguments: given, input_responses, request_state } =
             call;
         let Some(tool) = self.tool(&name) else {
             return Err(unknown("tool", &name));
         };
         let arguments = arguments(given)?;
-        if !(tool.param_headers.is_empty() || caller.headers.is_empty()) {
+        if !(tool.param_headers.is_empty() || parts.headers.is_empty()) {
             let parsed = serde_json::from_str(arguments)
                 .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))?;
-            check_params(&caller.headers, &tool.param_headers, &parsed)?;
+            check_params(&parts.headers, &tool.param_headers, &parsed)?;
         }
-        let (method, name, rules) = (method::TOOLS_CALL, &*tool.wire.name, &tool.rules);
-        let target = Target { method, name, arguments, rules };
+        let (method, name, options) = (method::TOOLS_CALL, &*tool.wire.name, &tool.options);
+        let target = Target { method, name, arguments, options };
         let state = request_state.as_ref().map(|CowStr(state)| &**state);
-        let leg = Leg::open(self, target, caller, input_responses, state)?;
+        let round = RoundExecution::open(self, target, parts, input_responses, state)?;
         let handler = match tool.schemas.check_arguments(arguments) {
-            Ok(()) => leg.begin(&tool.handler)?,
+            Ok(()) => round.begin(&tool.handler)?,
             Err(why) => Err(why),
         };
-        Ok((tool, leg, handler))
+        Ok((tool, round, handler))
     }
 }
 

@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::fault::Fault;
 use super::journal::Journal;
-use super::round::{Open, Round};
+use super::round::{OpenInput, Round};
 
 /// How a leg ended.
 pub(crate) enum Ending<T> {
     /// The handler returned.
     Finished(T, Journal),
     /// All that is left is to wait for answers.
-    Suspended(Journal, Vec<Open>),
+    Suspended(Journal, Vec<OpenInput>),
     /// The flow cannot go on.
     Failed(Fault),
 }
@@ -73,7 +73,7 @@ pub(crate) async fn drive<T>(
         // Whether others have the waker, besides `own`, `waker`, and those who wait for the end of the round; `None` if that
         // cannot be known.
         let others = || {
-            let known = round.waits_only_here(&waker).map(|here| 2 + here);
+            let known = round.waiters_using(&waker).map(|here| 2 + here);
             known.map(|known| Arc::strong_count(&own) > known)
         };
         let mut beside = others();

@@ -18,14 +18,6 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// The manual form replaces the state that the journal travels in.
-    pub(crate) fn mixed() -> Self {
-        Self::Handler(
-            "questions or steps in line and `InputRequired` do not go together in one handler"
-                .to_owned(),
-        )
-    }
-
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::fault::Fault;
-use super::round::{Looked, Round};
+use super::round::{InputPoll, Round};
 use crate::error::Error;
 use crate::question::Question;
 
@@ -34,34 +34,34 @@ type Decode<T> = Box<dyn Fn(&str, &str) -> Decoded<T> + Send + Sync>;
 /// wait. A question in a task of its own ends with [`Error::is_round_closed`] when the round does.
 ///
 /// Dropping it before the round ends withdraws the question.
-#[must_use = "a question is asked when it is awaited"]
+#[must_use = "an input request is made when it is awaited"]
 pub struct InputFuture<T> {
-    asked: Asked,
+    guard: OpenGuard,
     decode: Decode<T>,
     /// What it comes to if the client cannot be asked, if it may be passed over.
-    passed_over: Option<fn() -> T>,
+    skipped: Option<fn() -> T>,
 }
 
 /// Takes the question back when it is dropped.
-struct Asked {
+struct OpenGuard {
     round: Arc<Round>,
     key: Arc<str>,
-    progress: Progress,
+    progress: InputState,
 }
 
 #[derive(Debug)]
-enum Progress {
+enum InputState {
     /// What is to be asked, or why it cannot be.
     New(Result<Question, String>),
-    Open,
+    OpenInput,
     /// It is not asked: the flow has a fault.
     Stuck,
     Done,
 }
 
-impl Drop for Asked {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
-        if matches!(self.progress, Progress::Open) {
+        if matches!(self.progress, InputState::OpenInput) {
             self.round.withdraw(&self.key);
         }
     }
@@ -75,13 +75,40 @@ impl<T> InputFuture<T> {
         question: Result<Question, String>,
         decode: impl Fn(&str, &str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
-        let (round, progress) = (Arc::clone(round), Progress::New(question));
-        let asked = Asked { round, key: key.into(), progress };
-        Self { asked, decode: Box::new(decode), passed_over: None }
+        let (round, progress) = (Arc::clone(round), InputState::New(question));
+        let guard = OpenGuard { round, key: key.into(), progress };
+        Self { guard, decode: Box::new(decode), skipped: None }
     }
 }
 
 impl<T: 'static> InputFuture<T> {
+    /// Returns the user's choice as a value instead of an error: accepted, declined or cancelled.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, ElicitOutcome, Result};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Consent { yes: bool }
+    /// # async fn pay(cx: Context) -> Result<String> {
+    /// let text = match cx.elicit::<Consent>("pay", "Pay now?").outcome().await? {
+    ///     ElicitOutcome::Accept(Consent { yes: true }) => "paid",
+    ///     ElicitOutcome::Accept(_) | ElicitOutcome::Decline => "not paid",
+    ///     ElicitOutcome::Cancel => "postponed",
+    /// };
+    /// # Ok(text.to_owned())
+    /// # }
+    /// ```
+    pub fn outcome(self) -> InputFuture<ElicitOutcome<T>> {
+        let Self { guard, decode, .. } = self;
+        let decode: Decode<ElicitOutcome<T>> = Box::new(move |key, text| {
+            Ok(Ok(match decode(key, text)? {
+                Ok(value) => ElicitOutcome::Accept(value),
+                Err(error) if error.is_declined() => ElicitOutcome::Decline,
+                Err(_) => ElicitOutcome::Cancel,
+            }))
+        });
+        InputFuture { guard, decode, skipped: None }
+    }
+
     /// Does without an answer: `None` if the person declines or dismisses the question, and if the client cannot ask it.
     ///
     /// ```
@@ -97,10 +124,10 @@ impl<T: 'static> InputFuture<T> {
     ///
     /// That the client could not ask it is kept in the state: later rounds do not ask it either.
     pub fn optional(self) -> InputFuture<Option<T>> {
-        let Self { asked, decode, .. } = self;
+        let Self { guard, decode, .. } = self;
         // The only errors are that it was declined or dismissed.
         let decode: Decode<Option<T>> = Box::new(move |key, text| Ok(Ok(decode(key, text)?.ok())));
-        InputFuture { asked, decode, passed_over: Some(|| None) }
+        InputFuture { guard, decode, skipped: Some(|| None) }
     }
 }
 
@@ -108,33 +135,33 @@ impl<T> Future for InputFuture<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: StdPin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { asked, decode, passed_over } = &mut *self;
-        let Asked { round, key, progress } = asked;
+        let Self { guard, decode, skipped } = &mut *self;
+        let OpenGuard { round, key, progress } = guard;
         let stuck = |why: &str| {
             round.fail(Fault::Handler(format!("the question {key:?} {why}")));
-            Progress::Stuck
+            InputState::Stuck
         };
-        *progress = match std::mem::replace(progress, Progress::Done) {
-            Progress::New(Ok(question)) => {
+        *progress = match std::mem::replace(progress, InputState::Done) {
+            InputState::New(Ok(question)) => {
                 let decode = |text: &str| decode(key, text);
-                let optional = passed_over.is_some();
-                match (round.ask(key, question, optional, cx.waker(), decode), passed_over) {
-                    (Looked::Answered(answer), _) => return Poll::Ready(answer),
-                    (Looked::PassedOver, Some(answer)) => return Poll::Ready(Ok(answer())),
-                    (Looked::Waiting, _) => {
-                        *progress = Progress::Open;
+                let optional = skipped.is_some();
+                match (round.ask(key, question, optional, cx.waker(), decode), skipped) {
+                    (InputPoll::Answered(answer), _) => return Poll::Ready(answer),
+                    (InputPoll::Skipped, Some(answer)) => return Poll::Ready(Ok(answer())),
+                    (InputPoll::Waiting, _) => {
+                        *progress = InputState::OpenInput;
                         return Poll::Pending;
                     }
-                    _ => Progress::Open,
+                    _ => InputState::OpenInput,
                 }
             }
-            Progress::New(Err(why)) => stuck(&format!("cannot be asked: {why}")),
-            Progress::Done => stuck("is awaited again after its answer"),
+            InputState::New(Err(why)) => stuck(&format!("cannot be asked: {why}")),
+            InputState::Done => stuck("is awaited again after its answer"),
             waiting => waiting,
         };
         // In the handler's own task it is dropped by the end of the round.
         if round.is_closed(cx.waker()) {
-            *progress = Progress::Done;
+            *progress = InputState::Done;
             return Poll::Ready(Err(Error::round_closed(key)));
         }
         Poll::Pending
@@ -147,8 +174,8 @@ impl<T> Unpin for InputFuture<T> {}
 impl<T> fmt::Debug for InputFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InputFuture")
-            .field("key", &self.asked.key)
-            .field("progress", &self.asked.progress)
+            .field("key", &self.guard.key)
+            .field("progress", &self.guard.progress)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use mrtr_codec::encoding::{DecodeError, Decoder, Encoder};
 use mrtr_codec::{Digest, UnixSeconds};
 
 use super::fault::Fault;
-use super::shared_str::Text;
+use super::shared_str::SharedStr;
 use super::version::Version;
 
 /// The version of the journal's format. A replica refuses what it does not know.
@@ -19,13 +19,13 @@ pub(crate) const MAX_JOURNAL: usize = 64 * 1024;
 
 /// What identifies a flow over all its rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flow {
+pub(crate) struct CallMeta {
     pub(crate) id: [u8; 16],
     pub(crate) started: UnixSeconds,
     /// How many rounds have ended without a result.
     pub(crate) rounds: u64,
     /// How many of them because a replica had better not go on.
-    pub(crate) sheds: u8,
+    pub(crate) hand_overs: u8,
 }
 
 /// The digest of a question as a person reads it.
@@ -52,10 +52,10 @@ pub(crate) fn unordered(mut parts: Vec<(&[u8], Digest)>) -> Digest {
 /// One thing that was learned, under the author's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) key: Text,
+    pub(crate) key: SharedStr,
     pub(crate) kind: EntryKind,
     /// JSON.
-    pub(crate) value: Text,
+    pub(crate) value: SharedStr,
     /// Whether this pass has come to it.
     pub(crate) used: bool,
 }
@@ -72,12 +72,12 @@ pub(crate) enum EntryKind {
     Step(StepKind),
     /// An answer to another wording of a question: for the version of the handler that asks so.
     Aside(Pin),
-    /// What was decided for the handler: [`PASSED_OVER`], which of the [`SIDES`] won a race, or [`CHECKPOINT`].
+    /// What was decided for the handler: [`SKIPPED`], which of the [`SIDES`] won a race, or [`CHECKPOINT`].
     Choice,
 }
 
 /// The client could not be asked.
-pub(super) const PASSED_OVER: &str = "null";
+pub(super) const SKIPPED: &str = "null";
 /// The round was ended here.
 pub(super) const CHECKPOINT: &str = "true";
 /// The first or the second side of a race won it.
@@ -169,12 +169,12 @@ impl Journal {
 
 /// Questions that went out, in the order of their keys.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked(Vec<(Arc<str>, Pin)>);
+pub(crate) struct PendingInputs(Vec<(Arc<str>, Pin)>);
 
-impl Asked {
+impl PendingInputs {
     /// A question's key and what it asks, if it is one of them.
     pub(super) fn get(&self, key: &str) -> Option<&(Arc<str>, Pin)> {
-        let at = self.0.binary_search_by(|(asked, _)| (**asked).cmp(key)).ok()?;
+        let at = self.0.binary_search_by(|(pending, _)| (**pending).cmp(key)).ok()?;
         self.0.get(at)
     }
 
@@ -183,7 +183,7 @@ impl Asked {
     }
 }
 
-impl FromIterator<(Arc<str>, Pin)> for Asked {
+impl FromIterator<(Arc<str>, Pin)> for PendingInputs {
     fn from_iter<I: IntoIterator<Item = (Arc<str>, Pin)>>(questions: I) -> Self {
         let mut questions = Vec::from_iter(questions);
         questions.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
@@ -193,47 +193,52 @@ impl FromIterator<(Arc<str>, Pin)> for Asked {
 
 /// The body of a sealed state.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Saved {
+pub(crate) struct CallState {
     pub(crate) version: Version,
-    pub(crate) flow: Flow,
+    pub(crate) meta: CallMeta,
     /// The questions that went out with this state.
-    pub(crate) asked: Asked,
-    pub(crate) content: SavedContent,
+    pub(crate) pending: PendingInputs,
+    pub(crate) content: CallStateContent,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SavedContent {
+pub(crate) enum CallStateContent {
     /// Of a handler that asks in line.
     Journal(Journal),
     /// Of a handler that keeps its state itself: JSON of its own.
     Manual(String),
 }
 
-impl Saved {
+impl CallState {
     /// Starts the flow over: it stays the same flow, and nothing was learned.
-    pub(crate) fn forget(&mut self, method: &str, target: &str) {
+    pub(crate) fn forget(&mut self, manual: bool, method: &str, target: &str) {
         tracing::info!(target: "mrtr::rounds", method, target, version = self.version.number, "a call of an earlier version starts over");
-        self.asked = Asked::default();
-        self.content = SavedContent::Journal(Journal::default());
+        self.pending = PendingInputs::default();
+        self.content = if manual {
+            CallStateContent::Manual(String::new())
+        } else {
+            CallStateContent::Journal(Journal::default())
+        };
     }
 
     pub(crate) fn pack(&self) -> Vec<u8> {
         let entries: usize = match &self.content {
-            SavedContent::Journal(journal) => journal.entries.iter().map(Entry::size).sum(),
-            SavedContent::Manual(state) => state.len(),
+            CallStateContent::Journal(journal) => journal.entries.iter().map(Entry::size).sum(),
+            CallStateContent::Manual(state) => state.len(),
         };
-        let asked: usize = self.asked.0.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
-        let mut out = Encoder::with_capacity(64 + asked + entries);
+        let pending: usize =
+            self.pending.0.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
+        let mut out = Encoder::with_capacity(64 + pending + entries);
         out.byte(FORMAT).number(self.version.number.into()).number(self.version.since.into());
-        out.raw(&self.flow.id).number(self.flow.started.0).number(self.flow.rounds);
-        out.byte(self.flow.sheds);
-        out.number(self.asked.0.len() as u64);
-        for (key, pin) in &self.asked.0 {
+        out.raw(&self.meta.id).number(self.meta.started.0).number(self.meta.rounds);
+        out.byte(self.meta.hand_overs);
+        out.number(self.pending.0.len() as u64);
+        for (key, pin) in &self.pending.0 {
             out.bytes(key.as_bytes()).raw(&pin.0);
         }
         match &self.content {
-            SavedContent::Manual(state) => drop(out.byte(0).bytes(state.as_bytes())),
-            SavedContent::Journal(journal) => {
+            CallStateContent::Manual(state) => drop(out.byte(0).bytes(state.as_bytes())),
+            CallStateContent::Journal(journal) => {
                 out.byte(1).number(journal.entries.len() as u64);
                 for entry in &journal.entries {
                     out.byte(entry.kind.to_byte());
@@ -254,20 +259,20 @@ impl Saved {
         }
         let number = |number| u32::try_from(number).map_err(|_| DecodeError);
         let version = Version { number: number(input.number()?)?, since: number(input.number()?)? };
-        let flow = Flow {
+        let meta = CallMeta {
             id: input.array()?,
             started: UnixSeconds(input.number()?),
             rounds: input.number()?,
-            sheds: input.byte()?,
+            hand_overs: input.byte()?,
         };
         // Lists grow as they are read: a count is no reason to allocate.
-        let mut asked = Vec::new();
+        let mut pending = Vec::new();
         for _ in 0..input.number()? {
-            asked.push((input.text()?.into(), Pin(input.array()?)));
+            pending.push((input.text()?.into(), Pin(input.array()?)));
         }
-        let asked = asked.into_iter().collect();
+        let pending = pending.into_iter().collect();
         let content = match input.byte()? {
-            0 => SavedContent::Manual(input.text()?.to_owned()),
+            0 => CallStateContent::Manual(input.text()?.to_owned()),
             1 => {
                 let count = input.number()?;
                 let (mut texts, mut pieces) =
@@ -282,29 +287,29 @@ impl Saved {
                 }
                 let texts = Arc::from(texts);
                 let entry = |(kind, key, value)| Entry {
-                    key: Text::piece(&texts, key),
+                    key: SharedStr::piece(&texts, key),
                     kind,
-                    value: Text::piece(&texts, value),
+                    value: SharedStr::piece(&texts, value),
                     used: false,
                 };
                 let journal = Journal { entries: pieces.into_iter().map(entry).collect() };
-                SavedContent::Journal(journal)
+                CallStateContent::Journal(journal)
             }
             _ => return Err(DecodeError),
         };
         input.end()?;
-        Ok(Self { version, flow, asked, content })
+        Ok(Self { version, meta, pending, content })
     }
 }
 
 /// Whether a packed state is too long to seal; the fault names its longest entry, and so does the warning on the way.
-pub(crate) fn check_size(packed: usize, saved: &Saved) -> Result<(), Fault> {
+pub(crate) fn check_size(packed: usize, saved: &CallState) -> Result<(), Fault> {
     if packed <= MAX_JOURNAL / 2 {
         return Ok(());
     }
     let largest = match &saved.content {
-        SavedContent::Journal(journal) => journal.largest().map(|entry| &*entry.key),
-        SavedContent::Manual(_) => Some("the handler's own state"),
+        CallStateContent::Journal(journal) => journal.largest().map(|entry| &*entry.key),
+        CallStateContent::Manual(_) => Some("the handler's own state"),
     };
     let largest = largest.unwrap_or("the questions");
     if packed <= MAX_JOURNAL {
@@ -327,11 +332,16 @@ mod tests {
     #[test]
     fn a_size_is_that_of_what_is_packed_or_a_little_more() {
         let packed = |entries: Vec<Entry>| {
-            let flow = Flow { id: [7; 16], started: UnixSeconds(0), rounds: 3, sheds: 1 };
-            let content = SavedContent::Journal(Journal { entries });
-            Saved { version: Version::default(), flow, asked: Asked::default(), content }
-                .pack()
-                .len()
+            let meta = CallMeta { id: [7; 16], started: UnixSeconds(0), rounds: 3, hand_overs: 1 };
+            let content = CallStateContent::Journal(Journal { entries });
+            CallState {
+                version: Version::default(),
+                meta,
+                pending: PendingInputs::default(),
+                content,
+            }
+            .pack()
+            .len()
         };
         let none = packed(Vec::new());
         let pin = Pin([9; 16]);
@@ -349,7 +359,8 @@ mod tests {
 
     #[test]
     fn what_is_saved_comes_back() {
-        let flow = Flow { id: [7; 16], started: UnixSeconds(1_785_196_800), rounds: 3, sheds: 1 };
+        let meta =
+            CallMeta { id: [7; 16], started: UnixSeconds(1_785_196_800), rounds: 3, hand_overs: 1 };
         let entry = |key: &str, kind| Entry {
             key: key.into(),
             kind,
@@ -368,20 +379,21 @@ mod tests {
                 entry("diet", EntryKind::Aside(Pin([7; 16]))),
             ],
         };
-        for content in [SavedContent::Journal(journal), SavedContent::Manual("[1]".into())] {
+        for content in [CallStateContent::Journal(journal), CallStateContent::Manual("[1]".into())]
+        {
             let version = Version { number: 300, since: 2 };
-            let asked = [("seat", 2), ("diet", 1)].map(|(key, n)| (key.into(), Pin([n; 16])));
-            let asked = Asked::from_iter(asked);
-            assert_eq!(asked.get("diet"), Some(&("diet".into(), Pin([1; 16]))));
-            assert_eq!((asked.has("seat"), asked.has("hold")), (true, false));
-            let saved = Saved { version, flow, asked, content };
+            let pending = [("seat", 2), ("diet", 1)].map(|(key, n)| (key.into(), Pin([n; 16])));
+            let pending = PendingInputs::from_iter(pending);
+            assert_eq!(pending.get("diet"), Some(&("diet".into(), Pin([1; 16]))));
+            assert_eq!((pending.has("seat"), pending.has("hold")), (true, false));
+            let saved = CallState { version, meta, pending, content };
             let bytes = saved.pack();
-            assert_eq!(Saved::unpack(&bytes).as_ref(), Ok(&saved));
+            assert_eq!(CallState::unpack(&bytes).as_ref(), Ok(&saved));
             for end in 0..bytes.len() {
-                assert!(Saved::unpack(&bytes[..end]).is_err(), "cut to {end}");
+                assert!(CallState::unpack(&bytes[..end]).is_err(), "cut to {end}");
             }
-            assert!(Saved::unpack(&[&bytes[..], b"x"].concat()).is_err());
+            assert!(CallState::unpack(&[&bytes[..], b"x"].concat()).is_err());
         }
-        assert!(Saved::unpack(&[2]).is_err(), "another format");
+        assert!(CallState::unpack(&[2]).is_err(), "another format");
     }
 }

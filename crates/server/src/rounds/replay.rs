@@ -7,16 +7,16 @@ use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
 use super::journal::{
-    Asked, Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PASSED_OVER, Pin, StepKind,
+    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PendingInputs, Pin, SKIPPED, StepKind,
 };
-use super::shared_str::Text;
+use super::shared_str::SharedStr;
 
 /// An index takes as long as some searches.
 const FEW: usize = 16;
 
 /// The journal as this pass finds it, and what the pass adds.
 #[derive(Debug, Default)]
-pub(super) struct Pass {
+pub(super) struct Replay {
     journal: Journal,
     /// Answers that arrived with this request. They enter the journal when their question accepts them, so that it
     /// stays in the order in which things were learned.
@@ -26,7 +26,7 @@ pub(super) struct Pass {
     /// How many keys were not found at once.
     missed: usize,
     /// Where keys are, once many were not found at once, as far as it was made.
-    index: HashMap<Text, usize>,
+    index: HashMap<SharedStr, usize>,
     indexed: usize,
     /// Where the next key will be, most often: a pass goes over the journal in its order.
     next: usize,
@@ -50,35 +50,39 @@ pub(super) enum Place {
 
 /// What an answer is to its question.
 #[derive(Debug)]
-pub(super) enum Found<T> {
-    Fits(T),
+pub(super) enum Lookup<T> {
+    Answered(T),
     /// The question was passed over, since the client could not be asked.
-    PassedOver,
+    Skipped,
     /// It is asked, with the reason why the last answer did not do, if there was one.
-    InputFuture(Option<String>),
+    Ask(Option<String>),
     Fault(Fault),
 }
 
-impl Pass {
-    /// `asked` are the questions of the state that came with the request; a response to anything else is not looked at.
-    pub(super) fn new(journal: Journal, asked: &Asked, responses: InputResponses) -> Self {
+impl Replay {
+    /// `pending` are the questions of the state that came with the request; a response to anything else is not looked at.
+    pub(super) fn new(
+        journal: Journal,
+        pending: &PendingInputs,
+        responses: InputResponses,
+    ) -> Self {
         let ahead = journal.entries.iter().filter(|entry| entry.kind.is_behind()).count();
         let size = journal.entries.iter().map(Entry::size).sum();
-        let mut pass = Self { journal, ahead, size, ..Self::default() };
+        let mut replay = Self { journal, ahead, size, ..Self::default() };
         for (key, answer) in responses.0 {
-            if let Some((key, pin)) = asked.get(&key)
-                && pass.find(key).is_none()
+            if let Some((key, pin)) = pending.get(&key)
+                && replay.find(key).is_none()
             {
                 let kind = EntryKind::Answer { pin: *pin, read: false };
                 let (key, value) = (key.into(), answer.get().into());
-                pass.fresh.push(Entry { key, kind, value, used: false });
+                replay.fresh.push(Entry { key, kind, value, used: false });
             }
         }
-        pass
+        replay
     }
 
     /// The answers that are known, by their keys.
-    pub(super) fn answers(&self) -> Vec<(Text, Text)> {
+    pub(super) fn answers(&self) -> Vec<(SharedStr, SharedStr)> {
         let all = self.journal.entries.iter().chain(&self.fresh);
         let answers = all.filter(|entry| matches!(entry.kind, EntryKind::Answer { .. }));
         answers.map(|entry| (entry.key.clone(), entry.value.clone())).collect()
@@ -105,7 +109,7 @@ impl Pass {
 
     /// Uses a key; a key is used once in a pass.
     pub(super) fn take(&mut self, key: &Arc<str>) -> Result<Place, Fault> {
-        let twice = || Fault::Handler(format!("the key {key:?} is used twice in one pass"));
+        let twice = || Fault::Handler(format!("the key {key:?} is used twice in one replay"));
         let found = self.find(key);
         if let Some((at, entry)) =
             found.and_then(|at| Some((at, self.journal.entries.get_mut(at)?)))
@@ -134,36 +138,36 @@ impl Pass {
         pin: Pin,
         optional: bool,
         decode: impl Fn(&str) -> Result<T, String>,
-    ) -> Found<T> {
+    ) -> Lookup<T> {
         let last = match place {
             Place::Nothing => None,
             Place::Fresh(at) => Some(self.fresh.remove(at)),
             Place::Recorded(at) => {
                 let Some(entry) = self.journal.entries.get(at) else {
-                    return Found::InputFuture(None);
+                    return Lookup::Ask(None);
                 };
                 let is_read = match entry.kind {
                     EntryKind::Answer { pin: answered, read: true } => {
                         if answered == pin
                             && let Ok(answer) = decode(&entry.value)
                         {
-                            return Found::Fits(answer);
+                            return Lookup::Answered(answer);
                         }
                         true
                     }
                     EntryKind::Answer { read: false, .. } => false,
-                    EntryKind::Choice if *entry.value == *PASSED_OVER && optional => {
-                        return Found::PassedOver;
+                    EntryKind::Choice if *entry.value == *SKIPPED && optional => {
+                        return Lookup::Skipped;
                     }
-                    EntryKind::Choice if *entry.value == *PASSED_OVER => true,
-                    EntryKind::Step(_) => return Found::Fault(entry.was("a step", "a question")),
-                    _ => return Found::Fault(entry.was("another choice", "a question")),
+                    EntryKind::Choice if *entry.value == *SKIPPED => true,
+                    EntryKind::Step(_) => return Lookup::Fault(entry.was("a step", "a question")),
+                    _ => return Lookup::Fault(entry.was("another choice", "a question")),
                 };
                 // Something was done on the strength of this: it cannot be taken back silently. What nobody has read, nothing
                 // was done on.
                 if let Some(step) = self.journal.step_after(at).filter(|_| is_read) {
                     let step = &step.key;
-                    return Found::Fault(Fault::Changed(format!(
+                    return Lookup::Fault(Fault::Changed(format!(
                         "the question {key:?} reads differently than when it was answered, and the step {step:?} was \
                          done since"
                     )));
@@ -173,15 +177,15 @@ impl Pass {
         };
         let found = match last {
             Some(entry) if entry.kind.pin() == Some(pin) => match decode(&entry.value) {
-                Err(reason) => Found::InputFuture(Some(reason)),
+                Err(reason) => Lookup::Ask(Some(reason)),
                 Ok(answer) => {
                     self.push(Entry { kind: EntryKind::Answer { pin, read: true }, ..entry });
-                    Found::Fits(answer)
+                    Lookup::Answered(answer)
                 }
             },
             other => self.answer_aside(key, other, pin, decode),
         };
-        if matches!(found, Found::InputFuture(_)) {
+        if matches!(found, Lookup::Ask(_)) {
             self.new.insert(Arc::clone(key));
         }
         found
@@ -196,18 +200,18 @@ impl Pass {
         other: Option<Entry>,
         pin: Pin,
         decode: impl Fn(&str) -> Result<T, String>,
-    ) -> Found<T> {
+    ) -> Lookup<T> {
         let is_aside =
             |entry: &Entry| matches!(entry.kind, EntryKind::Aside(_)) && *entry.key == *key;
         let mut aside = self.journal.entries.iter().position(is_aside);
-        let mut found = Found::InputFuture(None);
+        let mut found = Lookup::Ask(None);
         if let Some((at, entry)) = aside.and_then(|at| Some((at, self.journal.entries.get(at)?)))
             && entry.kind == EntryKind::Aside(pin)
             && let Ok(answer) = decode(&entry.value)
         {
             let entry = self.remove(at);
             self.push(Entry { kind: EntryKind::Answer { pin, read: true }, ..entry });
-            (aside, found) = (None, Found::Fits(answer));
+            (aside, found) = (None, Lookup::Answered(answer));
         }
         if let Some(other) = other
             && let Some(answered) = other.kind.pin()
@@ -319,16 +323,16 @@ mod tests {
         for (answered, does_fit, is_asked) in
             [(pin, true, false), (pin, false, true), (Pin([2; 16]), true, true)]
         {
-            let asked = Asked::from_iter([(Arc::clone(&key), answered)]);
+            let pending = PendingInputs::from_iter([(Arc::clone(&key), answered)]);
             let responses = serde_json::from_str(r#"{"a":{"action":"decline"}}"#).unwrap();
-            let mut pass = Pass::new(Journal::default(), &asked, responses);
-            let place = pass.take(&key).unwrap();
-            let found = pass.answer((&key, place), pin, false, fits(does_fit));
-            assert_eq!(matches!(found, Found::InputFuture(_)), is_asked, "{found:?}");
-            assert!(pass.take(&key).is_err());
+            let mut replay = Replay::new(Journal::default(), &pending, responses);
+            let place = replay.take(&key).unwrap();
+            let found = replay.answer((&key, place), pin, false, fits(does_fit));
+            assert_eq!(matches!(found, Lookup::Ask(_)), is_asked, "{found:?}");
+            assert!(replay.take(&key).is_err());
         }
-        let mut pass = Pass::default();
-        assert!(matches!(pass.take(&key), Ok(Place::Nothing)));
-        assert!(pass.take(&key).is_err());
+        let mut replay = Replay::default();
+        assert!(matches!(replay.take(&key), Ok(Place::Nothing)));
+        assert!(replay.take(&key).is_err());
     }
 }

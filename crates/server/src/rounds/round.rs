@@ -9,36 +9,32 @@ use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
 use super::journal::{
-    Asked, CHECKPOINT, EntryKind, Flow, Journal, MAX_ENTRY, PASSED_OVER, SIDES, StepKind, unordered,
+    CHECKPOINT, CallMeta, EntryKind, Journal, MAX_ENTRY, PendingInputs, SIDES, SKIPPED, StepKind,
+    unordered,
 };
-use super::replay::{Found, Pass, Place};
-use super::shared_str::Text;
+use super::replay::{Lookup, Place, Replay};
+use super::shared_str::SharedStr;
 use super::step_scope;
-use crate::manual::Manual;
 use crate::question::Question;
-use crate::request_context::RequestContext;
+use crate::request_parts::RequestParts;
 use crate::runtime::Runtime;
 
 /// At most how often the replicas of a flow move it on, and after how many rounds no more: clients give up after nine or ten
 /// rounds of any kind.
-const MOST_SHEDS: u8 = 2;
-const LAST_SHED: u64 = 6;
+const MAX_HAND_OVERS: u8 = 2;
+const LAST_HAND_OVER_ROUND: u64 = 6;
 
 /// One leg: who sent it, and how far it has come.
-pub(crate) struct Round {
-    pub(crate) caller: Box<RequestContext>,
-    /// What the manual form reads.
-    pub(crate) manual: Manual,
+pub struct Round {
+    pub(crate) parts: Box<RequestParts>,
     /// A new flow's is drawn when it is first needed: most calls neither ask nor do steps.
     id: OnceLock<[u8; 16]>,
     /// When the first state of the flow was sealed; a new flow has none.
     started: Option<UnixSeconds>,
     rounds: u64,
-    sheds: u8,
+    hand_overs: u8,
     /// What was answered when the leg began.
-    answers: Vec<(Text, Text)>,
-    /// Whether the leg goes on from a state of the manual form, which has no journal.
-    is_manual: bool,
+    answers: Vec<(SharedStr, SharedStr)>,
     /// Who wants to hear of steps.
     #[cfg(feature = "testing")]
     pub(crate) steps: Option<crate::testing::StepLog>,
@@ -48,16 +44,16 @@ pub(crate) struct Round {
 #[derive(Default)]
 struct State {
     /// What is recorded; taken away when the round ends.
-    pass: Pass,
+    replay: Replay,
     /// Questions that wait for the next leg.
-    open: Vec<Open>,
+    open: Vec<OpenInput>,
     steps_in_flight: usize,
     /// How many wait for the round to end without asking anything.
-    moving_on: usize,
+    end_waiters: usize,
     /// Whether a step was done on this leg.
-    has_news: bool,
+    has_new_entries: bool,
     /// Whether another replica is to go on, since this one had better not.
-    shed: bool,
+    handed_over: bool,
     fault: Option<Fault>,
     closed: bool,
     driver: Option<Waker>,
@@ -68,74 +64,68 @@ struct State {
 }
 
 /// A question that waits.
-pub(crate) struct Open {
+pub(crate) struct OpenInput {
     pub(crate) key: Arc<str>,
     pub(crate) question: Question,
 }
 
 /// What became of a look at a question.
-pub(crate) enum Looked<T> {
+pub(crate) enum InputPoll<T> {
     Answered(T),
     /// The client cannot be asked, and the question is one that may be passed over.
-    PassedOver,
+    Skipped,
     /// It is open, or the flow has a fault: in both cases the round will end.
     Waiting,
     Closed,
 }
 
 /// What became of the start of a step.
-pub(crate) enum Begun<T> {
+pub(crate) enum StepStart<T> {
     /// Its result, or its error.
     Recorded(T),
     Run,
     /// Another replica does it: the round is to end before.
-    MoveOn,
+    HandOver,
     /// The round has ended or the flow has a fault; the handler goes no further.
-    Never,
+    Abandoned,
 }
 
 impl Round {
     /// The first leg of a flow.
-    pub(crate) fn first(caller: Box<RequestContext>, manual: Manual) -> Self {
+    pub(crate) fn first(parts: Box<RequestParts>) -> Self {
         Self {
             id: OnceLock::new(),
             started: None,
             rounds: 0,
-            sheds: 0,
+            hand_overs: 0,
             answers: Vec::new(),
-            is_manual: false,
-            manual,
             #[cfg(feature = "testing")]
-            steps: caller.get().cloned(),
+            steps: parts.extensions.get().cloned(),
             state: Mutex::default(),
-            caller,
+            parts,
         }
     }
 
-    /// A later leg. `asked` are the questions of the state that came with it; a response to anything
+    /// A later leg. `pending` are the questions of the state that came with it; a response to anything
     /// else is not looked at.
     pub(crate) fn later(
-        flow: Flow,
+        meta: CallMeta,
         journal: Journal,
-        asked: &Asked,
+        pending: &PendingInputs,
         responses: InputResponses,
-        caller: Box<RequestContext>,
+        parts: Box<RequestParts>,
     ) -> Self {
-        let pass = Pass::new(journal, asked, responses);
-        let answers = pass.answers();
-        let state = State { pass, ..State::default() };
-        Self { answers, state: Mutex::new(state), ..Self::of(flow, caller) }
+        let replay = Replay::new(journal, pending, responses);
+        let answers = replay.answers();
+        let state = State { replay, ..State::default() };
+        Self { answers, state: Mutex::new(state), ..Self::without_journal(meta, parts) }
     }
 
-    /// A later leg that goes on from a state of the manual form.
-    pub(crate) fn manual(flow: Flow, manual: Manual, caller: Box<RequestContext>) -> Self {
-        Self { is_manual: true, manual, ..Self::of(flow, caller) }
-    }
-
-    fn of(flow: Flow, caller: Box<RequestContext>) -> Self {
-        let Flow { id, started, rounds, sheds } = flow;
+    /// A later round without a journal, in the manual form.
+    pub(crate) fn without_journal(meta: CallMeta, parts: Box<RequestParts>) -> Self {
+        let CallMeta { id, started, rounds, hand_overs } = meta;
         let (id, started) = (id.into(), Some(started));
-        Self { id, started, rounds, sheds, ..Self::first(caller, Manual::default()) }
+        Self { id, started, rounds, hand_overs, ..Self::first(parts) }
     }
 
     /// What identifies the flow.
@@ -158,10 +148,10 @@ impl Round {
     /// # Errors
     ///
     /// As [`Round::id`].
-    pub(crate) fn next_flow(&self, now: UnixSeconds) -> Result<Flow, Fault> {
-        let sheds = self.sheds.saturating_add(self.lock().shed.into());
+    pub(crate) fn next_meta(&self, now: UnixSeconds) -> Result<CallMeta, Fault> {
+        let hand_overs = self.hand_overs.saturating_add(self.lock().handed_over.into());
         let started = self.started.unwrap_or(now);
-        Ok(Flow { id: self.id()?, started, rounds: self.rounds + 1, sheds })
+        Ok(CallMeta { id: self.id()?, started, rounds: self.rounds + 1, hand_overs })
     }
 
     /// How many rounds have ended without a result.
@@ -174,7 +164,7 @@ impl Round {
     /// depends on where the leg before ended, which is chance where a replica lets others go on, and a step has to have
     /// the same key wherever it runs.
     pub(crate) fn known(&self) -> Digest {
-        let digest = |value: &Text| {
+        let digest = |value: &SharedStr| {
             Digest::from_json(Some(value))
                 .unwrap_or_else(|_| Digest::from_parts(&[value.as_bytes()]))
         };
@@ -182,11 +172,11 @@ impl Round {
     }
 
     pub(crate) fn capabilities(&self) -> &ClientCapabilities {
-        self.caller.capabilities()
+        self.parts.capabilities()
     }
 
-    pub(crate) fn replica(&self) -> &Runtime {
-        &self.caller.replica
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.parts.runtime
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -205,33 +195,33 @@ impl Round {
         optional: bool,
         waker: &Waker,
         decode: impl Fn(&str) -> Result<T, String>,
-    ) -> Looked<T> {
+    ) -> InputPoll<T> {
         let mut state = self.lock();
         if state.closed {
-            return Looked::Closed;
+            return InputPoll::Closed;
         }
         let Some(place) = state.enter(self, key) else { return state.wait(waker) };
-        let question = match state.pass.answer((key, place), question.pin(), optional, decode) {
-            Found::Fits(answer) => return Looked::Answered(answer),
-            Found::PassedOver => return Looked::PassedOver,
-            Found::Fault(fault) => {
+        let question = match state.replay.answer((key, place), question.pin(), optional, decode) {
+            Lookup::Answered(answer) => return InputPoll::Answered(answer),
+            Lookup::Skipped => return InputPoll::Skipped,
+            Lookup::Fault(fault) => {
                 state.fail(fault);
                 return state.wait(waker);
             }
-            Found::InputFuture(Some(reason)) => question.again(&reason),
-            Found::InputFuture(None) => question,
+            Lookup::Ask(Some(reason)) => question.again(&reason),
+            Lookup::Ask(None) => question,
         };
         if let Some(missing) = question.missing(self.capabilities()) {
             if optional {
                 // What the next leg's client can do makes no difference: the handler has gone on.
-                state.pass.record(key, EntryKind::Choice, PASSED_OVER.to_owned());
-                return Looked::PassedOver;
+                state.replay.record(key, EntryKind::Choice, SKIPPED.to_owned());
+                return InputPoll::Skipped;
             }
             state.fail(Fault::Capability(Box::new(missing)));
             return state.wait(waker);
         }
-        state.open.push(Open { key: Arc::clone(key), question });
-        state.keep_on();
+        state.open.push(OpenInput { key: Arc::clone(key), question });
+        state.cancel_hand_over();
         state.wake_driver();
         state.wait(waker)
     }
@@ -241,7 +231,7 @@ impl Round {
         let mut state = self.lock();
         let closed = state.closed;
         if !closed {
-            let _: Looked<()> = state.wait(waker);
+            let _: InputPoll<()> = state.wait(waker);
         }
         closed
     }
@@ -253,7 +243,12 @@ impl Round {
 
     /// Whether the pass has not yet come to where the last leg ended.
     pub(crate) fn is_replaying(&self) -> bool {
-        self.lock().pass.is_replaying()
+        self.lock().replay.is_replaying()
+    }
+
+    /// Sends progress to the client, unless an earlier round sent it.
+    pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        self.parts.progress(progress, total, message, self.is_replaying());
     }
 
     /// First look at a step, which may be left to another replica. `recall` reads what was recorded; its error is that it
@@ -262,13 +257,13 @@ impl Round {
         &self,
         key: &Arc<str>,
         recall: impl FnOnce(StepKind, &str) -> Result<T, String>,
-    ) -> Begun<T> {
+    ) -> StepStart<T> {
         let mut state = self.lock();
         if state.closed || state.fault.is_some() {
-            return Begun::Never;
+            return StepStart::Abandoned;
         }
-        let Some(place) = state.enter(self, key) else { return Begun::Never };
-        let recorded = state.pass.step(place).and_then(|step| {
+        let Some(place) = state.enter(self, key) else { return StepStart::Abandoned };
+        let recorded = state.replay.step(place).and_then(|step| {
             let recalled = step.map(|(kind, value)| recall(kind, value)).transpose();
             let of_another_type = |why| {
                 Fault::Changed(format!(
@@ -278,32 +273,32 @@ impl Round {
             recalled.map_err(of_another_type)
         });
         let begins = match recorded {
-            Ok(Some(recorded)) => return Begun::Recorded(recorded),
-            Ok(None) => state.pass.check_room(key),
+            Ok(Some(recorded)) => return StepStart::Recorded(recorded),
+            Ok(None) => state.replay.check_room(key),
             Err(fault) => Err(fault),
         };
         if let Err(fault) = begins {
             state.fail(fault);
-            return Begun::Never;
+            return StepStart::Abandoned;
         }
-        let may_shed = self.sheds < MOST_SHEDS && self.rounds < LAST_SHED;
-        if may_shed && state.may_shed() && self.replica().pressure.is_high() {
-            state.shed = true;
-            return Begun::MoveOn;
+        let may_hand_over = self.hand_overs < MAX_HAND_OVERS && self.rounds < LAST_HAND_OVER_ROUND;
+        if may_hand_over && state.may_hand_over() && self.runtime().hand_over.should_hand_over() {
+            state.handed_over = true;
+            return StepStart::HandOver;
         }
         if let Err(fault) = self.id() {
             state.fail(fault);
-            return Begun::Never;
+            return StepStart::Abandoned;
         }
         state.steps_in_flight += 1;
-        Begun::Run
+        StepStart::Run
     }
 
     /// First look at a race: whether its first side won it, if it was decided.
     pub(crate) fn winner(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
         let place = state.enter(self, key)?;
-        let chosen = state.pass.choice(place, "a race", SIDES);
+        let chosen = state.replay.choice(place, "a race", SIDES);
         let chosen = chosen.map_err(|fault| state.fail(fault)).ok()??;
         Some(SIDES.first() == Some(&chosen))
     }
@@ -314,7 +309,7 @@ impl Round {
         if !state.closed {
             let [one, other] = SIDES;
             let value = if first { one } else { other };
-            state.pass.record(key, EntryKind::Choice, value.to_owned());
+            state.replay.record(key, EntryKind::Choice, value.to_owned());
         }
     }
 
@@ -322,34 +317,34 @@ impl Round {
     pub(crate) fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
         let place = state.enter(self, key)?;
-        let chosen = state.pass.choice(place, "a checkpoint", [CHECKPOINT]);
+        let chosen = state.replay.choice(place, "a checkpoint", [CHECKPOINT]);
         let chosen = chosen.map_err(|fault| state.fail(fault)).ok()?;
         if chosen.is_none() {
-            state.pass.record(key, EntryKind::Choice, CHECKPOINT.to_owned());
+            state.replay.record(key, EntryKind::Choice, CHECKPOINT.to_owned());
         }
         Some(chosen.is_some())
     }
 
     /// Another look at a step that was left to another replica: whether it is to be done here after all.
-    pub(crate) fn begin_after_all(&self) -> bool {
+    pub(crate) fn begin_after_hand_over(&self) -> bool {
         let mut state = self.lock();
-        let begins = !state.shed && !state.closed && state.fault.is_none();
+        let begins = !state.handed_over && !state.closed && state.fault.is_none();
         state.steps_in_flight += usize::from(begins);
         begins
     }
 
     /// Asks that the round ends when there is nothing to wait for but answers, whether there is a question or not.
-    pub(crate) fn move_on(&self, waker: &Waker) {
+    pub(crate) fn wait_for_end(&self, waker: &Waker) {
         let mut state = self.lock();
-        state.moving_on += 1;
+        state.end_waiters += 1;
         state.wake_driver();
-        let _: Looked<()> = state.wait(waker);
+        let _: InputPoll<()> = state.wait(waker);
     }
 
     /// Whoever asked for it does not wait any more.
-    pub(crate) fn stay(&self) {
+    pub(crate) fn cancel_wait(&self) {
         let mut state = self.lock();
-        state.moving_on = state.moving_on.saturating_sub(1);
+        state.end_waiters = state.end_waiters.saturating_sub(1);
     }
 
     /// Ends a step, with its result if it has one to record.
@@ -358,8 +353,8 @@ impl Round {
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
         if let Some((kind, value)) = result {
             let length = value.len();
-            state.pass.record(key, EntryKind::Step(kind), value);
-            state.has_news = true;
+            state.replay.record(key, EntryKind::Step(kind), value);
+            state.has_new_entries = true;
             if length > MAX_ENTRY {
                 let why = format!(
                     "the result of step {key:?} has {length} bytes; at most {MAX_ENTRY} are kept"
@@ -394,7 +389,7 @@ impl Round {
 
     /// How many wait for the end of the round by this waker, if nobody waits by another: what those wait for besides
     /// cannot be known.
-    pub(crate) fn waits_only_here(&self, waker: &Waker) -> Option<usize> {
+    pub(crate) fn waiters_using(&self, waker: &Waker) -> Option<usize> {
         let state = self.lock();
         let here = state.waiters.iter().all(|waiter| waiter.will_wake(waker));
         here.then_some(state.waiters.len())
@@ -402,7 +397,7 @@ impl Round {
 
     /// Ends the round, if there is still nothing to wait for but answers and nothing has happened since
     /// `activity`. What is decided and what is done are one: no step can begin in between.
-    pub(crate) fn close_if_suspended(&self, activity: u64) -> Option<(Journal, Vec<Open>)> {
+    pub(crate) fn close_if_suspended(&self, activity: u64) -> Option<(Journal, Vec<OpenInput>)> {
         let mut state = self.lock();
         (state.is_suspended() && state.activity == activity).then(|| state.close())
     }
@@ -439,46 +434,46 @@ impl State {
         }
     }
 
-    fn wait<T>(&mut self, waker: &Waker) -> Looked<T> {
+    fn wait<T>(&mut self, waker: &Waker) -> InputPoll<T> {
         if !self.waiters.iter().any(|other| other.will_wake(waker)) {
             self.waiters.push(waker.clone());
         }
-        Looked::Waiting
+        InputPoll::Waiting
     }
 
     /// Whether the flow may be left to another replica: with something new, and without a question. An answer that came in
     /// between would give a step another idempotency key than it may have run under on a leg whose response was lost.
-    fn may_shed(&self) -> bool {
-        self.shed || (self.has_news && self.open.is_empty() && self.steps_in_flight == 0)
+    fn may_hand_over(&self) -> bool {
+        self.handed_over
+            || (self.has_new_entries && self.open.is_empty() && self.steps_in_flight == 0)
     }
 
     /// There is a question: what was left to another replica is done here.
-    fn keep_on(&mut self) {
-        if std::mem::take(&mut self.shed) {
+    fn cancel_hand_over(&mut self) {
+        if std::mem::take(&mut self.handed_over) {
             self.waiters.drain(..).for_each(Waker::wake);
         }
     }
 
     fn is_suspended(&self) -> bool {
-        let waits = !self.open.is_empty() || self.moving_on > 0;
+        let waits = !self.open.is_empty() || self.end_waiters > 0;
         waits && self.steps_in_flight == 0 && self.fault.is_none()
     }
 
-    fn close(&mut self) -> (Journal, Vec<Open>) {
+    fn close(&mut self) -> (Journal, Vec<OpenInput>) {
         self.driver = None;
         self.waiters.drain(..).for_each(Waker::wake);
         if std::mem::replace(&mut self.closed, true) {
             return Default::default();
         }
-        let pass = std::mem::take(&mut self.pass);
-        (pass.into_journal(), std::mem::take(&mut self.open))
+        let replay = std::mem::take(&mut self.replay);
+        (replay.into_journal(), std::mem::take(&mut self.open))
     }
 
     /// Uses a key; a key is used once in a pass, and none inside a step.
     fn enter(&mut self, round: &Round, key: &Arc<str>) -> Option<Place> {
         let taken = match step_scope::step_of(round) {
-            None if round.is_manual => Err(Fault::mixed()),
-            None => self.pass.take(key),
+            None => self.replay.take(key),
             Some(step) => Err(Fault::Handler(format!(
                 "{key:?} is asked or done inside the step {step:?}: what a step does is recorded as one"
             ))),

@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 /// A piece of a text that others have pieces of: a journal is read at once, and not piece by piece.
 #[derive(Clone)]
-pub(crate) struct Text {
+pub(crate) struct SharedStr {
     of: Arc<str>,
     at: Range<usize>,
 }
 
-impl Text {
+impl SharedStr {
     /// `at` is where it begins and ends in `of`.
     pub(super) fn piece(of: &Arc<str>, at: Range<usize>) -> Self {
         Self { of: Arc::clone(of), at }
     }
 }
 
-impl Deref for Text {
+impl Deref for SharedStr {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -28,45 +28,45 @@ impl Deref for Text {
     }
 }
 
-impl From<&str> for Text {
+impl From<&str> for SharedStr {
     fn from(text: &str) -> Self {
         Self { of: text.into(), at: 0..text.len() }
     }
 }
 
-impl From<&Arc<str>> for Text {
+impl From<&Arc<str>> for SharedStr {
     fn from(text: &Arc<str>) -> Self {
         Self::piece(text, 0..text.len())
     }
 }
 
-impl From<String> for Text {
+impl From<String> for SharedStr {
     fn from(text: String) -> Self {
         Self { at: 0..text.len(), of: text.into() }
     }
 }
 
-impl PartialEq for Text {
+impl PartialEq for SharedStr {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Text {}
+impl Eq for SharedStr {}
 
-impl Hash for Text {
+impl Hash for SharedStr {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);
     }
 }
 
-impl Borrow<str> for Text {
+impl Borrow<str> for SharedStr {
     fn borrow(&self) -> &str {
         self
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for SharedStr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }

@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 
 use super::fault::Fault;
 use super::journal::StepKind;
-use super::round::{Begun, Round};
+use super::round::{Round, StepStart};
 use super::step_scope::StepScope;
 use crate::error::Error;
 
@@ -50,7 +50,7 @@ impl Step {
     /// Tries `what` up to `times`, until it does not fail. Between two tries it waits: 100 ms after the first, then twice
     /// as long each time, 10 s at most, and up to half of that less by chance, so that many who failed together do not
     /// come again together. All tries have the same [idempotency key](Self::idempotency_key), and the
-    /// [deadline](StepFuture::deadline) holds for all of them. `times` of 0 is 1.
+    /// [deadline](StepFuture::timeout) holds for all of them. `times` of 0 is 1.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ pub struct StepFuture<'a, T> {
     options: Options,
     /// Has it done in a task of its own.
     detach: Option<Detach<'a, T>>,
-    progress: Progress<'a, T>,
+    progress: StepState<'a, T>,
 }
 
 type Detach<'a, T> = fn(Doing<'a, T>, &str, Duration, &Round) -> Doing<'a, T>;
@@ -110,21 +110,21 @@ type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 struct Options {
     after_checkpoint: bool,
     kind: StepKind,
-    keeps_errors: bool,
+    records_errors: bool,
     deadline: Option<Duration>,
     inputs: Option<Digest>,
 }
 
-enum Progress<'a, T> {
+enum StepState<'a, T> {
     New(Start<'a, T>),
     /// It is another replica's, if nothing else comes up.
-    Left(Start<'a, T>, MovingOn),
+    Left(Start<'a, T>, EndWaiter),
     /// What it holds is dropped first, then it has ended.
     Running(Doing<'a, T>, Option<Pin<Box<Sleep>>>, Running),
     /// The round ends before it is done; somebody may have asked for that.
-    Never(
+    Abandoned(
         #[expect(dead_code, reason = "it is held, and taken back by being dropped")]
-        Option<MovingOn>,
+        Option<EndWaiter>,
     ),
     Done,
 }
@@ -137,7 +137,7 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
     {
         let run = Box::new(move |step| Box::pin(run(step)) as Doing<'a, T>);
         let options = Options::default();
-        Self { round, key, options, detach: None, progress: Progress::New(run) }
+        Self { round, key, options, detach: None, progress: StepState::New(run) }
     }
 
     /// If nothing of the flow was sealed yet, lets the client come once more, with a state and without an answer,
@@ -158,20 +158,20 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
     /// Keeps the error too, if it ends in one: later rounds get that, and do not run it again. Of an error that only the
     /// log may name, later rounds know no more than that it was one. Default: a step that failed runs again.
     pub fn record_errors(mut self) -> Self {
-        self.options.keeps_errors = true;
+        self.options.records_errors = true;
         self
     }
 
     /// How long it may take; then it is cut off, and ends in an error that the model can read. Default: as long as the leg
     /// ([`crate::Tool::deadline`], 1 min).
-    pub fn deadline(mut self, time: Duration) -> Self {
+    pub fn timeout(mut self, time: Duration) -> Self {
         self.options.deadline = Some(time);
         self
     }
 
     /// What the step is done with. Then its [idempotency key](Step::idempotency_key) depends on this, on the flow and on
     /// the step's key, and not on what else was answered.
-    pub fn inputs(mut self, inputs: &impl Serialize) -> Self {
+    pub fn idempotent_on(mut self, inputs: &impl Serialize) -> Self {
         let json = serde_json::to_string(inputs).map_err(|error| error.to_string());
         let digest =
             |json: String| Digest::from_json(Some(&json)).map_err(|error| error.to_string());
@@ -207,7 +207,7 @@ fn detached<T: Send + 'static>(
     time: Duration,
     round: &Round,
 ) -> Doing<'static, T> {
-    let running = round.replica().running.one();
+    let running = round.runtime().tasks.track();
     let late = too_late(key);
     let task = tokio::spawn(
         async move {
@@ -238,29 +238,29 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (round, key) = (&this.round, &this.key);
-        this.progress = match std::mem::replace(&mut this.progress, Progress::Done) {
-            Progress::New(_) if this.options.after_checkpoint && round.rounds() == 0 => {
-                Progress::Never(Some(MovingOn::new(round, cx)))
+        this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
+            StepState::New(_) if this.options.after_checkpoint && round.rounds() == 0 => {
+                StepState::Abandoned(Some(EndWaiter::new(round, cx)))
             }
-            Progress::New(run) => match round.begin_step(key, recall) {
-                Begun::Never => Progress::Never(None),
-                Begun::MoveOn => Progress::Left(run, MovingOn::new(round, cx)),
-                Begun::Recorded(result) => return Poll::Ready(result),
-                Begun::Run => start(round, key, &this.options, this.detach, run),
+            StepState::New(run) => match round.begin_step(key, recall) {
+                StepStart::Abandoned => StepState::Abandoned(None),
+                StepStart::HandOver => StepState::Left(run, EndWaiter::new(round, cx)),
+                StepStart::Recorded(result) => return Poll::Ready(result),
+                StepStart::Run => start(round, key, &this.options, this.detach, run),
             },
-            Progress::Left(run, moving_on) if round.begin_after_all() => {
-                drop(moving_on);
+            StepState::Left(run, end_waiters) if round.begin_after_hand_over() => {
+                drop(end_waiters);
                 start(round, key, &this.options, this.detach, run)
             }
-            Progress::Done => {
+            StepState::Done => {
                 round.fail(Fault::Handler(format!(
                     "the step {key:?} is awaited again after its result"
                 )));
-                Progress::Never(None)
+                StepState::Abandoned(None)
             }
             other => other,
         };
-        let Progress::Running(doing, deadline, running) = &mut this.progress else {
+        let StepState::Running(doing, deadline, running) = &mut this.progress else {
             // In the handler's own task it is dropped by the end of the round.
             let closed = round.is_closed(cx.waker());
             return if closed { Poll::Ready(Err(Error::round_closed(key))) } else { Poll::Pending };
@@ -280,7 +280,7 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
                 round.fail(Fault::Handler(why));
             }
         }
-        this.progress = Progress::Done;
+        this.progress = StepState::Done;
         Poll::Ready(result)
     }
 }
@@ -291,7 +291,7 @@ fn start<'a, T: 'a>(
     options: &Options,
     detach: Option<Detach<'a, T>>,
     run: Start<'a, T>,
-) -> Progress<'a, T> {
+) -> StepState<'a, T> {
     let running = Running::new(round, key);
     let step = Step {
         round: Arc::clone(round),
@@ -303,13 +303,13 @@ fn start<'a, T: 'a>(
     if let Some(steps) = &round.steps {
         steps.begun(key, step.idempotency_key());
     }
-    let doing: Doing<'a, T> = Box::pin(StepScope::new(round, key, run(step)));
+    let doing: Doing<'a, T> = Box::pin(StepScope::new(&**round, key, run(step)));
     let (doing, deadline) = match detach {
         None => (doing, options.deadline.map(tokio::time::sleep).map(Box::pin)),
         // The deadline goes with it.
         Some(detach) => (detach(doing, key, options.deadline.unwrap_or(ALONE), round), None),
     };
-    Progress::Running(doing, deadline, running)
+    StepState::Running(doing, deadline, running)
 }
 
 /// What there is to keep of a result.
@@ -319,10 +319,10 @@ fn keep<T: Serialize>(
 ) -> Result<Option<(StepKind, String)>, serde_json::Error> {
     match result {
         Ok(value) => Ok(Some((options.kind, serde_json::to_string(value)?))),
-        Err(_) if !options.keeps_errors => Ok(None),
+        Err(_) if !options.records_errors => Ok(None),
         Err(error) => {
             let kind = StepKind { failed: true, ..options.kind };
-            Ok(Some((kind, serde_json::to_string(&error.to_kept())?)))
+            Ok(Some((kind, serde_json::to_string(&error.to_recorded())?)))
         }
     }
 }
@@ -330,7 +330,7 @@ fn keep<T: Serialize>(
 /// Reads what was kept; the error is that it cannot be read.
 fn recall<T: DeserializeOwned>(kind: StepKind, kept: &str) -> Result<Result<T, Error>, String> {
     let read = if kind.failed {
-        serde_json::from_str(kept).map(|kept| Err(Error::of_kept(kept)))
+        serde_json::from_str(kept).map(|kept| Err(Error::from_recorded(kept)))
     } else {
         serde_json::from_str(kept).map(Ok)
     };
@@ -343,10 +343,10 @@ pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), E
     if passed == Some(true) {
         return Ok(());
     }
-    let mut moving_on = None;
+    let mut end_waiters = None;
     std::future::poll_fn(|cx| {
         if passed.is_some() {
-            moving_on.get_or_insert_with(|| MovingOn::new(&round, cx));
+            end_waiters.get_or_insert_with(|| EndWaiter::new(&round, cx));
         }
         if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
     })
@@ -355,18 +355,18 @@ pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), E
 }
 
 /// Somebody who waits for the round to end. Dropping it takes that back.
-struct MovingOn(Arc<Round>);
+struct EndWaiter(Arc<Round>);
 
-impl MovingOn {
+impl EndWaiter {
     fn new(round: &Arc<Round>, cx: &Context<'_>) -> Self {
-        round.move_on(cx.waker());
+        round.wait_for_end(cx.waker());
         Self(Arc::clone(round))
     }
 }
 
-impl Drop for MovingOn {
+impl Drop for EndWaiter {
     fn drop(&mut self) {
-        self.0.stay();
+        self.0.cancel_wait();
     }
 }
 
@@ -391,17 +391,17 @@ impl Drop for Running {
 
 fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
     // It has one: a step begins with it.
-    let flow = round.id().unwrap_or_default();
+    let call = round.id().unwrap_or_default();
     let digest = match inputs {
         None => Digest::from_parts(&[
             b"idempotency key",
-            &flow,
+            &call,
             key.as_bytes(),
             round.known().as_bytes(),
         ]),
         Some(inputs) => Digest::from_parts(&[
             b"idempotency key of inputs",
-            &flow,
+            &call,
             key.as_bytes(),
             inputs.as_bytes(),
         ]),

@@ -6,8 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::round::Round;
-
 thread_local! {
     /// The step that this thread is polling, and the address of its round.
     static STEP: Cell<Option<(usize, Arc<str>)>> = const { Cell::new(None) };
@@ -21,7 +19,7 @@ pub(super) struct StepScope<F> {
 }
 
 impl<F> StepScope<F> {
-    pub(super) fn new(round: &Round, key: &Arc<str>, doing: F) -> Self {
+    pub(super) fn new<R>(round: &R, key: &Arc<str>, doing: F) -> Self {
         Self { round: address(round), key: Arc::clone(key), doing }
     }
 }
@@ -45,7 +43,7 @@ impl Drop for Out {
 }
 
 /// The step of this round that is being polled here.
-pub(super) fn step_of(round: &Round) -> Option<Arc<str>> {
+pub(super) fn step_of<R>(round: &R) -> Option<Arc<str>> {
     let step = STEP.take();
     let of_round =
         step.as_ref().filter(|(of, _)| *of == address(round)).map(|(_, key)| Arc::clone(key));
@@ -53,6 +51,7 @@ pub(super) fn step_of(round: &Round) -> Option<Arc<str>> {
     of_round
 }
 
-fn address(round: &Round) -> usize {
+/// Identifies a round. It must be called with the round itself, not with a reference-counted pointer.
+fn address<R>(round: &R) -> usize {
     std::ptr::from_ref(round).addr()
 }

@@ -25,14 +25,14 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    entries: HashMap<String, Entry>,
+    entries: HashMap<String, Record>,
     /// Which entry ends when, the next one first.
     ends: BTreeSet<(Instant, String)>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Record {
     ends: Instant,
     value: Vec<u8>,
 }
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    fn remove(&mut self, key: &str) -> Option<Entry> {
+    fn remove(&mut self, key: &str) -> Option<Record> {
         let entry = self.entries.remove(key)?;
         self.bytes = self.bytes.saturating_sub(size(key, &entry.value));
         Some(entry)
@@ -69,7 +69,7 @@ impl State {
     fn insert(&mut self, key: &str, value: &[u8], ends: Instant) {
         self.bytes += size(key, value);
         self.ends.insert((ends, key.to_owned()));
-        self.entries.insert(key.to_owned(), Entry { ends, value: value.to_vec() });
+        self.entries.insert(key.to_owned(), Record { ends, value: value.to_vec() });
     }
 }
 
@@ -123,39 +123,39 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_claim_stands_until_its_time_is_over() {
-        let guard = MemoryStore::new(10_000);
-        assert_eq!(guard.claim("a", b"1", MINUTE).await.unwrap(), None);
-        assert_eq!(guard.claim("a", b"2", MINUTE).await.unwrap().as_deref(), Some(&b"1"[..]));
-        guard.settle("a", b"done", 2 * MINUTE).await.unwrap();
-        guard.settle("b", b"nothing", MINUTE).await.unwrap();
+        let store = MemoryStore::new(10_000);
+        assert_eq!(store.claim("a", b"1", MINUTE).await.unwrap(), None);
+        assert_eq!(store.claim("a", b"2", MINUTE).await.unwrap().as_deref(), Some(&b"1"[..]));
+        store.settle("a", b"done", 2 * MINUTE).await.unwrap();
+        store.settle("b", b"nothing", MINUTE).await.unwrap();
         assert_eq!(
-            guard.claim("b", b"3", MINUTE).await.unwrap(),
+            store.claim("b", b"3", MINUTE).await.unwrap(),
             None,
             "there was nothing to settle"
         );
         tokio::time::advance(Duration::from_millis(119_998)).await;
-        assert_eq!(guard.claim("a", b"4", MINUTE).await.unwrap().as_deref(), Some(&b"done"[..]));
+        assert_eq!(store.claim("a", b"4", MINUTE).await.unwrap().as_deref(), Some(&b"done"[..]));
         tokio::time::advance(Duration::from_millis(2)).await;
-        assert_eq!(guard.claim("a", b"5", MINUTE).await.unwrap(), None);
+        assert_eq!(store.claim("a", b"5", MINUTE).await.unwrap(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_full_guard_refuses_and_forgets_nothing_and_has_room_again_later() {
-        let guard = MemoryStore::new(3 * (OVERHEAD + 12));
+        let store = MemoryStore::new(3 * (OVERHEAD + 12));
         for key in ["a", "b", "c"] {
-            assert_eq!(guard.claim(key, &[0; 8], MINUTE).await.unwrap(), None);
+            assert_eq!(store.claim(key, &[0; 8], MINUTE).await.unwrap(), None);
         }
-        assert!(matches!(guard.claim("d", b"", MINUTE).await, Err(StoreError::Full)));
-        assert!(matches!(guard.settle("a", &[0; 500], MINUTE).await, Err(StoreError::Full)));
-        assert_eq!(guard.claim("a", b"", MINUTE).await.unwrap(), Some(vec![0; 8]));
-        guard.settle("a", &[1; 8], 2 * MINUTE).await.unwrap();
+        assert!(matches!(store.claim("d", b"", MINUTE).await, Err(StoreError::Full)));
+        assert!(matches!(store.settle("a", &[0; 500], MINUTE).await, Err(StoreError::Full)));
+        assert_eq!(store.claim("a", b"", MINUTE).await.unwrap(), Some(vec![0; 8]));
+        store.settle("a", &[1; 8], 2 * MINUTE).await.unwrap();
         tokio::time::advance(MINUTE).await;
         for key in ["d", "e"] {
-            assert_eq!(guard.claim(key, &[0; 8], MINUTE).await.unwrap(), None);
+            assert_eq!(store.claim(key, &[0; 8], MINUTE).await.unwrap(), None);
         }
-        assert!(matches!(guard.claim("f", b"", MINUTE).await, Err(StoreError::Full)));
+        assert!(matches!(store.claim("f", b"", MINUTE).await, Err(StoreError::Full)));
         tokio::time::advance(MINUTE).await;
-        let state = guard.lock();
+        let state = store.lock();
         assert_eq!((state.bytes, state.entries.len(), state.ends.len()), (0, 0, 0));
     }
 }

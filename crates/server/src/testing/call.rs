@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use mrtr_codec::Principal;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, Version};
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::OutgoingRequest;
 use serde::Serialize;
@@ -315,12 +315,8 @@ impl TestCall {
         });
         params.insert("_meta".to_owned(), meta);
         let unmade = |why: &dyn fmt::Display| TestError::TestCall(why.to_string());
-        let request = Request {
-            jsonrpc: Version,
-            id: RequestId::Number(1),
-            method: self.method.to_owned(),
-            params: Some(Params::new(&params).map_err(|error| unmade(&error))?),
-        };
+        let params = Params::new(&params).map_err(|error| unmade(&error))?;
+        let request = Request::new(RequestId::Number(1), self.method, Some(params));
         let response = fleet.leg(OutgoingRequest::new(request), principal).await;
         let outcome = response.map_err(|error| unmade(&error))?.outcome;
         outcome

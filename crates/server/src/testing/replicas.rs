@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr_codec::{Principal, UnixSeconds};
-use mrtr_schema::jsonrpc::{Response, params};
+use mrtr_schema::jsonrpc::Response;
 use mrtr_transport::{InProcess, OutgoingRequest, Transport, TransportError};
 use serde_json::Value;
 
@@ -89,7 +89,7 @@ impl Replicas {
         if let Some(principal) = principal {
             server = server.with(principal.clone());
         }
-        let sent: Value = params(&request).unwrap_or_default();
+        let sent: Value = request.decode_params().unwrap_or_default();
         let outgoing = OutgoingRequest { heard, ..OutgoingRequest::new(request) };
         let response = server.send(outgoing).await?;
         let outcome = match &response.outcome {

@@ -28,7 +28,7 @@ async fn a_step_that_begins_as_the_round_ends_is_waited_for() {
                         step.await
                     });
                     let text = cx.elicit::<Text>("a", "?").await?.text;
-                    Ok(format!("{text} {}", task.await??))
+                    Ok::<_, mrtr_server::Error>(format!("{text} {}", task.await??))
                 }
             })
         })
@@ -44,7 +44,7 @@ async fn a_step_that_is_never_done_leaves_no_task() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
     let (text, _) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let own = cx.clone();
             cx.step("twice", async |_| Ok(())).await?;
             let task = tokio::spawn(async move { own.step("twice", async |_| Ok(())).await });
@@ -65,7 +65,7 @@ async fn an_entry_of_8_kib_is_kept_and_a_longer_one_is_not() {
             Tool::new("t", "", move |cx: Context| async move {
                 let long: String = cx.step("long", async |_| Ok("x".repeat(bytes))).await?;
                 cx.elicit::<Text>("a", "?").await?;
-                Ok(long.len().to_string())
+                Ok::<_, mrtr_server::Error>(long.len().to_string())
             })
         })
         .await;

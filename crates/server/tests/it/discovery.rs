@@ -24,12 +24,12 @@ struct Doc {
 }
 
 fn server(clock: &TestClock) -> Server {
-    let tool = |n: usize| Tool::new(format!("tool-{n}"), "", async |_: Context| Ok("x"));
-    let doc = async |cx: Context, doc: Doc| {
+    let tool = |n: usize| Tool::new(format!("tool-{n}"), "", async |_: Context| "x");
+    let doc = async |cx: Context, doc: Doc| -> mrtr_server::Result<_> {
         let why = cx.elicit::<Text>("why", "Why do you ask?").await?;
         Ok(format!("{} {:?} {}", doc.id, doc.lang, why.text))
     };
-    let translate = async |cx: Context, doc: Doc| {
+    let translate = async |cx: Context, doc: Doc| -> mrtr_server::Result<_> {
         let tone = cx.elicit::<Text>("tone", "Which tone?").await?;
         Ok(format!("Translate {} in a {} tone", doc.id, tone.text))
     };
@@ -42,12 +42,14 @@ fn server(clock: &TestClock) -> Server {
         .page_size(3)
         .cache_lists(CacheControl::public(Duration::from_mins(5)))
         .resource(
-            Resource::new("doc://static", "static", async |_: Context| Ok("text"))
+            Resource::new("doc://static", "static", async |_: Context| "text")
                 .mime_type("text/plain"),
         )
-        .resource(Resource::new("doc://bytes", "bytes", async |_: Context| {
-            Ok(ResourceOutput::bytes([0, 255]))
-        }))
+        .resource(Resource::new(
+            "doc://bytes",
+            "bytes",
+            async |_: Context| -> mrtr_server::Result<_> { Ok(ResourceOutput::bytes([0, 255])) },
+        ))
         .resource_template(
             ResourceTemplate::new("doc://{id}{?lang}", "docs", doc)
                 .cache(CacheControl::public(Duration::from_secs(1)))
@@ -123,8 +125,8 @@ async fn contents_carry_what_the_resource_says_of_itself() {
 #[tokio::test]
 async fn suggestions_are_the_first_hundred_and_say_how_many_there_are() {
     let client = Client::builder(fleet()).build();
-    let argument = CompleteArgument { name: "id".into(), value: "a".into() };
-    let context = CompleteContext { arguments: [("lang".to_owned(), "de".to_owned())].into() };
+    let argument = CompleteArgument::new("id", "a");
+    let context = CompleteContext::new([("lang".to_owned(), "de".to_owned())].into());
     for of in [
         Reference::Prompt { name: "translate".into() },
         Reference::Resource { uri: "doc://{id}{?lang}".into() },
@@ -133,7 +135,7 @@ async fn suggestions_are_the_first_hundred_and_say_how_many_there_are() {
         assert_eq!((all.values.len(), all.total, all.has_more), (100, Some(250), Some(true)));
         assert_eq!(all.values[0], "a0de");
     }
-    let other = CompleteArgument { name: "lang".into(), ..argument.clone() };
+    let other = CompleteArgument::new("lang", "a");
     let none = client
         .complete(&Reference::Prompt { name: "translate".into() }, &other, &context)
         .await
@@ -152,7 +154,7 @@ async fn discovery_tells_what_there_is() {
         capabilities,
         json!({ "tools": {}, "prompts": {}, "resources": {}, "completions": {}, "logging": {} })
     );
-    let bare = Server::builder("s", "1").allow_anonymous().build().unwrap();
+    let bare = Server::builder("s", "1").ephemeral_key().allow_anonymous().build().unwrap();
     let found =
         Client::builder(mrtr_transport::InProcess::new(bare)).build().discover().await.unwrap();
     assert_eq!(serde_json::to_value(&found.capabilities).unwrap(), json!({ "logging": {} }));
@@ -162,22 +164,30 @@ async fn discovery_tells_what_there_is() {
 
 #[test]
 fn servers_whose_resources_cannot_work_are_not_built() {
-    let read = async |_: Context| Ok("x");
-    let doc = async |_: Context, doc: Doc| Ok(doc.id);
+    let read = async |_: Context| "x";
+    let doc = async |_: Context, doc: Doc| doc.id;
     let none = async |_: CompletionRequest| Ok(Vec::new());
     for (builder, part) in [
         (
             Server::builder("s", "1")
+                .require_principal()
+                .ephemeral_key()
                 .resource(Resource::new("a:b", "", read))
                 .resource(Resource::new("a:b", "", read)),
-            "two resources with the name \"a:b\"",
+            "duplicate resource \"a:b\"",
         ),
         (
-            Server::builder("s", "1").resource_template(ResourceTemplate::new("a:{b", "", read)),
+            Server::builder("s", "1")
+                .require_principal()
+                .ephemeral_key()
+                .resource_template(ResourceTemplate::new("a:{b", "", read)),
             "a brace is not closed",
         ),
         (
-            Server::builder("s", "1").prompt(Prompt::new("p", "", doc).complete("nope", none)),
+            Server::builder("s", "1")
+                .require_principal()
+                .ephemeral_key()
+                .prompt(Prompt::new("p", "", doc).complete("nope", none)),
             "the prompt \"p\" has no argument \"nope\"",
         ),
     ] {
@@ -189,7 +199,9 @@ fn servers_whose_resources_cannot_work_are_not_built() {
 #[tokio::test]
 async fn a_prompt_is_named_for_people_and_bounds_its_flows_as_a_tool_does() {
     let clock = TestClock::default();
-    let ask = async |cx: Context| Ok(cx.elicit::<Text>("tone", "Which tone?").await?.text);
+    let ask = async |cx: Context| -> mrtr_server::Result<_> {
+        Ok(cx.elicit::<Text>("tone", "Which tone?").await?.text)
+    };
     let prompt =
         Prompt::new("ask", "", ask).title("Ask away").answer_timeout(Duration::from_secs(5));
     let fleet = Replicas::new([replica(&clock).allow_anonymous().prompt(prompt).build().unwrap()]);

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use mrtr_client::Client;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_server::{Context, Error, InputRequired, Result, Tool, ToolOutput};
-use mrtr_testkit::Replicas;
+use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
+use mrtr_server::{Context, Error, Result, Tool};
+use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, alice, client, fleet, run};
+use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
 use crate::request_state::send;
 
 /// What a handler does after it has spawned its question.
@@ -77,7 +78,7 @@ async fn a_client_that_cannot_be_asked_releases_what_waits_in_tasks() {
 #[tokio::test]
 async fn declining_beside_a_recorded_step_is_a_tool_error_and_no_changed_flow() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, n) =
                 tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.step("pay", async |_| Ok(1)))?;
             Ok(format!("{} {n}", a.text))
@@ -98,7 +99,7 @@ async fn a_step_does_not_begin_once_the_flow_has_a_fault() {
             async move {
                 let pay = cx.step("pay", async |_| Ok(runs.up()));
                 let (a, _) = tokio::try_join!(cx.elicit::<Text>("a", "?"), pay)?;
-                Ok(a.text)
+                Ok::<_, Error>(a.text)
             }
         })
     });
@@ -123,7 +124,7 @@ async fn the_idempotency_key_goes_with_what_is_known() {
                     Ok(1)
                 })
                 .await?;
-                Ok("paid")
+                Ok::<_, Error>("paid")
             }
         })
     });
@@ -139,25 +140,38 @@ async fn the_idempotency_key_goes_with_what_is_known() {
     assert_ne!(keys[0], keys[2]);
 }
 
+/// A replica whose handler has the other form (inline or manual) cannot continue the call.
 #[tokio::test]
-async fn a_question_in_line_after_the_manual_form_is_a_fault_even_without_state() {
-    let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
-            if cx.answers().is_empty() {
-                return Ok(InputRequired::new().elicit::<Text>("a", "?").into());
-            }
-            Ok(cx.elicit::<Text>("b", "?").await?.text.into())
+async fn a_state_of_the_other_form_ends_the_call() {
+    let inline = || {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
+            Ok(cx.elicit::<Text>("a", "?").await?.text)
         })
-    });
-    let (client, _) = client(fleet);
-    let error = client.build().call_tool("t", json!({})).await.unwrap_err();
-    assert_eq!(error.as_server_error().unwrap().message, "Internal error");
+    };
+    let manual = || {
+        Tool::manual("t", "", async |cx: ManualContext| -> Result<_> {
+            Ok(match cx.answers().form::<Text>("a") {
+                Some(text) => ManualOutput::from(text.text),
+                None => InputRequired::new().elicit::<Text>("a", "?").into(),
+            })
+        })
+    };
+    for (first, second) in [(inline(), manual()), (manual(), inline())] {
+        let clock = TestClock::default();
+        let server = |tool| replica(&clock).tool(tool).build().unwrap();
+        let replicas = Replicas::new([server(first), server(second)]).as_principal(alice());
+        let (client, _) = client(replicas);
+        let error = client.build().call_tool("t", json!({})).await.unwrap_err();
+        let error = error.as_server_error().unwrap();
+        assert_eq!(error.code, -32603);
+        assert_eq!(error.data.as_ref().unwrap()["reason"], "call_changed");
+    }
 }
 
 #[tokio::test]
 async fn a_question_that_is_awaited_again_is_a_fault_and_not_a_wait() {
     let text = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut question = cx.elicit::<Text>("a", "?");
             (&mut question).await?;
             Ok(question.await?.text)
@@ -177,7 +191,7 @@ async fn a_handler_that_panics_before_it_is_a_future_is_an_internal_error() {
 /// An answer is learned when its question takes it: a step that was done before does not depend on it.
 #[tokio::test]
 async fn a_step_done_before_an_answer_was_taken_does_not_bind_it() {
-    let clock = mrtr_testkit::TestClock::default();
+    let clock = TestClock::default();
     let tool = |message: &'static str| {
         Tool::new("t", "", move |cx: Context| async move {
             let first = async {
@@ -190,14 +204,12 @@ async fn a_step_done_before_an_answer_was_taken_does_not_bind_it() {
             };
             tokio::try_join!(first, second)?;
             cx.elicit::<Text>("c", "?").await?;
-            Ok("done")
+            Ok::<_, Error>("done")
         })
     };
     let replicas = ["?", "?", "reworded", "reworded"];
-    let fleet = Replicas::new(
-        replicas.map(|m| crate::replicas::replica(&clock).tool(tool(m)).build().unwrap()),
-    )
-    .as_principal(alice());
+    let fleet = Replicas::new(replicas.map(|m| replica(&clock).tool(tool(m)).build().unwrap()))
+        .as_principal(alice());
     let (client, _) = client(fleet);
     assert_eq!(client.build().call_tool("t", json!({})).await.unwrap().text(), "done");
 }
@@ -206,7 +218,7 @@ async fn a_step_done_before_an_answer_was_taken_does_not_bind_it() {
 #[tokio::test]
 async fn a_flow_takes_so_many_rounds_and_no_more() {
     let endless = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             for n in 0.. {
                 cx.elicit::<Text>(format!("q{n}"), "?").await?;
             }
@@ -218,10 +230,9 @@ async fn a_flow_takes_so_many_rounds_and_no_more() {
     assert!(text.contains("Internal error"), "{text}");
     assert_eq!(asked.len(), 4, "three rounds, and the leg that wants a fourth: {asked:?}");
     let by_hand = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::manual("t", "", async |cx: ManualContext| -> Result<_> {
             let n = cx.state::<u32>()?.unwrap_or_default();
-            let asks = InputRequired::new().elicit::<Text>("q", "?").state(&(n + 1));
-            Ok(ToolOutput::from(asks))
+            Ok(InputRequired::new().elicit::<Text>("q", "?").state(&(n + 1)))
         })
         .max_rounds(2)
     };

@@ -1,9 +1,8 @@
 //! What a client can be asked: only what it declared, with this request.
 
 use mrtr_schema::sampling::CreateMessageParams;
-use mrtr_server::{
-    ClientFeature, Context, ElicitOutcome, Error, InputRequired, Result, Tool, ToolOutput,
-};
+use mrtr_server::manual::{InputRequired, ManualContext};
+use mrtr_server::{ClientFeature, Context, ElicitOutcome, Error, Result, Tool};
 use mrtr_testkit::Replicas;
 use serde_json::{Value, json};
 
@@ -42,7 +41,7 @@ async fn ask(cx: Context, what: &str) -> Result<String> {
 }
 
 /// The same question in the manual form.
-fn manual(what: &str) -> ToolOutput {
+fn manual(what: &str) -> InputRequired {
     let asks = InputRequired::new();
     match what {
         "form" => asks.elicit::<Text>("q", "?"),
@@ -53,7 +52,6 @@ fn manual(what: &str) -> ToolOutput {
         "choice" => asks.sample("q", sampling(&json!({ "toolChoice": { "mode": "none" } }))),
         _ => asks.sample("q", sampling(&json!({ "includeContext": "allServers" }))),
     }
-    .into()
 }
 
 #[tokio::test]
@@ -100,8 +98,9 @@ async fn what_a_client_did_not_declare_is_not_asked() {
         ),
     ] {
         let inline = fleet(|| Tool::new("t", "", move |cx: Context| ask(cx, what)));
-        let by_hand =
-            fleet(|| Tool::new("t", "", move |_: Context| std::future::ready(Ok(manual(what)))));
+        let by_hand = fleet(|| {
+            Tool::manual("t", "", move |_: ManualContext| std::future::ready(manual(what)))
+        });
         for fleet in [&inline, &by_hand] {
             let asked = call(fleet, declared.clone(), json!({})).await;
             assert_eq!(asked["resultType"], "input_required", "{what}: {asked}");
@@ -116,7 +115,7 @@ async fn what_a_client_did_not_declare_is_not_asked() {
 #[tokio::test]
 async fn capabilities_are_those_of_the_request_and_not_of_the_one_before() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             cx.elicit::<Text>("a", "?").await?;
             cx.elicit::<Text>("b", "?").await?;
             Ok("done")
@@ -136,7 +135,7 @@ async fn capabilities_are_those_of_the_request_and_not_of_the_one_before() {
 #[tokio::test]
 async fn a_page_is_asked_for_and_accepting_it_is_consent_and_no_more() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let url = "https://a.example/login?flow=1";
             let outcome = cx.elicit_url("q", "Please log in", url).await;
             Ok(match outcome {
@@ -165,8 +164,8 @@ async fn a_page_is_asked_for_and_accepting_it_is_consent_and_no_more() {
 #[tokio::test]
 async fn a_form_is_accepted_declined_or_cancelled_and_the_three_are_told_apart() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
-            Ok(match cx.ask::<Text>("q", "?").await? {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
+            Ok(match cx.elicit::<Text>("q", "?").outcome().await? {
                 ElicitOutcome::Accept(text) => text.text,
                 ElicitOutcome::Decline => "declined".to_owned(),
                 ElicitOutcome::Cancel => "cancelled".to_owned(),
@@ -190,12 +189,12 @@ async fn a_question_that_no_client_may_be_asked_is_the_authors_mistake() {
         let inline = fleet(|| {
             Tool::new("t", "", move |cx: Context| async move {
                 cx.elicit_url("q", "Go", url).await?;
-                Ok("went")
+                Ok::<_, Error>("went")
             })
         });
         let by_hand = fleet(|| {
             let ask = move || InputRequired::new().elicit_url("q", "Go", url);
-            Tool::new("t", "", move |_: Context| std::future::ready(Ok(ToolOutput::from(ask()))))
+            Tool::manual("t", "", move |_: ManualContext| std::future::ready(ask()))
         });
         for fleet in [inline, by_hand] {
             let refused = call(&fleet, all.clone(), json!({})).await;
@@ -203,7 +202,7 @@ async fn a_question_that_no_client_may_be_asked_is_the_authors_mistake() {
         }
     }
     let alone = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let result = json!({ "type": "tool_result", "toolUseId": "1", "content": [] });
             let messages = json!({ "messages": [{ "role": "user", "content": result }] });
             cx.sample("q", sampling(&messages)).await?;
@@ -218,7 +217,7 @@ async fn a_question_that_no_client_may_be_asked_is_the_authors_mistake() {
 #[tokio::test]
 async fn roots_that_lead_elsewhere_are_not_taken() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let roots = cx.roots("q").await?;
             Ok(roots.into_iter().map(|root| root.uri).collect::<String>())
         })
@@ -240,7 +239,7 @@ async fn roots_that_lead_elsewhere_are_not_taken() {
 async fn a_tool_that_always_asks_says_so_before_it_runs() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |_: Context| -> Result<String> { Err(Error::new("it ran")) })
-            .asks([ClientFeature::Form, ClientFeature::Roots])
+            .requires([ClientFeature::Form, ClientFeature::Roots])
     });
     let refused = call(&fleet, json!({ "roots": {} }), json!({})).await;
     assert_eq!(

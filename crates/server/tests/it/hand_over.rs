@@ -22,7 +22,7 @@ fn steps(n: u64, runs: &Count) -> Tool {
             for step in 0..n {
                 last = cx.step(format!("step-{step}"), async |_| Ok(runs.up())).await?;
             }
-            Ok(last.to_string())
+            Ok::<_, mrtr_server::Error>(last.to_string())
         }
     })
 }
@@ -74,7 +74,7 @@ async fn a_call_does_not_move_on_late() {
                     for n in 0..4 {
                         cx.step(format!("s{n}"), async |_| Ok(runs.up())).await?;
                     }
-                    Ok("done".to_owned())
+                    Ok::<_, mrtr_server::Error>("done".to_owned())
                 }
             })
         };
@@ -99,7 +99,7 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
             async move {
                 cx.step("hold", async |_| {
                     if closes && let Some(server) = first.get() {
-                        server.close();
+                        server.begin_shutdown();
                         closed.store(true, Ordering::SeqCst);
                     }
                     Ok(runs.up())
@@ -108,7 +108,7 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
                 let who = cx
                     .step("pay", async |_| Ok(if closes { "first" } else { "second" }.to_owned()));
                 let who = who.await?;
-                Ok(format!("{who}, {} runs", runs.get()))
+                Ok::<_, mrtr_server::Error>(format!("{who}, {} runs", runs.get()))
             }
         });
         replica(&clock).tool(tool).build().unwrap()
@@ -128,9 +128,13 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
 #[tokio::test(start_paused = true)]
 async fn a_call_stays_where_its_key_is() {
     let runs = Count::default();
-    let server = Server::builder("test", "1").tool(steps(10, &runs)).shed_load_when(|| true);
+    let server = Server::builder("test", "1")
+        .require_principal()
+        .ephemeral_key()
+        .tool(steps(10, &runs))
+        .shed_load_when(|| true);
     let server = server.build().unwrap();
-    server.close();
+    server.begin_shutdown();
     let (client, log) = client(Replicas::new([server]).as_principal(alice()));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.legs().len()), ("10", 1));
@@ -161,7 +165,7 @@ async fn a_question_that_comes_up_late_keeps_the_step_here() {
                     cx.elicit::<Text>("a", "?").await
                 };
                 let (n, text) = tokio::try_join!(steps, late)?;
-                Ok(format!("{n} {}", text.text))
+                Ok::<_, mrtr_server::Error>(format!("{n} {}", text.text))
             }
         })
     };
@@ -195,7 +199,7 @@ async fn a_step_that_was_left_stays_left() {
                     Ok(())
                 };
                 let (n, ()) = tokio::try_join!(steps, beside)?;
-                Ok(n.to_string())
+                Ok::<_, mrtr_server::Error>(n.to_string())
             }
         })
     };

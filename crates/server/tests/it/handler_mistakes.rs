@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_server::{Context, InputRequired, Tool, ToolOutput};
+use mrtr_server::{Context, Tool};
 use serde_json::json;
 
 use crate::replicas::{Count, Text, client, fleet};
@@ -21,7 +21,7 @@ async fn logged(tool: impl Fn() -> Tool) -> String {
 async fn each_mistake_is_named_as_the_book_says() {
     let passes = Arc::new(Count::default());
     let twice = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             for _ in 0..2 {
                 cx.elicit::<Text>("guest", "Who?").await?;
             }
@@ -36,7 +36,7 @@ async fn each_mistake_is_named_as_the_book_says() {
                 if passes.up() == 1 {
                     cx.step("hold", async |_| Ok(1)).await?;
                 }
-                Ok(cx.elicit::<Text>("a", "?").await?.text)
+                Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
             }
         })
     };
@@ -45,36 +45,20 @@ async fn each_mistake_is_named_as_the_book_says() {
         let times = Arc::clone(&times);
         Tool::new("t", "", move |cx: Context| {
             let times = Arc::clone(&times);
-            async move { Ok(cx.elicit::<Text>("a", format!("At {}?", times.up())).await?.text) }
-        })
-    };
-    let long = || {
-        Tool::new("t", "", async |cx: Context| {
-            cx.step("report", async |_| Ok("x".repeat(9000))).await
-        })
-    };
-    let mixes = || {
-        Tool::new("t", "", async |cx: Context| {
-            cx.step("hold", async |_| Ok(1)).await?;
-            Ok(ToolOutput::from(InputRequired::new().elicit::<Text>("a", "?")))
-        })
-    };
-    let ran = Count::default();
-    let mixes_later = || {
-        let ran = ran.clone();
-        Tool::new("t", "", move |cx: Context| {
-            let ran = ran.clone();
             async move {
-                if cx.state::<u32>()?.is_none() {
-                    return Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1).into());
-                }
-                let n = cx.step("pay", async |_| Ok(ran.up())).await?;
-                Ok(ToolOutput::text(n.to_string()))
+                Ok::<_, mrtr_server::Error>(
+                    cx.elicit::<Text>("a", format!("At {}?", times.up())).await?.text,
+                )
             }
         })
     };
+    let long = || {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            cx.step("report", async |_| Ok("x".repeat(9000))).await
+        })
+    };
     let inside = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let own = cx.clone();
             let step = cx.step("hold", async move |_| {
                 let answer: Text = own.elicit("seat", "?").await?;
@@ -85,7 +69,7 @@ async fn each_mistake_is_named_as_the_book_says() {
     };
     let book = include_str!("../../../../docs/rounds.md");
     for (log, message) in [
-        (logged(twice).await, r#"the key "guest" is used twice in one pass"#),
+        (logged(twice).await, r#"the key "guest" is used twice in one replay"#),
         (
             logged(branches).await,
             r#"the handler ended without coming to the step "hold", which was done"#,
@@ -94,14 +78,6 @@ async fn each_mistake_is_named_as_the_book_says() {
         (
             logged(long).await,
             r#"the result of step "report" has 9002 bytes; at most 8192 are kept"#,
-        ),
-        (
-            logged(mixes).await,
-            "questions or steps in line and `InputRequired` do not go together in one handler",
-        ),
-        (
-            logged(mixes_later).await,
-            "questions or steps in line and `InputRequired` do not go together in one handler",
         ),
         (
             logged(inside).await,
@@ -114,7 +90,6 @@ async fn each_mistake_is_named_as_the_book_says() {
             "{message}"
         );
     }
-    assert_eq!(ran.get(), 0, "before it is done, and not after");
 }
 
 /// What is neither a question nor a step, and still waits when the round ends, is dropped, and the log says so; what
@@ -126,14 +101,14 @@ async fn what_is_dropped_beside_a_question_is_logged() {
     let timer = || {
         Tool::new("t", "", move |cx: Context| async move {
             let ask = tokio::time::timeout(hour, cx.elicit::<Text>("a", "?"));
-            Ok(ask.await.map_err(mrtr_server::Error::internal)??.text)
+            Ok::<_, mrtr_server::Error>(ask.await.map_err(mrtr_server::Error::internal)??.text)
         })
     };
     let log = logged(timer).await;
     assert!(log.contains(dropped) && log.contains(r#"beside=["a"]"#), "{log}");
 
     let alone = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let (a, b, ()) = tokio::try_join!(
                 cx.elicit::<Text>("a", "?"),
                 cx.elicit::<Text>("b", "?"),
@@ -147,7 +122,7 @@ async fn what_is_dropped_beside_a_question_is_logged() {
     };
     // Nobody knows what a task of its own waits for.
     let spawned = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             Ok(tokio::spawn(cx.elicit::<Text>("a", "?")).await??.text)
         })
     };
@@ -155,7 +130,7 @@ async fn what_is_dropped_beside_a_question_is_logged() {
         Tool::new("t", "", move |cx: Context| async move {
             let task = tokio::spawn(cx.elicit::<Text>("a", "?"));
             let task = tokio::time::timeout(hour, task).await;
-            Ok(task.map_err(mrtr_server::Error::internal)???.text)
+            Ok::<_, mrtr_server::Error>(task.map_err(mrtr_server::Error::internal)???.text)
         })
     };
     for log in [logged(alone).await, logged(spawned).await, logged(both).await] {
@@ -167,7 +142,9 @@ async fn what_is_dropped_beside_a_question_is_logged() {
 #[tokio::test]
 async fn what_a_step_calls_may_ask() {
     let inner = Arc::new(fleet(|| {
-        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("seat", "?").await?.text))
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            Ok(cx.elicit::<Text>("seat", "?").await?.text)
+        })
     }));
     let outer = || {
         let inner = Arc::clone(&inner);
@@ -178,7 +155,7 @@ async fn what_a_step_calls_may_ask() {
                     let asked = crate::request_state::send(&inner, "t", json!({}), json!({})).await;
                     Ok(asked["inputRequests"]["seat"].is_object())
                 });
-                Ok(asked.await?.to_string())
+                Ok::<_, mrtr_server::Error>(asked.await?.to_string())
             }
         })
     };

@@ -25,12 +25,12 @@ async fn a_hundred_steps_and_twenty_rounds() {
                         cx.step(key, async |_| Ok(format!("{:0100}", runs.up()))).await?;
                     }
                 }
-                Ok(runs.get().to_string())
+                Ok::<_, mrtr_server::Error>(runs.get().to_string())
             }
         })
     };
     let (client, log) = client(fleet(tool));
-    let limits = RoundLimits { questions: 20, ..RoundLimits::default() };
+    let limits = RoundLimits::default().with_input_rounds(20);
     let result = client.round_limits(limits).build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.legs().len()), ("100", 21));
     let longest = log.legs().iter().map(|leg| leg.outcome.to_string().len()).max();
@@ -51,7 +51,7 @@ async fn a_long_journal_is_found_in_any_order() {
                     cx.step(format!("step {step}"), async |_| Ok(runs.up())).await?;
                 }
                 let a = cx.elicit::<Text>("a", wording).await?.text;
-                Ok(a + &cx.elicit::<Text>("b", "?").await?.text)
+                Ok::<_, mrtr_server::Error>(a + &cx.elicit::<Text>("b", "?").await?.text)
             }
         });
         replica(&clock).tool(tool).build().unwrap()
@@ -70,7 +70,7 @@ async fn a_long_journal_is_found_in_any_order() {
 #[tokio::test]
 async fn a_thousand_rounds_leave_no_task_behind() {
     let clock = TestClock::default();
-    let tool = Tool::new("t", "", async |cx: Context| {
+    let tool = Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let own = cx.clone();
         let task = tokio::spawn(async move { own.elicit::<Text>("a", "?").await });
         Ok(task.await??.text)

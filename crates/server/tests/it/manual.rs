@@ -1,6 +1,7 @@
 //! The manual form: questions, state and answers by hand.
 
-use mrtr_server::{Context, Error, InputRequired, Result, Tool, ToolOutput};
+use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
+use mrtr_server::{Error, Result, Tool, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::replicas::{Text, fleet};
@@ -8,7 +9,7 @@ use crate::replicas::{Text, fleet};
 #[tokio::test]
 async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
+        Tool::manual("t", "", async |cx: ManualContext| -> Result<ManualOutput<ToolOutput>> {
             assert!(
                 cx.unsolicited_answers().get("x").is_some(),
                 "`x` is never asked for, and always sent"
@@ -41,7 +42,7 @@ async fn an_answer_in_the_manual_form_has_to_fit_its_form() {
         people: u8,
     }
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
+        Tool::manual("t", "", async |cx: ManualContext| -> Result<ManualOutput<ToolOutput>> {
             Ok(match cx.answers().form::<Party>("a") {
                 Some(party) => format!("for {}", party.people).into(),
                 None => InputRequired::new().elicit::<Party>("a", "How many?").into(),
@@ -68,8 +69,8 @@ async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
 #[tokio::test]
 async fn one_key_is_not_asked_twice_in_a_round() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |_: Context| -> Result<ToolOutput> {
-            Ok(InputRequired::new().elicit::<Text>("a", "?").elicit::<Text>("a", "!").into())
+        Tool::manual("t", "", async |_: ManualContext| {
+            InputRequired::new().elicit::<Text>("a", "?").elicit::<Text>("a", "!")
         })
     });
     let refused = call(&fleet, json!({})).await;

@@ -18,7 +18,7 @@ fn tool(runs: &Count) -> Tool {
             let hold = cx.step("hold", async |_| Ok(runs.up())).await?;
             let a: Text = cx.elicit("a", "?").await?;
             let b: Text = cx.elicit("b", format!("{}?", a.text)).await?;
-            Ok(format!("{hold} {} {}", a.text, b.text))
+            Ok::<_, mrtr_server::Error>(format!("{hold} {} {}", a.text, b.text))
         }
     })
 }
@@ -35,7 +35,8 @@ async fn a_call_outlives_its_client_its_servers_and_their_key() {
     let (clock, runs) = (TestClock::default(), Count::default());
     let ring = || KeyRing::builder("https://test.example/mcp");
     let fleet = |ring: KeyRing| {
-        let server = Server::builder("test", "1").key_ring(ring).clock(clock.clone());
+        let server =
+            Server::builder("test", "1").require_principal().key_ring(ring).clock(clock.clone());
         Replicas::new([server.tool(tool(&runs)).build().unwrap()]).as_principal(alice())
     };
     let before = || fleet(ring().active(secret(0)).build().unwrap());

@@ -15,7 +15,7 @@ use mrtr_testkit::{Replicas, TestClock};
 
 /// The first of two questions, then another one: who won stands in each round.
 fn racing() -> Tool {
-    Tool::new("t", "", async |cx: Context| {
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let one = async { Ok(format!("one {}", cx.elicit::<Text>("one", "?").await?.text)) };
         let other = async { Ok(format!("other {}", cx.elicit::<Text>("other", "?").await?.text)) };
         let first = cx.race("first", one, other).await?;
@@ -113,7 +113,7 @@ async fn chance_decides_a_race_only_once() {
                 };
                 let other = async { Ok(cx.elicit::<Text>("other", "?").await?.text) };
                 let first = cx.race("first", one, other).await?;
-                Ok(first + &cx.elicit::<Text>("more", "?").await?.text)
+                Ok::<_, mrtr_server::Error>(first + &cx.elicit::<Text>("more", "?").await?.text)
             }
         })
     })
@@ -125,7 +125,7 @@ async fn chance_decides_a_race_only_once() {
 #[tokio::test]
 async fn what_is_ready_wins_and_what_it_beat_is_not_asked() {
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let ready =
                 |text: &'static str| async move { Ok::<_, mrtr_server::Error>(text.to_owned()) };
             let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
@@ -144,7 +144,7 @@ async fn what_is_ready_wins_and_what_it_beat_is_not_asked() {
 async fn the_losers_answer_mutes_nothing() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (client, log) = client(fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
             let first: mrtr_server::Result<String> =
                 cx.race("first", ask("one"), ask("other")).await;
@@ -166,7 +166,7 @@ async fn the_losers_answer_mutes_nothing() {
 async fn a_lost_side_mutes_nothing() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (client, _) = client(fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
             let one = async {
                 cx.step("look", async |_| Ok(())).skippable().await?;
@@ -206,7 +206,7 @@ async fn a_question_is_no_step() {
                 cx.step("key", async |_| Ok(())).await?;
             }
             cx.checkpoint("sealed").await?;
-            Ok("done")
+            Ok::<_, mrtr_server::Error>("done")
         });
         replica(&clock).tool(tool).build().unwrap()
     };
@@ -234,7 +234,7 @@ async fn a_race_is_no_question_and_a_question_no_race() {
                 asks.await?.map_or("none".to_owned(), |text| text.text)
             };
             cx.checkpoint("sealed").await?;
-            Ok(text)
+            Ok::<_, mrtr_server::Error>(text)
         })
     };
     let (lines, _guard) = crate::request_state::Lines::collect();
@@ -246,7 +246,7 @@ async fn a_race_is_no_question_and_a_question_no_race() {
             let call = TestCall::tool("t", json!({})).answer("key", json!({ "text": "x" }));
             let story = call.capabilities(&capabilities).run(&fleet).await.unwrap();
             let data = story.outcome.unwrap_err().data;
-            assert_eq!(data, Some(json!({ "reason": "flow_changed" })), "{first} {capabilities}");
+            assert_eq!(data, Some(json!({ "reason": "call_changed" })), "{first} {capabilities}");
         }
     }
     for why in [
@@ -263,7 +263,7 @@ async fn a_race_is_no_question_and_a_question_no_race() {
 async fn what_was_told_is_told_once() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (client, log) = client(fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             cx.progress(1.0, None, None);
             cx.step("step", async |_| Ok(())).await?;
             cx.progress(2.0, None, None);
@@ -297,21 +297,21 @@ async fn a_race_is_no_step_and_a_step_no_race() {
                     } else {
                         cx.step("key", async |_| Ok(())).await?;
                     }
-                    Ok(cx.elicit::<Text>("a", "?").await?.text)
+                    Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
                 }
             })
         }));
         let error = client.build().call_tool("t", json!({})).await.unwrap_err();
         let data = error.as_server_error().unwrap().data.clone();
-        assert_eq!(data, Some(json!({ "reason": "flow_changed" })));
+        assert_eq!(data, Some(json!({ "reason": "call_changed" })));
         assert!(lines.text().contains(why), "{}", lines.text());
     }
 }
 
 fn optional() -> Tool {
-    Tool::new("t", "", async |cx: Context| {
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let a: Option<Text> = cx.elicit("a", "?").optional().await?;
-        let b: Option<ElicitOutcome<Text>> = cx.ask("b", "?").optional().await?;
+        let b: Option<ElicitOutcome<Text>> = cx.elicit("b", "?").outcome().optional().await?;
         Ok(format!("{:?} {}", a.map(|a| a.text), b.is_some()))
     })
 }
@@ -342,7 +342,7 @@ async fn an_optional_question_is_passed_over_where_it_cannot_be_asked() {
     assert_eq!(result.text(), "None false");
 
     let tool = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let a: Option<Text> = cx.elicit("a", "?").optional().await?;
             cx.checkpoint("sealed").await?;
             Ok(format!("{}", a.is_some()))
@@ -370,7 +370,7 @@ async fn a_question_that_was_passed_over_can_become_needed() {
             let ask = cx.elicit::<Text>("a", "?");
             let a = if needed { Some(ask.await?) } else { ask.optional().await? };
             cx.checkpoint("sealed").await?;
-            Ok(format!("{}", a.is_some()))
+            Ok::<_, mrtr_server::Error>(format!("{}", a.is_some()))
         })
     };
     let server = |needed| replica(&clock).tool(tool(needed)).build().unwrap();

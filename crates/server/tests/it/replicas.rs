@@ -41,7 +41,7 @@ pub(crate) fn ring() -> KeyRing {
 
 /// A replica with the fleet's keys.
 pub(crate) fn replica(clock: &TestClock) -> ServerBuilder {
-    Server::builder("test", "1").key_ring(ring()).clock(clock.clone())
+    Server::builder("test", "1").require_principal().key_ring(ring()).clock(clock.clone())
 }
 
 /// Three replicas with one tool.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use mrtr_schema::jsonrpc::{Params, Request, RequestId, Version};
+use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use mrtr_transport::{OutgoingRequest, Transport as _};
@@ -32,12 +32,8 @@ pub(crate) fn with_meta(mut params: Value) -> Value {
 }
 
 pub(crate) async fn raw_send(fleet: &Replicas, method: &str, params: Value) -> Value {
-    let request = Request {
-        jsonrpc: Version,
-        id: RequestId::Number(1),
-        method: method.to_owned(),
-        params: Some(Params::new(&params).unwrap()),
-    };
+    let params = Params::new(&params).unwrap();
+    let request = Request::new(RequestId::Number(1), method, Some(params));
     let response = fleet.send(OutgoingRequest::new(request)).await.unwrap();
     match response.outcome {
         Ok(result) => serde_json::from_str(result.get()).unwrap(),
@@ -52,7 +48,7 @@ fn tools(builder: mrtr_server::ServerBuilder) -> Server {
         n: Option<u64>,
     }
     let ask = |name: &str| {
-        Tool::new(name, "", async |cx: Context, args: Args| {
+        Tool::new(name, "", async |cx: Context, args: Args| -> mrtr_server::Result<_> {
             let text = cx.elicit::<Text>("a", "?").await?.text;
             Ok(format!("{text} {:?}", args.n))
         })
@@ -156,7 +152,9 @@ async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_th
     let nobody = fleet(replica(&clock).allow_anonymous(), None);
     refused(send(&nobody, "t", arguments.clone(), retry(state)).await, "wrong_principal");
 
-    let other = |ring: KeyRing| Server::builder("test", "1").key_ring(ring).clock(clock.clone());
+    let other = |ring: KeyRing| {
+        Server::builder("test", "1").require_principal().key_ring(ring).clock(clock.clone())
+    };
     let audience = KeyRing::builder("https://other.example/mcp").active(secret(0)).build().unwrap();
     refused(
         send(&fleet(other(audience), Some(alice())), "t", arguments.clone(), retry(state)).await,
@@ -190,7 +188,7 @@ async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_th
 #[tokio::test]
 async fn a_flow_ends_with_its_lifetime_however_fresh_its_state() {
     let clock = TestClock::default();
-    let tool = Tool::new("t", "", async |cx: Context| {
+    let tool = Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         for n in 0..20 {
             cx.elicit::<Text>(format!("q{n}"), "?").await?;
         }
@@ -317,18 +315,19 @@ fn keys_and_states_are_not_printed() {
 
 #[test]
 fn servers_that_cannot_work_are_not_built() {
-    let tool = |name: &str| Tool::new(name, "", async |_: Context| Ok("x"));
-    let text = Tool::new("t", "", async |_: Context, text: String| Ok(text));
-    let prompt = || Prompt::new("p", "", async |_: Context| Ok("x"));
-    let resource = |uri: &str| Resource::new(uri, "r", async |_: Context| Ok("x"));
+    let server = || Server::builder("s", "1").require_principal().ephemeral_key();
+    let tool = |name: &str| Tool::new(name, "", async |_: Context| "x");
+    let text = Tool::new("t", "", async |_: Context, text: String| text);
+    let prompt = || Prompt::new("p", "", async |_: Context| "x");
+    let resource = |uri: &str| Resource::new(uri, "r", async |_: Context| "x");
     let with_schema = |more: Value| {
         let mut schema = json!({ "type": "object" }).as_object().unwrap().clone();
         schema.extend(more.as_object().unwrap().clone());
-        Server::builder("s", "1").tool(tool("t").input_schema(schema))
+        server().tool(tool("t").input_schema(schema))
     };
     let with_icon = |src: &str, size: &str, theme: &str| {
         let icon = json!({ "src": src, "sizes": [size], "theme": theme });
-        Server::builder("s", "1").tool(tool("t").icons([serde_json::from_value(icon).unwrap()]))
+        server().tool(tool("t").icons([serde_json::from_value(icon).unwrap()]))
     };
     with_icon("data:image/png;base64,AA==", "any", "dark").build().unwrap();
     let whole = json!({
@@ -337,41 +336,35 @@ fn servers_that_cannot_work_are_not_built() {
     });
     with_schema(whole).tool(tool(&"a".repeat(128))).build().unwrap();
     for (builder, part) in [
-        (
-            Server::builder("s", "1").tool(tool("a")).tool(tool("a")),
-            "two tools with the name \"a\"",
-        ),
-        (Server::builder("s", "1").tool(tool("a b")), "\"a b\" is not 1 to 128"),
-        (Server::builder("s", "1").tool(tool("")), "\"\" is not 1 to 128"),
-        (Server::builder("s", "1").tool(tool(&"a".repeat(129))), "is not 1 to 128"),
-        (Server::builder("s", "1").tool(text), "must be a struct"),
-        (
-            Server::builder("s", "1").prompt(prompt()).prompt(prompt()),
-            "two prompts with the name \"p\"",
-        ),
+        (server().tool(tool("a")).tool(tool("a")), "duplicate tool \"a\""),
+        (server().tool(tool("a b")), "invalid tool name \"a b\": use 1 to 128"),
+        (server().tool(tool("")), "invalid tool name \"\": use 1 to 128"),
+        (server().tool(tool(&"a".repeat(129))), "use 1 to 128"),
+        (server().tool(text), "must be a struct"),
+        (server().prompt(prompt()).prompt(prompt()), "duplicate prompt \"p\""),
         (
             with_schema(
                 json!({ "properties": { "a": { "type": "object", "x-mcp-header": "A" } } }),
             ),
-            "headers that cannot be",
+            "invalid `x-mcp-header`",
         ),
         (with_schema(json!({ "$schema": "http://json-schema.org/draft-07/schema#" })), "draft-07"),
         (with_schema(json!({ "$schema": 5 })), "dialect"),
         (
             with_schema(json!({ "properties": { "a": { "$ref": "https://a.example/s.json" } } })),
-            "nobody fetches",
+            "external reference \"https://a.example/s.json\"",
         ),
         (
             with_schema(json!({ "allOf": [{ "$ref": "https://a.example/s.json" }] })),
-            "nobody fetches",
+            "external reference \"https://a.example/s.json\"",
         ),
-        (with_icon("javascript:alert(1)", "48x48", "light"), "only by https: or data:"),
-        (with_icon("i.png", "48x48", "light"), "a scheme"),
-        (with_icon("https://a.example/i", "large", "light"), "the size \"large\""),
-        (with_icon("https://a.example/i", "any", "blue"), "the theme \"blue\""),
-        (Server::builder("s", "1").resource(resource("no uri")), "has no URI"),
-        (Server::builder("s", "1").resource(resource("a:b c")), "has no URI"),
-        (Server::builder("s", "1").resource(resource("/relative")), "has no URI"),
+        (with_icon("javascript:alert(1)", "48x48", "light"), "neither https nor data"),
+        (with_icon("i.png", "48x48", "light"), "no scheme"),
+        (with_icon("https://a.example/i", "large", "light"), "size \"large\" is neither"),
+        (with_icon("https://a.example/i", "any", "blue"), "theme \"blue\""),
+        (server().resource(resource("no uri")), "invalid resource URI"),
+        (server().resource(resource("a:b c")), "invalid resource URI"),
+        (server().resource(resource("/relative")), "invalid resource URI"),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use mrtr_schema::capabilities::Icon;
 use mrtr_schema::content::{ContentBlock, ResourceContents, Role};
+use mrtr_schema::icon::Icon;
 use mrtr_server::{
     CacheControl, ChangeNotifier, CompletionRequest, Context, Error, ExtensionRequest, Prompt,
     PromptOutput, Resource, ResourceOutput, ResourceTemplate, Result, Tool, ToolOutput,
@@ -23,17 +23,15 @@ struct Doc {
 }
 
 fn icon() -> Icon {
-    Icon {
-        src: "https://a.example/i.png".to_owned(),
-        mime_type: Some("image/png".to_owned()),
-        sizes: Some(vec!["48x48".to_owned()]),
-        theme: Some("dark".to_owned()),
-    }
+    Icon::new("https://a.example/i.png")
+        .with_mime_type("image/png")
+        .with_sizes(vec!["48x48".to_owned()])
+        .with_theme("dark")
 }
 
 fn everything() -> Replicas {
     let clock = TestClock::default();
-    let ask = async |cx: Context| Ok(cx.elicit::<Text>("q", "?").await?.text);
+    let ask = async |cx: Context| -> Result<_> { Ok(cx.elicit::<Text>("q", "?").await?.text) };
     let panics = |_: Context| -> std::future::Ready<Result<PromptOutput>> { panic!("secret") };
     let read_panics =
         |_: Context| -> std::future::Ready<Result<ResourceOutput>> { panic!("secret") };
@@ -51,40 +49,48 @@ fn everything() -> Replicas {
         .cache_lists(CacheControl::public(Duration::from_mins(1)))
         .changes(ChangeNotifier::new())
         .tool(Tool::new("a", "", ask))
-        .tool(Tool::new("A", "", async |_: Context| Ok("large")))
-        .tool(Tool::new("typed", "", async |_: Context, doc: Doc| Ok(doc.id)).icons([icon()]))
-        .tool(Tool::new("fails", "", async |_: Context| {
+        .tool(Tool::new("A", "", async |_: Context| "large"))
+        .tool(Tool::new("typed", "", async |_: Context, doc: Doc| doc.id).icons([icon()]))
+        .tool(Tool::new("fails", "", async |_: Context| -> Result<_> {
             Err::<ToolOutput, _>(Error::internal("secret"))
         }))
         .prompt(
-            Prompt::new("p", "", async |_: Context, doc: Doc| Ok(doc.lang.unwrap_or(doc.id)))
+            Prompt::new("p", "", async |_: Context, doc: Doc| doc.lang.unwrap_or(doc.id))
                 .complete("id", ids),
         )
-        .prompt(Prompt::new("fails", "", async |_: Context| {
+        .prompt(Prompt::new("fails", "", async |_: Context| -> Result<_> {
             Err::<PromptOutput, _>(Error::internal("secret"))
         }))
         .prompt(Prompt::new("panics", "", panics))
-        .prompt(Prompt::new("wrong", "", async |_: Context| {
+        .prompt(Prompt::new("wrong", "", async |_: Context| -> Result<_> {
             Err::<PromptOutput, _>(Error::invalid("not on Sundays"))
         }))
         .resource(
-            Resource::new("a:1", "one", async |_: Context| Ok("x"))
+            Resource::new("a:1", "one", async |_: Context| "x")
                 .cache(CacheControl::public(Duration::from_secs(1))),
         )
-        .resource(Resource::new("a:fails", "fails", async |_: Context| {
+        .resource(Resource::new("a:fails", "fails", async |_: Context| -> Result<_> {
             Err::<ResourceOutput, _>(Error::internal("secret"))
         }))
         .resource(Resource::new("a:panics", "panics", read_panics))
         .resource_template(
-            ResourceTemplate::new("doc://{id}{?lang}", "docs", async |_: Context, doc: Doc| {
-                if doc.id == "0" { Err(Error::invalid("Resource not found")) } else { Ok(doc.id) }
-            })
+            ResourceTemplate::new(
+                "doc://{id}{?lang}",
+                "docs",
+                async |_: Context, doc: Doc| -> Result<_> {
+                    if doc.id == "0" {
+                        Err(Error::invalid("Resource not found"))
+                    } else {
+                        Ok(doc.id)
+                    }
+                },
+            )
             .complete("id", ids),
         )
         .resource_template(ResourceTemplate::new(
             "file:///{+path}",
             "files",
-            async |_: Context, args: Path| Ok(args.path),
+            async |_: Context, args: Path| args.path,
         ))
         .build()
         .unwrap();
@@ -149,7 +155,7 @@ async fn a_server_that_announces_changes_says_so_and_one_that_does_not_does_not(
     }
     assert_eq!(capabilities["resources"]["subscribe"], true);
     assert!(capabilities["completions"].is_object(), "{capabilities}");
-    let bare = replica(&TestClock::default()).tool(Tool::new("t", "", async |_: Context| Ok("x")));
+    let bare = replica(&TestClock::default()).tool(Tool::new("t", "", async |_: Context| "x"));
     let bare = Replicas::new([bare.build().unwrap()]).as_principal(alice());
     let capabilities =
         raw_send(&bare, "server/discover", with_meta(json!({}))).await["capabilities"].clone();
@@ -367,12 +373,12 @@ async fn content_that_is_not_well_formed_is_not_sent() {
     };
     let server = replica(&TestClock::default())
         .tool(Tool::new("t", "", move |_: Context| {
-            std::future::ready(Ok(ToolOutput::content([image()])))
+            std::future::ready(Ok::<_, Error>(ToolOutput::content([image()])))
         }))
         .prompt(Prompt::new("p", "", move |_: Context| {
-            std::future::ready(Ok(PromptOutput::messages([(Role::User, image())])))
+            std::future::ready(Ok::<_, Error>(PromptOutput::messages([(Role::User, image())])))
         }))
-        .resource(Resource::new("a:1", "one", async |_: Context| {
+        .resource(Resource::new("a:1", "one", async |_: Context| -> Result<_> {
             let contents = json!({ "uri": "a:1", "blob": "no base64" });
             Ok(ResourceOutput::many([serde_json::from_value::<ResourceContents>(contents)?]))
         }))
@@ -391,17 +397,19 @@ async fn content_that_is_not_well_formed_is_not_sent() {
 
 #[tokio::test]
 async fn every_list_can_be_paged() {
-    let text = |name: &str| Resource::new(format!("a:{name}"), name, async |_: Context| Ok("x"));
+    let text = |name: &str| Resource::new(format!("a:{name}"), name, async |_: Context| "x");
     let template = |name: &str| {
-        ResourceTemplate::new(format!("{name}://{{path}}"), name, async |_: Context, at: Path| {
-            Ok(at.path)
-        })
+        ResourceTemplate::new(
+            format!("{name}://{{path}}"),
+            name,
+            async |_: Context, at: Path| -> Result<_> { Ok(at.path) },
+        )
     };
     let builder = replica(&TestClock::default()).page_size(1);
     let server = ["x", "y"].into_iter().fold(builder, |builder, name| {
         builder
-            .tool(Tool::new(name, "", async |_: Context| Ok("x")))
-            .prompt(Prompt::new(name, "", async |_: Context| Ok("x")))
+            .tool(Tool::new(name, "", async |_: Context| "x"))
+            .prompt(Prompt::new(name, "", async |_: Context| "x"))
             .resource(text(name))
             .resource_template(template(name))
     });
@@ -470,10 +478,13 @@ async fn an_extension_declares_itself_and_adds_methods() {
         "com.example/a b",
     ] {
         let builder = replica(&TestClock::default()).extension(wrong, mrtr_schema::Object::new());
-        assert!(builder.build().unwrap_err().to_string().contains("no extension"), "{wrong}");
+        assert!(
+            builder.build().unwrap_err().to_string().contains("invalid extension identifier"),
+            "{wrong}"
+        );
     }
     // Not even where this server has no prompts.
     let builder = replica(&TestClock::default())
         .method("prompts/get", async |_: ExtensionRequest| Ok(mrtr_schema::Object::new()));
-    assert!(builder.build().unwrap_err().to_string().contains("the protocol's own"));
+    assert!(builder.build().unwrap_err().to_string().contains("is a method of the protocol"));
 }

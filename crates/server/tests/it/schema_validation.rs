@@ -31,7 +31,7 @@ async fn arguments_have_to_fit_what_the_schema_says_beyond_the_type() {
         Tool::new("t", "", move |_: Context, party: Party| {
             counter.up();
             let text = format!("{} {} {:?}", party.people, party.name, party.table);
-            std::future::ready(Ok(text))
+            std::future::ready(Ok::<_, mrtr_server::Error>(text))
         })
     });
     let fine = send(&fleet, "t", json!({ "people": 2, "name": "Ada" }), json!({})).await;
@@ -55,9 +55,13 @@ async fn a_schema_written_by_hand_holds_beside_the_type() {
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string", "enum": ["x", "y"] } },
         "required": ["a"], "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] });
     let fleet = fleet(|| {
-        Tool::new("t", "", async |_: Context, any: serde_json::Map<String, Value>| {
-            Ok(format!("{}", any.len()))
-        })
+        Tool::new(
+            "t",
+            "",
+            async |_: Context, any: serde_json::Map<String, Value>| -> mrtr_server::Result<_> {
+                Ok(format!("{}", any.len()))
+            },
+        )
         .input_schema(object(schema.clone()))
     });
     assert_eq!(send(&fleet, "t", json!({ "a": "x" }), json!({})).await["content"][0]["text"], "1");
@@ -74,7 +78,7 @@ async fn output_that_does_not_fit_is_not_sent() {
             let value = value.clone();
             let schema = json!({ "type": "object", "properties": { "n": { "minimum": 5 } }, "required": ["n"] });
             Tool::new("t", "", move |_: Context| {
-                std::future::ready(Ok(match value.clone() {
+                std::future::ready(Ok::<_, mrtr_server::Error>(match value.clone() {
                     Some(value) => ToolOutput::structured(value, []),
                     None => "text alone".into(),
                 }))
@@ -94,18 +98,24 @@ async fn output_that_does_not_fit_is_not_sent() {
 
 #[test]
 fn a_schema_that_is_none_is_refused_when_the_server_is_built() {
-    let tool = || Tool::new("t", "", async |_: Context| Ok("x"));
+    let tool = || Tool::new("t", "", async |_: Context| "x");
     for schema in [
         json!({ "type": "object", "properties": 5 }),
         json!({ "type": "object", "properties": { "a": { "type": "objekt" } } }),
         json!({ "type": "object", "properties": { "a": { "pattern": "(" } } }),
         json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/none" } } }),
     ] {
-        let input = Server::builder("s", "1").tool(tool().input_schema(object(schema.clone())));
-        let output = Server::builder("s", "1").tool(tool().output_schema(object(schema)));
+        let input = Server::builder("s", "1")
+            .require_principal()
+            .ephemeral_key()
+            .tool(tool().input_schema(object(schema.clone())));
+        let output = Server::builder("s", "1")
+            .require_principal()
+            .ephemeral_key()
+            .tool(tool().output_schema(object(schema)));
         for builder in [input, output] {
             let error = builder.build().unwrap_err().to_string();
-            assert!(error.contains("schema that cannot be"), "{error}");
+            assert!(error.contains("invalid JSON Schema"), "{error}");
         }
     }
 }

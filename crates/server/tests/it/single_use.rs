@@ -25,7 +25,7 @@ pub(crate) fn guess(ran: &Count) -> Tool {
         let ran = ran.clone();
         async move {
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-            Ok(format!("{text} {}", ran.up()))
+            Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.up()))
         }
     })
     .single_use()
@@ -163,7 +163,7 @@ fn there_is_no_server_without_a_guard_if_something_is_for_single_use() {
     async fn no_text(_: Context) -> mrtr_server::Result<ResourceOutput> {
         Ok(ResourceOutput::text(""))
     }
-    let start = || Server::builder("test", "1");
+    let start = || Server::builder("test", "1").require_principal().ephemeral_key();
     for (builder, named) in [
         (
             start().tool(Tool::new("t", "", nothing).single_use()),
@@ -202,10 +202,10 @@ async fn prompts_and_resources_are_for_single_use_too() {
             async move {
                 let text = cx.elicit::<Text>("guess", "Which?").await?.text;
                 ran.up();
-                Ok(PromptOutput::from(text))
+                Ok::<_, mrtr_server::Error>(PromptOutput::from(text))
             }
         });
-        let read = async |cx: Context, ran: Count| {
+        let read = async |cx: Context, ran: Count| -> mrtr_server::Result<_> {
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
             ran.up();
             Ok(ResourceOutput::text(text))
@@ -262,7 +262,7 @@ fn waiting(ran: &Count, started: &Arc<Semaphore>, go_on: &Arc<Semaphore>) -> Too
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
             started.add_permits(1);
             go_on.acquire().await.unwrap().forget();
-            Ok(format!("{text} {}", ran.up()))
+            Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.up()))
         }
     })
     .single_use()
@@ -324,7 +324,8 @@ async fn a_claim_without_a_response_is_refused_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn any_deadline_will_do() {
     let ran = Count::default();
-    let fleet = fleet(&guard(), || guess(&ran).deadline(Duration::MAX).lifetime(Duration::MAX));
+    let fleet =
+        fleet(&guard(), || guess(&ran).request_timeout(Duration::MAX).call_timeout(Duration::MAX));
     let state = state(&fleet).await;
     for _ in 0..2 {
         assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");

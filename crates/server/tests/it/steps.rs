@@ -27,7 +27,7 @@ async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
                 let one = cx.step("one", async |_| Ok(runs.up())).after_checkpoint().await?;
                 // Something is sealed by now.
                 let two = cx.step("two", async |_| Ok(runs.up())).after_checkpoint().await?;
-                Ok(format!("{one} {two}"))
+                Ok::<_, Error>(format!("{one} {two}"))
             }
         })
     })
@@ -45,7 +45,7 @@ async fn sealing_first_takes_a_round_only_where_there_is_none() {
             let ask = cx.elicit::<Text>("a", "?");
             let (text, n) =
                 if beside { tokio::try_join!(ask, step)? } else { (ask.await?, step.await?) };
-            Ok(format!("{} {n}", text.text))
+            Ok::<_, Error>(format!("{} {n}", text.text))
         })
     };
     for beside in [true, false] {
@@ -69,7 +69,7 @@ async fn a_checkpoint_ends_the_round_once() {
                 // A question beside it goes out with it.
                 let (text, ()) =
                     tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.checkpoint("more"))?;
-                Ok(format!("{one} {two} {}", text.text))
+                Ok::<_, Error>(format!("{one} {two} {}", text.text))
             }
         })
     })
@@ -82,7 +82,7 @@ async fn a_checkpoint_ends_the_round_once() {
 #[tokio::test(start_paused = true)]
 async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut step = cx.step("step", async |_| Ok(7)).after_checkpoint();
             tokio::select! {
                 biased;
@@ -115,7 +115,7 @@ async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped
                             step.await?
                         };
                     }
-                    Ok(cx.elicit::<Text>("a", "?").await?.text)
+                    Ok::<_, Error>(cx.elicit::<Text>("a", "?").await?.text)
                 }
             })
         })
@@ -137,7 +137,7 @@ async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
                     Err(error())
                 });
                 let failed = if keep { step.record_errors().await } else { step.await };
-                let Err(error) = failed else { return Ok("no error".to_owned()) };
+                let Err(error) = failed else { return Ok::<_, Error>("no error".to_owned()) };
                 cx.elicit::<Text>("a", "?").await?;
                 Ok(error.message().to_owned())
             }
@@ -171,9 +171,9 @@ async fn a_step_has_a_deadline_of_its_own() {
                     tokio::time::sleep(Duration::from_secs(5)).await;
                     Ok(ended.up())
                 });
-                let slow = slow.deadline(Duration::from_secs(2)).await;
-                let fast = cx.step("fast", async |_| Ok(1)).deadline(Duration::from_secs(2)).await;
-                Ok(format!("{} {}", slow.unwrap_err(), fast?))
+                let slow = slow.timeout(Duration::from_secs(2)).await;
+                let fast = cx.step("fast", async |_| Ok(1)).timeout(Duration::from_secs(2)).await;
+                Ok::<_, Error>(format!("{} {}", slow.unwrap_err(), fast?))
             }
         })
     })
@@ -199,12 +199,12 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
                         seen.lock().unwrap().push((note, step.idempotency_key().to_owned()));
                         Ok(())
                     });
-                    step.inputs(&inputs)
+                    step.idempotent_on(&inputs)
                 };
                 of("pay", 100).await?;
                 of("other", 100).await?;
                 of(&format!("pay more {text}"), 100).await?;
-                Ok(String::new())
+                Ok::<_, Error>(String::new())
             }
         })
     });
@@ -241,8 +241,8 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
                         seen.lock().unwrap().push(step.idempotency_key().to_owned());
                         Ok(())
                     });
-                    pay.inputs(&amount).await?;
-                    Ok(String::new())
+                    pay.idempotent_on(&amount).await?;
+                    Ok::<_, Error>(String::new())
                 }
             })
         })
@@ -261,8 +261,8 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
             async move {
                 // A map whose keys are no texts is no JSON.
                 let inputs = std::collections::BTreeMap::from([((1, 2), 3)]);
-                let step = cx.step("pay", async |_| Ok(runs.up())).inputs(&inputs);
-                Ok(step.await?.to_string())
+                let step = cx.step("pay", async |_| Ok(runs.up())).idempotent_on(&inputs);
+                Ok::<_, Error>(step.await?.to_string())
             }
         })
     }));
@@ -291,7 +291,9 @@ async fn a_step_tries_again() {
                         })
                         .await
                     });
-                    Ok(done.await.map_or_else(|error| format!("! {error}"), |n| n.to_string()))
+                    Ok::<_, Error>(
+                        done.await.map_or_else(|error| format!("! {error}"), |n| n.to_string()),
+                    )
                 }
             })
         })
@@ -324,7 +326,7 @@ async fn a_step_can_outlive_its_request() {
                         Ok(finished.up())
                     });
                     let n = if outlives { step.finish_on_disconnect().await? } else { step.await? };
-                    Ok(n.to_string())
+                    Ok::<_, Error>(n.to_string())
                 }
             })
         };
@@ -350,8 +352,8 @@ async fn a_step_that_outlives_its_request_has_an_end() {
                 assert!(!panics, "on purpose");
                 std::future::pending::<Result<()>>().await
             });
-            step.finish_on_disconnect().deadline(Duration::from_secs(5)).await?;
-            Ok("done")
+            step.finish_on_disconnect().timeout(Duration::from_secs(5)).await?;
+            Ok::<_, Error>("done")
         })
     };
     let server = replica(&clock).tool(tool(false)).build().unwrap();
@@ -388,7 +390,7 @@ async fn a_step_without_room_is_not_begun() {
                         cx.checkpoint("sealed").await?;
                     }
                 }
-                Ok("done")
+                Ok::<_, Error>("done")
             }
         })
     }));
@@ -409,7 +411,7 @@ async fn a_step_without_room_is_not_begun() {
 #[tokio::test(start_paused = true)]
 async fn tries_are_spread_by_chance() {
     let (text, _) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut pauses = Vec::new();
             for n in 0..64 {
                 let begun = tokio::time::Instant::now();

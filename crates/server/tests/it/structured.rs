@@ -29,15 +29,15 @@ impl Serialize for Secretive {
 
 fn booking() -> Client<Replicas> {
     let clock = TestClock::default();
-    let table = async |cx: Context| {
+    let table = async |cx: Context| -> Result<_> {
         let place = cx.elicit::<Text>("place", "Where?").await?.text;
         Ok(Json(Table { people: 2, place, note: None }))
     };
     let server = replica(&clock)
         .allow_anonymous()
         .tool(Tool::new("table", "", table))
-        .tool(Tool::new("nothing", "", async |_: Context| Ok(Json(Value::Null))))
-        .tool(Tool::new("broken", "", async |_: Context| Ok(Json(Secretive))))
+        .tool(Tool::new("nothing", "", async |_: Context| Json(Value::Null)))
+        .tool(Tool::new("broken", "", async |_: Context| Json(Secretive)))
         .build()
         .unwrap();
     client(Replicas::new([server])).0.build()

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
-use mrtr_server::{
-    ClientFeature, Context, ElicitOutcome, Error, InputRequired, Result, Tool, ToolOutput,
-};
+use mrtr_server::{ClientFeature, Context, ElicitOutcome, Error, Result, Tool};
 use serde_json::{Value, json};
 
 use crate::replicas::{Count, Text, client, fleet, replica, run};
@@ -17,7 +15,7 @@ fn keys(rounds: &[&[&str]]) -> Vec<Vec<String>> {
 #[tokio::test]
 async fn two_questions_in_sequence_take_two_rounds_and_two_joined_take_one() {
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a: Text = cx.elicit("a", "?").await?;
             let b: Text = cx.elicit("b", "?").await?;
             Ok(a.text + &b.text)
@@ -27,7 +25,7 @@ async fn two_questions_in_sequence_take_two_rounds_and_two_joined_take_one() {
     assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a"], &["b"], &[]])));
 
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, b) =
                 tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
             Ok(a.text + &b.text)
@@ -54,7 +52,7 @@ async fn a_step_before_questions_runs_once_and_keeps_its_key() {
                     .await?;
                 cx.elicit::<Text>("a", "?").await?;
                 cx.elicit::<Text>("b", "?").await?;
-                Ok(format!("step {n}"))
+                Ok::<_, Error>(format!("step {n}"))
             }
         })
     })
@@ -68,7 +66,7 @@ async fn a_step_before_questions_runs_once_and_keeps_its_key() {
 #[tokio::test]
 async fn a_cooperative_yield_beside_a_question_does_not_split_the_round() {
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let late = async {
                 for _ in 0..5 {
                     tokio::task::yield_now().await;
@@ -98,7 +96,7 @@ async fn a_step_beside_a_question_is_waited_for() {
                     Ok(runs.up())
                 });
                 let (a, n) = tokio::try_join!(cx.elicit::<Text>("a", "?"), slow)?;
-                Ok(format!("{} {n}", a.text))
+                Ok::<_, Error>(format!("{} {n}", a.text))
             }
         })
     })
@@ -124,7 +122,7 @@ async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
                     answer
                 });
                 let answer = task.await??;
-                Ok(answer.text)
+                Ok::<_, Error>(answer.text)
             }
         })
     })
@@ -137,7 +135,7 @@ async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
 #[tokio::test]
 async fn a_dropped_question_is_not_asked() {
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             tokio::select! {
                 biased;
                 _ = cx.elicit::<Text>("dropped", "?") => unreachable!("it has no answer"),
@@ -153,7 +151,9 @@ async fn a_dropped_question_is_not_asked() {
 #[tokio::test]
 async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("a", "Your name?").await?.text))
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
+            Ok(cx.elicit::<Text>("a", "Your name?").await?.text)
+        })
     });
     let log = fleet.log();
     // The driver would not send this, so the legs are sent by hand.
@@ -174,7 +174,7 @@ async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
 #[tokio::test]
 async fn answers_that_nobody_asked_for_count_for_nothing() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a = cx.elicit::<Text>("a", "?").await?;
             let b = cx.elicit::<Text>("b", "?").await?;
             Ok(a.text + &b.text)
@@ -196,7 +196,7 @@ async fn answers_that_nobody_asked_for_count_for_nothing() {
 #[tokio::test]
 async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, b) =
                 tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
             Ok(a.text + &b.text)
@@ -214,8 +214,8 @@ async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
 #[tokio::test]
 async fn declining_is_a_tool_error_or_an_outcome() {
     let tool = || {
-        Tool::new("t", "", async |cx: Context| {
-            let outcome = match cx.ask::<Text>("a", "?").await? {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
+            let outcome = match cx.elicit::<Text>("a", "?").outcome().await? {
                 ElicitOutcome::Accept(_) => "accepted",
                 ElicitOutcome::Decline => "declined",
                 ElicitOutcome::Cancel => "cancelled",
@@ -249,11 +249,11 @@ async fn declining_is_a_tool_error_or_an_outcome() {
 async fn a_client_is_asked_only_for_what_it_declared() {
     let tool = |asks: &'static [ClientFeature]| {
         move || {
-            Tool::new("t", "", async |cx: Context| {
+            Tool::new("t", "", async |cx: Context| -> Result<_> {
                 let reply = cx.sample("s", CreateMessageParams::user("hi", 5)).await?;
                 Ok(reply.content.joined_text())
             })
-            .asks(asks.iter().copied())
+            .requires(asks.iter().copied())
         }
     };
     for asks in [&[][..], &[ClientFeature::Sampling]] {
@@ -271,14 +271,14 @@ async fn a_client_is_asked_only_for_what_it_declared() {
 #[tokio::test]
 async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
     let twice = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, b) = tokio::join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("a", "?"));
             Ok(a?.text + &b?.text)
         })
     };
     let panics = || Tool::new("t", "", async |_: Context| -> Result<String> { panic!("oh no") });
     let huge = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             cx.step("huge", async |_| Ok("x".repeat(100_000))).await?;
             Ok("done")
         })
@@ -317,7 +317,7 @@ async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done
                     cx.step("pay", async |_| Ok(1)).await?;
                 }
                 let b: Text = cx.elicit("b", "?").await?;
-                Ok(a.text + &b.text)
+                Ok::<_, Error>(a.text + &b.text)
             })
         };
         let replicas = ["Inside?", "Inside?", message, message, message];
@@ -344,7 +344,7 @@ async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
             if steps {
                 cx.step("pay", async |_| Ok(1)).await?;
             }
-            Ok(cx.elicit::<Text>("a", "?").await?.text)
+            Ok::<_, Error>(cx.elicit::<Text>("a", "?").await?.text)
         })
     };
     let fleet = mrtr_testkit::Replicas::new(
@@ -352,13 +352,13 @@ async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
     );
     let (client, _) = client(fleet);
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
-    assert_eq!(error.as_server_error().unwrap().data, Some(json!({ "reason": "flow_changed" })));
+    assert_eq!(error.as_server_error().unwrap().data, Some(json!({ "reason": "call_changed" })));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leg_has_a_deadline() {
     let slow = || {
-        Tool::new("t", "", async |_: Context| {
+        Tool::new("t", "", async |_: Context| -> Result<_> {
             tokio::time::sleep(Duration::from_hours(1)).await;
             Ok("never")
         })
@@ -374,7 +374,7 @@ async fn a_leg_that_never_rests_has_a_deadline() {
                 tokio::task::consume_budget().await;
             }
         };
-        Tool::new("t", "", never).deadline(Duration::from_millis(10))
+        Tool::new("t", "", never).request_timeout(Duration::from_millis(10))
     };
     assert!(run(busy).await.0.contains("Internal error"));
 }
@@ -385,30 +385,9 @@ async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_manual_form_and_questions_in_line_do_not_mix() {
-    let step_then_manual = || {
-        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
-            cx.step("pay", async |_| Ok(1)).await?;
-            Ok(InputRequired::new().elicit::<Text>("a", "?").into())
-        })
-    };
-    let manual_then_ask = || {
-        Tool::new("t", "", async |cx: Context| -> Result<ToolOutput> {
-            match cx.state::<u32>()? {
-                None => Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1_u32).into()),
-                Some(_) => Ok(cx.elicit::<Text>("b", "?").await?.text.into()),
-            }
-        })
-    };
-    for tool in [&step_then_manual as &dyn Fn() -> Tool, &manual_then_ask] {
-        assert_eq!(run(tool).await.0, "! the server refused the call: Internal error (-32603)");
-    }
-}
-
-#[tokio::test]
 async fn an_answer_that_is_too_long_to_keep_is_refused_by_name_and_the_flow_goes_on() {
     let fleet = fleet(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a: Text = cx.elicit("a", "?").await?;
             let b: Text = cx.elicit("b", "?").await?;
             Ok((a.text.len() + b.text.len()).to_string())
@@ -435,14 +414,15 @@ async fn handlers_get_what_the_server_provides_and_layers_leave() {
     struct Pool(&'static str);
     #[derive(Clone)]
     struct Tenant(&'static str);
-    let tool = Tool::new("t", "", async |cx: Context| {
-        let pool = cx.get::<Pool>().map_or("no pool", |pool| pool.0);
-        let tenant = cx.get::<Tenant>().map_or("no tenant", |tenant| tenant.0);
+    let tool = Tool::new("t", "", async |cx: Context| -> Result<_> {
+        let pool = cx.parts().state::<Pool>().map_or("no pool", |pool| pool.0);
+        let tenant = cx.parts().extensions().get::<Tenant>().map_or("no tenant", |tenant| tenant.0);
         Ok(format!("{pool}, {tenant}"))
     });
     let server = mrtr_server::Server::builder("s", "1")
+        .ephemeral_key()
         .tool(tool)
-        .provide(Pool("a pool"))
+        .state(Pool("a pool"))
         .allow_anonymous()
         .build()
         .unwrap();
@@ -465,7 +445,7 @@ async fn handlers_get_what_the_server_provides_and_layers_leave() {
 #[tokio::test]
 async fn questions_that_follow_each_other_in_a_task_are_asked_in_one_round() {
     let (text, asked) = run(|| {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> Result<_> {
             let own = cx.clone();
             let task = tokio::spawn(async move {
                 let later = async {

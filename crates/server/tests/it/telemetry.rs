@@ -14,7 +14,9 @@ use crate::request_state::{Lines, raw_send, send, with_meta};
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
 
 fn asking() -> Tool {
-    Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("a", "?").await?.text))
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+        Ok(cx.elicit::<Text>("a", "?").await?.text)
+    })
 }
 
 /// Each round is a span in the trace of its client, on whichever replica it is.
@@ -31,11 +33,7 @@ async fn all_rounds_are_in_the_trace_of_their_client() {
         replica(&clock).tool(asking()).trace_parent(adopt).build().unwrap()
     };
     let fleet = Replicas::new([server(), server()]).as_principal(alice());
-    let context = TraceContext {
-        traceparent: PARENT.to_owned(),
-        tracestate: Some("a=b".to_owned()),
-        baggage: None,
-    };
+    let context = TraceContext::new(PARENT).with_tracestate("a=b");
     let sent = context.clone();
     let (client, _) = client(fleet);
     let client = client.trace_context(move || Some(sent.clone())).build();
@@ -70,7 +68,7 @@ async fn all_rounds_are_in_the_trace_of_their_client() {
 #[tokio::test]
 async fn metrics_have_reasons_and_no_made_up_names() {
     let clock = TestClock::default();
-    let failing = Tool::new("f", "", async |_: Context| {
+    let failing = Tool::new("f", "", async |_: Context| -> mrtr_server::Result<_> {
         Err::<String, _>(mrtr_server::Error::new("It cannot be done."))
     });
     let server = replica(&clock).tool(asking()).tool(failing).build().unwrap();
@@ -114,7 +112,7 @@ async fn metrics_have_reasons_and_no_made_up_names() {
 #[tokio::test]
 async fn a_request_that_is_given_up_has_an_end() {
     let clock = TestClock::default();
-    let slow = Tool::new("s", "", async |_: Context| {
+    let slow = Tool::new("s", "", async |_: Context| -> mrtr_server::Result<_> {
         std::future::pending::<()>().await;
         Ok("never")
     });

@@ -1,5 +1,6 @@
 //! The module that people test their own tools with.
 
+use mrtr_server::manual::ManualContext;
 use mrtr_server::testing::{Fault, Replicas, TestCall, TestClock, TestError};
 use mrtr_server::{Context, Prompt, ResourceOutput, ResourceTemplate, Tool};
 use serde_json::json;
@@ -8,7 +9,7 @@ use crate::replicas::{Text, alice, replica};
 
 /// A step, two questions in one round, a step, one more question.
 fn tool() -> Tool {
-    Tool::new("t", "", async |cx: Context| {
+    Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let hold: String = cx.step("hold", async |s| Ok(s.idempotency_key().to_owned())).await?;
         let (a, b) = tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
         cx.step("pay", async |_| {
@@ -100,9 +101,14 @@ async fn what_was_not_foreseen_is_a_failure() {
 
     // A handler that does not mind whose state it is: one for each caller alike.
     let clock = TestClock::default();
-    let tool = Tool::new("t", "", async |cx: Context| {
-        Ok(if cx.unsolicited_answers().is_empty() { "anybody" } else { "?" })
-    });
+    let tool =
+        Tool::manual(
+            "t",
+            "",
+            async |cx: ManualContext| {
+                if cx.unsolicited_answers().is_empty() { "anybody" } else { "?" }
+            },
+        );
     let open = Replicas::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
     for (round, fault) in [
         (0, Fault::Lost),
@@ -140,15 +146,19 @@ async fn prompts_and_resources_are_called_too() {
     }
     let clock = TestClock::default();
     let server = || {
-        let prompt = Prompt::new("p", "", async |cx: Context, Name { name }| {
-            let a = cx.elicit::<Text>("a", format!("{name}?")).await?;
-            Ok(a.text)
-        });
-        let template =
-            ResourceTemplate::new("file:///{name}", "t", async |cx: Context, n: Name| {
+        let prompt =
+            Prompt::new("p", "", async |cx: Context, Name { name }| -> mrtr_server::Result<_> {
+                let a = cx.elicit::<Text>("a", format!("{name}?")).await?;
+                Ok(a.text)
+            });
+        let template = ResourceTemplate::new(
+            "file:///{name}",
+            "t",
+            async |cx: Context, n: Name| -> mrtr_server::Result<_> {
                 let a = cx.elicit::<Text>("a", format!("{}?", n.name)).await?;
                 Ok(ResourceOutput::text(a.text))
-            });
+            },
+        );
         replica(&clock).prompt(prompt).resource_template(template).build().unwrap()
     };
     let fleet = Replicas::new([server(), server()]).as_principal(alice());

@@ -20,7 +20,7 @@ fn asking(keys: &'static [&'static str]) -> Tool {
         for key in keys {
             all += &cx.elicit::<Text>(*key, format!("{key}?")).await?.text;
         }
-        Ok(all)
+        Ok::<_, mrtr_server::Error>(all)
     })
 }
 
@@ -49,7 +49,7 @@ async fn two_wordings_are_asked_once_each() {
         let tool = Tool::new("t", "", move |cx: Context| async move {
             let a = cx.elicit::<Text>("a", wording).await?.text;
             let b = cx.elicit::<Text>("b", format!("{wording} more")).await?.text;
-            Ok(format!("{wording}: {a} {b}"))
+            Ok::<_, mrtr_server::Error>(format!("{wording}: {a} {b}"))
         });
         replica(&clock).tool(tool).build().unwrap()
     };
@@ -75,7 +75,7 @@ async fn two_wordings_are_asked_once_each() {
 async fn an_answer_that_nobody_read_is_no_reason_to_end() {
     let clock = TestClock::default();
     let old = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let (a, b) =
                 tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("b", "?"))?;
             Ok(a.text + &b.text)
@@ -89,7 +89,7 @@ async fn an_answer_that_nobody_read_is_no_reason_to_end() {
             cx.step("t", async |_| Ok(())).await?;
             let b = cx.elicit::<Text>("b", wording).await?.text;
             cx.checkpoint("end").await?;
-            Ok(a + &c + &b)
+            Ok::<_, mrtr_server::Error>(a + &c + &b)
         })
     };
     for (wording, rounds) in [("?", 3), ("reworded", 4)] {
@@ -112,7 +112,7 @@ async fn a_checkpoint_of_another_version_is_nothing_to_miss() {
             if checkpoint {
                 cx.checkpoint("c").await?;
             }
-            Ok("done")
+            Ok::<_, mrtr_server::Error>("done")
         });
         replica(&clock).tool(tool).build().unwrap()
     };
@@ -130,7 +130,7 @@ async fn a_version_in_between_hides_nothing() {
             let begun = cx.step("hold", async |_| Ok(version)).await?;
             let text =
                 cx.elicit::<Text>("a", "?").await?.text + &cx.elicit::<Text>("b", "?").await?.text;
-            Ok(format!("begun by {begun}, ended by {version}: {text}"))
+            Ok::<_, mrtr_server::Error>(format!("begun by {begun}, ended by {version}: {text}"))
         });
         let tool = tool.version(version).min_compatible_version(since);
         replica(&clock).tool(tool).build().unwrap()
@@ -161,7 +161,7 @@ async fn a_version_can_start_over() {
                 });
                 let hold = hold.after_checkpoint().await?;
                 let text = cx.elicit::<Text>("a", "?").await?.text;
-                Ok(format!("{hold} {text}"))
+                Ok::<_, mrtr_server::Error>(format!("{hold} {text}"))
             }
         });
         tool.version(version)
@@ -210,15 +210,15 @@ async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
 /// The manual form keeps its state itself, and starts over as on the first leg.
 #[tokio::test]
 async fn the_manual_form_starts_over_too() {
-    use mrtr_server::InputRequired;
+    use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
     let clock = TestClock::default();
     let tool = || {
-        Tool::new("t", "", async |cx: Context| {
+        Tool::manual("t", "", async |cx: ManualContext| -> mrtr_server::Result<_> {
             let Some(pass) = cx.state::<u32>()? else {
                 assert!(cx.answers().is_empty());
                 return Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1).into());
             };
-            Ok(mrtr_server::ToolOutput::text(pass.to_string()))
+            Ok(ManualOutput::<mrtr_server::ToolOutput>::from(pass.to_string()))
         })
     };
     let old = replica(&clock).tool(tool()).build().unwrap();
@@ -236,10 +236,10 @@ fn what_would_never_end_or_cannot_be_asked_is_no_server() {
         inner: HashMap<String, String>,
     }
     let clock = TestClock::default();
-    let tool = Tool::new("t", "", async |_: Context| Ok("x")).version(1).min_compatible_version(2);
+    let tool = Tool::new("t", "", async |_: Context| "x").version(1).min_compatible_version(2);
     let error = replica(&clock).tool(tool).build().unwrap_err();
     assert_eq!(error, BuildError::Version(r#"the tool "t""#.to_owned()));
-    let prompt = Prompt::new("p", "", async |_: Context| Ok(PromptOutput::messages([])));
+    let prompt = Prompt::new("p", "", async |_: Context| PromptOutput::messages([]));
     let error = replica(&clock).prompt(prompt.requires_form::<Nested>()).build().unwrap_err();
     assert!(
         matches!(&error, BuildError::Form { of, why }
@@ -257,7 +257,7 @@ async fn a_form_that_is_announced_is_asked_of_the_capabilities_first() {
         let ran = ran.clone();
         Tool::new("t", "", move |_: Context| {
             ran.up();
-            std::future::ready(Ok("x"))
+            std::future::ready(Ok::<_, mrtr_server::Error>("x"))
         })
     };
     let server = replica(&clock).tool(tool.requires_form::<Text>()).build().unwrap();

@@ -18,8 +18,10 @@ use mrtr_codec::{Binding, Digest, UnixSeconds, Validity, seal};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputResponses;
-use mrtr_schema::jsonrpc::{MAX_DEPTH, Message, Params, raw};
-use mrtr_schema::meta::{Mirrored, RequestMeta};
+use mrtr_schema::json::MAX_DEPTH;
+use mrtr_schema::jsonrpc::{Message, Params};
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::request_head::RequestHead;
 use mrtr_schema::{Object, PROTOCOL_VERSION};
 use mrtr_server::{Clock, Context, ResourceTemplate, Result, Server, ServerBuilder, Tool};
 use mrtr_transport::host_policy::HostPolicy;
@@ -27,7 +29,7 @@ use mrtr_transport::http::Endpoint;
 use mrtr_transport::{headers, sse};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tower_service::Service as _;
@@ -118,7 +120,7 @@ fn usual_head() -> HeaderMap {
 fn head_of(body: &[u8]) -> HeaderMap {
     let mut head = usual_head();
     if let Ok(Message::Request(request)) = Message::parse(body)
-        && let Ok(mirrored) = Mirrored::of(&request)
+        && let Ok(mirrored) = RequestHead::from_request(&request)
         && let Ok(method) = HeaderValue::from_str(&headers::encode(&request.method))
     {
         head.insert(headers::METHOD, method);
@@ -145,7 +147,8 @@ pub fn message(data: &[u8]) {
         assert_eq!(shown(again), written);
         let known = request.params.as_ref().and_then(|params| params.member("_meta"));
         if let Some(known) = known.filter(|known| known.starts_with('{')) {
-            let again = Message::parse_knowing(data, MAX_DEPTH, known).expect("it was read before");
+            let again =
+                Message::parse_with_known_meta(data, MAX_DEPTH, known).expect("it was read before");
             assert_eq!(shown(again), written);
         }
     }
@@ -254,7 +257,7 @@ pub fn client(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut lines =
         text.lines().filter_map(|line| serde_json::from_str::<Box<RawValue>>(line).ok());
-    let params = vec![("name".to_owned(), raw(&"book").expect("JSON"))];
+    let params = vec![("name".to_owned(), to_raw_value(&"book").expect("JSON"))];
     let (ids, limits) = (RequestIds::default(), RoundLimits::default());
     let meta = RequestMeta::default();
     let started = Machine::start(ids.clone(), "tools/call", params, meta.clone(), limits);
@@ -274,11 +277,12 @@ pub fn client(data: &[u8]) {
             Action::RequestInput(questions) => {
                 let answer = ElicitResult::decline();
                 let answers = questions.0.into_iter();
-                let answers = answers.map(|(key, _)| (key, raw(&answer).expect("JSON")));
+                let answers = answers.map(|(key, _)| (key, to_raw_value(&answer).expect("JSON")));
                 Event::Input(InputResponses(answers.collect()))
             }
             Action::Wait(_) => Event::Waited,
             Action::Complete(_) => return,
+            other => unreachable!("unknown action {other:?}"),
         };
         // Now and then it is put down and taken up again.
         if let (Event::Input(_), 3) = (&event, step) {
@@ -304,7 +308,7 @@ pub fn template(data: &[u8]) {
     else {
         return;
     };
-    let show = async |_: Context, values: HashMap<String, String>| {
+    let show = async |_: Context, values: HashMap<String, String>| -> Result<_> {
         let leads = |value: &str| value.split('/').any(|part| part == ".." || part == ".");
         assert!(!values.values().any(|value| leads(value) || value.contains('\0')), "{values:?}");
         let mut text = String::new();
@@ -321,7 +325,7 @@ pub fn template(data: &[u8]) {
     let Ok(params) = Params::new(&json!({ "uri": uri, "_meta": meta() })) else { return };
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{}}}"#,
-        params.get()
+        params.as_str()
     );
     post(&mut Endpoint::new(server), head_of(body.as_bytes()), body.as_bytes());
 }
@@ -344,7 +348,7 @@ pub fn form(data: &[u8]) {
     assert_eq!(again, form);
     let _ = form.defaults();
     let Ok(answer) = serde_json::from_str::<Object>(answer) else { return };
-    if let Ok(checked) = form.check(answer) {
-        assert_eq!(form.check(checked.clone()).as_ref().ok(), Some(&checked));
+    if let Ok(checked) = form.validate(answer) {
+        assert_eq!(form.validate(checked.clone()).as_ref().ok(), Some(&checked));
     }
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use mrtr_schema::jsonrpc::{self, Params, Request, RequestId};
+use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
 use serde_json::{Map, Value, json};
 
@@ -116,15 +116,11 @@ impl Flow<'_> {
         }
         async move {
             let server = InProcess::new(server.ok_or("no replica")?).with(leg);
-            let request = Request {
-                jsonrpc: jsonrpc::Version,
-                id: RequestId::Number(1),
-                method: "tools/call".to_owned(),
-                params: Some(Params::new(&params).map_err(|error| error.to_string())?),
-            };
+            let params = Params::new(&params).map_err(|error| error.to_string())?;
+            let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
             let response = server.send(OutgoingRequest::new(request)).await;
             let outcome = response.map_err(|error| error.to_string())?.outcome;
-            let changed = json!({ "reason": "flow_changed" });
+            let changed = json!({ "reason": "call_changed" });
             let result = match outcome {
                 Ok(result) => {
                     let result = serde_json::from_str(result.get());

@@ -35,7 +35,7 @@ pub(super) struct World(Arc<Mutex<HashMap<u64, Past>>>);
 
 impl World {
     pub(super) fn ran(&self, flow: u64, key: &str, idempotency_key: &str, cx: &Context) {
-        let leg = cx.get::<Leg>().copied();
+        let leg = cx.parts().extensions().get::<Leg>().copied();
         let run = Run {
             key: key.to_owned(),
             leg: leg.map_or(u64::MAX, |leg| leg.number),
@@ -49,7 +49,7 @@ impl World {
 
     /// The handler goes on with the answer to this.
     pub(super) fn read(&self, flow: u64, message: &str, cx: &Context) {
-        let leg = cx.get::<Leg>().map_or(u64::MAX, |leg| leg.number);
+        let leg = cx.parts().extensions().get::<Leg>().map_or(u64::MAX, |leg| leg.number);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(flow).or_default().read.entry(message.to_owned()).or_insert(leg);
     }

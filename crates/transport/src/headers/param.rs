@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use http::{HeaderMap, HeaderName};
 use mrtr_schema::Object;
 use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::peer_text::quote;
 use serde_json::Value;
 
 use super::{decode, mismatch, single};
@@ -94,7 +95,7 @@ impl ParamHeader {
         if value == expected || numeric {
             return Ok(());
         }
-        let (value, expected) = (ErrorObject::quote(&value), ErrorObject::quote(&expected));
+        let (value, expected) = (quote(&value), quote(&expected));
         Err(mismatch(&format!("{header} is {value}, but the body says {expected}")))
     }
 }

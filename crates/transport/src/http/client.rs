@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use mrtr_schema::jsonrpc::{Message, Notification, Request, Response};
-use mrtr_schema::meta::Mirrored;
+use mrtr_schema::request_head::RequestHead;
 use reqwest::redirect::Policy;
 
 use self::bearer::Bearer;
@@ -209,7 +209,7 @@ fn answer(response: &reqwest::Response) -> ResponseFacts {
 impl Transport for HttpClient {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let OutgoingRequest { request, param_headers, long_lived, heard } = outgoing;
-        let mirrored = Mirrored::of(&request).map_err(|e| {
+        let mirrored = RequestHead::from_request(&request).map_err(|e| {
             TransportError::new(Kind::Request, format!("the request is malformed: {e}"))
         })?;
         let mut all = self.headers.clone();

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::jsonrpc::{Params, Request, RequestId, Response, Version};
-use mrtr_schema::meta::Mirrored;
+use mrtr_schema::jsonrpc::{Params, Request, RequestId, Response};
+use mrtr_schema::request_head::RequestHead;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use serde_json::json;
 use tokio::io::BufReader;
@@ -149,11 +149,10 @@ impl Drop for ChildServer {
 /// Asks a server that was just started which versions it speaks (specification: stdio, "Backward
 /// Compatibility").
 async fn probe(client: &StreamClient, request: &Request) -> Result<(), String> {
-    let Mirrored { meta, .. } = Mirrored::of(request).map_err(|e| e.to_string())?;
+    let RequestHead { meta, .. } = RequestHead::from_request(request).map_err(|e| e.to_string())?;
     let meta = Params::new(&json!({ "_meta": meta.as_deref() })).map_err(|e| e.to_string())?;
     let id = RequestId::String("probe".to_owned());
-    let discover =
-        Request { jsonrpc: Version, id, method: method::DISCOVER.to_owned(), params: Some(meta) };
+    let discover = Request::new(id, method::DISCOVER, Some(meta));
     let response = client.send(OutgoingRequest::new(discover)).await.map_err(|e| e.to_string())?;
     let supported = match &response.outcome {
         Ok(result) => {

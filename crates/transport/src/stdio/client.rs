@@ -235,14 +235,13 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let unanswered = self.shared.lock().waiting.remove(self.id).is_some();
-        let (request_id, reason) = (self.id.clone(), Some(self.reason.to_owned()));
-        let params = Cancelled { request_id, reason };
+        let params = Cancelled::new(self.id.clone()).with_reason(self.reason);
         if unanswered
             && self.stage.call_off()
             && let Ok(cancelled) = Notification::new(name::CANCELLED, &params)
         {
             tracing::debug!(target: "mrtr::stdio", id = %self.id, reason = self.reason, "cancelled");
-            let _ = self.shared.control.send(Some(reader::line(cancelled.write())));
+            let _ = self.shared.control.send(Some(reader::line(cancelled.to_json())));
         }
     }
 }
@@ -373,7 +372,9 @@ impl Pending {
 
     /// A server may end subscriptions in this way, and nothing else.
     fn cancelled(&mut self, notification: &Notification) {
-        let Ok(Cancelled { request_id: id, reason }) = notification.params() else { return };
+        let Ok(Cancelled { request_id: id, reason, .. }) = notification.decode_params() else {
+            return;
+        };
         if self.waiting.get(&id).is_some_and(|waiter| waiter.long_lived)
             && let Some(mut waiter) = self.waiting.remove(&id)
         {
@@ -387,9 +388,12 @@ impl Pending {
 /// The request that a notification is about, if it says so.
 fn concerned(notification: &Notification) -> Option<RequestId> {
     if notification.method == name::PROGRESS {
-        return notification.params::<Progress>().ok().map(|progress| progress.progress_token);
+        return notification
+            .decode_params::<Progress>()
+            .ok()
+            .map(|progress| progress.progress_token);
     }
-    let meta = notification.params::<Changed>().ok()?.meta;
+    let meta = notification.decode_params::<Changed>().ok()?.meta;
     serde_json::from_value(meta.get(SUBSCRIPTION_ID)?.clone()).ok()
 }
 

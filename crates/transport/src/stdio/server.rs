@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use mrtr_schema::jsonrpc::{
-    ErrorObject, MAX_DEPTH, Message, Notification, Request, RequestId, Response,
-};
-use mrtr_schema::meta::Mirrored;
+use mrtr_schema::json::MAX_DEPTH;
+use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, Request, RequestId, Response};
 use mrtr_schema::method;
 use mrtr_schema::notification::{Cancelled, name};
+use mrtr_schema::request_head::RequestHead;
 use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
@@ -164,7 +163,7 @@ impl About for Stage {
 impl<D: RequestHandler> Session<D> {
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {
         crate::metrics::refused(crate::metrics::reason_of(&error));
-        self.tell(reader::line(Response::error(id, error).write()));
+        self.tell(reader::line(Response::error(id, error).to_json()));
     }
 
     /// Writes a refusal as soon as there is room.
@@ -185,11 +184,10 @@ impl<D: RequestHandler> Session<D> {
         for (request_id, Flight { task, stage, listens }) in self.in_flight.drain() {
             if listens && !task.is_finished() {
                 stage.turn(Stage::CANCELLED);
-                let reason = Some("the server ends".to_owned());
-                let cancelled =
-                    Notification::new(name::CANCELLED, &Cancelled { request_id, reason });
+                let cancelled = Cancelled::new(request_id).with_reason("the server ends");
+                let cancelled = Notification::new(name::CANCELLED, &cancelled);
                 if let Ok(cancelled) = cancelled {
-                    let _ = self.out.send((reader::line(cancelled.write()), None)).await;
+                    let _ = self.out.send((reader::line(cancelled.to_json()), None)).await;
                 }
             }
         }
@@ -213,7 +211,9 @@ impl<D: RequestHandler> Session<D> {
         if notification.method != name::CANCELLED {
             return;
         }
-        let Ok(Cancelled { request_id: id, reason }) = notification.params() else { return };
+        let Ok(Cancelled { request_id: id, reason, .. }) = notification.decode_params() else {
+            return;
+        };
         // One that is finished, or never was, is no mistake: the two may have crossed.
         if let Some(Flight { task, stage, .. }) = self.in_flight.remove(&id) {
             tracing::debug!(target: "mrtr::stdio", %id, reason, "a request was cancelled");
@@ -224,7 +224,7 @@ impl<D: RequestHandler> Session<D> {
 
     fn request(&mut self, request: Request) {
         let id = request.id.clone();
-        let refused = match Mirrored::of(&request) {
+        let refused = match RequestHead::from_request(&request) {
             Err(error) => Err(error),
             Ok(mirrored) => match initialize::refuse(&request, &mirrored) {
                 Some(error) => Err(error),
@@ -252,10 +252,10 @@ impl<D: RequestHandler> Session<D> {
         let task = self.tasks.spawn(async move {
             while let Some(part) = answering.next().await {
                 let line = match part {
-                    Part::Notification(notification) => reader::line(notification.write()),
+                    Part::Notification(notification) => reader::line(notification.to_json()),
                     Part::Response(response) => {
                         own.turn(Stage::ANSWERED);
-                        reader::line(response.write())
+                        reader::line(response.to_json())
                     }
                 };
                 if out.send((line, Some(Arc::clone(&own)))).await.is_err() {

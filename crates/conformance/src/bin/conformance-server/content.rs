@@ -23,36 +23,50 @@ const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
 
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
-        Tool::new("test_image_content", "Returns an image", async |_: Context| {
-            Ok(ToolOutput::content([image()]))
-        }),
-        Tool::new("test_audio_content", "Returns audio", async |_: Context| {
+        Tool::new(
+            "test_image_content",
+            "Returns an image",
+            async |_: Context| -> mrtr::Result<_> { Ok(ToolOutput::content([image()])) },
+        ),
+        Tool::new("test_audio_content", "Returns audio", async |_: Context| -> mrtr::Result<_> {
             Ok(ToolOutput::content([ContentBlock::Audio(media(WAV, "audio/wav"))]))
         }),
-        Tool::new("test_embedded_resource", "Returns a resource", async |_: Context| {
-            let text = "This is an embedded resource content.";
-            Ok(ToolOutput::content([resource("test://embedded-resource", "text/plain", text)]))
-        }),
+        Tool::new(
+            "test_embedded_resource",
+            "Returns a resource",
+            async |_: Context| -> mrtr::Result<_> {
+                let text = "This is an embedded resource content.";
+                Ok(ToolOutput::content([resource("test://embedded-resource", "text/plain", text)]))
+            },
+        ),
         Tool::new(
             "test_x_mcp_header",
             "Mirrors an argument in a header",
-            async |_: Context, region: Region| Ok(region.region.unwrap_or_default()),
+            async |_: Context, region: Region| region.region.unwrap_or_default(),
         ),
-        Tool::new("test_tool_with_progress", "Reports progress", async |cx: Context| {
-            for percent in [0.0, 50.0, 100.0] {
-                cx.progress(percent, Some(100.0), None);
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            Ok("done")
-        }),
-        Tool::new("test_multiple_content_types", "Returns several kinds", async |_: Context| {
-            let json = r#"{"test":"data","value":123}"#;
-            Ok(ToolOutput::content([
-                ContentBlock::text("Multiple content types test:"),
-                image(),
-                resource("test://mixed-content-resource", "application/json", json),
-            ]))
-        }),
+        Tool::new(
+            "test_tool_with_progress",
+            "Reports progress",
+            async |cx: Context| -> mrtr::Result<_> {
+                for percent in [0.0, 50.0, 100.0] {
+                    cx.progress(percent, Some(100.0), None);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Ok("done")
+            },
+        ),
+        Tool::new(
+            "test_multiple_content_types",
+            "Returns several kinds",
+            async |_: Context| -> mrtr::Result<_> {
+                let json = r#"{"test":"data","value":123}"#;
+                Ok(ToolOutput::content([
+                    ContentBlock::text("Multiple content types test:"),
+                    image(),
+                    resource("test://mixed-content-resource", "application/json", json),
+                ]))
+            },
+        ),
     ]
 }
 
@@ -73,13 +87,15 @@ struct ResourceArgument {
 
 pub(crate) fn resources() -> Vec<Resource> {
     vec![
-        Resource::new("test://static-text", "static-text", async |_: Context| {
+        Resource::new("test://static-text", "static-text", async |_: Context| -> mrtr::Result<_> {
             Ok("This is the content of the static text resource.")
         })
         .mime_type("text/plain"),
-        Resource::new("test://static-binary", "static-binary", async |_: Context| {
-            Ok(ResourceOutput::bytes(PIXEL))
-        })
+        Resource::new(
+            "test://static-binary",
+            "static-binary",
+            async |_: Context| -> mrtr::Result<_> { Ok(ResourceOutput::bytes(PIXEL)) },
+        )
         .mime_type("image/png"),
     ]
 }
@@ -99,7 +115,7 @@ struct Id {
 }
 
 pub(crate) fn template() -> ResourceTemplate {
-    let read = async |_: Context, Id { id }: Id| {
+    let read = async |_: Context, Id { id }: Id| -> mrtr::Result<_> {
         Ok(serde_json::json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") }).to_string())
     };
     ResourceTemplate::new("test://template/{id}/data", "template", read)
@@ -115,7 +131,9 @@ pub(crate) fn prompts() -> Vec<Prompt> {
             .map(ToString::to_string)
             .collect())
     };
-    let embedded = async |_: Context, ResourceArgument { resource_uri }: ResourceArgument| {
+    let embedded = async |_: Context,
+                          ResourceArgument { resource_uri }: ResourceArgument|
+           -> mrtr::Result<_> {
         let text = "Embedded resource content for testing.";
         Ok(PromptOutput::messages([
             (Role::User, resource(&resource_uri, "text/plain", text)),
@@ -123,32 +141,33 @@ pub(crate) fn prompts() -> Vec<Prompt> {
         ]))
     };
     vec![
-        Prompt::new("test_simple_prompt", "A simple prompt", async |_: Context| {
-            Ok("This is a simple prompt for testing.")
-        }),
+        Prompt::new(
+            "test_simple_prompt",
+            "A simple prompt",
+            async |_: Context| -> mrtr::Result<_> { Ok("This is a simple prompt for testing.") },
+        ),
         Prompt::new(
             "test_prompt_with_arguments",
             "Shows its arguments",
-            async |_: Context, a: TwoArguments| {
+            async |_: Context, a: TwoArguments| -> mrtr::Result<_> {
                 Ok(format!("Prompt with arguments: arg1='{}', arg2='{}'", a.arg1, a.arg2))
             },
         )
         .complete("arg1", suggest),
         Prompt::new("test_prompt_with_embedded_resource", "Embeds a resource", embedded),
-        Prompt::new("test_prompt_with_image", "Shows an image", async |_: Context| {
-            let text = ContentBlock::text("Please analyze the image above.");
-            Ok(PromptOutput::messages([(Role::User, image()), (Role::User, text)]))
-        }),
+        Prompt::new(
+            "test_prompt_with_image",
+            "Shows an image",
+            async |_: Context| -> mrtr::Result<_> {
+                let text = ContentBlock::text("Please analyze the image above.");
+                Ok(PromptOutput::messages([(Role::User, image()), (Role::User, text)]))
+            },
+        ),
     ]
 }
 
 fn media(data: &str, mime_type: &str) -> MediaContent {
-    MediaContent {
-        data: data.to_owned(),
-        mime_type: mime_type.to_owned(),
-        annotations: None,
-        meta: None,
-    }
+    MediaContent::new(data, mime_type)
 }
 
 fn image() -> ContentBlock {
@@ -156,12 +175,6 @@ fn image() -> ContentBlock {
 }
 
 fn resource(uri: &str, mime_type: &str, text: &str) -> ContentBlock {
-    let resource = ResourceContents {
-        uri: uri.to_owned(),
-        mime_type: Some(mime_type.to_owned()),
-        text: Some(text.to_owned()),
-        blob: None,
-        meta: None,
-    };
-    ContentBlock::Resource(EmbeddedResource { resource, annotations: None, meta: None })
+    let resource = ResourceContents::text(uri, text).with_mime_type(mime_type);
+    ContentBlock::Resource(EmbeddedResource::new(resource))
 }

@@ -2,11 +2,12 @@
 
 mod content;
 
+use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
-    Change, ChangeNotifier, ClientFeature, Context, Error, InputRequired, Prompt, PromptOutput,
-    Result, Server, Tool, ToolOutput,
+    Change, ChangeNotifier, ClientFeature, Context, Error, Prompt, PromptOutput, Result, Server,
+    Tool, ToolOutput,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,13 +25,13 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 
 fn server() -> std::result::Result<Server, mrtr::BuildError> {
     let rounds = [
-        Tool::new(
+        Tool::manual(
             "test_input_required_result_elicitation",
-            "ClientFeature for a name, in the manual form",
+            "Asks for a name, in the manual form",
             greet,
         ),
-        Tool::new("test_input_required_result_sampling", "ClientFeature a model", ask_model),
-        Tool::new("test_input_required_result_list_roots", "ClientFeature for roots", list_roots),
+        Tool::new("test_input_required_result_sampling", "Asks a model", ask_model),
+        Tool::new("test_input_required_result_list_roots", "Asks for roots", list_roots),
         Tool::new(
             "test_input_required_result_request_state",
             "Confirms, and checks its state",
@@ -43,23 +44,19 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         ),
         Tool::new(
             "test_input_required_result_multiple_inputs",
-            "ClientFeature everything at once",
+            "Asks everything at once",
             everything,
         ),
-        Tool::new(
-            "test_input_required_result_multi_round",
-            "ClientFeature in two rounds",
-            two_rounds,
-        ),
+        Tool::new("test_input_required_result_multi_round", "Asks in two rounds", two_rounds),
         Tool::new(
             "test_input_required_result_capabilities",
-            "ClientFeature what the client can answer",
+            "Asks what the client can answer",
             what_it_can,
         ),
-        Tool::new("test_streaming_elicitation", "ClientFeature for a name", greet),
+        Tool::manual("test_streaming_elicitation", "Asks for a name", greet),
     ];
     let plain = [
-        Tool::new("test_simple_text", "Returns a text", async |_: Context| {
+        Tool::new("test_simple_text", "Returns a text", async |_: Context| -> Result<_> {
             Ok("This is a simple text response for testing.")
         }),
         Tool::new(
@@ -69,19 +66,23 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
                 Err(Error::new("This tool intentionally returns an error for testing"))
             },
         ),
-        Tool::new("test_missing_capability", "Needs sampling", async |_: Context| Ok("sampled"))
-            .asks([ClientFeature::Sampling]),
-        Tool::new("test_logging_tool", "Would log, if it was asked to", async |_: Context| {
-            Ok("done")
-        }),
+        Tool::new("test_missing_capability", "Needs sampling", async |_: Context| "sampled")
+            .requires([ClientFeature::Sampling]),
+        Tool::new(
+            "test_logging_tool",
+            "Would log, if it was asked to",
+            async |_: Context| -> Result<_> { Ok("done") },
+        ),
         Tool::new(
             "json_schema_2020_12_tool",
             "Tool with JSON Schema 2020-12 features",
-            async |_: Context, _: Anything| Ok("ok"),
+            async |_: Context, _: Anything| "ok",
         )
         .input_schema(json_schema_2020_12()),
     ];
-    let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION")).allow_anonymous();
+    let builder = Server::builder("mrtr-conformance", env!("CARGO_PKG_VERSION"))
+        .ephemeral_key()
+        .allow_anonymous();
     let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
     let changes = ChangeNotifier::new();
     let builder =
@@ -93,7 +94,7 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
     builder
         .prompt(Prompt::new(
             "test_input_required_result_prompt",
-            "ClientFeature for context",
+            "Asks for context",
             ask_for_context,
         ))
         .build()
@@ -106,7 +107,7 @@ fn changing(changes: &ChangeNotifier) -> [Tool; 2] {
             let changes = changes.clone();
             Tool::new(name, "Announces a change", move |_: Context| {
                 changes.publish(change.clone());
-                std::future::ready(Ok("announced"))
+                std::future::ready(Ok::<_, Error>("announced"))
             })
         })
 }
@@ -118,15 +119,15 @@ struct Name {
 
 /// The suite sends answers to this tool without any state, and expects them to count: it is in the
 /// manual form, which can see answers that nobody asked for.
-async fn greet(cx: Context) -> Result<ToolOutput> {
+async fn greet(cx: ManualContext) -> ManualOutput<ToolOutput> {
     let name = cx
         .answers()
         .form::<Name>("user_name")
         .or_else(|| cx.unsolicited_answers().form("user_name"));
-    Ok(match name {
+    match name {
         Some(Name { name }) => format!("Hello, {name}!").into(),
         None => InputRequired::new().elicit::<Name>("user_name", "What is your name?").into(),
-    })
+    }
 }
 
 async fn ask_model(cx: Context) -> Result<String> {
@@ -175,9 +176,9 @@ async fn two_rounds(cx: Context) -> Result<String> {
 }
 
 async fn what_it_can(cx: Context) -> Result<String> {
-    if cx.can(ClientFeature::Form) {
+    if cx.supports(ClientFeature::Form) {
         Ok(cx.elicit::<Name>("user_name", "What is your name?").await?.name)
-    } else if cx.can(ClientFeature::Sampling) {
+    } else if cx.supports(ClientFeature::Sampling) {
         Ok(cx
             .sample("name", CreateMessageParams::user("Make up a name", 20))
             .await?

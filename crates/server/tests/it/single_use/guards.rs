@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr_server::single_use::{SingleUseStore, StoreError};
-use mrtr_server::{Context, InputRequired, Tool, ToolOutput};
+use mrtr_server::{Context, Tool, ToolOutput};
 use serde_json::json;
 
 use super::{answered, fleet, guard, guess, state, text, unknown, used};
@@ -116,7 +117,7 @@ async fn a_response_that_is_too_long_to_keep_is_given_once() {
             async move {
                 let text = cx.elicit::<Text>("guess", "Which?").await?.text;
                 ran.up();
-                Ok(text.repeat(200_000))
+                Ok::<_, mrtr_server::Error>(text.repeat(200_000))
             }
         })
         .single_use()
@@ -146,14 +147,14 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
     let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
     let fleet = fleet(&witness, || {
         let ran = ran.clone();
-        Tool::new("t", "", move |cx: Context| {
+        Tool::manual("t", "", move |cx: ManualContext| {
             let ran = ran.clone();
             async move {
                 if cx.answers().is_empty() {
                     let question = InputRequired::new();
-                    return Ok(question.elicit::<Text>("guess", "Which?").state(&1).into());
+                    return question.elicit::<Text>("guess", "Which?").state(&1).into();
                 }
-                Ok(ToolOutput::text(format!("done {}", ran.up())))
+                ManualOutput::<ToolOutput>::from(format!("done {}", ran.up()))
             }
         })
         .single_use()
@@ -166,7 +167,9 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
 
     let told = witness.told.lock().unwrap().len();
     let often = self::fleet(&witness, || {
-        Tool::new("t", "", async |cx: Context| Ok(cx.elicit::<Text>("guess", "Which?").await?.text))
+        Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
+            Ok(cx.elicit::<Text>("guess", "Which?").await?.text)
+        })
     });
     let state = self::state(&often).await;
     for answer in ["a", "b"] {
@@ -183,7 +186,7 @@ async fn the_handler_is_not_called_for_a_state_that_was_used() {
         let called = called.clone();
         Tool::new("t", "", move |cx: Context| {
             called.up();
-            async move { Ok(cx.elicit::<Text>("guess", "Which?").await?.text) }
+            async move { Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("guess", "Which?").await?.text) }
         })
         .single_use()
     });

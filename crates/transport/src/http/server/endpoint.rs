@@ -11,6 +11,7 @@ use std::time::Duration;
 use ::http::{HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::Body;
+use mrtr_schema::json::MAX_DEPTH;
 use mrtr_schema::jsonrpc::{self, ErrorObject, Message, RequestId};
 use mrtr_schema::meta::RequestMeta;
 use tower_service::Service;
@@ -48,7 +49,7 @@ impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             body: 4 << 20,
-            depth: jsonrpc::MAX_DEPTH,
+            depth: MAX_DEPTH,
             drain: 32 << 20,
             body_time: Duration::from_secs(30),
             in_flight: 10_000,
@@ -192,7 +193,7 @@ impl<D> Shared<D> {
         body: &[u8],
         same: &mut MetaCache,
     ) -> Result<Option<(jsonrpc::Request, Meta)>, Box<Refused>> {
-        let request = match Message::parse_knowing(body, self.limits.depth, same.text()) {
+        let request = match Message::parse_with_known_meta(body, self.limits.depth, same.text()) {
             Ok(Message::Request(request)) => request,
             // This revision has no notification for servers over HTTP; unknown ones are ignored.
             Ok(Message::Notification(_)) => return Ok(None),

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
-use mrtr_schema::meta::{Mirrored, RequestMeta};
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::request_head::RequestHead;
 
 /// Longer ones are read anew each time.
 const LONGEST: usize = 1024;
@@ -29,21 +30,21 @@ impl MetaCache {
         self.0.as_ref().map_or("", |(text, _)| text)
     }
 
-    /// As [`Mirrored::of`].
+    /// As [`RequestHead::from_request`].
     pub(super) fn mirrored<'r>(
         &mut self,
         request: &'r Request,
-    ) -> Result<Mirrored<'r>, ErrorObject> {
+    ) -> Result<RequestHead<'r>, ErrorObject> {
         let params = request.params.as_ref();
         let text = params.and_then(|params| params.member("_meta"));
         let (Some(params), Some(text)) = (params, text.filter(|text| text.len() <= LONGEST)) else {
-            return Mirrored::of(request);
+            return RequestHead::from_request(request);
         };
         if let Some((_, meta)) = self.0.as_ref().filter(|(known, _)| **known == *text) {
             let (name, uri) = (params.string("name"), params.string("uri"));
-            return Ok(Mirrored { meta: Some(Arc::clone(meta)), name, uri });
+            return Ok(RequestHead { meta: Some(Arc::clone(meta)), name, uri });
         }
-        let mirrored = Mirrored::of(request)?;
+        let mirrored = RequestHead::from_request(request)?;
         if let Some(meta) = &mirrored.meta {
             self.0 = Some((text.into(), Arc::clone(meta)));
         }
@@ -53,15 +54,14 @@ impl MetaCache {
 
 #[cfg(test)]
 mod tests {
-    use mrtr_schema::jsonrpc::{Params, RequestId, Version};
+    use mrtr_schema::jsonrpc::{Params, RequestId};
     use serde_json::{Value, json};
 
     use super::*;
 
     fn request(meta: &Value) -> Request {
         let params = Params::new(&json!({ "name": "a", "_meta": meta })).unwrap();
-        let (id, method) = (RequestId::Number(1), "x".to_owned());
-        Request { jsonrpc: Version, id, method, params: Some(params) }
+        Request::new(RequestId::Number(1), "x", Some(params))
     }
 
     #[test]

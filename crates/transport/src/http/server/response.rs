@@ -48,7 +48,7 @@ pub(super) async fn reply(mut answering: ResponseParts) -> Response<ResponseBody
 }
 
 pub(super) fn json(status: StatusCode, message: &Written) -> Response<ResponseBody> {
-    let text = String::from(message.write());
+    let text = String::from(message.to_json());
     let mut response = Response::new(ResponseBody(Inner::Full(Full::from(text))));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
@@ -106,8 +106,8 @@ impl Events {
         self.idle = None;
         while let Some(part) = next {
             match part {
-                Part::Notification(next) => event(&mut events, next.write()),
-                Part::Response(last) => event(&mut events, last.write()),
+                Part::Notification(next) => event(&mut events, next.to_json()),
+                Part::Response(last) => event(&mut events, last.to_json()),
             }
             // Nobody goes on with the call for that: what it has sent is not to wait for what it has not.
             next = if events.len() < TOGETHER { self.answering.next_there() } else { None };
@@ -164,7 +164,7 @@ mod tests {
     use crate::response_parts::Received;
     use crate::traits::{IncomingRequest, RequestHandler};
     use http_body_util::BodyExt as _;
-    use mrtr_schema::jsonrpc::{Request, RequestId, Version};
+    use mrtr_schema::jsonrpc::{Request, RequestId};
 
     /// It sends one notification, and no response.
     struct Listening;
@@ -231,7 +231,7 @@ mod tests {
 
     fn answering(dispatch: impl RequestHandler) -> ResponseParts {
         let id = RequestId::Number(1);
-        let request = Request { jsonrpc: Version, id, method: "x".to_owned(), params: None };
+        let request = Request::new(id, "x", None);
         ResponseParts::new(&Arc::new(dispatch), Received::new(request, None), ())
     }
 

@@ -1,0 +1,79 @@
+//! Spans of calls and requests, and the trace context that requests carry in `_meta`.
+
+use mrtr_schema::jsonrpc::RequestId;
+use mrtr_schema::meta::TraceContext;
+use mrtr_schema::{Object, PROTOCOL_VERSION, method};
+use tracing::Span;
+
+type Callback = Box<dyn Fn() -> Option<TraceContext> + Send + Sync>;
+
+/// The application's source of trace contexts, if it has one.
+#[derive(Default)]
+pub(crate) struct TraceSource(Option<Callback>);
+
+impl TraceSource {
+    pub(crate) fn new(callback: impl Fn() -> Option<TraceContext> + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(callback)))
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns the members of the current trace context for `_meta`.
+    pub(crate) fn meta_members(&self) -> Object {
+        let context = self.0.as_ref().and_then(|callback| callback());
+        let Some(context) = context else { return Object::new() };
+        context.to_meta().unwrap_or_else(|| {
+            tracing::warn!(target: "mrtr::client", ?context, "ignoring invalid trace context");
+            Object::new()
+        })
+    }
+}
+
+/// Creates the span of a call with all its rounds.
+pub(crate) fn call_span(method: &str, target: &str) -> Span {
+    tracing::info_span!(
+        target: "mrtr::client",
+        "call",
+        otel.name = format!("{method} {target} (all rounds)").trim(),
+        otel.kind = "internal",
+        mcp.method.name = method,
+    )
+}
+
+/// Creates the span of one request, with the fields of OpenTelemetry's semantic conventions.
+pub(crate) fn request_span(method: &str, target: &str, id: &RequestId) -> Span {
+    let tool = (method == method::TOOLS_CALL).then_some(target);
+    let prompt = (method == method::PROMPTS_GET).then_some(target);
+    let resource = (method == method::RESOURCES_READ).then_some(target);
+    // The URI stays out of the span's name: names must have a low cardinality.
+    let name = tool.or(prompt).map_or_else(|| method.to_owned(), |name| format!("{method} {name}"));
+    tracing::info_span!(
+        target: "mrtr::client",
+        "request",
+        otel.name = name,
+        otel.kind = "client",
+        mcp.method.name = method,
+        gen_ai.operation.name = tool.map(|_| "execute_tool"),
+        gen_ai.tool.name = tool,
+        gen_ai.prompt.name = prompt,
+        mcp.resource.uri = resource,
+        mcp.protocol.version = PROTOCOL_VERSION,
+        jsonrpc.request.id = %id,
+        rpc.response.status_code = tracing::field::Empty,
+        error.type = tracing::field::Empty,
+    )
+}
+
+/// Records on the current span that the server responded with this JSON-RPC error code.
+pub(crate) fn record_server_error(code: i64) {
+    let code = code.to_string();
+    Span::current().record("rpc.response.status_code", &code);
+    Span::current().record("error.type", code);
+}
+
+/// Records on the current span that the transport failed.
+pub(crate) fn record_transport_error() {
+    Span::current().record("error.type", "transport");
+}

@@ -1,0 +1,242 @@
+//! From an annotated function to its constructor.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::parse::Parser as _;
+use syn::{FnArg, Ident, ItemFn, Receiver, ReceiverKind, Signature, Type};
+
+use crate::attributes::{Arguments, Kind, doc_comment};
+
+/// Returns the function and its constructor, or a compile error.
+pub(crate) fn expand(kind: Kind, attributes: TokenStream, item: TokenStream) -> TokenStream {
+    let constructor = constructor(kind, attributes, item.clone());
+    let constructor = constructor.unwrap_or_else(|error| error.to_compile_error());
+    let mut expanded = item;
+    expanded.extend(constructor);
+    expanded
+}
+
+fn constructor(kind: Kind, attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
+    let arguments =
+        (|input: syn::parse::ParseStream<'_>| Arguments::parse(kind, input)).parse2(attributes)?;
+    let function: ItemFn = syn::parse2(item)?;
+    check(kind, &function.sig)?;
+    let name = &function.sig.ident;
+    let description = match &arguments.description {
+        Some(description) => Some(description.value()),
+        None => doc_comment(&function.attrs),
+    };
+    let constructor = format_ident!("{}_{}", name, kind.suffix());
+    let type_name = format_ident!("{}", kind.type_name());
+    let new = if arguments.manual { format_ident!("manual") } else { format_ident!("new") };
+    let wire_name = arguments.name.as_ref().map_or_else(|| name.to_string(), syn::LitStr::value);
+    let handler = handler(&function.sig);
+    let cfgs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+    let visibility = &function.vis;
+    let first = match &arguments.uri {
+        Some(uri) => quote! { #uri, #wire_name },
+        None => {
+            let missing = || {
+                let error = "missing description: write a doc comment or `description = \"…\"`";
+                syn::Error::new(name.span(), error)
+            };
+            let description = description.as_ref().ok_or_else(missing)?;
+            quote! { #wire_name, #description }
+        }
+    };
+    let setters = setters(&arguments, kind, description.as_deref());
+    let doc = format!("Creates the {} of [`{name}`].", kind.suffix().replace('_', " "));
+    let doc = if receiver(&function.sig).is_some() {
+        format!("Creates the {} of [`{name}`](Self::{name}).", kind.suffix().replace('_', " "))
+    } else {
+        doc
+    };
+    Ok(quote! {
+        #(#cfgs)*
+        #[doc = #doc]
+        #visibility fn #constructor() -> ::mrtr::#type_name {
+            ::mrtr::#type_name::#new(#first, #handler)#setters
+        }
+    })
+}
+
+fn check(kind: Kind, signature: &Signature) -> syn::Result<()> {
+    let error = |span, text: &str| Err(syn::Error::new(span, text));
+    if signature.asyncness.is_none() {
+        let text = format!("#[{}] needs an async function", kind.suffix());
+        return error(signature.fn_token.span, &text);
+    }
+    if let Some(parameter) = signature.generics.params.first() {
+        return error(syn::spanned::Spanned::span(parameter), "a handler cannot be generic");
+    }
+    match receiver(signature) {
+        Some(receiver) if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) => {
+            error(receiver.self_token.span, "a handler takes `&self`")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn receiver(signature: &Signature) -> Option<&Receiver> {
+    match signature.inputs.first() {
+        Some(FnArg::Receiver(receiver)) => Some(receiver),
+        _ => None,
+    }
+}
+
+/// A function is its own handler; a method is called on the state `Self`.
+fn handler(signature: &Signature) -> TokenStream {
+    let name = &signature.ident;
+    if receiver(signature).is_none() {
+        return quote! { #name };
+    }
+    let types: Vec<&Type> = signature
+        .inputs
+        .iter()
+        .filter_map(|input| match input {
+            FnArg::Typed(input) => Some(&*input.ty),
+            FnArg::Receiver(_) => None,
+        })
+        .collect();
+    let names: Vec<Ident> = (0..types.len()).map(|at| format_ident!("p{at}")).collect();
+    quote! {
+        async |::mrtr::State(this): ::mrtr::State<Self>, #(#names: #types),*| {
+            this.#name(#(#names),*).await
+        }
+    }
+}
+
+fn setters(arguments: &Arguments, kind: Kind, description: Option<&str>) -> TokenStream {
+    let title = arguments.title.iter().map(|title| quote! { .title(#title) });
+    let mime_type = arguments.mime_type.iter().map(|mime_type| quote! { .mime_type(#mime_type) });
+    let description = description
+        .filter(|_| kind.has_uri())
+        .map(|description| quote! { .description(#description) });
+    let hints = arguments.annotations.iter().map(|(name, is_set)| {
+        let setter = format_ident!("with_{name}_hint", span = name.span());
+        quote! { .#setter(#is_set) }
+    });
+    let annotations = (!arguments.annotations.is_empty()).then(|| {
+        quote! { .annotations(::mrtr::schema::tool::ToolAnnotations::default()#(#hints)*) }
+    });
+    quote! { #(#title)* #description #(#mime_type)* #annotations }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(kind: Kind, attributes: TokenStream, item: &TokenStream) -> String {
+        let text = expand(kind, attributes, item.clone()).to_string();
+        text.strip_prefix(&item.to_string()).map(str::trim).map(str::to_owned).unwrap_or(text)
+    }
+
+    #[test]
+    fn a_tool_expands_to_its_constructor() {
+        let item = quote! {
+            /// Books a table.
+            ///
+            /// Asks for the seat.
+            pub async fn book(cx: Context, args: Booking) -> Result<String> { todo() }
+        };
+        let expected = quote! {
+            #[doc = "Creates the tool of [`book`]."]
+            pub fn book_tool() -> ::mrtr::Tool {
+                ::mrtr::Tool::new("book", "Books a table.\n\nAsks for the seat.", book)
+            }
+        };
+        assert_eq!(expanded(Kind::Tool, quote! {}, &item), expected.to_string());
+    }
+
+    #[test]
+    fn attributes_become_setters() {
+        let item = quote! { async fn f(cx: ManualContext) {} };
+        let attributes = quote! {
+            name = "cancel", title = "Cancel", description = "Cancels.", manual, destructive,
+            open_world = false
+        };
+        let expected = quote! {
+            #[doc = "Creates the tool of [`f`]."]
+            fn f_tool() -> ::mrtr::Tool {
+                ::mrtr::Tool::manual("cancel", "Cancels.", f).title("Cancel").annotations(
+                    ::mrtr::schema::tool::ToolAnnotations::default()
+                        .with_destructive_hint(true)
+                        .with_open_world_hint(false)
+                )
+            }
+        };
+        assert_eq!(expanded(Kind::Tool, attributes, &item), expected.to_string());
+    }
+
+    #[test]
+    fn a_method_is_called_on_the_state() {
+        let item = quote! {
+            /// Greets.
+            async fn greet(&self, cx: Context, name: Name) -> String { todo() }
+        };
+        let expected = quote! {
+            #[doc = "Creates the prompt of [`greet`](Self::greet)."]
+            fn greet_prompt() -> ::mrtr::Prompt {
+                ::mrtr::Prompt::new(
+                    "greet",
+                    "Greets.",
+                    async |::mrtr::State(this): ::mrtr::State<Self>, p0: Context, p1: Name| {
+                        this.greet(p0, p1).await
+                    }
+                )
+            }
+        };
+        assert_eq!(expanded(Kind::Prompt, quote! {}, &item), expected.to_string());
+    }
+
+    #[test]
+    fn resources_have_a_uri_and_an_optional_description() {
+        let item = quote! { async fn page(args: Page) -> String { todo() } };
+        let attributes = quote! { "doc://{id}", mime_type = "text/plain" };
+        let expected = quote! {
+            #[doc = "Creates the resource template of [`page`]."]
+            fn page_resource_template() -> ::mrtr::ResourceTemplate {
+                ::mrtr::ResourceTemplate::new("doc://{id}", "page", page).mime_type("text/plain")
+            }
+        };
+        assert_eq!(expanded(Kind::ResourceTemplate, attributes, &item), expected.to_string());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let documented = quote! { #[doc = " Text"] };
+        for (kind, attributes, item, error) in [
+            (Kind::Tool, quote! {}, quote! { #documented fn f() {} }, "needs an async function"),
+            (Kind::Tool, quote! {}, quote! { async fn f() {} }, "missing description"),
+            (
+                Kind::Tool,
+                quote! { color = "red" },
+                quote! { #documented async fn f() {} },
+                "unknown attribute `color` of #[tool]",
+            ),
+            (
+                Kind::Prompt,
+                quote! { read_only },
+                quote! { #documented async fn f() {} },
+                "unknown attribute `read_only` of #[prompt]",
+            ),
+            (
+                Kind::Tool,
+                quote! {},
+                quote! { #documented async fn f<T>(a: T) {} },
+                "cannot be generic",
+            ),
+            (Kind::Tool, quote! {}, quote! { #documented async fn f(self) {} }, "takes `&self`"),
+            (
+                Kind::Tool,
+                quote! {},
+                quote! { #documented async fn f(&mut self) {} },
+                "takes `&self`",
+            ),
+            (Kind::Resource, quote! {}, quote! { async fn f() {} }, "expected the URI"),
+        ] {
+            let text = expand(kind, attributes, item).to_string();
+            assert!(text.contains(error), "{error}: {text}");
+        }
+    }
+}

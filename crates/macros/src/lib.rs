@@ -1,0 +1,71 @@
+//! Attribute macros for mrtr: tools, prompts and resources from async functions and their doc
+//! comments.
+//!
+//! Use them through the feature `macros` of the `mrtr` crate, which re-exports them. Each macro
+//! leaves its function as it is, and adds a constructor next to it that expands to what one would
+//! write by hand:
+//!
+//! | attribute | constructor | expands to |
+//! |---|---|---|
+//! | `#[tool]` on `book` | `book_tool()` | `Tool::new("book", doc, book)` |
+//! | `#[prompt]` on `brief` | `brief_prompt()` | `Prompt::new("brief", doc, brief)` |
+//! | `#[resource("doc://faq")]` on `faq` | `faq_resource()` | `Resource::new("doc://faq", "faq", faq)` |
+//! | `#[resource_template("doc://{id}")]` on `page` | `page_resource_template()` | `ResourceTemplate::new("doc://{id}", "page", page)` |
+//!
+//! A method with `&self` becomes a handler that extracts `State<Self>`; the constructor is then an
+//! associated function.
+
+mod attributes;
+mod expand;
+
+use proc_macro::TokenStream;
+
+use crate::attributes::Kind;
+
+/// Adds a constructor of a `Tool` next to an async function.
+///
+/// The name is the function's name, and the description its doc comment. Attributes:
+///
+/// - `name = "…"`, `description = "…"`, `title = "…"`
+/// - annotations: `read_only`, `destructive`, `idempotent`, `open_world`, each alone or with
+///   `= true` or `= false`
+/// - `manual`: the function is in the manual form, and takes a `ManualContext`
+///
+/// ```ignore
+/// /// Cancels a booking.
+/// #[tool(title = "Cancel", destructive, idempotent)]
+/// async fn cancel(cx: Context, booking: BookingId) -> Result<String> { … }
+///
+/// let server = Server::builder("booking", "1.0.0").tool(cancel_tool());
+/// ```
+#[proc_macro_attribute]
+pub fn tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    expand::expand(Kind::Tool, attributes.into(), item.into()).into()
+}
+
+/// Adds a constructor of a `Prompt` next to an async function.
+///
+/// The name is the function's name, and the description its doc comment. Attributes:
+/// `name = "…"`, `description = "…"`, `title = "…"`, and `manual`.
+#[proc_macro_attribute]
+pub fn prompt(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    expand::expand(Kind::Prompt, attributes.into(), item.into()).into()
+}
+
+/// Adds a constructor of a `Resource` next to an async function.
+///
+/// The first attribute is the URI. The name is the function's name, and the description its doc
+/// comment. Further attributes: `name = "…"`, `description = "…"`, `title = "…"`,
+/// `mime_type = "…"`, and `manual`.
+#[proc_macro_attribute]
+pub fn resource(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    expand::expand(Kind::Resource, attributes.into(), item.into()).into()
+}
+
+/// Adds a constructor of a `ResourceTemplate` next to an async function.
+///
+/// The first attribute is the URI template; the rest is as with [`macro@resource`].
+#[proc_macro_attribute]
+pub fn resource_template(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    expand::expand(Kind::ResourceTemplate, attributes.into(), item.into()).into()
+}

@@ -1,0 +1,66 @@
+//! Input responses.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::json::{read_pairs, write_pairs};
+
+/// Input responses under the server's keys.
+///
+/// The type of a response depends on the request with the same key, so each stays raw until it is
+/// matched to its request.
+#[derive(Debug, Clone, Default)]
+pub struct InputResponses(pub Vec<(String, Box<RawValue>)>);
+
+impl InputResponses {
+    /// Returns the response under `key`.
+    pub fn get(&self, key: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
+    }
+
+    /// Adds a response.
+    ///
+    /// # Errors
+    ///
+    /// Fails if JSON cannot represent `response`.
+    pub fn push(
+        &mut self,
+        key: impl Into<String>,
+        response: &impl Serialize,
+    ) -> Result<(), serde_json::Error> {
+        self.0.push((key.into(), to_raw_value(response)?));
+        Ok(())
+    }
+}
+
+impl Serialize for InputResponses {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_pairs(serializer, &self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for InputResponses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let all: Vec<(String, Box<RawValue>)> =
+            read_pairs(deserializer, "a map of input responses")?;
+        match all.iter().find(|(_, response)| !response.get().starts_with('{')) {
+            Some((key, _)) => {
+                Err(D::Error::custom(format_args!("the response to {key:?} must be an object")))
+            }
+            None => Ok(Self(all)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_responses_must_be_objects() {
+        let error = serde_json::from_str::<InputResponses>(r#"{"a":{},"b":5}"#).unwrap_err();
+        assert!(error.to_string().contains("the response to \"b\" must be an object"), "{error}");
+        assert!(serde_json::from_str::<InputResponses>("null").is_err());
+    }
+}

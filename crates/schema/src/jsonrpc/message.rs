@@ -1,0 +1,279 @@
+//! Messages: the JSON-RPC envelope, read from the wire.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::Object;
+use crate::json::scan::{self, RequestOutline};
+use crate::json::{self, CowStr, MAX_DEPTH, validate};
+use crate::jsonrpc::request::Version;
+use crate::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response, code};
+
+/// A message on the wire. Batches are not part of the protocol.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Has a `method` and an `id`.
+    Request(Request),
+    /// Has a `method` and no `id`.
+    Notification(Notification),
+    /// Has a `result` or an `error`.
+    Response(Response),
+}
+
+impl Message {
+    /// Reads one message.
+    ///
+    /// # Errors
+    ///
+    /// - [`code::PARSE_ERROR`] if `body` is not one JSON value, repeats a key, contains a lone
+    ///   surrogate or is nested deeper than 128;
+    /// - [`code::INVALID_REQUEST`] if it is not a JSON-RPC message. See [`Message::salvage_id`] for
+    ///   the id of the error response.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use mrtr_schema::jsonrpc::{Message, code};
+    ///
+    /// let message = Message::parse(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)?;
+    /// let Message::Request(request) = message else { panic!("not a request") };
+    /// assert_eq!(request.method, "tools/list");
+    ///
+    /// // Two parsers could read this message differently.
+    /// let error = Message::parse(br#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#).unwrap_err();
+    /// assert_eq!(error.code, code::PARSE_ERROR);
+    /// assert!(error.message.contains("duplicate key \"id\""));
+    /// # Ok::<(), mrtr_schema::jsonrpc::ErrorObject>(())
+    /// ```
+    pub fn parse(body: &[u8]) -> Result<Self, ErrorObject> {
+        Self::parse_within(body, MAX_DEPTH)
+    }
+
+    /// Reads one message that is nested at most `depth` deep. The limit of 128 applies as well.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Message::parse`]; too deep a message is a [`code::PARSE_ERROR`].
+    pub fn parse_within(body: &[u8], depth: usize) -> Result<Self, ErrorObject> {
+        Self::parse_with_known_meta(body, depth, "")
+    }
+
+    /// Reads one message like [`Message::parse_within`], but does not validate `params._meta` again
+    /// if it equals `known_meta`: clients send the same `_meta` with every request.
+    ///
+    /// `known_meta` must be empty, or the `params._meta` of a request that was parsed with the same
+    /// `depth`. For the HTTP transport; not covered by semantic versioning.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Message::parse_within`].
+    #[doc(hidden)]
+    pub fn parse_with_known_meta(
+        body: &[u8],
+        depth: usize,
+        known_meta: &str,
+    ) -> Result<Self, ErrorObject> {
+        let parse_error = |why: &dyn fmt::Display| {
+            ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
+        };
+        if depth < MAX_DEPTH && validate::nesting_depth(body) > depth {
+            return Err(parse_error(&format_args!("recursion limit of {depth} exceeded")));
+        }
+        let body = str::from_utf8(body).map_err(|error| parse_error(&error))?;
+        if let Some(request) = scan::scan_request(body, known_meta).and_then(request_from_outline) {
+            return Ok(Self::Request(request));
+        }
+        validate::validate(body).map_err(|error| parse_error(&error))?;
+        let invalid = |why: String| ErrorObject::invalid_request(format!("Invalid request: {why}"));
+        if !body.trim_ascii_start().starts_with('{') {
+            let why = "the body must be one JSON-RPC object (batches are not supported)";
+            return Err(invalid(why.to_owned()));
+        }
+        let envelope: Envelope<'_> =
+            json::from_str(body).map_err(|error| invalid(error.to_string()))?;
+        envelope.into_message().map_err(invalid)
+    }
+
+    /// Returns the id of a message that [`Message::parse`] rejected, if it is readable.
+    pub fn salvage_id(body: &[u8]) -> Option<RequestId> {
+        #[derive(Deserialize)]
+        struct OnlyId {
+            id: RequestId,
+        }
+        // A derived `Deserialize` would also accept an array with an id as its first item.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return None;
+        }
+        serde_json::from_slice::<OnlyId>(body).ok().map(|m| m.id)
+    }
+
+    /// Returns whether a message that [`Message::parse`] rejected was meant as a notification: it has
+    /// a `method` and no `id`. Such a message gets no error response.
+    pub fn was_notification(body: &[u8]) -> bool {
+        let object = str::from_utf8(body).ok().and_then(|body| serde_json::from_str(body).ok());
+        object.is_some_and(|object: Object| {
+            object.contains_key("method") && !object.contains_key("id")
+        })
+    }
+}
+
+/// Builds a request from its outline. `None` leaves the decision to [`Envelope`].
+fn request_from_outline(outline: RequestOutline<'_>) -> Option<Request> {
+    let RequestOutline { jsonrpc, id, method, params } = outline;
+    let method = method?.strip_prefix('"')?.strip_suffix('"').filter(|m| !m.contains('\\'))?;
+    if jsonrpc != Some("\"2.0\"") {
+        return None;
+    }
+    let id = serde_json::from_str(id?).ok()?;
+    let params = params.map(|(text, members)| Params::from_spans(text, members));
+    Some(Request::new(id, method, params))
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(rename = "jsonrpc")]
+    _jsonrpc: Version,
+    #[serde(borrow, default, deserialize_with = "json::present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<CowStr<'a>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "json::present")]
+    result: Option<&'a RawValue>,
+    error: Option<ErrorObject>,
+}
+
+impl Envelope<'_> {
+    fn into_message(self) -> Result<Message, String> {
+        let Self { _jsonrpc: _, id, method, params, result, error } = self;
+        let id = match id {
+            None => Id::Absent,
+            Some(id) if id.get() == "null" => Id::Null,
+            Some(id) => {
+                Id::Present(serde_json::from_str(id.get()).map_err(|e| format!("`id`: {e}"))?)
+            }
+        };
+        match (method, result, error) {
+            (Some(CowStr(method)), None, None) => called(id, method.into_owned(), params),
+            (None, Some(result), None) => match id {
+                Id::Present(id) => {
+                    Ok(Message::Response(Response { id: Some(id), outcome: Ok(result.to_owned()) }))
+                }
+                Id::Null | Id::Absent => Err("a result needs the `id` of its request".to_owned()),
+            },
+            (None, None, Some(error)) => {
+                let id = if let Id::Present(id) = id { Some(id) } else { None };
+                Ok(Message::Response(Response::error(id, error)))
+            }
+            (None, None, None) => Err("missing field `method`".to_owned()),
+            _ => Err("only one of `method`, `result` and `error` may be present".to_owned()),
+        }
+    }
+}
+
+/// Builds a request or a notification, depending on the `id`.
+fn called(id: Id, method: String, params: Option<&RawValue>) -> Result<Message, String> {
+    if params.is_some_and(|p| !p.get().starts_with('{')) {
+        return Err("`params` must be an object".to_owned());
+    }
+    match id {
+        Id::Present(id) => {
+            let params = params.map(|params| Params::from_text(params.get().to_owned()));
+            let params = params.transpose().map_err(|e| format!("`params`: {e}"))?;
+            Ok(Message::Request(Request::new(id, method, params)))
+        }
+        Id::Null => Err("`id` must not be null".to_owned()),
+        Id::Absent => {
+            let params = params.map(RawValue::to_owned);
+            Ok(Message::Notification(Notification::from_raw(method, params)))
+        }
+    }
+}
+
+enum Id {
+    Absent,
+    Null,
+    Present(RequestId),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_kind_follows_from_its_members() {
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","id":"a","method":"m"}"#),
+            Ok(Message::Request(_))
+        ));
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","method":"m"}"#),
+            Ok(Message::Notification(_))
+        ));
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","id":1,"result":null}"#),
+            Ok(Message::Response(_))
+        ));
+        assert!(matches!(
+            Message::parse(br#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}"#),
+            Ok(Message::Response(Response { id: None, .. }))
+        ));
+    }
+
+    #[test]
+    fn parse_errors_name_the_rule_and_the_field() {
+        for (body, code, part) in [
+            ("{", code::PARSE_ERROR, "EOF"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#,
+                code::PARSE_ERROR,
+                "duplicate key \"id\"",
+            ),
+            ("[]", code::INVALID_REQUEST, "batches"),
+            ("3", code::INVALID_REQUEST, "one JSON-RPC object"),
+            (r#"{"id":1,"method":"m"}"#, code::INVALID_REQUEST, "missing field `jsonrpc`"),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, code::INVALID_REQUEST, "expected \"2.0\""),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#,
+                code::INVALID_REQUEST,
+                "must not be null",
+            ),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, code::INVALID_REQUEST, "id"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[]}"#,
+                code::INVALID_REQUEST,
+                "`params` must be an object",
+            ),
+            (r#"{"jsonrpc":"2.0","id":1}"#, code::INVALID_REQUEST, "missing field `method`"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
+                code::INVALID_REQUEST,
+                "only one of",
+            ),
+        ] {
+            let error = Message::parse(body.as_bytes()).expect_err(body);
+            assert_eq!(error.code, code, "{body}");
+            assert!(error.message.contains(part), "{body}: {}", error.message);
+        }
+        let error = Message::parse(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\"}").unwrap_err();
+        assert_eq!(error.code, code::PARSE_ERROR);
+        assert!(error.message.contains("utf-8"), "{}", error.message);
+    }
+
+    #[test]
+    fn id_is_salvaged_from_an_invalid_request() {
+        assert_eq!(Message::salvage_id(br#"{"id":5}"#), Some(RequestId::Number(5)));
+        assert_eq!(Message::salvage_id(br#"{"id":null}"#), None);
+    }
+
+    #[test]
+    fn unreadable_message_is_not_a_notification() {
+        assert!(Message::was_notification(br#"{"jsonrpc":"1.0","method":"m"}"#));
+        for body in [&b"{\"method\":\"m\xff\"}"[..], br#"{"method":"m","id":[]}"#, b"[]"] {
+            assert!(!Message::was_notification(body), "{}", body.escape_ascii());
+        }
+    }
+}

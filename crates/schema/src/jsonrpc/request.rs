@@ -1,0 +1,132 @@
+//! Requests and notifications.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::json::{self, CowStr, ObjectWriter, RawJson};
+use crate::jsonrpc::{ErrorObject, Params, RequestId};
+
+/// The literal `"2.0"`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version;
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("2.0")
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match CowStr::deserialize(deserializer)? {
+            CowStr(version) if version == "2.0" => Ok(Self),
+            CowStr(other) => {
+                Err(D::Error::custom(format_args!("`jsonrpc` is {other:?}, expected \"2.0\"")))
+            }
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug, Clone, Serialize)]
+pub struct Request {
+    jsonrpc: Version,
+    /// The id, unique among the sender's requests in flight.
+    pub id: RequestId,
+    /// The method.
+    pub method: String,
+    /// The parameters, not decoded yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub params: Option<Params>,
+}
+
+impl Request {
+    /// Creates a request.
+    pub fn new(id: RequestId, method: impl Into<String>, params: Option<Params>) -> Self {
+        Self { jsonrpc: Version, id, method: method.into(), params }
+    }
+
+    /// Decodes the parameters as `T`. Absent parameters are decoded as `{}`.
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_PARAMS`](crate::jsonrpc::code::INVALID_PARAMS), naming the offending field.
+    pub fn decode_params<'r, T: Deserialize<'r>>(&'r self) -> Result<T, ErrorObject> {
+        decode(self.params.as_ref().map(Params::as_str))
+    }
+}
+
+/// A notification: a message without a response.
+#[derive(Debug, Clone, Serialize)]
+pub struct Notification {
+    jsonrpc: Version,
+    /// The method.
+    pub method: String,
+    /// The parameters, not decoded yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub params: Option<Box<RawValue>>,
+}
+
+impl Notification {
+    /// Creates a notification with parameters.
+    ///
+    /// # Errors
+    ///
+    /// Fails if JSON cannot represent `params`.
+    pub fn new(
+        method: impl Into<String>,
+        params: &impl Serialize,
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self::from_raw(method, Some(to_raw_value(params)?)))
+    }
+
+    /// Creates a notification whose parameters are JSON text already.
+    pub fn from_raw(method: impl Into<String>, params: Option<Box<RawValue>>) -> Self {
+        Self { jsonrpc: Version, method: method.into(), params }
+    }
+
+    /// Decodes the parameters as `T`. Absent parameters are decoded as `{}`.
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_PARAMS`](crate::jsonrpc::code::INVALID_PARAMS), naming the offending field.
+    pub fn decode_params<T: DeserializeOwned>(&self) -> Result<T, ErrorObject> {
+        decode(self.params.as_deref().map(RawValue::get))
+    }
+
+    /// Writes the message. Faster than `serde_json`, which would parse the raw parameters again.
+    pub fn to_json(&self) -> RawJson {
+        let params = self.params.as_deref().map(RawValue::get);
+        let length = self.method.len() + params.map_or(0, str::len);
+        let object = ObjectWriter::with_capacity(ENVELOPE + length);
+        let object = object.string("jsonrpc", "2.0").string("method", &self.method);
+        match params {
+            Some(params) => object.raw_str("params", params).end(),
+            None => object.end(),
+        }
+    }
+}
+
+/// Capacity in bytes for the members around `params`.
+const ENVELOPE: usize = 128;
+
+fn decode<'r, T: Deserialize<'r>>(params: Option<&'r str>) -> Result<T, ErrorObject> {
+    json::from_str(params.unwrap_or("{}"))
+        .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notification_to_json_matches_serde() {
+        let with = Notification::new("notifications/\"x\"", &[()]).unwrap();
+        let without = Notification { params: None, ..with.clone() };
+        for notification in [with, without] {
+            let expected = serde_json::to_string(&notification).unwrap();
+            assert_eq!(notification.to_json().as_str(), expected);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The parts of a request that a transport looks at before it is dispatched.
+//!
+//! For the sibling crates; not covered by semantic versioning.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::json::CowStr;
+use crate::jsonrpc::{ErrorObject, Request};
+use crate::meta::RequestMeta;
+
+/// The parameters that HTTP headers mirror, whatever the method is.
+#[derive(Debug, Default, Deserialize)]
+pub struct RequestHead<'a> {
+    /// The request's `_meta`.
+    #[serde(rename = "_meta", default, deserialize_with = "shared")]
+    pub meta: Option<Arc<RequestMeta>>,
+    /// `params.name`, if it is a string.
+    #[serde(borrow, default, deserialize_with = "string_or_none")]
+    pub name: Option<Cow<'a, str>>,
+    /// `params.uri`, if it is a string.
+    #[serde(borrow, default, deserialize_with = "string_or_none")]
+    pub uri: Option<Cow<'a, str>>,
+}
+
+impl<'r> RequestHead<'r> {
+    /// Reads the head of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`INVALID_PARAMS`](crate::jsonrpc::code::INVALID_PARAMS), naming the offending field of
+    /// `_meta`.
+    pub fn from_request(request: &'r Request) -> Result<Self, ErrorObject> {
+        let Some(params) = &request.params else { return Ok(Self::default()) };
+        let meta = match params.member("_meta") {
+            None => None,
+            Some(meta) => match serde_json::from_str::<Option<RequestMeta>>(meta) {
+                Ok(meta) => meta.map(Arc::new),
+                // Decoding all parameters gives an error with the path of the offending field.
+                Err(_) => return request.decode_params(),
+            },
+        };
+        Ok(Self { meta, name: params.string("name"), uri: params.string("uri") })
+    }
+}
+
+fn shared<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Arc<RequestMeta>>, D::Error> {
+    let meta = Option::<RequestMeta>::deserialize(deserializer)?;
+    Ok(meta.map(Arc::new))
+}
+
+/// A `name` of another type is an error of the method's own parameters, not of the header check.
+fn string_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Cow<'de, str>>, D::Error> {
+    let value = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(value.get()).ok().map(|CowStr(text)| text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonrpc::{Params, RequestId};
+
+    #[test]
+    fn request_head_names_the_offending_field_of_meta() {
+        let params =
+            r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"elicitation":true}}}"#;
+        let params = Params::from_text(params.to_owned()).unwrap();
+        let request = Request::new(RequestId::Number(1), "x", Some(params));
+        let error = RequestHead::from_request(&request).unwrap_err().message;
+        assert!(error.contains("/clientCapabilities.elicitation: invalid type"), "{error}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Errors of building a server.
+
+use mrtr_codec::RingError;
+
+/// The errors of `ServerBuilder::build`: mistakes in how the server is put together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Two tools, prompts, resources or extension methods have the same name.
+    #[error("duplicate {kind} {name:?}")]
+    Duplicate {
+        /// `tool`, `prompt`, `resource` or `method`.
+        kind: &'static str,
+        /// The name, or the URI.
+        name: String,
+    },
+    /// A name that clients may reject (specification: tools, "Tool Names").
+    #[error("invalid {kind} name {name:?}: use 1 to 128 of the characters A-Z a-z 0-9 _ - .")]
+    Name {
+        /// `tool` or `prompt`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A tool's arguments are not an object.
+    #[error("tool {0:?}: the arguments must be a struct, with a JSON Schema of type `object`")]
+    Arguments(String),
+    /// A tool's schema has an invalid `x-mcp-header`.
+    #[error("tool {tool:?}: invalid `x-mcp-header`: {why}")]
+    Header {
+        /// The tool.
+        tool: String,
+        /// The reason.
+        why: String,
+    },
+    /// A tool has an invalid JSON Schema.
+    #[error("tool {tool:?}: invalid JSON Schema: {why}")]
+    Schema {
+        /// The tool.
+        tool: String,
+        /// The reason.
+        why: String,
+    },
+    /// An icon that clients have to reject.
+    #[error("{of:?}: invalid icon: {why}")]
+    Icon {
+        /// The owner of the icon.
+        of: String,
+        /// The reason.
+        why: String,
+    },
+    /// An extension has an invalid identifier.
+    #[error("invalid extension identifier {0:?}: expected a form like com.example/name")]
+    Extension(String),
+    /// An extension method has the name of a method of the protocol.
+    #[error("extension method {0:?} is a method of the protocol")]
+    Method(String),
+    /// A resource has an invalid URI.
+    #[error("invalid resource URI {uri:?}: {why}")]
+    Uri {
+        /// The URI.
+        uri: String,
+        /// The reason.
+        why: String,
+    },
+    /// A handler is for single use, and the server has no store for used states.
+    #[error(
+        "{0} is for single use, but the server has no `.single_use_store(…)` shared by all replicas"
+    )]
+    NoSingleUseStore(String),
+    /// A handler requires a form that cannot be built from its type.
+    #[error("{of}: invalid form: {why}")]
+    Form {
+        /// What requires for it.
+        of: String,
+        /// The reason.
+        why: String,
+    },
+    /// The handler's own version would be restarted on every round.
+    #[error("{0}: `min_compatible_version` is greater than `version`")]
+    Version(String),
+    /// A resource template is invalid or cannot be matched against URIs.
+    #[error("invalid resource template {template:?}: {why}")]
+    Template {
+        /// The template.
+        template: String,
+        /// The reason.
+        why: String,
+    },
+    /// A completion function is set for an argument that does not exist.
+    #[error("{of} has no argument {argument:?} to complete")]
+    Completion {
+        /// The prompt or template.
+        of: String,
+        /// The argument.
+        argument: String,
+    },
+    /// Neither `allow_anonymous` nor `require_principal` was called.
+    #[error(
+        "no authentication: call `.require_principal()` if a layer in front of the server \
+         authenticates callers, or `.allow_anonymous()` if everyone may call"
+    )]
+    NoAuthentication,
+    /// The server has handlers, and no key to seal request states with.
+    #[error(
+        "no key ring: give all replicas the same one with `.key_ring(…)`, or call \
+         `.ephemeral_key()` if this process is the only replica"
+    )]
+    NoKeyRing,
+    /// A handler extracts application state that was not given.
+    #[error("{of} extracts `State<{missing}>`: give the server a value with `.state(…)`")]
+    MissingState {
+        /// The handler.
+        of: String,
+        /// The type of the missing state.
+        missing: &'static str,
+    },
+    /// Two values of application state have the same type.
+    #[error("two values of application state have the type `{0}`")]
+    DuplicateState(&'static str),
+    /// A timeout or limit of a handler is zero, or shorter than its unit.
+    #[error("{of}: `{option}` must be at least {minimum}")]
+    Timeout {
+        /// The handler.
+        of: String,
+        /// The option, such as `answer_timeout`.
+        option: &'static str,
+        /// The smallest value, with its unit.
+        minimum: &'static str,
+    },
+    /// The ephemeral key could not be generated.
+    #[error(transparent)]
+    Keys(#[from] RingError),
+}

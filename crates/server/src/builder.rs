@@ -1,0 +1,441 @@
+//! The builder of servers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use mrtr_codec::{KeyRing, Seal};
+use mrtr_schema::capabilities::Implementation;
+use mrtr_schema::meta::{TraceContext, key};
+use mrtr_schema::{Object, uri};
+use mrtr_transport::headers::ParamHeader;
+use serde_json::{Value, json};
+
+use crate::build_error::BuildError;
+use crate::call_options::CallOptions;
+use crate::catalog::{Catalog, written};
+use crate::changes::ChangeNotifier;
+use crate::clock::{Clock, SystemClock};
+use crate::completion::Completer;
+use crate::dispatch::{completion, discovery, listen, prompts, resources, tools};
+use crate::error::Error;
+use crate::extension::{self, ExtensionRequest, is_identifier};
+use crate::prompt::Prompt;
+use crate::registry::{Method, Methods, Own, Registry};
+use crate::resource::{CacheControl, Resource, ResourceTemplate};
+use crate::runtime::{HandOverPolicy, Runtime};
+use crate::schema_validation::Schemas;
+use crate::server::Server;
+use crate::single_use::{ErasedStore, SingleUseStore};
+use crate::state::StateMap;
+use crate::task_tracker::TaskTracker;
+use crate::template::Template;
+use crate::tool::Tool;
+use crate::trace_parent::TraceParent;
+use crate::validate::{
+    check_dialect, check_icons, check_methods, check_names, check_options, check_unique,
+};
+
+/// Builds a [`Server`].
+#[must_use = "call `build`"]
+pub struct ServerBuilder {
+    info: Implementation,
+    instructions: Option<String>,
+    tools: Vec<Tool>,
+    prompts: Vec<Prompt>,
+    resources: Vec<Resource>,
+    templates: Vec<ResourceTemplate>,
+    lists: CacheControl,
+    extensions: Object,
+    own_methods: BTreeMap<&'static str, Own>,
+    added_methods: Vec<(String, extension::Method)>,
+    changes: Option<ChangeNotifier>,
+    page_size: usize,
+    sealer: Option<Box<dyn Seal>>,
+    ephemeral_key: bool,
+    store: Option<Box<dyn ErasedStore>>,
+    hand_over: HandOverPolicy,
+    clock: Box<dyn Clock>,
+    authentication: Option<Authentication>,
+    state: StateMap,
+    trace_parent: Option<TraceParent>,
+}
+
+/// The callers that a server accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Authentication {
+    Anonymous,
+    Principal,
+}
+
+impl Server {
+    /// Creates a builder for a server with this name and version, which clients may show.
+    pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ServerBuilder {
+        ServerBuilder {
+            info: Implementation::new(name, version),
+            instructions: None,
+            tools: Vec::new(),
+            prompts: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            lists: CacheControl::default(),
+            extensions: Object::new(),
+            own_methods: [discovery::METHODS, listen::METHODS].concat().into_iter().collect(),
+            added_methods: Vec::new(),
+            changes: None,
+            page_size: usize::MAX,
+            sealer: None,
+            ephemeral_key: false,
+            store: None,
+            hand_over: HandOverPolicy::default(),
+            clock: Box::new(SystemClock),
+            authentication: None,
+            state: StateMap::default(),
+            trace_parent: None,
+        }
+    }
+}
+
+impl ServerBuilder {
+    /// A name for people, a description, icons: all that clients may show.
+    pub fn info(mut self, info: Implementation) -> Self {
+        self.info = info;
+        self
+    }
+
+    /// Guidance for models on how to use this server.
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = Some(text.into());
+        self
+    }
+
+    /// Adds a tool. Clients see tools in the order in which they were added.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self.answering(tools::METHODS)
+    }
+
+    /// Adds a prompt.
+    pub fn prompt(mut self, prompt: Prompt) -> Self {
+        let completes = !prompt.completers.is_empty();
+        self.prompts.push(prompt);
+        self.answering(prompts::METHODS).completing(completes)
+    }
+
+    /// Adds a resource.
+    pub fn resource(mut self, resource: Resource) -> Self {
+        self.resources.push(resource);
+        self.answering(resources::METHODS)
+    }
+
+    /// Adds a family of resources. Resources of their own come first, then templates in the order in
+    /// which they were added.
+    pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
+        let completes = !template.completers.is_empty();
+        self.templates.push(template);
+        self.answering(resources::METHODS).completing(completes)
+    }
+
+    fn answering(mut self, methods: Methods) -> Self {
+        self.own_methods.extend(methods.iter().copied());
+        self
+    }
+
+    fn completing(self, completes: bool) -> Self {
+        if completes { self.answering(completion::METHODS) } else { self }
+    }
+
+    /// For how long clients may reuse what discovery and lists tell. Default: not at all.
+    pub fn cache_lists(mut self, cache: CacheControl) -> Self {
+        self.lists = cache;
+        self
+    }
+
+    /// Announces changes to clients that listen (`subscriptions/listen`). Publish them with a clone of
+    /// `changes`. Without, subscriptions are acknowledged for nothing.
+    pub fn changes(mut self, changes: ChangeNotifier) -> Self {
+        self.changes = Some(changes);
+        self
+    }
+
+    /// How many items a page of a list has. Default: all. At least one.
+    pub fn page_size(mut self, items: usize) -> Self {
+        self.page_size = items.max(1);
+        self
+    }
+
+    /// Sets the keys that seal request states: the same ring on every replica.
+    ///
+    /// To rotate keys without a restart, give a [`mrtr_codec::SharedKeyRing`] to
+    /// [`sealer`](Self::sealer). Building a server without keys fails, unless
+    /// [`ephemeral_key`](Self::ephemeral_key) was called.
+    pub fn key_ring(self, ring: KeyRing) -> Self {
+        self.sealer(ring)
+    }
+
+    /// Seals request states with a random key of this process.
+    ///
+    /// For tests, local tools, and servers over standard streams. Another replica, or this one
+    /// after a restart, rejects the request states of such a server. No effect if a key ring or a
+    /// sealer is set.
+    pub fn ephemeral_key(mut self) -> Self {
+        self.ephemeral_key = true;
+        self
+    }
+
+    /// Sets your own sealer of request states, such as a [`mrtr_codec::SharedKeyRing`] or a KMS.
+    pub fn sealer(mut self, sealer: impl Seal + 'static) -> Self {
+        self.sealer = Some(Box::new(sealer));
+        self
+    }
+
+    /// Hands calls over to other replicas while `overloaded` returns true.
+    ///
+    /// Between two steps of a call, the server then returns a request state without input requests,
+    /// and the client's retry reaches another replica; nothing is lost or repeated. A call is handed
+    /// over at most twice, never after its sixth round, since clients give up after nine or ten, and
+    /// never with an ephemeral key, since no other replica could continue it.
+    ///
+    /// `overloaded` is called often, from many threads, and must not block.
+    pub fn shed_load_when(mut self, overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.hand_over.overloaded_when(overloaded);
+        self
+    }
+
+    /// Sets the store of used request states, for handlers with
+    /// [`single_use`](crate::Tool::single_use).
+    pub fn single_use_store(mut self, store: impl SingleUseStore) -> Self {
+        self.store = Some(Box::new(store));
+        self
+    }
+
+    /// Accepts unauthenticated callers.
+    ///
+    /// Anonymous callers are indistinguishable, and can use each other's request states. A
+    /// [`mrtr_codec::Principal`] that a layer established is still used and bound.
+    pub fn allow_anonymous(mut self) -> Self {
+        self.authentication = Some(Authentication::Anonymous);
+        self
+    }
+
+    /// Rejects requests without a [`mrtr_codec::Principal`] in their extensions.
+    ///
+    /// A layer in front of the server, such as a tower middleware, authenticates the caller and
+    /// inserts the principal. A call's request states work for that principal alone. Building a
+    /// server fails unless this or [`allow_anonymous`](Self::allow_anonymous) was called.
+    pub fn require_principal(mut self) -> Self {
+        self.authentication = Some(Authentication::Principal);
+        self
+    }
+
+    /// Adds application state that handlers extract with [`State`](crate::State): a connection
+    /// pool, a configuration.
+    ///
+    /// There is one value of each type. Extracting state of a missing type is a build error.
+    pub fn state<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
+    }
+
+    /// Says that this server has an extension of the protocol, with its settings: what clients find among the
+    /// capabilities. The identifier is a reversed domain, a slash and a name.
+    pub fn extension(mut self, identifier: impl Into<String>, settings: Object) -> Self {
+        self.extensions.insert(identifier.into(), Value::Object(settings));
+        self
+    }
+
+    /// Answers a method that an extension adds, which is none of those that the protocol has for servers, whether this one answers
+    /// them or not. What it returns is the result; where that has no `resultType`, it is `complete`, and `serverInfo` goes into
+    /// its `_meta`. An error is one of JSON-RPC: -32602 by [`Error::invalid`](crate::Error::invalid), else -32603.
+    pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
+    where
+        F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Object, Error>> + Send + 'static,
+    {
+        self.added_methods.push((name.into(), extension::Method::new(answer)));
+        self
+    }
+
+    /// Takes the span of each request into the trace that its client says it belongs to (`traceparent` and its like in
+    /// `_meta`; specification: base protocol, "OpenTelemetry trace context"), so that all rounds of a call are one trace,
+    /// whichever replicas they come to. `adopt` is given the span before it is entered; with `tracing-opentelemetry` it calls
+    /// `set_parent`. A context that has not the form of W3C Trace Context is passed over.
+    ///
+    /// The span, `request` with the target `mrtr::server`, and the metrics are named as OpenTelemetry's semantic conventions for MCP
+    /// have it; `docs/deploying.md` lists them.
+    pub fn trace_parent(
+        mut self,
+        adopt: impl Fn(&tracing::Span, &TraceContext) + Send + Sync + 'static,
+    ) -> Self {
+        self.trace_parent = Some(TraceParent::new(adopt));
+        self
+    }
+
+    /// What tells the time. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Box::new(clock);
+        self
+    }
+
+    /// Builds the server.
+    ///
+    /// # Errors
+    ///
+    /// A [`BuildError`] names the mistake: duplicate or invalid names, schemas, URIs or icons;
+    /// missing application state; no authentication or key ring chosen; timeouts of zero; a
+    /// single-use handler without a store; or no random numbers for the ephemeral key.
+    pub fn build(mut self) -> Result<Server, BuildError> {
+        self.validate_names()?;
+        self.prepare_tools()?;
+        let templates = self.parse_templates()?;
+        for (of, declared, completers) in completers(&self.prompts, &templates) {
+            if let Some((name, _)) = completers.iter().find(|(name, _)| !declared.contains(name)) {
+                return Err(BuildError::Completion { of, argument: name.clone() });
+            }
+        }
+        for (kind, name, options) in options(&self, &templates) {
+            let of = || format!("the {kind} {name:?}");
+            check_options(options, self.store.is_some(), &self.state, of)?;
+        }
+        if let Some(duplicate) = self.state.duplicate {
+            return Err(BuildError::DuplicateState(duplicate));
+        }
+        let authentication = self.authentication.ok_or(BuildError::NoAuthentication)?;
+        let sealer = match self.sealer.take() {
+            Some(sealer) => sealer,
+            None if self.ephemeral_key || options(&self, &templates).next().is_none() => {
+                self.hand_over = HandOverPolicy::ignored();
+                Box::new(KeyRing::ephemeral()?)
+            }
+            None => return Err(BuildError::NoKeyRing),
+        };
+        let info = serde_json::to_value(&self.info).unwrap_or_default();
+        let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
+        let own = self.own_methods.into_iter().map(|(name, own)| (name.into(), Method::Own(own)));
+        let added =
+            self.added_methods.into_iter().map(|(name, added)| (name.into(), Method::Added(added)));
+        let registry = Registry {
+            instructions: self.instructions,
+            tools: Catalog::new(self.tools),
+            prompts: Catalog::new(self.prompts),
+            resources: Catalog::new(self.resources),
+            templates: Catalog::new(templates),
+            lists: self.lists,
+            extensions: self.extensions,
+            methods: own.chain(added).collect(),
+            announces: self.changes.is_some(),
+            changes: self.changes.unwrap_or_default(),
+            page_size: self.page_size,
+            written_meta: written(&meta),
+            meta,
+            sealer,
+            store: self.store,
+            runtime: Arc::new(Runtime {
+                hand_over: self.hand_over,
+                tasks: TaskTracker::new(),
+                state: self.state,
+            }),
+            clock: self.clock,
+            anonymous: authentication == Authentication::Anonymous,
+            trace_parent: self.trace_parent,
+        };
+        Ok(Server { registry: Arc::new(registry) })
+    }
+
+    fn validate_names(&self) -> Result<(), BuildError> {
+        check_names("tool", self.tools.iter().map(|tool| &tool.wire.name))?;
+        check_names("prompt", self.prompts.iter().map(|prompt| &prompt.wire.name))?;
+        check_unique("resource", self.resources.iter().map(|resource| &resource.wire.uri))?;
+        check_methods(self.added_methods.iter().map(|(name, _)| name))?;
+        if let Some(name) = self.extensions.keys().find(|name| !is_identifier(name)) {
+            return Err(BuildError::Extension(name.clone()));
+        }
+        for resource in &self.resources {
+            let uri = &resource.wire.uri;
+            uri::validate(uri)
+                .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
+        }
+        let info = (&self.info.name, &self.info.icons);
+        let tools = self.tools.iter().map(|tool| (&tool.wire.name, &tool.wire.icons));
+        let prompts = self.prompts.iter().map(|prompt| (&prompt.wire.name, &prompt.wire.icons));
+        let resources =
+            self.resources.iter().map(|resource| (&resource.wire.name, &resource.wire.icons));
+        let templates =
+            self.templates.iter().map(|template| (&template.wire.name, &template.wire.icons));
+        std::iter::once(info)
+            .chain(tools)
+            .chain(prompts)
+            .chain(resources)
+            .chain(templates)
+            .try_for_each(|(name, icons)| check_icons(name, icons))
+    }
+
+    /// Reads the tools' schemas: for header mirroring, and for validation.
+    fn prepare_tools(&mut self) -> Result<(), BuildError> {
+        for tool in &mut self.tools {
+            let name = &tool.wire.name;
+            tool.param_headers = ParamHeader::of_schema(&tool.wire.input_schema)
+                .map_err(|why| BuildError::Header { tool: name.clone(), why })?;
+            if tool.wire.input_schema.get("type") != Some(&json!("object")) {
+                return Err(BuildError::Arguments(name.clone()));
+            }
+            std::iter::once(&tool.wire.input_schema)
+                .chain(&tool.wire.output_schema)
+                .try_for_each(check_dialect)
+                .and_then(|()| Schemas::of(&tool.wire, tool.by_hand))
+                .map(|schemas| tool.schemas = schemas)
+                .map_err(|why| BuildError::Schema { tool: name.clone(), why })?;
+        }
+        Ok(())
+    }
+
+    fn parse_templates(&mut self) -> Result<Vec<(Template, ResourceTemplate)>, BuildError> {
+        let templates = std::mem::take(&mut self.templates).into_iter().map(|template| {
+            let uri_template = &template.wire.uri_template;
+            let parsed = Template::parse(uri_template)
+                .map_err(|why| BuildError::Template { template: uri_template.clone(), why })?;
+            Ok((parsed, template))
+        });
+        templates.collect()
+    }
+}
+
+/// Returns the options of each handler, with its kind and name.
+fn options<'a>(
+    builder: &'a ServerBuilder,
+    templates: &'a [(Template, ResourceTemplate)],
+) -> impl Iterator<Item = (&'static str, &'a String, &'a CallOptions)> {
+    let tools = builder.tools.iter().map(|tool| ("tool", &tool.wire.name, &tool.options));
+    let prompts =
+        builder.prompts.iter().map(|prompt| ("prompt", &prompt.wire.name, &prompt.options));
+    let resources =
+        builder.resources.iter().map(|found| ("resource", &found.wire.uri, &found.options));
+    let templates = templates
+        .iter()
+        .map(|(_, found)| ("resource template", &found.wire.uri_template, &found.options));
+    tools.chain(prompts).chain(resources).chain(templates)
+}
+
+/// Returns everything that can have completions: its name, its arguments, and its completers.
+fn completers<'a>(
+    prompts: &'a [Prompt],
+    templates: &'a [(Template, ResourceTemplate)],
+) -> impl Iterator<Item = (String, Vec<String>, &'a [(String, Completer)])> {
+    let prompts = prompts.iter().map(|prompt| {
+        let names = prompt.wire.arguments.iter().map(|argument| argument.name.clone()).collect();
+        (format!("the prompt {:?}", prompt.wire.name), names, prompt.completers.as_slice())
+    });
+    let templates = templates.iter().map(|(parsed, template)| {
+        let names = parsed.names().map(str::to_owned).collect();
+        let what = format!("the resource template {:?}", template.wire.uri_template);
+        (what, names, template.completers.as_slice())
+    });
+    prompts.chain(templates)
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerBuilder").field("info", &self.info).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! The options that every kind of handler has: limits of a call, required client features, versions.
+
+use std::time::Duration;
+
+use crate::client_feature::ClientFeature;
+use crate::rounds::Version;
+use crate::state::StateRequirements;
+
+/// The options of the calls of one tool, prompt, resource or resource template.
+#[derive(Debug)]
+pub(crate) struct CallOptions {
+    /// The features that a client must have before the handler runs.
+    pub(crate) requires: Vec<ClientFeature>,
+    /// The reason why a required form cannot be built. Reported by `build`.
+    pub(crate) invalid_form: Option<String>,
+    /// The validity of one request state.
+    pub(crate) answer_timeout: Duration,
+    /// The longest time from the end of a call's first round to its last.
+    pub(crate) call_timeout: Duration,
+    /// The most rounds of one call.
+    pub(crate) max_rounds: u32,
+    /// The longest time that one request may take.
+    pub(crate) request_timeout: Duration,
+    pub(crate) single_use: SingleUse,
+    /// The version of the handler.
+    pub(crate) version: Version,
+    /// Whether the handler keeps its own state, in the manual form.
+    pub(crate) manual: bool,
+    /// The application state that the handler extracts.
+    pub(crate) state: StateRequirements,
+}
+
+/// How often a request state may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SingleUse {
+    /// As often as the client likes, until it expires.
+    Off,
+    /// Once; the identical request gets its response again.
+    On,
+    /// Once; even the identical request is refused after the response was produced.
+    Strict,
+}
+
+impl SingleUse {
+    pub(crate) fn is_on(self) -> bool {
+        self != Self::Off
+    }
+}
+
+impl CallOptions {
+    pub(crate) fn new(state: StateRequirements, manual: bool) -> Self {
+        Self {
+            requires: Vec::new(),
+            invalid_form: None,
+            answer_timeout: Duration::from_mins(10),
+            call_timeout: Duration::from_hours(1),
+            max_rounds: 100,
+            request_timeout: Duration::from_mins(1),
+            single_use: SingleUse::Off,
+            version: Version::default(),
+            manual,
+            state,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The contexts of handlers, seen from the side that invokes them.
+
+use std::sync::Arc;
+
+use crate::manual::ManualInput;
+use crate::request_parts::RequestParts;
+use crate::rounds::Round;
+
+/// One invocation of a handler: everything that its context is made of.
+pub struct Invocation {
+    pub(crate) round: Arc<Round>,
+    /// What the manual form reads; `None` for inline handlers.
+    pub(crate) manual: Option<Arc<ManualInput>>,
+}
+
+/// The context of a handler: [`Context`](crate::Context) for inline handlers,
+/// [`ManualContext`](crate::manual::ManualContext) for handlers in the manual form.
+///
+/// It is sealed: no other type can implement it.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a handler context")]
+pub trait HandlerContext: Sealed + Clone + Send + Sync + 'static {}
+
+/// Keeps [`HandlerContext`] sealed.
+pub trait Sealed {
+    #[doc(hidden)]
+    fn from_invocation(invocation: Invocation) -> Self;
+
+    #[doc(hidden)]
+    fn round(&self) -> &Arc<Round>;
+
+    #[doc(hidden)]
+    fn parts(&self) -> &RequestParts {
+        &self.round().parts
+    }
+}

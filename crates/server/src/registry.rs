@@ -1,0 +1,137 @@
+//! The built server: its tools, prompts and resources by name, and the methods it answers.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use mrtr_codec::Seal;
+use mrtr_schema::capabilities::{ListCapability, ResourcesCapability, ServerCapabilities};
+use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::{Object, RawJson, method};
+
+use crate::call_options::CallOptions;
+use crate::catalog::Catalog;
+use crate::changes::ChangeNotifier;
+use crate::clock::Clock;
+use crate::extension;
+use crate::prompt::Prompt;
+use crate::request_parts::RequestParts;
+use crate::resource::{CacheControl, Resource, ResourceTemplate};
+use crate::runtime::Runtime;
+use crate::single_use::ErasedStore;
+use crate::template::Template;
+use crate::tool::Tool;
+use crate::trace_parent::TraceParent;
+
+/// The methods of the protocol that a server may be asked for.
+pub(crate) const PROTOCOL_METHODS: [&str; 10] = [
+    method::DISCOVER,
+    method::TOOLS_LIST,
+    method::TOOLS_CALL,
+    method::PROMPTS_LIST,
+    method::PROMPTS_GET,
+    method::RESOURCES_LIST,
+    method::RESOURCE_TEMPLATES_LIST,
+    method::RESOURCES_READ,
+    method::COMPLETE,
+    method::LISTEN,
+];
+
+/// Methods of the protocol, each with what answers it. It is what a builder is given that brings them in, so that a program has
+/// no code for what its server has not; but for `tools/call`, which nearly all have.
+pub(crate) type Methods = &'static [(&'static str, Own)];
+
+/// Answers requests of one method of the protocol.
+pub(crate) type Own =
+    for<'r> fn(&'r Arc<Registry>, &'r Request, Box<RequestParts>) -> Answering<'r>;
+
+/// The future of a response.
+pub(crate) type Answering<'r> = Pin<Box<dyn Future<Output = Outcome> + Send + 'r>>;
+
+/// What answers a method, other than `tools/call`.
+pub(crate) enum Method {
+    Own(Own),
+    Added(extension::Method),
+}
+
+/// The result of a request as JSON, or its error.
+pub(crate) type Outcome = Result<RawJson, ErrorObject>;
+
+/// Everything a server consists of. Immutable once built.
+pub(crate) struct Registry {
+    pub(crate) instructions: Option<String>,
+    pub(crate) tools: Catalog<Tool>,
+    pub(crate) prompts: Catalog<Prompt>,
+    pub(crate) resources: Catalog<Resource>,
+    pub(crate) templates: Catalog<(Template, ResourceTemplate)>,
+    pub(crate) lists: CacheControl,
+    pub(crate) extensions: Object,
+    /// But for `tools/call`, which is called most.
+    pub(crate) methods: HashMap<Cow<'static, str>, Method>,
+    pub(crate) changes: ChangeNotifier,
+    /// Whether anybody will publish to `changes`.
+    pub(crate) announces: bool,
+    pub(crate) page_size: usize,
+    /// `_meta` of every result.
+    pub(crate) meta: Object,
+    /// As JSON.
+    pub(crate) written_meta: RawJson,
+    pub(crate) sealer: Box<dyn Seal>,
+    pub(crate) store: Option<Box<dyn ErasedStore>>,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) anonymous: bool,
+    pub(crate) trace_parent: Option<TraceParent>,
+}
+
+impl Registry {
+    pub(crate) fn capabilities(&self) -> ServerCapabilities {
+        let completes = self.methods.contains_key(method::COMPLETE);
+        let told = self.announces.then_some(true);
+        let mut list = ListCapability::default();
+        list.list_changed = told;
+        let mut resources = ResourcesCapability::default();
+        resources.subscribe = told;
+        resources.list_changed = told;
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = (!self.tools.is_empty()).then(|| list.clone());
+        capabilities.prompts = (!self.prompts.is_empty()).then_some(list);
+        capabilities.resources = self.has_resources().then_some(resources);
+        capabilities.completions = completes.then(Object::new);
+        capabilities.logging = Some(Object::new());
+        capabilities.extensions = (!self.extensions.is_empty()).then(|| self.extensions.clone());
+        capabilities
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.get(name)
+    }
+
+    pub(crate) fn prompt(&self, name: &str) -> Option<&Prompt> {
+        self.prompts.get(name)
+    }
+
+    pub(crate) fn resource(&self, uri: &str) -> Option<&Resource> {
+        self.resources.get(uri)
+    }
+
+    /// What holds for the flows of the resource with this URI, or of the template for it.
+    pub(crate) fn options_of(&self, uri: &str) -> Option<&CallOptions> {
+        let resource = self.resource(uri).map(|resource| &resource.options);
+        let matching =
+            || self.templates.iter().find(|(template, _)| template.matches(uri).is_some());
+        resource.or_else(|| matching().map(|(_, template)| &template.options))
+    }
+
+    /// Whether there is a resource with this URI, or a template for it.
+    pub(crate) fn has_resource(&self, uri: &str) -> bool {
+        self.resource(uri).is_some()
+            || self.templates.iter().any(|(template, _)| template.matches(uri).is_some())
+    }
+
+    pub(crate) fn has_resources(&self) -> bool {
+        !self.resources.is_empty() || !self.templates.is_empty()
+    }
+}

@@ -1,0 +1,113 @@
+//! The parts of a request that handlers and extractors read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Extensions, HeaderMap};
+use mrtr_codec::Principal;
+use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
+use mrtr_schema::jsonrpc::Notification;
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::notification::{Progress, name};
+use mrtr_transport::NotificationSender;
+use serde::Serialize;
+
+use crate::runtime::Runtime;
+
+/// A request as its handler sees it: the caller, and everything that arrived with the call.
+///
+/// [Extractors](crate::extract) are made of it.
+#[derive(Debug)]
+pub struct RequestParts {
+    pub(crate) meta: Arc<RequestMeta>,
+    pub(crate) principal: Option<Principal>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) notifier: Notifier,
+    pub(crate) extensions: Extensions,
+    pub(crate) runtime: Arc<Runtime>,
+}
+
+impl RequestParts {
+    /// Returns the authenticated caller, if a layer in front of the server established one.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+
+    /// Returns the HTTP headers of this request; empty for other transports. The headers of another
+    /// round of the call may differ.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Returns what layers in front of the server left with this request.
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// Returns application state given to [`ServerBuilder::state`](crate::ServerBuilder::state).
+    ///
+    /// Handlers extract it with [`State`](crate::State), which is checked when the server is built.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.runtime.state.get()
+    }
+
+    /// Returns the name and version that the client claims. Unverified: for display and logs.
+    pub fn client(&self) -> Option<&Implementation> {
+        self.meta.client_info.as_ref()
+    }
+
+    /// Returns the capabilities that the client declared with this request.
+    pub fn capabilities(&self) -> &ClientCapabilities {
+        capabilities(&self.meta)
+    }
+
+    /// Sends progress to the client, if it asked for it; `muted` if an earlier round sent it.
+    pub(crate) fn progress(
+        &self,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<&str>,
+        muted: bool,
+    ) {
+        let Some(token) = &self.meta.progress_token else { return };
+        let mut params = Progress::new(token.clone(), progress);
+        params.total = total.filter(|total| total.is_finite());
+        params.message = message.map(str::to_owned);
+        self.notifier.progress(&params, muted);
+    }
+}
+
+/// Returns the declared capabilities. Requests without them were rejected before.
+pub(crate) fn capabilities(meta: &RequestMeta) -> &ClientCapabilities {
+    static NONE: ClientCapabilities = ClientCapabilities::new();
+    meta.client_capabilities.as_ref().unwrap_or(&NONE)
+}
+
+/// What is sent before the response.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    pub(crate) outbox: NotificationSender,
+    /// The last progress that was told.
+    pub(crate) last: Mutex<Option<f64>>,
+}
+
+impl Notifier {
+    /// Sends progress, if it has grown. `muted` if it was told before.
+    fn progress(&self, params: &Progress, muted: bool) {
+        // Held until it is queued, so that of two tasks the one that is further comes last.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let grows = last.is_none_or(|last| params.progress > last);
+        if grows && params.progress.is_finite() {
+            *last = Some(params.progress);
+            if !muted {
+                self.send(name::PROGRESS, params);
+            }
+        }
+    }
+
+    pub(crate) fn send(&self, method: &str, params: &impl Serialize) {
+        let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));
+        if !sent {
+            tracing::debug!(target: "mrtr::server", method, "a notification was dropped");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Builder methods shared by tools, prompts, resources and resource templates.
+
+use std::time::Duration;
+
+use mrtr_schema::icon::Icon;
+use schemars::JsonSchema;
+
+use crate::call_options::SingleUse;
+use crate::client_feature::ClientFeature;
+use crate::completion::{Completer, CompletionRequest};
+use crate::error::Error;
+use crate::form::form_of;
+use crate::prompt::Prompt;
+use crate::resource::{CacheControl, Resource, ResourceTemplate};
+use crate::tool::Tool;
+
+macro_rules! call_setters {
+    ($($kind:ident),*) => {$(
+        impl $kind {
+            /// Sets the title that hosts show to users.
+            pub fn title(mut self, title: impl Into<String>) -> Self {
+                self.wire.title = Some(title.into());
+                self
+            }
+
+            /// Adds icons that hosts show to users.
+            pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+                self.wire.icons.extend(icons);
+                self
+            }
+
+            /// Declares client features that the handler always needs.
+            ///
+            /// A client that lacks one gets error -32021 before the handler runs, instead of in the
+            /// middle of a call.
+            pub fn requires(mut self, features: impl IntoIterator<Item = ClientFeature>) -> Self {
+                self.options.requires.extend(features);
+                self
+            }
+
+            /// Declares that the handler always asks for the form of `T`.
+            ///
+            /// As [`requires`](Self::requires) with [`ClientFeature::Form`]. If no form can be made
+            /// of `T`, building the server fails.
+            pub fn requires_form<T: JsonSchema + 'static>(mut self) -> Self {
+                if let Err(why) = form_of::<T>() {
+                    self.options.invalid_form.get_or_insert(why);
+                }
+                self.requires([ClientFeature::Form])
+            }
+
+            /// Sets how long the client may take to answer the input requests of one round: the
+            /// validity of one request state. Default: 10 min.
+            ///
+            /// Counted in whole seconds; less than one second is a build error.
+            pub fn answer_timeout(mut self, time: Duration) -> Self {
+                self.options.answer_timeout = time;
+                self
+            }
+
+            /// Sets how long a call may take, from the end of its first round. Default: 1 h.
+            ///
+            /// Counted in whole seconds; less than one second is a build error.
+            pub fn call_timeout(mut self, time: Duration) -> Self {
+                self.options.call_timeout = time;
+                self
+            }
+
+            /// Sets the most rounds that a call may take. Default: 100. Zero is a build error.
+            ///
+            /// A handler that asks once more fails the call.
+            pub fn max_rounds(mut self, rounds: u32) -> Self {
+                self.options.max_rounds = rounds;
+                self
+            }
+
+            /// Accepts each request state only once.
+            ///
+            /// The identical request gets the same response again; other answers are refused. The
+            /// server needs a [`SingleUseStore`](crate::single_use::SingleUseStore); see
+            /// [`crate::single_use`] for the guarantees. A request with a state then runs in a task
+            /// of its own, to its end, even if its client disconnects. Task-local values of layers
+            /// in front of the server are not visible there.
+            pub fn single_use(mut self) -> Self {
+                self.options.single_use = SingleUse::On;
+                self
+            }
+
+            /// Accepts each request state only once, and refuses even the identical request after
+            /// the first has completed.
+            ///
+            /// As [`single_use`](Self::single_use), but no response is stored: a client that loses
+            /// a response cannot get it again.
+            pub fn strict_single_use(mut self) -> Self {
+                self.options.single_use = SingleUse::Strict;
+                self
+            }
+
+            /// Sets the version of the handler. Default: 0.
+            ///
+            /// Raise it when the handler's behaviour changes. By default, calls continue across
+            /// versions in both directions: answers and step results are matched by key, and a
+            /// question that reads differently is asked again. Use
+            /// [`min_compatible_version`](Self::min_compatible_version) where that is wrong.
+            pub fn version(mut self, version: u32) -> Self {
+                self.options.version.number = version;
+                self
+            }
+
+            /// Restarts calls that a version before this one began: their answers and step results
+            /// are dropped. Default: 0, which restarts none.
+            ///
+            /// Steps run again, with the [idempotency keys](crate::Step::idempotency_key) they had
+            /// for the same answers. Replicas whose version is lower refuse calls that this one
+            /// began (-32602), so that no call alternates between the two. During a rollout, route
+            /// a call to one version, or let clients start over.
+            pub fn min_compatible_version(mut self, version: u32) -> Self {
+                self.options.version.since = version;
+                self
+            }
+
+            /// Sets how long the handler may run in one request. Default: 1 min. Zero is a build
+            /// error.
+            ///
+            /// After that the handler is dropped and the call fails.
+            pub fn request_timeout(mut self, time: Duration) -> Self {
+                self.options.request_timeout = time;
+                self
+            }
+        }
+    )*};
+}
+call_setters!(Tool, Prompt, Resource, ResourceTemplate);
+
+macro_rules! content_setters {
+    ($($kind:ident),*) => {$(
+        impl $kind {
+            /// Sets the description for users and the model.
+            pub fn description(mut self, text: impl Into<String>) -> Self {
+                self.wire.description = Some(text.into());
+                self
+            }
+
+            /// Sets the media type of contents for which the handler names none.
+            pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+                self.wire.mime_type = Some(mime_type.into());
+                self
+            }
+
+            /// Sets for how long, and by whom, its contents may be reused. Default: not at all.
+            pub fn cache(mut self, cache: CacheControl) -> Self {
+                self.cache = cache;
+                self
+            }
+        }
+    )*};
+}
+content_setters!(Resource, ResourceTemplate);
+
+macro_rules! completion_setters {
+    ($($kind:ident),*) => {$(
+        impl $kind {
+            /// Sets the function that suggests values for an argument of the prompt, or a variable of
+            /// the template (`completion/complete`).
+            pub fn complete<F, Fut>(mut self, argument: impl Into<String>, suggest: F) -> Self
+            where
+                F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,
+                Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
+            {
+                self.completers.push((argument.into(), Completer::new(suggest)));
+                self
+            }
+        }
+    )*};
+}
+completion_setters!(Prompt, ResourceTemplate);

@@ -1,0 +1,293 @@
+//! A server on rmcp for our client, with one tool, prompt or template for each row of `interop/README.md`.
+//!
+//! It says `listening PORT` and serves until it is ended; with `--stdio` it serves the process that started
+//! it.
+
+// Revision 2026-07-28 has sampling and roots, though as deprecated.
+#![expect(deprecated)]
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::sync::Arc;
+
+use rmcp::handler::server::tool::{InputResponses, RequestState};
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequest,
+    CreateMessageRequestParams, CreateMessageResult, ElicitRequest, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationSchema, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, Implementation, InputRequest, InputRequests,
+    InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListRootsRequest,
+    ListRootsResult, PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptMessage,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ResourceContents, ResourceTemplate, Role, SamplingMessage, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{RoleServer, ServerHandler, ServiceExt as _, tool, tool_handler, tool_router};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    if std::env::args().any(|arg| arg == "--stdio") {
+        Peer.serve(rmcp::transport::stdio()).await?.waiting().await?;
+        return Ok(());
+    }
+    // A result with nothing before it comes as JSON, and one after progress in a stream.
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true);
+    let service =
+        StreamableHttpService::new(|| Ok(Peer), Arc::new(NeverSessionManager::default()), config);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("listening {}", listener.local_addr()?.port());
+    axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
+    Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Sum {
+    a: i64,
+    b: i64,
+}
+
+#[derive(Clone)]
+struct Peer;
+
+#[tool_router]
+impl Peer {
+    /// Adds two numbers
+    #[tool]
+    async fn add(&self, Parameters(Sum { a, b }): Parameters<Sum>) -> String {
+        (a + b).to_string()
+    }
+
+    /// Fails
+    #[tool]
+    async fn fail(&self) -> Result<String, String> {
+        Err("out of order".to_owned())
+    }
+
+    /// Counts to three
+    #[tool]
+    async fn count(&self, cx: RequestContext<RoleServer>) -> Result<String, ErrorData> {
+        if let Some(token) = cx.meta.get_progress_token() {
+            for n in [1.0, 2.0, 3.0] {
+                let progress = ProgressNotificationParam::new(token.clone(), n).with_total(3.0);
+                let sent = cx.peer.notify_progress(progress).await;
+                sent.map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
+            }
+        }
+        Ok("counted".to_owned())
+    }
+
+    /// Asks for a name
+    #[tool]
+    async fn form(&self, InputResponses(answers): InputResponses) -> Outcome {
+        if let Some(ElicitResult { action, .. }) = answer(&answers, "name")?
+            && action != ElicitationAction::Accept
+        {
+            return Ok(done("declined"));
+        }
+        Ok(match accepted(&answers, "name")? {
+            None => ask([form("name", "What is your name?")]).into(),
+            Some(name) => done(format!("Hello, {}!", string(name)?)),
+        })
+    }
+
+    /// Sends people to a page
+    #[tool]
+    async fn url(&self, InputResponses(answers): InputResponses) -> Outcome {
+        let Some(ElicitResult { action, .. }) = answer(&answers, "login")? else {
+            let page = ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message: "Please log in".to_owned(),
+                url: "https://example.com/login".to_owned(),
+                elicitation_id: String::new(),
+            };
+            let page = InputRequest::Elicitation(ElicitRequest::new(page));
+            return Ok(ask([("login", page)]).into());
+        };
+        Ok(done(if action == ElicitationAction::Accept { "logged in" } else { "declined" }))
+    }
+
+    /// Asks a model
+    #[tool]
+    async fn model(&self, InputResponses(answers): InputResponses) -> Outcome {
+        let Some(reply) = answer::<CreateMessageResult>(&answers, "capital")? else {
+            let question = vec![SamplingMessage::user_text("Capital of France?")];
+            let request = CreateMessageRequest::new(CreateMessageRequestParams::new(question, 10));
+            return Ok(ask([("capital", InputRequest::CreateMessage(request))]).into());
+        };
+        let texts = reply.message.content.iter().filter_map(|block| block.as_text());
+        Ok(done(texts.map(|text| &*text.text).collect::<String>()))
+    }
+
+    /// Asks for roots
+    #[tool]
+    async fn roots(&self, InputResponses(answers): InputResponses) -> Outcome {
+        let Some(ListRootsResult { roots, .. }) = answer(&answers, "roots")? else {
+            let request = InputRequest::ListRoots(ListRootsRequest::default());
+            return Ok(ask([("roots", request)]).into());
+        };
+        Ok(done(roots.iter().map(|root| &*root.uri).collect::<Vec<_>>().join(",")))
+    }
+
+    /// Asks twice
+    #[tool]
+    async fn rounds(
+        &self,
+        InputResponses(answers): InputResponses,
+        RequestState(name): RequestState,
+    ) -> Outcome {
+        // A client sends the answers of the last round only, so the name goes into the state: as it is, since
+        // who changed it there could have given another one at once.
+        let Some(name) = name else {
+            let Some(name) = accepted(&answers, "name")? else {
+                return Ok(ask([form("name", "What is your name?")]).into());
+            };
+            return Ok(ask_if_sure(string(name)?).into());
+        };
+        let Some(sure) = accepted(&answers, "sure")? else {
+            return Ok(ask_if_sure(name).into());
+        };
+        Ok(done(format!("Hello, {name}! {sure}")))
+    }
+
+    /// Asks two questions at once
+    #[tool]
+    async fn joined(&self, InputResponses(answers): InputResponses) -> Outcome {
+        match (accepted(&answers, "first")?, accepted(&answers, "last")?) {
+            (Some(first), Some(last)) => Ok(done(format!("{} {}", string(first)?, string(last)?))),
+            _ => Ok(ask([form("first", "First name?"), form("last", "Last name?")]).into()),
+        }
+    }
+
+    /// Asks nothing, but to be called again
+    #[tool]
+    async fn poll(&self, RequestState(state): RequestState) -> Outcome {
+        Ok(match state {
+            None => InputRequiredResult::from_request_state("called").into(),
+            Some(_) => done("done"),
+        })
+    }
+}
+
+#[tool_handler]
+impl ServerHandler for Peer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder();
+        ServerConfig::new(capabilities.enable_tools().enable_prompts().enable_resources().build())
+            .with_server_info(Implementation::new("rmcp-peer", "0.0.0"))
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(&[ProtocolVersion::V_2026_07_28])
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let brief = Prompt::new("brief", Some("ClientFeature for whom"), None);
+        Ok(ListPromptsResult::with_all_items(vec![brief]))
+    }
+
+    // Not through `#[prompt]`, which passes on the arguments of a prompt only, not the answers.
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if request.name != "brief" {
+            return Err(ErrorData::invalid_params("no such prompt", None));
+        }
+        let Some(name) = accepted(&request.input_responses, "name")? else {
+            return Ok(ask([form("name", "For whom?")]).into());
+        };
+        let text = format!("A brief for {}", string(name)?);
+        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let note = ResourceTemplate::new("note://{id}", "note");
+        Ok(ListResourceTemplatesResult::with_all_items(vec![note]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let Some(id) = request.uri.strip_prefix("note://") else {
+            return Err(ErrorData::resource_not_found("no such resource", None));
+        };
+        let Some(name) = accepted(&request.input_responses, "name")? else {
+            return Ok(ask([form("name", "Whose?")]).into());
+        };
+        let text = format!("note {id} of {}", string(name)?);
+        Ok(ReadResourceResult::new(vec![ResourceContents::text(text, &request.uri)]).into())
+    }
+}
+
+type Outcome = Result<CallToolResponse, ErrorData>;
+type Answers = Option<rmcp::model::InputResponses>;
+
+fn done(text: impl Into<String>) -> CallToolResponse {
+    CallToolResult::success(vec![ContentBlock::text(text)]).into()
+}
+
+fn ask<const N: usize>(questions: [(&str, InputRequest); N]) -> InputRequiredResult {
+    let questions = questions.map(|(key, question)| (key.to_owned(), question));
+    InputRequiredResult::from_input_requests(InputRequests::from(questions))
+}
+
+fn ask_if_sure(name: String) -> InputRequiredResult {
+    let (key, question) = form("sure", &format!("Are you sure, {name}?"));
+    InputRequiredResult::new(Some([(key.to_owned(), question)].into()), Some(name))
+}
+
+/// A form with one field, which has the question's key for its name.
+fn form<'a>(key: &'a str, message: &str) -> (&'a str, InputRequest) {
+    let schema = ElicitationSchema::builder();
+    let schema =
+        if key == "sure" { schema.required_bool(key) } else { schema.required_string(key) };
+    let params = ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: message.to_owned(),
+        requested_schema: schema.build_unchecked(),
+    };
+    (key, InputRequest::Elicitation(ElicitRequest::new(params)))
+}
+
+fn answer<T: DeserializeOwned>(answers: &Answers, key: &str) -> Result<Option<T>, ErrorData> {
+    let answer = answers.as_ref().and_then(|answers| answers.get(key));
+    answer
+        .map(T::deserialize)
+        .transpose()
+        .map_err(|e| ErrorData::invalid_params(e.to_string(), None))
+}
+
+/// The field of a form, which is to be asked for while there is none. Who declines is not asked again.
+fn accepted(answers: &Answers, key: &str) -> Result<Option<Value>, ErrorData> {
+    match answer::<ElicitResult>(answers, key)? {
+        Some(ElicitResult { action: ElicitationAction::Accept, content, .. }) => {
+            Ok(content.and_then(|content| content.get(key).cloned()))
+        }
+        Some(_) => Err(ErrorData::invalid_params(format!("no answer to {key:?}"), None)),
+        None => Ok(None),
+    }
+}
+
+fn string(value: Value) -> Result<String, ErrorData> {
+    serde_json::from_value(value).map_err(|e| ErrorData::invalid_params(e.to_string(), None))
+}

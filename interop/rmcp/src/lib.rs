@@ -1,0 +1,79 @@
+//! The example in the README of `mrtr-codec`: a tool on rmcp whose state is sealed.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use rmcp::handler::server::{tool::RequestState, wrapper::Parameters};
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult};
+use rmcp::{schemars::JsonSchema, tool, tool_router};
+
+#[derive(Clone)]
+pub struct Booking {
+    keys: Arc<KeyRing>,
+}
+
+#[derive(JsonSchema, serde::Deserialize, serde::Serialize)]
+pub struct Book {
+    people: u32,
+}
+
+// From here on, it is in the README.
+use mrtr_codec::{Binding, Digest, KeyRing, UnixSeconds, Validity, open, seal};
+
+#[tool_router]
+impl Booking {
+    /// Books a table, in two rounds.
+    #[tool]
+    async fn book(&self, RequestState(state): RequestState, Parameters(args): Parameters<Book>) -> Result<CallToolResponse, ErrorData> {
+        let now = UnixSeconds(std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs());
+        let json = serde_json::to_string(&args).map_err(internal)?;
+        let arguments = Digest::from_json(Some(&json)).map_err(internal)?;
+        let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+        let Some(token) = state else {
+            let state = seal(&*self.keys, &binding, Validity::starting(now, 600), b"table 7").map_err(internal)?;
+            return Ok(InputRequiredResult::from_request_state(state).into());
+        };
+        let opened = open(&*self.keys, &token, &binding, now)
+            .map_err(|_| ErrorData::invalid_params("Invalid or expired requestState", None))?;
+        let held = String::from_utf8_lossy(opened.body());
+        Ok(CallToolResult::success(vec![ContentBlock::text(held)]).into())
+    }
+}
+
+fn internal(error: impl Error) -> ErrorData {
+    ErrorData::internal_error(error.to_string(), None)
+}
+// To here.
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_works() -> Result<(), Box<dyn Error>> {
+        let secret = mrtr_codec::Secret::generate()?;
+        let keys = KeyRing::builder("https://book.example/mcp").active(secret).build()?;
+        let booking = Booking { keys: Arc::new(keys) };
+        let call = async |state: Option<&String>, people| {
+            booking.book(RequestState(state.cloned()), Parameters(Book { people })).await
+        };
+        let CallToolResponse::InputRequired(first) = call(None, 2).await? else {
+            return Err("it asks first".into());
+        };
+        let state = first.request_state.as_ref();
+        assert!(call(state, 3).await.is_err(), "other arguments");
+        let CallToolResponse::Complete(done) = call(state, 2).await? else {
+            return Err("then it is done".into());
+        };
+        assert_eq!(done.content, [ContentBlock::text("table 7")]);
+        Ok(())
+    }
+
+    #[test]
+    fn it_is_what_the_readme_shows() {
+        let (readme, here) = (include_str!("../../../crates/codec/README.md"), include_str!("lib.rs"));
+        let shown = here.split("// From here on, it is in the README.\n").nth(1).unwrap();
+        let shown = shown.split("// To here.").next().unwrap();
+        assert!(shown.lines().count() < 30 && readme.contains(shown));
+    }
+}

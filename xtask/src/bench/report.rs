@@ -1,0 +1,134 @@
+//! The tables of `docs/benchmarks.md`, made from the data in `docs/benchmarks/`.
+
+use std::collections::BTreeSet;
+
+use super::data::{RUNS, Row, Sheet, TARGETS};
+use crate::Result;
+use crate::page;
+
+const PAGE: &str = "docs/benchmarks.md";
+
+type Section = fn() -> Result<String>;
+
+/// The sections of the page between marks, each with its content.
+const SECTIONS: [(&str, Section); 3] =
+    [("targets", targets), ("throughput", throughput), ("instructions", instructions)];
+
+/// Writes all sections of the page.
+pub fn write() -> Result {
+    SECTIONS.iter().try_for_each(|(name, section)| page::replace(PAGE, name, &section()?))
+}
+
+/// One line for each command, date and machine.
+fn runs() -> Result<String> {
+    let sheet = Sheet::read(RUNS)?;
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in sheet.rows() {
+        let [command, date, rustc, kernel, processor] =
+            ["command", "date", "rustc", "kernel", "processor"].map(|column| row.get(column));
+        let line = format!("`{command}`, {date}: {rustc}, {kernel}, {processor}.");
+        match lines.iter_mut().find(|(other, _)| *other == line) {
+            Some((_, parts)) => parts.push(row.get("part")),
+            None => lines.push((line, vec![row.get("part")])),
+        }
+    }
+    let lines = lines.into_iter().map(|(line, parts)| format!("{}: {line}", parts.join(", ")));
+    Ok(lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn targets() -> Result<String> {
+    let mut table = Table::new(&["Target", "Wanted", "Measured", "Outcome"], 0);
+    for row in Sheet::read(TARGETS)?.rows() {
+        let [target, bound, wanted, measured, low, high, unit, outcome] =
+            ["target", "bound", "wanted", "measured", "lowest", "highest", "unit", "outcome"]
+                .map(|column| row.get(column));
+        let spread = if low.is_empty() { String::new() } else { format!(" ({low} to {high})") };
+        let outcome = if outcome == "met" { outcome } else { "**missed**" };
+        let (wanted, measured) =
+            (format!("{bound} {wanted} {unit}"), format!("{measured} {unit}{spread}"));
+        table.row(&[target, wanted.trim(), measured.trim(), outcome]);
+    }
+    Ok(format!("{}\n\n{}", runs()?, table.text))
+}
+
+fn throughput() -> Result<String> {
+    crossed("rivals", |row| format!("{} ({})", row.get("per second"), row.get("ratio")))
+}
+
+fn instructions() -> Result<String> {
+    crossed("whole", |row| format!("{} ({})", row.get("others"), row.get("ratio to bare axum")))
+}
+
+/// A table with a line for each server and a column for each workload.
+fn crossed(part: &str, cell: fn(Row<'_>) -> String) -> Result<String> {
+    let sheet = Sheet::read(part)?;
+    let in_order = |column: &'static str| {
+        let mut seen = BTreeSet::new();
+        sheet
+            .rows()
+            .map(|row| row.get(column))
+            .filter(|text| seen.insert(*text))
+            .collect::<Vec<_>>()
+    };
+    let (workloads, servers) = (in_order("workload"), in_order("server"));
+    let titles: Vec<_> = workloads.iter().map(|title| shortened(title)).collect();
+    let titles: Vec<_> = titles.iter().map(String::as_str).collect();
+    let mut table = Table::new(&[&["server"], &titles[..]].concat(), titles.len());
+    for server in servers {
+        let at = |workload: &&str| {
+            let is_it =
+                |row: &Row<'_>| row.get("server") == server && row.get("workload") == *workload;
+            sheet.rows().find(is_it).map_or_else(String::new, cell)
+        };
+        let cells: Vec<_> = workloads.iter().map(at).collect();
+        let cells: Vec<_> = cells.iter().map(String::as_str).collect();
+        table.row(&[&[server], &cells[..]].concat());
+    }
+    Ok(table.text)
+}
+
+/// Shortens the title of a workload for the head of a column: 32 connections are the default.
+fn shortened(title: &str) -> String {
+    let title = title.strip_suffix(", 32 connections").unwrap_or(title);
+    let title = title.strip_suffix(", 32 in flight").unwrap_or(title);
+    let title = title.strip_suffix(" connections").unwrap_or(title);
+    let title = ["a call of ", "a list of ", "an argument of "]
+        .iter()
+        .find_map(|start| title.strip_prefix(start))
+        .unwrap_or(title);
+    title.to_owned()
+}
+
+/// A table in Markdown.
+struct Table {
+    text: String,
+}
+
+impl Table {
+    /// The last columns, as many as given, hold numbers.
+    fn new(columns: &[&str], numbers: usize) -> Self {
+        let rule = "---|".repeat(columns.len() - numbers) + &"--:|".repeat(numbers);
+        Self { text: format!("| {} |\n|{rule}\n", columns.join(" | ")) }
+    }
+
+    fn row(&mut self, cells: &[&str]) {
+        self.text.push_str("| ");
+        self.text.push_str(&cells.join(" | "));
+        self.text.push_str(" |\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PAGE, SECTIONS};
+    use crate::page;
+
+    #[test]
+    fn the_page_is_made_from_the_data() {
+        for (name, section) in SECTIONS {
+            let [_, written, _] = page::split(PAGE, name).unwrap();
+            let made = section().unwrap();
+            assert!(written.trim() == made.trim(), "{name}: run `cargo xtask bench --render`");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Programs and packages that commands need besides a Rust toolchain, git and a C compiler, and how to get them.
+//!
+//! Debian packages are installed with apt-get as root. Everything else goes below `target/xtask`. With
+//! `MRTR_NO_INSTALL=1` nothing is installed.
+
+use std::env::consts::{ARCH, OS};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use crate::Result;
+use crate::run::{cargo, output, root, scratch, shown, target};
+
+/// The Node.js that is fetched if the system has none, or an older one than [`OLDEST_NODE`].
+const NODE: &str = "24.21.0";
+/// The oldest major version that the conformance suite runs on.
+const OLDEST_NODE: u32 = 22;
+
+/// Something that a command needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// A program in the path, and the Debian package that has it.
+    Program(&'static str, &'static str),
+    /// A component of the Rust toolchain, and the subcommand of cargo that it brings.
+    Component(&'static str, &'static str),
+    /// A program from crates.io, and its version.
+    Tool(&'static str, &'static str),
+    /// Python 3.10 or newer that can make virtual environments.
+    Python,
+    /// The packages of `interop/python/requirements.txt`.
+    PythonPackages,
+    Node,
+    /// The packages of `interop/{name}/package-lock.json`.
+    NpmPackages(&'static str),
+}
+
+pub const NPM: Need = Need::Program("npm", "npm");
+pub const REDIS: Need = Need::Program("redis-server", "redis-server");
+pub const NGINX: Need = Need::Program("nginx", "nginx");
+pub const HAPROXY: Need = Need::Program("haproxy", "haproxy");
+pub const VALGRIND: Need = Need::Program("valgrind", "valgrind");
+pub const SH: Need = Need::Program("sh", "dash");
+pub const SED: Need = Need::Program("sed", "sed");
+/// Runs a program at a terminal.
+pub const SCRIPT: Need = Need::Program("script", "bsdutils");
+pub const KILL: Need = Need::Program("kill", "procps");
+pub const RUSTFMT: Need = Need::Component("rustfmt", "fmt");
+pub const CLIPPY: Need = Need::Component("clippy", "clippy");
+pub const CARGO_DENY: Need = Need::Tool("cargo-deny", "0.20.2");
+pub const CARGO_FUZZ: Need = Need::Tool("cargo-fuzz", "0.13.2");
+pub const CARGO_MUTANTS: Need = Need::Tool("cargo-mutants", "27.1.0");
+
+/// The state of a need on this machine.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Status {
+    Present,
+    /// It can be installed, by this command.
+    Obtainable(String),
+    /// It cannot be installed from here. The text says what would bring it.
+    Missing(String),
+}
+
+/// Installs what is missing, or fails with the command that would.
+pub fn require(needs: &[Need]) -> Result {
+    for need in needs {
+        match need.status() {
+            Status::Present => {}
+            Status::Obtainable(_) => need.install()?,
+            Status::Missing(command) => {
+                return Err(format!("missing: {}; get it with: {command}", need.name()).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether programs may be installed and packages fetched.
+pub fn may_install() -> bool {
+    std::env::var_os("MRTR_NO_INSTALL").is_none_or(|value| value.is_empty() || value == "0")
+}
+
+/// The place of a program in the path.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+pub fn is_installed(program: &str) -> bool {
+    find_program(program).is_some()
+}
+
+impl Need {
+    pub fn name(self) -> String {
+        match self {
+            Self::Program(name, _) | Self::Component(name, _) => name.to_owned(),
+            Self::Tool(name, version) => format!("{name} {version}"),
+            Self::Python => "python3 with venv".to_owned(),
+            Self::PythonPackages => "Python packages".to_owned(),
+            Self::Node => format!("Node.js {OLDEST_NODE}"),
+            Self::NpmPackages(name) => format!("npm packages of interop/{name}"),
+        }
+    }
+
+    /// The command that installs it.
+    fn command(self) -> String {
+        match self {
+            Self::Program(_, package) => format!("apt-get install {package}"),
+            Self::Component(name, _) => format!("rustup component add {name}"),
+            Self::Tool(name, version) => format!("cargo install {name}@{version} --locked"),
+            Self::Python => "apt-get install python3 python3-venv".to_owned(),
+            Self::PythonPackages => "pip install -r interop/python/requirements.txt".to_owned(),
+            Self::Node => format!("npm install {}", node_package()),
+            Self::NpmPackages(name) => format!("npm ci, in a copy of interop/{name}"),
+        }
+    }
+
+    /// What has to be there to install it.
+    fn prerequisites(self) -> &'static [Self] {
+        match self {
+            Self::PythonPackages => &[Self::Python],
+            Self::Node | Self::NpmPackages(_) => &[NPM],
+            _ => &[],
+        }
+    }
+
+    pub fn status(self) -> Status {
+        if self.is_present() {
+            return Status::Present;
+        }
+        for prerequisite in self.prerequisites() {
+            if let missing @ Status::Missing(_) = prerequisite.status() {
+                return missing;
+            }
+        }
+        let command = self.command();
+        let installer = match self {
+            Self::Program(..) | Self::Python => is_root() && is_installed("apt-get"),
+            Self::Component(..) => is_installed("rustup"),
+            _ => true,
+        };
+        if may_install() && installer { Status::Obtainable(command) } else { self.missing() }
+    }
+
+    /// That it is missing, with the command for a user to run.
+    pub fn missing(self) -> Status {
+        let command = match self {
+            Self::Program(..) | Self::Python | Self::Component(..) => self.command(),
+            // It is expected in a folder that only the xtask fills.
+            _ if may_install() => "cargo xtask test".to_owned(),
+            _ => "env -u MRTR_NO_INSTALL cargo xtask test".to_owned(),
+        };
+        Status::Missing(command)
+    }
+
+    fn is_present(self) -> bool {
+        let succeeds = |command: &mut Command| {
+            let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        match self {
+            Self::Program(name, _) => is_installed(name),
+            Self::Component(_, command) => succeeds(&mut cargo(&[command, "--version"])),
+            Self::Tool(name, version) => tool(name, version).is_file(),
+            Self::Python => {
+                let can = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))";
+                succeeds(Command::new("python3").args(["-c", can]))
+            }
+            Self::Node => node().is_some(),
+            Self::PythonPackages | Self::NpmPackages(_) => {
+                let lock = self.lock().and_then(|(file, _)| fs::read(root().join(file)).ok());
+                let installed =
+                    self.lock().and_then(|(_, home)| fs::read(home.join("installed")).ok());
+                lock.is_some() && lock == installed
+            }
+        }
+    }
+
+    /// The file that lists the packages, and the folder that they are installed into.
+    fn lock(self) -> Option<(String, PathBuf)> {
+        let home = |name| target().join("xtask").join(name);
+        match self {
+            Self::PythonPackages => {
+                Some(("interop/python/requirements.txt".to_owned(), home("python")))
+            }
+            Self::NpmPackages(name) => {
+                Some((format!("interop/{name}/package-lock.json"), home(name)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Installs it, after its prerequisites.
+    pub fn install(self) -> Result {
+        require(self.prerequisites())?;
+        match self {
+            Self::Program(_, package) => apt_get(&[package])?,
+            Self::Python => apt_get(&["python3", "python3-venv"])?,
+            Self::Component(name, _) => {
+                run_installer(Command::new("rustup").args(["component", "add", name]))?;
+            }
+            Self::Tool(name, version) => {
+                let home = scratch("tools")?.join(format!("{name}-{version}"));
+                let mut install = cargo(&["install", "--quiet", "--locked", name]);
+                install.args(["--version", version, "--root"]).arg(home);
+                // Not with what it is built of among our own builds.
+                run_installer(install.env_remove("CARGO_TARGET_DIR"))?;
+            }
+            Self::Node => {
+                let home = scratch(&format!("node-{NODE}"))?;
+                let mut install = npm();
+                install.args(["install", "--prefix"]).arg(&home);
+                run_installer(install.args(["--no-save", "--loglevel=error", &node_package()]))?;
+            }
+            Self::PythonPackages => self.install_packages(|home| {
+                run_installer(Command::new("python3").args(["-m", "venv", "--clear"]).arg(home))?;
+                let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+                let list = root().join("interop/python/requirements.txt");
+                run_installer(Command::new(home.join("bin/python")).args(pip).arg(list))
+            })?,
+            Self::NpmPackages(name) => self.install_packages(|home| {
+                for file in ["package.json", "package-lock.json"] {
+                    fs::copy(root().join("interop").join(name).join(file), home.join(file))?;
+                }
+                let ci = ["ci", "--ignore-scripts", "--loglevel=error"];
+                run_installer(npm().args(ci).current_dir(home))
+            })?,
+        }
+        if self.is_present() {
+            return Ok(());
+        }
+        Err(format!("{} is still missing after `{}`", self.name(), self.command()).into())
+    }
+
+    /// Installs packages, and notes from which list.
+    fn install_packages(self, install: impl FnOnce(&PathBuf) -> Result) -> Result {
+        let (list, home) = self.lock().ok_or("nothing to install from")?;
+        fs::create_dir_all(&home)?;
+        install(&home)?;
+        fs::copy(root().join(list), home.join("installed"))?;
+        Ok(())
+    }
+}
+
+/// The program of a tool from crates.io.
+pub fn tool(name: &str, version: &str) -> PathBuf {
+    target().join("xtask/tools").join(format!("{name}-{version}")).join("bin").join(name)
+}
+
+/// A Node.js that is recent enough: the system's, or the one that was fetched.
+pub fn node() -> Option<PathBuf> {
+    let version =
+        find_program("node").and_then(|node| output(Command::new(node).arg("--version")).ok());
+    let major = version.as_deref().and_then(|version| {
+        version.trim().trim_start_matches('v').split('.').next()?.parse::<u32>().ok()
+    });
+    if major >= Some(OLDEST_NODE) {
+        return Some("node".into());
+    }
+    let modules = target().join("xtask").join(format!("node-{NODE}/node_modules"));
+    let package = node_package();
+    let (name, _) = package.split_once('@')?;
+    Some(modules.join(name).join("bin/node")).filter(|node| node.is_file())
+}
+
+/// The npm package with the binaries of Node.js for this machine.
+fn node_package() -> String {
+    let os = match OS {
+        "macos" => "darwin",
+        "windows" => "win",
+        other => other,
+    };
+    let arch = if ARCH == "aarch64" { "arm64" } else { "x64" };
+    format!("node-{os}-{arch}@{NODE}")
+}
+
+/// Runs an installer, of which only the first line of an error is printed.
+fn run_installer(command: &mut Command) -> Result {
+    let started = Instant::now();
+    println!("  $ {}", shown(command));
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        println!("    ({:.1} s)", started.elapsed().as_secs_f64());
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let first = text.lines().find(|line| line.to_lowercase().contains("err")).unwrap_or_default();
+    Err(format!("{} ended with {}: {}", shown(command), output.status, first.trim()).into())
+}
+
+fn npm() -> Command {
+    let mut npm = Command::new("npm");
+    npm.env("NPM_CONFIG_UPDATE_NOTIFIER", "false")
+        .env("NPM_CONFIG_FUND", "false")
+        .env("NPM_CONFIG_AUDIT", "false");
+    npm
+}
+
+fn apt_get(packages: &[&str]) -> Result {
+    /// The lists are updated once.
+    static UPDATED: OnceLock<bool> = OnceLock::new();
+    let apt_get = || {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    // If that fails, the lists that are there may do.
+    UPDATED.get_or_init(|| run_installer(apt_get().args(["update", "-qq"])).is_ok());
+    run_installer(apt_get().args(["install", "-y", "-qq"]).args(packages))
+}
+
+#[cfg(unix)]
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+#[cfg(not(unix))]
+fn is_root() -> bool {
+    false
+}

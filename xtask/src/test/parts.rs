@@ -1,0 +1,164 @@
+//! The parts of `cargo xtask test`, with what each needs.
+
+use std::process::Command;
+
+use crate::Result;
+use crate::needs::{
+    CARGO_DENY, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, SED, SH, VALGRIND,
+};
+use crate::run::{cargo, output, run as step, scratch};
+use crate::{
+    api, chaos, conformance, instructions, interop, package, rivals, simulate, tidy, vectors,
+};
+
+pub struct Part {
+    pub name: &'static str,
+    pub needs: &'static [Need],
+    /// Whether it is part of `cargo xtask check`.
+    pub is_daily: bool,
+    pub run: fn() -> Result,
+}
+
+const fn daily(name: &'static str, needs: &'static [Need], run: fn() -> Result) -> Part {
+    Part { name, needs, is_daily: true, run }
+}
+
+const fn part(name: &'static str, needs: &'static [Need], run: fn() -> Result) -> Part {
+    Part { name, needs, is_daily: false, run }
+}
+
+const SUITE: &[Need] = &[Need::Node, Need::NpmPackages("suite")];
+const TYPESCRIPT: &[Need] = &[Need::Node, Need::NpmPackages("typescript")];
+const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
+const RIVALS: &[Need] = &[Need::PythonPackages, Need::Node, Need::NpmPackages("typescript")];
+
+/// All parts, in their order.
+pub const PARTS: &[Part] = &[
+    daily("fmt", &[RUSTFMT], || step(&mut cargo(&["fmt", "--all", "--check"]))),
+    daily("tidy", &[], || tidy::run(&[])),
+    part("licenses", &[CARGO_DENY], tidy::licenses::check),
+    daily("clippy", &[CLIPPY], clippy),
+    daily("tests", &[], tests),
+    daily("redis-tests", &[REDIS], || run_selected(&REDIS_TESTS)),
+    daily("process-tests", &[SH, SED], || run_selected(&PROCESS_TESTS)),
+    daily("terminal-tests", &[SCRIPT], || run_selected(&TERMINAL_TESTS)),
+    daily("signal-tests", &[KILL], || run_selected(&SIGNAL_TESTS)),
+    part("doc-tests", &[], || {
+        step(&mut cargo(&["test", "--workspace", "--all-features", "--doc"]))
+    }),
+    // Without `aws-lc`, another library seals.
+    part("codec-tests", &[], || step(&mut cargo(&["test", "--package", "mrtr-codec"]))),
+    part("features", &[], features),
+    part("docs", &[], docs),
+    part("api", &[], || api::run(&[])),
+    part("package", &[], || package::run(&[])),
+    part("examples", &[], examples),
+    part("benches", &[], benches),
+    part("vectors", &[Need::PythonPackages], || vectors::run(&[])),
+    part("conformance", SUITE, || conformance::run(&[])),
+    part("interop-python", &[Need::PythonPackages], || interop::run(&["python".to_owned()])),
+    part("interop-typescript", TYPESCRIPT, || interop::run(&["typescript".to_owned()])),
+    part("interop-rmcp", &[], || interop::run(&["rmcp".to_owned()])),
+    part("interop-inspector", INSPECTOR, || interop::run(&["inspector".to_owned()])),
+    part("rivals", RIVALS, || rivals::run(&[])),
+    part("instructions", &[VALGRIND], || instructions::run(&[])),
+    part("simulate", &[], || simulate::run(&[])),
+    part("chaos-nginx", &[NGINX], || chaos("--minutes 0.5 --balancer nginx")),
+    part("chaos-haproxy", &[HAPROXY], || chaos("--minutes 0.5 --balancer haproxy")),
+    // A fault that is there has to be found.
+    part("chaos-break-retire", &[NGINX], || chaos("--minutes 0.4 --break retire")),
+    part("chaos-break-drain", &[NGINX], || chaos("--minutes 0.4 --break drain")),
+    part("load", &[], || chaos::load(&["--minutes", "0.75"].map(str::to_owned))),
+];
+
+fn clippy() -> Result {
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--quiet"];
+    step(cargo(&clippy).args(["--", "-D", "warnings"]))
+}
+
+/// Tests that run a program which not every machine has. They are found by a part of their names.
+struct SelectedTests {
+    targets: &'static [&'static str],
+    filter: &'static str,
+}
+
+const REDIS_TESTS: SelectedTests =
+    SelectedTests { targets: &["--lib", "--test=it"], filter: "redis" };
+const PROCESS_TESTS: SelectedTests = SelectedTests { targets: &["--test=it"], filter: "child::" };
+const TERMINAL_TESTS: SelectedTests =
+    SelectedTests { targets: &["--test=it"], filter: "at_a_terminal::" };
+const SIGNAL_TESTS: SelectedTests =
+    SelectedTests { targets: &["--test=stdio"], filter: "a_server_that_is_told_to_end" };
+
+/// All tests but the selected ones and those in documentation.
+fn tests() -> Result {
+    let skipped =
+        [REDIS_TESTS, PROCESS_TESTS, TERMINAL_TESTS, SIGNAL_TESTS].map(|tests| tests.filter);
+    let mut test = cargo(&["test", "--workspace", "--all-features", "--tests", "--"]);
+    step(test.args(skipped.map(|filter| format!("--skip={filter}"))))
+}
+
+fn run_selected(SelectedTests { targets, filter }: &SelectedTests) -> Result {
+    // The whole workspace: one package alone would be built anew, with fewer features of its dependencies.
+    let command = || {
+        let mut command = cargo(&["test", "--quiet", "--workspace", "--all-features"]);
+        command.args(*targets).args([*filter, "--"]);
+        command
+    };
+    let list = output(command().arg("--list"))?;
+    if !list.lines().any(|line| line.ends_with(": test")) {
+        return Err(format!("there is no test named {filter}").into());
+    }
+    step(&mut command())
+}
+
+/// Builds each crate alone, with the features that it has alone.
+fn features() -> Result {
+    for alone in [
+        &["--package", "mrtr-schema"][..],
+        &["--package", "mrtr-codec", "--no-default-features"],
+        &["--package", "mrtr-transport"],
+        &["--package", "mrtr", "--no-default-features", "--features", "server"],
+        &["--package", "mrtr", "--no-default-features", "--features", "client"],
+        &["--package", "mrtr", "--no-default-features", "--features", "aws-lc"],
+    ] {
+        step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;
+    }
+    Ok(())
+}
+
+fn docs() -> Result {
+    let doc = ["doc", "--workspace", "--no-deps", "--all-features", "--quiet"];
+    step(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn examples() -> Result {
+    step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
+    for example in ["upgrades", "authentication"] {
+        step(&mut cargo(&["run", "--quiet", "--example", example]))?;
+    }
+    for example in ["worker", "otlp"] {
+        let manifest = format!("--manifest-path=examples/{example}/Cargo.toml");
+        let run = ["run", "--quiet", "--locked", &manifest];
+        step(cargo(&run).env("CARGO_TARGET_DIR", scratch(example)?))?;
+    }
+    Ok(())
+}
+
+/// Builds the benchmarks.
+fn benches() -> Result {
+    let home = scratch("benches")?;
+    let check = |args: &[&str]| {
+        let mut check: Command = cargo(&["check", "--quiet", "--locked"]);
+        step(check.args(args).env("CARGO_TARGET_DIR", &home).env("RUSTFLAGS", "-D warnings"))
+    };
+    check(&["--benches", "--manifest-path=benches/Cargo.toml"])?;
+    for name in ["load", "floors", "mrtr", "minimal/mrtr-server", "minimal/mrtr-client"] {
+        check(&[&format!("--manifest-path=benches/{name}/Cargo.toml")])?;
+    }
+    Ok(())
+}
+
+fn chaos(options: &str) -> Result {
+    chaos::run(&options.split(' ').map(str::to_owned).collect::<Vec<_>>())
+}

@@ -1,0 +1,111 @@
+//! Which parts can run on this machine, and what is installed for them.
+
+use std::fmt;
+
+use super::parts::Part;
+use crate::needs::{Need, Status, is_installed, may_install};
+
+pub struct Plan {
+    parts: Vec<&'static Part>,
+    /// All needs of the parts, each once.
+    needs: Vec<(Need, Status)>,
+}
+
+impl Plan {
+    /// Looks at what the parts need. Without `install`, what is missing counts as missing, even if it can be had.
+    pub fn new(parts: Vec<&'static Part>, install: bool) -> Self {
+        let mut needs: Vec<(Need, Status)> = Vec::new();
+        for need in parts.iter().flat_map(|part| part.needs) {
+            if needs.iter().any(|(known, _)| known == need) {
+                continue;
+            }
+            let status = match need.status() {
+                Status::Obtainable(_) if !install => need.missing(),
+                status => status,
+            };
+            needs.push((*need, status));
+        }
+        Self { parts, needs }
+    }
+
+    /// Installs what can be. A failure makes the need missing, and the parts that have it are left out.
+    pub fn install(mut self) -> Self {
+        for (need, status) in &mut self.needs {
+            if let Status::Obtainable(_) = status {
+                *status = need.install().map_or_else(
+                    |error| {
+                        println!("    cannot install {}: {error}", need.name());
+                        need.missing()
+                    },
+                    |()| Status::Present,
+                );
+            }
+        }
+        self
+    }
+
+    /// The parts, each with what keeps it from running.
+    pub fn into_parts(self) -> Vec<(&'static Part, Option<String>)> {
+        self.parts.iter().map(|part| (*part, self.missing(part))).collect()
+    }
+
+    /// The needs of a part that are missing, and the commands that would bring them.
+    fn missing(&self, part: &Part) -> Option<String> {
+        let (mut names, mut packages, mut commands) = (Vec::new(), String::new(), Vec::new());
+        for (need, status) in &self.needs {
+            let (Status::Missing(command), true) = (status, part.needs.contains(need)) else {
+                continue;
+            };
+            names.push(need.name());
+            match command.strip_prefix(APT_GET) {
+                Some(package) if !packages.contains(package) => packages.push_str(package),
+                None if !commands.contains(command) => commands.push(command.clone()),
+                _ => {}
+            }
+        }
+        if !packages.is_empty() {
+            commands.insert(0, format!("{APT_GET}{packages}"));
+        }
+        let [names, commands] = [names.join(", "), commands.join(" && ")];
+        (!names.is_empty()).then(|| format!("without {names}; to run it: {commands}"))
+    }
+}
+
+/// The beginning of commands that are joined into one.
+const APT_GET: &str = "apt-get install";
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<38}status", "need")?;
+        for (need, status) in &self.needs {
+            let name = need.name();
+            let status = match status {
+                Status::Present => "present".to_owned(),
+                Status::Obtainable(command) => format!("will be installed: {command}"),
+                Status::Missing(command) => format!("missing; get it with: {command}"),
+            };
+            writeln!(f, "{name:<38}{status}")?;
+        }
+        if !may_install() {
+            writeln!(f, "nothing will be installed: MRTR_NO_INSTALL is set")?;
+        }
+        if !is_installed("cc") {
+            writeln!(
+                f,
+                "there is no C compiler, which building takes: apt-get install gcc libc6-dev"
+            )?;
+        }
+        let missing = |part: &&'static Part| Some((part.name, self.missing(part)?));
+        let left_out: Vec<_> = self.parts.iter().filter_map(missing).collect();
+        writeln!(
+            f,
+            "\n{} of {} parts will run",
+            self.parts.len() - left_out.len(),
+            self.parts.len()
+        )?;
+        for (name, missing) in left_out {
+            writeln!(f, "left out: {name} ({missing})")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! The licenses and sources of all dependencies, and duplicates among them: `cargo deny` with `deny.toml`.
+
+use std::process::Command;
+
+use crate::Result;
+use crate::needs::CARGO_DENY;
+use crate::run::{root, run};
+use crate::tools::installed;
+
+/// Advisories are left out: their database is fetched from GitHub, and the tests reach package registries only.
+pub fn check() -> Result {
+    let mut deny = Command::new(installed(CARGO_DENY)?);
+    deny.args(["--locked", "--all-features", "--log-level=error", "check"]);
+    run(deny.args(["licenses", "bans", "sources"]).current_dir(root()))
+}
