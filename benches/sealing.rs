@@ -29,7 +29,7 @@ fn ring() -> KeyRing {
 fn mrtr(bencher: Bencher, size: usize) {
     let (ring, body) = (ring(), vec![b'x'; size]);
     let principal = Principal::new("https://login.example", "alice");
-    let arguments = Digest::of_json(Some(r#"{"people":2}"#)).unwrap();
+    let arguments = Digest::from_json(Some(r#"{"people":2}"#)).unwrap();
     let binding =
         Binding { principal: Some(&principal), method: "tools/call", target: "book", arguments };
     bencher.bench(|| {
@@ -42,9 +42,9 @@ fn mrtr(bencher: Bencher, size: usize) {
 #[divan::bench(args = SIZES)]
 fn rmcp_hmac(bencher: Bencher, size: usize) {
     let (codec, body) = (RequestStateCodec::try_new(KEY).unwrap(), vec![b'x'; size]);
-    let arguments = Digest::of_json(Some(r#"{"people":2}"#)).unwrap();
+    let arguments = Digest::from_json(Some(r#"{"people":2}"#)).unwrap();
     let context =
-        [b"https://login.example\0alice\0tools/call\0book\0".as_slice(), &arguments.0].concat();
+        [b"https://login.example\0alice\0tools/call\0book\0".as_slice(), arguments.as_bytes()].concat();
     let ttl = std::time::Duration::from_secs(600);
     bencher.bench(|| {
         let options = SealOptions::new().associated_data(&context).ttl(ttl);

@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         format!("active {first}\nstaged {second}"),
         format!("active {second}\nretiring {first}"),
     ] {
-        match ring.replace(KeyRing::from_wrapped(AUDIENCE, &config, &kms).await?) {
+        match ring.rotate(KeyRing::from_wrapped(AUDIENCE, &config, &kms).await?) {
             Ok(()) => println!(
                 "reloaded                  the first token opens: {}",
                 ring.open(&token).is_ok()

@@ -88,7 +88,7 @@ fn binding(arguments: Digest) -> Binding<'static> {
 
 /// A state of 256 bytes becomes a token.
 fn sealed() -> Operation {
-    let (ring, arguments) = (ring(), Digest::of_json(Some("{}")).unwrap());
+    let (ring, arguments) = (ring(), Digest::from_json(Some("{}")).unwrap());
     Box::new(move || {
         let validity = Validity::starting(NOW, 600);
         black_box(seal(&ring, &binding(arguments), validity, black_box(&[7; 256])).unwrap());
@@ -97,7 +97,7 @@ fn sealed() -> Operation {
 
 /// A token becomes a state of 256 bytes.
 fn opened() -> Operation {
-    let (ring, arguments) = (ring(), Digest::of_json(Some("{}")).unwrap());
+    let (ring, arguments) = (ring(), Digest::from_json(Some("{}")).unwrap());
     let token = seal(&ring, &binding(arguments), Validity::starting(NOW, 600), &[7; 256]).unwrap();
     Box::new(move || drop(open(&ring, black_box(&token), &binding(arguments), NOW).unwrap()))
 }
@@ -106,7 +106,7 @@ fn opened() -> Operation {
 fn digest() -> Operation {
     let arguments =
         r#"{"item":"tea","people":2,"when":{"day":"Friday","at":[19,30]},"notes":"by the window"}"#;
-    Box::new(move || _ = black_box(Digest::of_json(Some(black_box(arguments))).unwrap()))
+    Box::new(move || _ = black_box(Digest::from_json(Some(black_box(arguments))).unwrap()))
 }
 
 /// A stream of four events is read.

@@ -57,7 +57,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         while hangup.recv().await.is_some() {
             let replaced = KeyRing::from_file(AUDIENCE, &ring)
                 .map_err(|error| error.to_string())
-                .and_then(|ring| shared.replace(ring).map_err(|error| error.to_string()));
+                .and_then(|ring| shared.rotate(ring).map_err(|error| error.to_string()));
             // The fleet waits for this line.
             println!(
                 "{}",

@@ -1,92 +1,108 @@
-//! One text for equal JSON, so that a request can be recognized after a client wrote it anew.
+//! A canonical form of JSON, in which equal values have equal texts.
 //!
-//! This is RFC 8785 (JSON Canonicalization Scheme) with one difference: numbers that are integers
-//! stay exact at any size. As doubles, the account numbers `9007199254740993` and `9007199254740992`
-//! would be equal. So:
+//! A client may serialize its request anew for each round. The digest of the canonical form
+//! recognizes the arguments nevertheless.
 //!
-//! - `1`, `1.0`, `1e0` and `10e-1` are all `1`; `-0` is `0`. An integer with more than [`MAX_ZEROS`]
-//!   zeros at its end is written with an exponent: `1e22` is `1e22`, and so is its long form.
-//! - Other numbers are written as ECMAScript writes the nearest double; if that is an integer, like one.
-//! - Members are sorted by the UTF-16 code units of their keys; no white space; strings with the
-//!   shortest escapes. Unicode is not normalized.
+//! The form is that of RFC 8785 (JSON Canonicalization Scheme) with one difference: integers stay
+//! exact at any size. As doubles, the account numbers `9007199254740993` and `9007199254740992`
+//! would be equal.
 //!
-//! Refused are duplicate keys, lone surrogates, numbers beyond all bounds, and nesting deeper than
-//! [`MAX_DEPTH`].
+//! - `1`, `1.0`, `1e0` and `10e-1` are `1`, and `-0` is `0`. An integer with more than
+//!   [`MAX_ZEROS`] trailing zeros is written with an exponent: `1e22`, whichever way it was written
+//!   before.
+//! - Other numbers are rounded to the nearest double, and written as ECMAScript writes it. If the
+//!   double is an integer, it is written as an integer.
+//! - Members are sorted by the UTF-16 code units of their keys. There is no white space, and
+//!   strings have the shortest escapes. Unicode is not normalized.
+//!
+//! Duplicate keys, lone surrogates, numbers out of range, and nesting deeper than [`MAX_DEPTH`] are
+//! rejected.
+//!
+//! ```
+//! use mrtr_codec::canonical::canonicalize;
+//!
+//! let form = canonicalize(r#"{ "people": 2.0, "day": "Friday" }"#)?;
+//! assert_eq!(form, r#"{"day":"Friday","people":2}"#);
+//! # Ok::<(), mrtr_codec::canonical::CanonicalError>(())
+//! ```
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// The deepest nesting that is read.
+/// The deepest nesting of arrays and objects. It bounds the stack that a peer's text can use.
 pub const MAX_DEPTH: usize = 128;
-/// How many zeros an integer has at its end before it is written with an exponent. So a short text has no
-/// long canonical form.
+
+/// The most trailing zeros of an integer that are written out. More are written as an exponent, so
+/// a short text such as `1e308` has a short canonical form.
 pub const MAX_ZEROS: usize = 21;
 
-/// Why a text has no canonical form.
+/// The cause and the position of an error in a text that has no canonical form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} at byte {at}")]
 pub struct CanonicalError {
-    kind: Kind,
+    kind: ErrorKind,
     at: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Kind {
-    #[error("not JSON")]
+enum ErrorKind {
+    #[error("invalid JSON")]
     Syntax,
     #[error("duplicate key")]
     DuplicateKey,
     #[error("lone surrogate")]
     LoneSurrogate,
-    #[error("number beyond all bounds")]
-    Number,
-    #[error("nested too deeply")]
+    #[error("number out of range")]
+    NumberOutOfRange,
+    #[error("nesting deeper than {MAX_DEPTH} levels")]
     Depth,
 }
 
-/// Writes `json` in its canonical form.
+/// Returns the canonical form of `json`.
 ///
 /// # Errors
 ///
-/// If `json` is not one JSON value, or is one that is refused.
+/// [`CanonicalError`] if `json` is not one JSON value, or if the value has no canonical form.
 pub fn canonicalize(json: &str) -> Result<String, CanonicalError> {
-    let mut reader = Reader { text: json, at: 0 };
+    let mut parser = Parser { text: json, at: 0 };
     let mut out = String::with_capacity(json.len());
-    reader.space();
-    reader.value(&mut out, 0)?;
-    reader.space();
-    if reader.at == json.len() { Ok(out) } else { Err(reader.error(Kind::Syntax)) }
+    parser.skip_whitespace();
+    parser.value(&mut out, 0)?;
+    parser.skip_whitespace();
+    if parser.at == json.len() { Ok(out) } else { Err(parser.error(ErrorKind::Syntax)) }
 }
 
-/// A member of an object.
+/// A member of the object that is being parsed.
 struct Member<'a> {
     key: Cow<'a, str>,
-    /// Where it was read.
+    /// The offset of the key in the input.
     at: usize,
-    /// Where it was written.
+    /// The offset of the member in the output.
     start: usize,
 }
 
 impl Member<'_> {
+    /// Compares the keys by their UTF-16 code units.
     fn order(&self, other: &Self) -> Ordering {
         self.key.encode_utf16().cmp(other.key.encode_utf16())
     }
 }
 
-/// Sorts members that stand at the end of `out`.
-fn sort(out: &mut String, members: Vec<Member<'_>>) -> Result<(), CanonicalError> {
+/// Sorts the members at the end of `out`, and rejects duplicate keys.
+fn sort_members(out: &mut String, members: Vec<Member<'_>>) -> Result<(), CanonicalError> {
     let Some(first) = members.first().map(|member| member.start) else { return Ok(()) };
     let written = out.split_off(first);
+    // A member ends at the comma before the next one, and the last at the end of the text.
     let ends = members.iter().skip(1).map(|next| next.start - 1).collect::<Vec<_>>();
     let ends = ends.into_iter().chain([first + written.len()]);
     let mut members: Vec<_> = members.into_iter().zip(ends).collect();
     members.sort_by(|(one, _), (other, _)| one.order(other));
-    let twice = members.windows(2).find_map(|pair| match pair {
+    let duplicate = members.windows(2).find_map(|pair| match pair {
         [(one, _), (other, _)] if one.key == other.key => Some(other.at),
         _ => None,
     });
-    if let Some(at) = twice {
-        return Err(CanonicalError { kind: Kind::DuplicateKey, at });
+    if let Some(at) = duplicate {
+        return Err(CanonicalError { kind: ErrorKind::DuplicateKey, at });
     }
     for (n, (member, end)) in members.into_iter().enumerate() {
         if n > 0 {
@@ -97,16 +113,17 @@ fn sort(out: &mut String, members: Vec<Member<'_>>) -> Result<(), CanonicalError
     Ok(())
 }
 
-/// How many zeros an integer may have at its end.
-const MAX_ZEROS_READ: i64 = i32::MAX as i64;
+/// The most trailing zeros of an integer that is accepted. The token format sets this bound.
+const MAX_EXPONENT: i64 = i32::MAX as i64;
 
-struct Reader<'a> {
+/// A JSON parser that writes the canonical form of each value while it reads it.
+struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn error(&self, kind: Kind) -> CanonicalError {
+impl<'a> Parser<'a> {
+    fn error(&self, kind: ErrorKind) -> CanonicalError {
         CanonicalError { kind, at: self.at }
     }
 
@@ -116,16 +133,16 @@ impl<'a> Reader<'a> {
 
     /// Consumes `byte` if it is next.
     fn eat(&mut self, byte: u8) -> bool {
-        let there = self.peek() == Some(byte);
-        self.at += usize::from(there);
-        there
+        let matches = self.peek() == Some(byte);
+        self.at += usize::from(matches);
+        matches
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), CanonicalError> {
-        if self.eat(byte) { Ok(()) } else { Err(self.error(Kind::Syntax)) }
+        if self.eat(byte) { Ok(()) } else { Err(self.error(ErrorKind::Syntax)) }
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
@@ -133,7 +150,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, out: &mut String, depth: usize) -> Result<(), CanonicalError> {
         if depth >= MAX_DEPTH {
-            return Err(self.error(Kind::Depth));
+            return Err(self.error(ErrorKind::Depth));
         }
         match self.peek() {
             Some(b'{') => self.object(out, depth),
@@ -146,9 +163,10 @@ impl<'a> Reader<'a> {
             Some(b'-' | b'0'..=b'9') => self.number(out),
             _ => {
                 let rest = self.text.get(self.at..).unwrap_or_default();
-                let word =
-                    ["true", "false", "null"].into_iter().find(|word| rest.starts_with(word));
-                let word = word.ok_or_else(|| self.error(Kind::Syntax))?;
+                let word = ["true", "false", "null"]
+                    .into_iter()
+                    .find(|word| rest.starts_with(word))
+                    .ok_or_else(|| self.error(ErrorKind::Syntax))?;
                 self.at += word.len();
                 out.push_str(word);
                 Ok(())
@@ -159,12 +177,12 @@ impl<'a> Reader<'a> {
     fn array(&mut self, out: &mut String, depth: usize) -> Result<(), CanonicalError> {
         self.expect(b'[')?;
         out.push('[');
-        self.space();
+        self.skip_whitespace();
         if !self.eat(b']') {
             loop {
-                self.space();
+                self.skip_whitespace();
                 self.value(out, depth + 1)?;
-                self.space();
+                self.skip_whitespace();
                 if self.eat(b']') {
                     break;
                 }
@@ -180,15 +198,15 @@ impl<'a> Reader<'a> {
         self.expect(b'{')?;
         out.push('{');
         let mut members: Vec<Member<'a>> = Vec::new();
-        self.space();
+        self.skip_whitespace();
         if !self.eat(b'}') {
             loop {
-                self.space();
+                self.skip_whitespace();
                 let at = self.at;
                 let key = self.string()?;
-                self.space();
+                self.skip_whitespace();
                 self.expect(b':')?;
-                self.space();
+                self.skip_whitespace();
                 if !members.is_empty() {
                     out.push(',');
                 }
@@ -197,7 +215,7 @@ impl<'a> Reader<'a> {
                 out.push(':');
                 self.value(out, depth + 1)?;
                 members.push(Member { key, at, start });
-                self.space();
+                self.skip_whitespace();
                 if self.eat(b'}') {
                     break;
                 }
@@ -205,7 +223,7 @@ impl<'a> Reader<'a> {
             }
         }
         if !members.is_sorted_by(|one, next| one.order(next).is_lt()) {
-            sort(out, members)?;
+            sort_members(out, members)?;
         }
         out.push('}');
         Ok(())
@@ -216,8 +234,8 @@ impl<'a> Reader<'a> {
         let mut unescaped = Cow::Borrowed("");
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
-            let plain = rest.bytes().position(is_special);
-            let plain = plain.ok_or_else(|| self.error(Kind::Syntax))?;
+            let plain =
+                rest.bytes().position(is_special).ok_or_else(|| self.error(ErrorKind::Syntax))?;
             unescaped += rest.get(..plain).unwrap_or_default();
             self.at += plain;
             if self.eat(b'"') {
@@ -237,14 +255,14 @@ impl<'a> Reader<'a> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => return self.unicode_escape(),
-            _ => return Err(self.error(Kind::Syntax)),
+            _ => return Err(self.error(ErrorKind::Syntax)),
         };
         self.at += 1;
         Ok(escaped)
     }
 
     fn unicode_escape(&mut self) -> Result<char, CanonicalError> {
-        let lone = self.error(Kind::LoneSurrogate);
+        let lone = self.error(ErrorKind::LoneSurrogate);
         let first = self.code_unit()?;
         if !(0xd800..0xe000).contains(&first) {
             return char::from_u32(first).ok_or(lone);
@@ -259,15 +277,16 @@ impl<'a> Reader<'a> {
         char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).ok_or(lone)
     }
 
-    /// `u` and four hexadecimal digits.
+    /// Parses `u` and four hexadecimal digits.
     fn code_unit(&mut self) -> Result<u32, CanonicalError> {
         self.expect(b'u')?;
-        let digits = self
+        let unit = self
             .text
             .get(self.at..self.at + 4)
-            .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
-        let unit = digits.and_then(|d| u32::from_str_radix(d, 16).ok());
-        let unit = unit.ok_or_else(|| self.error(Kind::Syntax))?;
+            // `from_str_radix` accepts a sign.
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+            .ok_or_else(|| self.error(ErrorKind::Syntax))?;
         self.at += 4;
         Ok(unit)
     }
@@ -285,47 +304,47 @@ impl<'a> Reader<'a> {
         let negative = self.eat(b'-');
         let whole = self.digits();
         if whole.is_empty() || (whole.len() > 1 && whole.starts_with('0')) {
-            return Err(self.error(Kind::Syntax));
+            return Err(self.error(ErrorKind::Syntax));
         }
         let fraction = if self.eat(b'.') { Some(self.digits()) } else { None };
         if fraction == Some("") {
-            return Err(self.error(Kind::Syntax));
+            return Err(self.error(ErrorKind::Syntax));
         }
         let mut exponent = 0;
         if self.eat(b'e') || self.eat(b'E') {
             let minus = !self.eat(b'+') && self.eat(b'-');
             let digits = self.digits();
             if digits.is_empty() {
-                return Err(self.error(Kind::Syntax));
+                return Err(self.error(ErrorKind::Syntax));
             }
-            // No text is so long that it could make up for a larger exponent.
+            // Larger exponents are clamped: no text has enough digits to compensate for them.
             let size: i64 = digits.parse().unwrap_or(i64::MAX).min(i64::MAX / 2);
             exponent = if minus { -size } else { size };
         }
         let literal = self.text.get(start..self.at).unwrap_or_default();
-        let beyond = CanonicalError { kind: Kind::Number, at: start };
         write_number(out, negative, (whole, fraction.unwrap_or_default(), exponent), literal)
-            .ok_or(beyond)
+            .ok_or(CanonicalError { kind: ErrorKind::NumberOutOfRange, at: start })
     }
 }
 
-/// Writes `whole.fraction × 10^exponent`; `None` if it is beyond all bounds.
+/// Writes `whole.fraction × 10^exponent`. Returns `None` if the number is out of range.
 fn write_number(
     out: &mut String,
     negative: bool,
     (whole, fraction, exponent): (&str, &str, i64),
     literal: &str,
 ) -> Option<()> {
-    let all = [whole, fraction].concat();
-    let significant = all.trim_start_matches('0').trim_end_matches('0');
+    let digits = [whole, fraction].concat();
+    let significant = digits.trim_start_matches('0').trim_end_matches('0');
     if significant.is_empty() {
         out.push('0');
         return Some(());
     }
-    let trailing = all.len() - all.trim_end_matches('0').len();
-    // The number is `significant × 10^scale`, and an integer exactly if the scale is not negative.
+    let trailing = digits.len() - digits.trim_end_matches('0').len();
+    // The number is `significant × 10^scale`. It is an integer if and only if the scale is not
+    // negative.
     let scale = exponent - i64::try_from(fraction.len()).ok()? + i64::try_from(trailing).ok()?;
-    if scale > MAX_ZEROS_READ {
+    if scale > MAX_EXPONENT {
         return None;
     }
     if let Ok(zeros) = usize::try_from(scale) {
@@ -348,10 +367,12 @@ fn write_number(
         out.push_str(text);
         return Some(());
     }
-    // It is an integer now, zero perhaps, and written like one: so the form is its own form.
-    Reader { text, at: 0 }.number(out).ok()
+    // Rounding made it an integer, possibly zero, so it is written as one. Otherwise the canonical
+    // form would not be its own canonical form.
+    Parser { text, at: 0 }.number(out).ok()
 }
 
+/// Writes a string with the shortest escapes.
 fn write_string(out: &mut String, text: &str) {
     use std::fmt::Write as _;
     out.push('"');
@@ -375,7 +396,7 @@ fn write_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// What ends a string, or does not stand in one as it is.
+/// Returns `true` for the bytes that end a string or have to be escaped in one.
 fn is_special(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..=0x1f)
 }
@@ -390,13 +411,13 @@ mod tests {
 
     /// The examples of RFC 8785, sections 3.2.2 and 3.2.3.
     #[test]
-    fn rfc_8785() {
+    fn rfc_8785_examples() {
         let input = r#"{
             "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
             "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
             "literals": [null, true, false]
         }"#;
-        // `1E30` is an integer, and so has a form of its own: the one difference to the RFC.
+        // The difference to the RFC: `1E30` is an integer, and written as one.
         assert_eq!(
             canon(input),
             r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#
@@ -411,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_are_equal_and_account_numbers_are_not() {
+    fn equal_values_have_one_form_and_large_integers_stay_distinct() {
         for (same, form) in [
             (vec!["1", "1.0", "1e0", "10e-1", "0.1e1", "1.000"], "1"),
             (vec!["0", "-0", "0.0", "0e99999999999999999999"], "0"),
@@ -436,12 +457,12 @@ mod tests {
                 assert_eq!(canon(json), form, "{json}");
             }
         }
-        // No Unicode normalization: composed and decomposed stay apart.
+        // Unicode is not normalized: composed and decomposed characters differ.
         assert_ne!(canon("\"\u{e9}\""), canon("\"e\u{301}\""));
     }
 
     #[test]
-    fn what_has_no_canonical_form_is_refused() {
+    fn invalid_json_and_values_without_canonical_form_are_rejected() {
         for (json, why) in [
             (r#"{"a":1,"\u0061":2}"#, "! duplicate key at byte 7"),
             (r#""\ud800""#, "! lone surrogate at byte 2"),
@@ -450,40 +471,40 @@ mod tests {
             (r#""\ud800\n""#, "! lone surrogate at byte 2"),
             (r#""\ud800n""#, "! lone surrogate at byte 2"),
             (r#""\ud800\u0041""#, "! lone surrogate at byte 2"),
-            ("10e2147483647", "! number beyond all bounds at byte 0"),
-            ("1e2147483648", "! number beyond all bounds at byte 0"),
-            ("1e99999999999999999999", "! number beyond all bounds at byte 0"),
-            ("1e", "! not JSON at byte 2"),
-            ("", "! not JSON at byte 0"),
-            ("01", "! not JSON at byte 2"),
-            ("1.", "! not JSON at byte 2"),
-            ("+1", "! not JSON at byte 0"),
-            ("{,}", "! not JSON at byte 1"),
-            ("[1,]", "! not JSON at byte 3"),
-            ("[1 2]", "! not JSON at byte 3"),
-            ("\"a\nb\"", "! not JSON at byte 2"),
-            (r#""\x""#, "! not JSON at byte 2"),
-            (r#""\u00g0""#, "! not JSON at byte 3"),
-            ("nul", "! not JSON at byte 0"),
-            ("1 1", "! not JSON at byte 2"),
-            ("NaN", "! not JSON at byte 0"),
+            ("10e2147483647", "! number out of range at byte 0"),
+            ("1e2147483648", "! number out of range at byte 0"),
+            ("1e99999999999999999999", "! number out of range at byte 0"),
+            ("1e", "! invalid JSON at byte 2"),
+            ("", "! invalid JSON at byte 0"),
+            ("01", "! invalid JSON at byte 2"),
+            ("1.", "! invalid JSON at byte 2"),
+            ("+1", "! invalid JSON at byte 0"),
+            ("{,}", "! invalid JSON at byte 1"),
+            ("[1,]", "! invalid JSON at byte 3"),
+            ("[1 2]", "! invalid JSON at byte 3"),
+            ("\"a\nb\"", "! invalid JSON at byte 2"),
+            (r#""\x""#, "! invalid JSON at byte 2"),
+            (r#""\u00g0""#, "! invalid JSON at byte 3"),
+            ("nul", "! invalid JSON at byte 0"),
+            ("1 1", "! invalid JSON at byte 2"),
+            ("NaN", "! invalid JSON at byte 0"),
         ] {
             assert_eq!(canon(json), why, "{json}");
         }
-        assert!(canon(&"[".repeat(100_000)).contains("deeply"));
-        assert!(canon(&"{\"a\":".repeat(100_000)).contains("deeply"));
-        assert!(canon(&format!("{}.5", "9".repeat(400))).contains("bounds"));
+        assert!(canon(&"[".repeat(100_000)).contains("nesting deeper than 128 levels"));
+        assert!(canon(&"{\"a\":".repeat(100_000)).contains("nesting deeper than 128 levels"));
+        assert!(canon(&format!("{}.5", "9".repeat(400))).contains("number out of range"));
     }
 
-    /// What is short to send is not long to hold.
+    /// A peer's short text cannot make the server hold a long one.
     #[test]
-    fn the_canonical_form_is_not_much_longer_than_the_text() {
+    fn canonical_form_is_at_most_five_times_as_long_as_the_text() {
         let text = format!("[{}1]", "1e308,1e21,".repeat(1000));
         assert!(canon(&text).len() < 5 * text.len());
     }
 
     #[test]
-    fn the_canonical_form_is_its_own() {
+    fn canonical_form_is_its_own_canonical_form() {
         for json in [
             r#"{"z":[1e-7,1e300,-0.1,"\u2028\ud83d\ude00"],"a":{"b":{},"a":null}}"#,
             "[[],{}]",

@@ -1,40 +1,42 @@
-//! What a token is bound to.
+//! The claims of a token: the request that it is bound to, and its validity.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::canonical::{self, CanonicalError};
-use crate::encoding::{Packer, UnpackError, Unpacker};
+use crate::encoding::{DecodeError, Decoder, Encoder};
 use crate::error::OpenError;
 
 /// The version of the claims' format.
 const FORMAT: u8 = 1;
 
-/// How far in the future a token may have been issued: the clocks of a fleet are not the same.
-const SKEW: u64 = 60;
+/// The tolerance for a token's time of issue, in seconds. The clocks of a service's replicas
+/// differ.
+const MAX_CLOCK_SKEW: u64 = 60;
 
-/// Seconds since 1970-01-01T00:00:00Z.
+/// A point in time, in seconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixSeconds(pub u64);
 
-/// From when to when a token is good.
+/// The time span in which a token is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// When it was issued. A token from more than 60 seconds in the future is refused.
+    /// The time of issue. A token issued more than 60 seconds in the future is rejected.
     pub issued: UnixSeconds,
-    /// From when on it is refused. There is no leeway.
+    /// The time from which the token is rejected. There is no leeway.
     pub expires: UnixSeconds,
 }
 
 impl Validity {
-    /// Good from `now` for `seconds`. A time beyond the end of time ends there.
+    /// Creates a validity from `now` for `seconds`. The end saturates at [`u64::MAX`].
     pub fn starting(now: UnixSeconds, seconds: u64) -> Self {
         Self { issued: now, expires: UnixSeconds(now.0.saturating_add(seconds)) }
     }
 
+    /// Checks that `now` is in the time span.
     fn check(self, now: UnixSeconds) -> Result<(), OpenError> {
         if now >= self.expires {
             Err(OpenError::Expired)
-        } else if self.issued.0 > now.0.saturating_add(SKEW) {
+        } else if self.issued.0 > now.0.saturating_add(MAX_CLOCK_SKEW) {
             Err(OpenError::NotYetValid)
         } else {
             Ok(())
@@ -42,8 +44,19 @@ impl Validity {
     }
 }
 
-/// Who calls, as established by the authentication in front of the server. Never an access token:
-/// those change while the caller stays the same.
+/// An authenticated caller, as identified by the authentication layer in front of the server.
+///
+/// A subject is unique within its issuer only. Do not derive a principal from an access token
+/// itself: the token is renewed while the caller stays the same.
+///
+/// ```
+/// use mrtr_codec::Principal;
+///
+/// // The claims `iss`, `sub` and `client_id` of a verified access token.
+/// let principal = Principal::new("https://login.example", "user-17").with_client("mobile-app");
+/// assert_eq!(principal.subject(), "user-17");
+/// assert_eq!(principal.client(), Some("mobile-app"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
     issuer: String,
@@ -52,28 +65,29 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Whom `issuer` calls `subject`. Subjects are only unique within their issuer.
+    /// Creates a principal that `issuer` identifies as `subject`.
     pub fn new(issuer: impl Into<String>, subject: impl Into<String>) -> Self {
         Self { issuer: issuer.into(), subject: subject.into(), client: None }
     }
 
-    /// The OAuth client through which the subject calls. State does not move between clients.
+    /// Sets the OAuth client that the subject uses. A token sealed for one client is rejected from
+    /// another.
     pub fn with_client(mut self, client: impl Into<String>) -> Self {
         self.client = Some(client.into());
         self
     }
 
-    /// Who says so.
+    /// Returns the issuer.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Who it is.
+    /// Returns the subject, which is unique within its issuer.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// Through which client.
+    /// Returns the OAuth client, if one is set.
     pub fn client(&self) -> Option<&str> {
         self.client.as_deref()
     }
@@ -81,23 +95,40 @@ impl Principal {
 
 /// A SHA-256 digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Digest(pub [u8; 32]);
+pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Digests arguments in their [canonical form](crate::canonical). Absent, `null` and `{}` are the
-    /// same.
+    /// Creates a digest from its bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Digests JSON in its [canonical form](crate::canonical).
+    ///
+    /// Equal JSON has equal digests, whatever its white space, order of members and escapes. Absent
+    /// JSON and `null` have the digest of `{}`.
+    ///
+    /// ```
+    /// use mrtr_codec::Digest;
+    ///
+    /// let digest = Digest::from_json(Some(r#"{"day":"Friday","people":2}"#))?;
+    /// assert_eq!(digest, Digest::from_json(Some(r#"{ "people": 2.0, "day": "Friday" }"#))?);
+    /// assert_eq!(Digest::from_json(None)?, Digest::from_json(Some("{}"))?);
+    /// # Ok::<(), mrtr_codec::canonical::CanonicalError>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// If `json` has no canonical form.
-    pub fn of_json(json: Option<&str>) -> Result<Self, CanonicalError> {
+    /// [`CanonicalError`] if `json` has no canonical form.
+    pub fn from_json(json: Option<&str>) -> Result<Self, CanonicalError> {
         let canonical = canonical::canonicalize(json.unwrap_or("{}"))?;
         let bytes = if canonical == "null" { b"{}" } else { canonical.as_bytes() };
         Ok(Self(Sha256::digest(bytes).into()))
     }
 
-    /// Digests parts, each with its length in front, so that no two lists of parts are the same.
-    pub fn of_parts(parts: &[&[u8]]) -> Self {
+    /// Digests a list of byte strings. Each is preceded by its length, so different lists have
+    /// different digests.
+    pub fn from_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update((part.len() as u64).to_be_bytes());
@@ -105,57 +136,84 @@ impl Digest {
         }
         Self(hash.finalize().into())
     }
+
+    /// Returns the bytes of the digest.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
 }
 
-/// The request that a token belongs to: sealed with it, and compared when it comes back.
+/// The request that a token is bound to.
+///
+/// The binding is sealed with the state, and compared with the binding of the request that presents
+/// the token.
+///
+/// ```
+/// use mrtr_codec::{Binding, Digest, Principal};
+///
+/// let principal = Principal::new("https://login.example", "user-17");
+/// let binding = Binding {
+///     principal: Some(&principal),
+///     method: "tools/call",
+///     target: "book",
+///     arguments: Digest::from_json(Some(r#"{"people":2}"#))?,
+/// };
+/// # Ok::<(), mrtr_codec::canonical::CanonicalError>(())
+/// ```
+// Not `non_exhaustive`: a new field has to be a compile error wherever a binding is made. A default
+// would leave requests unbound.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding<'a> {
-    /// Who calls. `None` is an anonymous caller, and matches only `None`.
+    /// The caller. `None` is an anonymous caller, and equals only `None`.
     pub principal: Option<&'a Principal>,
     /// The method, such as `tools/call`.
     pub method: &'a str,
-    /// What it is called on: a tool's or prompt's name, a resource's URI as given.
+    /// The target of the method: the name of a tool or prompt, or the URI of a resource as given.
     pub target: &'a str,
     /// The digest of the arguments.
     pub arguments: Digest,
 }
 
+/// Encodes the claims.
+///
 /// ```text
 /// claims = format (1 byte: 1)
 ///        ‖ issued ‖ expires                                       (numbers)
 ///        ‖ 0  |  1 ‖ issuer ‖ subject ‖ (0 | 1 ‖ client)          (texts)
 ///        ‖ method ‖ target                                        (texts)
 ///        ‖ digest of the arguments (32 bytes)
-///        ‖ body                                                   (all that is left)
+///        ‖ body                                                   (the remaining bytes)
 /// ```
-pub(crate) fn pack(binding: &Binding<'_>, validity: Validity, body: &[u8]) -> Vec<u8> {
-    // Room for claims of the usual length, and for what a token has around them.
-    let mut out = Packer::with_capacity(512 + body.len());
+pub(crate) fn encode(binding: &Binding<'_>, validity: Validity, body: &[u8]) -> Vec<u8> {
+    // 512 bytes are enough for usual claims and for what a token adds, so that sealing in place
+    // does not reallocate.
+    let mut out = Encoder::with_capacity(512 + body.len());
     out.byte(FORMAT).number(validity.issued.0).number(validity.expires.0);
-    match binding.principal {
-        None => drop(out.byte(0)),
-        Some(p) => {
-            out.byte(1).bytes(p.issuer.as_bytes()).bytes(p.subject.as_bytes());
-            out.option(p.client.as_ref().map(String::as_bytes));
-        }
+    if let Some(principal) = binding.principal {
+        out.byte(1).bytes(principal.issuer.as_bytes()).bytes(principal.subject.as_bytes());
+        out.option(principal.client.as_ref().map(String::as_bytes));
+    } else {
+        out.byte(0);
     }
     out.bytes(binding.method.as_bytes()).bytes(binding.target.as_bytes());
     out.raw(&binding.arguments.0).raw(body);
     out.finish()
 }
 
-/// Checks the claims, and returns the validity and where the body starts.
-pub(crate) fn check(
+/// Verifies the claims in `plaintext`, and returns the validity and the offset of the body.
+pub(crate) fn verify(
     plaintext: &[u8],
     binding: &Binding<'_>,
     now: UnixSeconds,
 ) -> Result<(Validity, usize), OpenError> {
-    let claims = Claims::unpack(plaintext).map_err(|_| OpenError::UnknownFormat)?;
+    let claims = Claims::decode(plaintext).map_err(|_| OpenError::UnknownFormat)?;
     claims.validity.check(now)?;
     let same_principal = match (claims.principal, binding.principal) {
         (None, None) => true,
-        (Some((issuer, subject, client)), Some(now)) => {
-            issuer == now.issuer && subject == now.subject && client == now.client.as_deref()
+        (Some((issuer, subject, client)), Some(caller)) => {
+            issuer == caller.issuer
+                && subject == caller.subject
+                && client == caller.client.as_deref()
         }
         _ => false,
     };
@@ -172,8 +230,10 @@ pub(crate) fn check(
     }
 }
 
+/// Decoded claims.
 struct Claims<'a> {
     validity: Validity,
+    /// Issuer, subject and client.
     principal: Option<(&'a str, &'a str, Option<&'a str>)>,
     method: &'a str,
     target: &'a str,
@@ -182,17 +242,17 @@ struct Claims<'a> {
 }
 
 impl<'a> Claims<'a> {
-    fn unpack(plaintext: &'a [u8]) -> Result<Self, UnpackError> {
-        let mut input = Unpacker::new(plaintext);
+    fn decode(plaintext: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut input = Decoder::new(plaintext);
         if input.byte()? != FORMAT {
-            return Err(UnpackError);
+            return Err(DecodeError);
         }
         let issued = UnixSeconds(input.number()?);
         let expires = UnixSeconds(input.number()?);
         let principal = match input.byte()? {
             0 => None,
             1 => Some((input.text()?, input.text()?, input.optional_text()?)),
-            _ => return Err(UnpackError),
+            _ => return Err(DecodeError),
         };
         Ok(Self {
             validity: Validity { issued, expires },

@@ -1,35 +1,39 @@
-//! The encoding of the claims: lengths before bytes, one way to write a value, nothing to guess.
+//! The binary encoding of claims and journals, in which each value has exactly one encoding.
 //!
-//! A number is a LEB128 varint in its shortest form. Bytes are their length as a number, then the
-//! bytes. There are no types in it: reader and writer agree on the order.
+//! A number is an unsigned LEB128 varint in its shortest form. A byte string is its length as a
+//! number, followed by the bytes. The encoding has no type tags: both sides agree on the order of
+//! the values.
+//!
+//! This module is public for `mrtr-server`, which encodes its journal this way. It is hidden from
+//! the documentation and exempt from semantic versioning.
 
-/// The bytes end too early, or a number or text is not in its only form.
+/// The input is truncated, or a value is not in its only valid encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("malformed packed bytes")]
-pub struct UnpackError;
+#[error("malformed encoding")]
+pub struct DecodeError;
 
-/// Writes values one after the other.
+/// Appends encoded values to a buffer.
 #[derive(Debug, Default)]
-pub struct Packer(Vec<u8>);
+pub struct Encoder(Vec<u8>);
 
-impl Packer {
-    /// Nothing yet.
+impl Encoder {
+    /// Creates an empty encoder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Nothing yet, with room for so many bytes.
+    /// Creates an empty encoder with room for `bytes` bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
     }
 
-    /// One byte.
+    /// Appends one byte.
     pub fn byte(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
     }
 
-    /// A number.
+    /// Appends a number as a varint.
     #[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are taken")]
     pub fn number(&mut self, mut value: u64) -> &mut Self {
         while value >= 0x80 {
@@ -39,18 +43,18 @@ impl Packer {
         self.byte(value as u8)
     }
 
-    /// Bytes with their length.
+    /// Appends a byte string with its length.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.number(value.len() as u64).raw(value)
     }
 
-    /// Bytes without their length: their number is fixed, or they are the last.
+    /// Appends bytes without their length, for a field of fixed length or the last field.
     pub fn raw(&mut self, value: &[u8]) -> &mut Self {
         self.0.extend_from_slice(value);
         self
     }
 
-    /// Bytes that may be absent.
+    /// Appends `0` for an absent byte string, or `1` and the byte string.
     pub fn option(&mut self, value: Option<&[u8]>) -> &mut Self {
         match value {
             None => self.byte(0),
@@ -58,94 +62,95 @@ impl Packer {
         }
     }
 
-    /// The bytes.
+    /// Returns the encoded bytes.
     pub fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Reads values in the order in which they were written.
+/// Reads values in the order in which they were encoded.
 #[derive(Debug, Clone, Copy)]
-pub struct Unpacker<'a>(&'a [u8]);
+pub struct Decoder<'a>(&'a [u8]);
 
-impl<'a> Unpacker<'a> {
-    /// Starts at the first byte.
+impl<'a> Decoder<'a> {
+    /// Creates a decoder at the first byte of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// One byte.
-    pub fn byte(&mut self) -> Result<u8, UnpackError> {
-        let (first, rest) = self.0.split_first().ok_or(UnpackError)?;
+    /// Reads one byte.
+    pub fn byte(&mut self) -> Result<u8, DecodeError> {
+        let (first, rest) = self.0.split_first().ok_or(DecodeError)?;
         self.0 = rest;
         Ok(*first)
     }
 
-    /// A number.
-    pub fn number(&mut self) -> Result<u64, UnpackError> {
+    /// Reads a number.
+    pub fn number(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0;
         for shift in (0..).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
+            // The tenth byte holds the 64th bit only.
             if shift > 63 || (shift == 63 && bits > 1) {
-                return Err(UnpackError);
+                return Err(DecodeError);
             }
             value |= bits << shift;
             if byte < 0x80 {
-                // A last byte of zero would be a second way to write the same number.
-                return if byte == 0 && shift > 0 { Err(UnpackError) } else { Ok(value) };
+                // A last byte of zero would be a second encoding of the same number.
+                return if byte == 0 && shift > 0 { Err(DecodeError) } else { Ok(value) };
             }
         }
-        Err(UnpackError)
+        Err(DecodeError)
     }
 
-    /// Bytes with their length.
-    pub fn bytes(&mut self) -> Result<&'a [u8], UnpackError> {
-        let length = usize::try_from(self.number()?).map_err(|_| UnpackError)?;
-        let (head, rest) = self.0.split_at_checked(length).ok_or(UnpackError)?;
+    /// Reads a byte string with its length.
+    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = usize::try_from(self.number()?).map_err(|_| DecodeError)?;
+        let (head, rest) = self.0.split_at_checked(length).ok_or(DecodeError)?;
         self.0 = rest;
         Ok(head)
     }
 
-    /// Exactly `N` bytes.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(UnpackError)?;
+    /// Reads exactly `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(DecodeError)?;
         self.0 = rest;
         Ok(*head)
     }
 
-    /// Text with its length.
-    pub fn text(&mut self) -> Result<&'a str, UnpackError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| UnpackError)
+    /// Reads a UTF-8 string with its length.
+    pub fn text(&mut self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError)
     }
 
-    /// Bytes that may be absent.
-    pub fn option(&mut self) -> Result<Option<&'a [u8]>, UnpackError> {
+    /// Reads an optional byte string.
+    pub fn option(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
         match self.byte()? {
             0 => Ok(None),
             1 => self.bytes().map(Some),
-            _ => Err(UnpackError),
+            _ => Err(DecodeError),
         }
     }
 
-    /// Text that may be absent.
-    pub fn optional_text(&mut self) -> Result<Option<&'a str>, UnpackError> {
-        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| UnpackError);
+    /// Reads an optional UTF-8 string.
+    pub fn optional_text(&mut self) -> Result<Option<&'a str>, DecodeError> {
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| DecodeError);
         self.option()?.map(text).transpose()
     }
 
-    /// All that was not read yet.
+    /// Returns the bytes that have not been read.
     pub fn rest(self) -> &'a [u8] {
         self.0
     }
 
-    /// Ends the reading.
+    /// Checks that all bytes have been read.
     ///
     /// # Errors
     ///
-    /// If something is left.
-    pub fn end(self) -> Result<(), UnpackError> {
-        if self.0.is_empty() { Ok(()) } else { Err(UnpackError) }
+    /// [`DecodeError`] if bytes are left.
+    pub fn end(self) -> Result<(), DecodeError> {
+        if self.0.is_empty() { Ok(()) } else { Err(DecodeError) }
     }
 }
 
@@ -154,37 +159,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_out_again() {
+    fn encoded_values_are_decoded_in_order() {
         for n in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut packer = Packer::new();
-            packer.number(n).bytes(b"bytes").option(None).option(Some(b"")).byte(9).raw(b"tail");
-            let bytes = packer.finish();
-            let mut reader = Unpacker::new(&bytes);
-            assert_eq!(reader.number(), Ok(n));
-            assert_eq!(reader.text(), Ok("bytes"));
-            assert_eq!((reader.option(), reader.option()), (Ok(None), Ok(Some(&b""[..]))));
-            assert_eq!(reader.byte(), Ok(9));
-            assert_eq!(reader.rest(), b"tail");
-            assert_eq!(reader.end(), Err(UnpackError));
+            let mut encoder = Encoder::new();
+            encoder.number(n).bytes(b"bytes").option(None).option(Some(b"")).byte(9).raw(b"tail");
+            let bytes = encoder.finish();
+            let mut decoder = Decoder::new(&bytes);
+            assert_eq!(decoder.number(), Ok(n));
+            assert_eq!(decoder.text(), Ok("bytes"));
+            assert_eq!((decoder.option(), decoder.option()), (Ok(None), Ok(Some(&b""[..]))));
+            assert_eq!(decoder.byte(), Ok(9));
+            assert_eq!(decoder.rest(), b"tail");
+            assert_eq!(decoder.end(), Err(DecodeError));
         }
     }
 
     #[test]
-    fn there_is_one_way_to_write_a_value() {
+    fn other_encodings_of_a_value_are_rejected() {
         for wrong in [
             &[0x80, 0x00][..],
             &[0x80],
             &[0xff; 10],
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2],
         ] {
-            assert_eq!(Unpacker::new(wrong).number(), Err(UnpackError), "{wrong:?}");
+            assert_eq!(Decoder::new(wrong).number(), Err(DecodeError), "{wrong:?}");
         }
-        assert_eq!(Unpacker::new(&[5, 1]).bytes(), Err(UnpackError));
+        assert_eq!(Decoder::new(&[5, 1]).bytes(), Err(DecodeError));
         assert_eq!(
-            Unpacker::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).bytes(),
-            Err(UnpackError)
+            Decoder::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).bytes(),
+            Err(DecodeError)
         );
-        assert_eq!(Unpacker::new(&[2]).option(), Err(UnpackError));
-        assert_eq!(Unpacker::new(&[1, 0xff]).text(), Err(UnpackError));
+        assert_eq!(Decoder::new(&[2]).option(), Err(DecodeError));
+        assert_eq!(Decoder::new(&[1, 0xff]).text(), Err(DecodeError));
     }
 }

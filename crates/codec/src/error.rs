@@ -1,37 +1,53 @@
-//! Why a token was not opened.
+//! Errors of sealing and opening.
 
-/// Why a token was not opened. It is for the log and for metrics: the peer that sent the token should
-/// learn only that it was refused, or it could probe for what it may not know.
+/// The cause of a rejected token.
+///
+/// The cause is for the server's log and metrics. Tell the peer only that its token was rejected: a
+/// more precise answer would let it probe for other callers, keys and formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("sealed state refused: {}", self.reason())]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Not a token: wrong prefix, alphabet, length, or more than one encoding.
+    /// The prefix, the base64url encoding or the length is invalid, or the encoding is not the only
+    /// one of these bytes.
+    #[error("malformed token")]
     Malformed,
-    /// Longer than [`crate::MAX_LEN`].
+    /// The token is longer than [`MAX_TOKEN_LEN`](crate::MAX_TOKEN_LEN).
+    #[error("token is longer than 128 KiB")]
     TooLong,
-    /// No key of the ring has the token's key id. Also what a token of another audience looks like.
+    /// The ring has no key with the token's key id. Tokens of another audience cause
+    /// this error, too.
+    #[error("token was sealed with a key that is not in the key ring")]
     UnknownKey,
-    /// The token was not sealed with the key that it names, or was changed since.
+    /// The token was not sealed with the key that it names, or it was changed afterwards.
+    #[error("token is not authentic")]
     Forged,
-    /// The claims are in a format that this release does not read.
+    /// The claims are in a format that this release cannot read.
+    #[error("token has an unknown claims format")]
     UnknownFormat,
-    /// Its time is over.
+    /// The token has expired.
+    #[error("token has expired")]
     Expired,
-    /// It was issued more than 60 seconds in the future.
+    /// The token was issued more than 60 seconds in the future.
+    #[error("token is not valid yet")]
     NotYetValid,
-    /// Sealed for another principal, or for none.
+    /// The token was sealed for another principal. An anonymous caller is a principal of its own.
+    #[error("token was sealed for another principal")]
     WrongPrincipal,
-    /// Sealed for another method.
+    /// The token was sealed for another method.
+    #[error("token was sealed for another method")]
     WrongMethod,
-    /// Sealed for another tool, prompt or resource.
+    /// The token was sealed for another tool, prompt or resource.
+    #[error("token was sealed for another target")]
     WrongTarget,
-    /// Sealed for other arguments.
+    /// The token was sealed for other arguments.
+    #[error("token was sealed for other arguments")]
     WrongArguments,
 }
 
 impl OpenError {
-    /// A stable name: the value of a log field or of a metric's label.
+    /// Returns a stable name, for a log field or a metric label.
+    ///
+    /// The token format defines these names. They do not change between releases.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -47,4 +63,20 @@ impl OpenError {
             Self::WrongArguments => "wrong_arguments",
         }
     }
+}
+
+/// The cause of a failure to seal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// The token would be longer than [`MAX_TOKEN_LEN`](crate::MAX_TOKEN_LEN). The field is the
+    /// length of the plaintext in bytes.
+    #[error("{0} bytes do not fit into a token of at most 128 KiB")]
+    TooLong(usize),
+    /// The source of nonces failed.
+    #[error("the random number generator failed")]
+    RandomSourceFailed,
+    /// Another implementation of [`Seal`](crate::Seal) failed, such as a remote KMS.
+    #[error("the sealer is unavailable")]
+    Unavailable,
 }

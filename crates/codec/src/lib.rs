@@ -1,11 +1,15 @@
-//! Sealed state for servers that keep none: a server gives its state to the client as a token, and
-//! believes nothing of what comes back until the token has been opened.
+//! Sealed tokens that carry a stateless server's state through its clients.
 //!
-//! This crate is for people who build an MCP SDK, or who need such tokens elsewhere. It knows no MCP.
-//! If you want to write a server, you are looking for the `mrtr` crate.
+//! A server seals its state into a token, sends the token to the client, and receives it with the
+//! client's next request. The state is encrypted and authenticated with AES-256-GCM. It is bound to
+//! one service, principal, method, target and set of arguments, and it expires.
+//!
+//! This crate is for authors of MCP SDKs and for other programs that need such tokens. It contains
+//! nothing of MCP itself. To write an MCP server, use the `mrtr` crate.
 //!
 //! ```
-//! use mrtr_codec::{Binding, Digest, KeyRing, Principal, Secret, UnixSeconds, Validity, open, seal};
+//! use mrtr_codec::{Binding, Digest, KeyRing, Principal, Secret, UnixSeconds, Validity};
+//! use mrtr_codec::{open, seal};
 //!
 //! let ring = KeyRing::builder("https://book.example/mcp")
 //!     .active(Secret::generate()?)
@@ -15,62 +19,71 @@
 //!     principal: Some(&principal),
 //!     method: "tools/call",
 //!     target: "book",
-//!     arguments: Digest::of_json(Some(r#"{"people":2}"#))?,
+//!     arguments: Digest::from_json(Some(r#"{"people":2}"#))?,
 //! };
 //! let now = UnixSeconds(1_785_196_800);
-//! let token = seal(&ring, &binding, Validity::starting(now, 600), b"what I know so far")?;
+//! let token = seal(&ring, &binding, Validity::starting(now, 600), b"table 7")?;
 //!
 //! let opened = open(&ring, &token, &binding, UnixSeconds(1_785_196_830))?;
-//! assert_eq!(opened.body(), b"what I know so far");
+//! assert_eq!(opened.body(), b"table 7");
 //!
-//! let late = open(&ring, &token, &binding, UnixSeconds(1_785_199_999)).unwrap_err();
-//! assert_eq!(late.reason(), "expired");
+//! let error = open(&ring, &token, &binding, UnixSeconds(1_785_199_999)).unwrap_err();
+//! assert_eq!(error.reason(), "expired");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Guarantees
 //!
-//! - A token says nothing to whoever holds it, and cannot be changed: AES-256-GCM with a key of its
-//!   own per token, derived from a random 192-bit nonce ([`xaes`]).
-//! - A token opens only for the audience, principal, method, target and arguments it was sealed for,
-//!   and only while it is valid. Every refusal has a [`OpenError::reason`] for the log.
-//! - No key is tried: the key id in the token names exactly one.
-//! - Strict: one encoding for one token, nothing may trail.
-//! - Secrets, the keys of a ring and the keys of tokens are wiped from memory when they are no longer needed. So are the
-//!   copies that the ciphers leave on the stack, as far down as they were seen to reach (x86-64, with and without
-//!   optimization; a test reads the process's own memory). What was sealed is not: it is the caller's.
-//! - No clock is read; no random numbers either, except by [`Secret::generate`] and by sealing with the
-//!   feature `os-rng` (on by default).
+//! - **Confidentiality and integrity.** A client can neither read nor change a token. Each token is
+//!   encrypted under its own key, which XAES-256-GCM derives from a random 192-bit nonce.
+//! - **Binding.** A token opens only for the audience, principal, method, target and arguments that
+//!   it was sealed for, and only during its [`Validity`]. [`OpenError::reason`] names the cause of
+//!   a rejection for the server's log.
+//! - **No trial decryption.** The key id in a token names exactly one key of the ring.
+//! - **One encoding.** The same bytes have one token. Padding and trailing data are rejected.
+//! - **Wiped secrets.** Secrets, ring keys and token keys are overwritten when they are dropped,
+//!   and so are the copies that the ciphers leave on the stack. A test scans the memory of its
+//!   process for them (Linux on x86-64, debug and release builds). Sealed and opened state is not
+//!   wiped.
+//! - **Determinism.** The crate does not read a clock. It uses random numbers only in
+//!   [`Secret::generate`] and [`KeyRing::ephemeral`] and to choose nonces.
 //!
-//! # What it does not do
+//! # Not guaranteed
 //!
-//! - It does not stop a token from being used twice while it is valid, nor an older token of the same
-//!   flow from being used instead of a newer one. Whoever needs that keeps a record on the server, as
-//!   `mrtr-server` does for what is for single use.
-//! - It does not hide how long the state is.
+//! - **Single use.** While it is valid, a token can be presented again, also after the client has
+//!   received a newer token of the same call. `mrtr-server` adds a single-use store.
+//! - **Hidden lengths.** The length of a token reveals the length of the state.
 //!
-//! # Modules
+//! # Features
 //!
-//! [`xaes`] the cipher · [`canonical`] one form for equal JSON · [`pack`] the encoding of the claims
+//! - `os-rng` (default): secrets and nonces from the operating system's random number generator.
+//!   Without it, set [`KeyRingBuilder::nonce_source`].
+//! - `aws-lc`: AES-256-GCM by `aws-lc-rs`, which is faster on long tokens and needs a C compiler.
+//!   The tokens are the same.
 
 pub mod canonical;
 mod claims;
+#[doc(hidden)]
 pub mod encoding;
 mod error;
 mod gcm;
+#[doc(hidden)]
+pub mod hazmat;
 mod key;
 mod key_source;
 mod ring;
 mod rotation;
 mod seal;
 mod token;
-pub mod xaes;
+mod wipe;
+mod xaes;
 
 pub use claims::{Binding, Digest, Principal, UnixSeconds, Validity};
-pub use error::OpenError;
+pub use error::{OpenError, SealError};
 pub use key::{Secret, SecretError};
 pub use key_source::{Kms, LoadError};
 pub use ring::{KeyRing, KeyRingBuilder, RingError};
 pub use rotation::{RotationError, SharedKeyRing};
-pub use seal::{Opened, Seal, SealError, open, seal};
-pub use token::MAX_LEN;
+pub use seal::{Opened, Seal, open, seal};
+pub use token::MAX_TOKEN_LEN;
+pub use xaes::NONCE_LEN;

@@ -1,76 +1,82 @@
-//! A ring that can be replaced while it is in use.
+//! Replacement of a key ring while it is in use.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::error::OpenError;
+use crate::error::{OpenError, SealError};
 use crate::ring::KeyRing;
-use crate::seal::{Seal, SealError};
+use crate::seal::Seal;
 
-/// A [`KeyRing`] that can be replaced without a restart. Clones share it; sealing and opening take no lock, and see
-/// either the old ring or the new one.
+/// A [`KeyRing`] that can be replaced without a restart.
+///
+/// Clones share the ring. Sealing and opening take no lock, and use either the old ring or the new
+/// one.
 ///
 /// ```
 /// use mrtr_codec::{KeyRing, Secret, SharedKeyRing};
 ///
 /// let (old, new) = (Secret::generate()?, Secret::generate()?);
-/// let ring = |b: mrtr_codec::KeyRingBuilder| b.build();
-/// let start = || KeyRing::builder("https://service.example/mcp");
-/// let shared = SharedKeyRing::new(ring(start().active(old.clone()))?);
-/// // Three deployments, or three reloads, each of them on all replicas before the next:
-/// shared.replace(ring(start().active(old.clone()).staged(new.clone()))?)?;
-/// shared.replace(ring(start().active(new.clone()).retiring(old))?)?;
-/// shared.replace(ring(start().active(new))?)?;
+/// let builder = || KeyRing::builder("https://book.example/mcp");
+/// let shared = SharedKeyRing::new(builder().active(old.clone()).build()?);
+/// // Three reloads, each of them on all replicas before the next:
+/// shared.rotate(builder().active(old.clone()).staged(new.clone()).build()?)?;
+/// shared.rotate(builder().active(new.clone()).retiring(old).build()?)?;
+/// shared.rotate(builder().active(new).build()?)?; // after the last old token has expired
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct SharedKeyRing(Arc<ArcSwap<KeyRing>>);
 
-/// Why a ring may not follow another.
+/// The cause of a rejected rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotationError {
-    /// The new active key was not in the ring before.
+    /// The new active key is not in the current ring.
     #[error(
-        "the new active key was not in the ring before, so replicas that have not been told of it cannot open its \
-         tokens: first make it `staged` on all replicas, then `active` with the old one `retiring`, and drop the old \
-         one when its tokens have expired"
+        "the new active key is not in the current key ring, so replicas that still have that ring \
+         cannot open its tokens: first make the key `staged` on all replicas, then `active` with \
+         the old one `retiring`, and remove the old one when its tokens have expired"
     )]
     NotStaged,
-    /// The key that was active until now is not in the new ring.
+    /// The current active key is not in the new ring.
     #[error(
-        "the key that was active until now is not in the new ring, so its tokens could not be opened: keep it \
-         `retiring` until they have expired"
+        "the current active key is not in the new key ring, so its tokens could no longer be \
+         opened: keep it `retiring` until they have expired"
     )]
     NotRetiring,
 }
 
 impl SharedKeyRing {
-    /// Starts with `ring`.
+    /// Creates a shared key ring that starts with `ring`.
     pub fn new(ring: KeyRing) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(ring)))
     }
 
-    /// Replaces the ring, if no token is refused for it on a fleet that goes through the same steps.
+    /// Replaces the ring if that is a safe step of a rotation.
+    ///
+    /// A step is safe if replicas with the old ring and replicas with the new ring can open each
+    /// other's tokens: each ring contains the other's active key.
     ///
     /// # Errors
     ///
-    /// [`RotationError`], and the ring stays as it was.
-    pub fn replace(&self, ring: KeyRing) -> Result<(), RotationError> {
-        let old = self.0.load();
-        if !old.has(ring.active_id()) {
+    /// [`RotationError`] if the step is not safe. The ring is then unchanged.
+    pub fn rotate(&self, ring: KeyRing) -> Result<(), RotationError> {
+        let current = self.0.load();
+        if !current.contains(ring.active_id()) {
             return Err(RotationError::NotStaged);
         }
-        if !ring.has(old.active_id()) {
+        if !ring.contains(current.active_id()) {
             return Err(RotationError::NotRetiring);
         }
         self.0.store(Arc::new(ring));
         Ok(())
     }
 
-    /// Replaces the ring whatever becomes of open flows: for a secret that got out.
-    pub fn replace_at_once(&self, ring: KeyRing) {
+    /// Replaces the ring immediately and without checks, to revoke a leaked secret.
+    ///
+    /// Tokens of keys that are not in the new ring are rejected from now on, so their calls fail.
+    pub fn replace_immediately(&self, ring: KeyRing) {
         self.0.store(Arc::new(ring));
     }
 }
@@ -98,34 +104,33 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_takes_three_steps_and_no_fewer() {
+    fn rotation_requires_three_steps() {
         let shared = SharedKeyRing::new(ring(0, &[]));
         let first = shared.seal(b"x".to_vec()).unwrap();
-        assert_eq!(shared.replace(ring(1, &[0])), Err(RotationError::NotStaged));
-        assert_eq!(shared.replace(ring(1, &[])), Err(RotationError::NotStaged));
-        shared.replace(ring(0, &[1])).unwrap();
-        assert_eq!(shared.replace(ring(1, &[])), Err(RotationError::NotRetiring));
-        assert_eq!(shared.open(&first).unwrap(), b"x", "what was refused changed nothing");
-        shared.replace(ring(1, &[0])).unwrap();
+        assert_eq!(shared.rotate(ring(1, &[0])), Err(RotationError::NotStaged));
+        assert_eq!(shared.rotate(ring(1, &[])), Err(RotationError::NotStaged));
+        shared.rotate(ring(0, &[1])).unwrap();
+        assert_eq!(shared.rotate(ring(1, &[])), Err(RotationError::NotRetiring));
+        assert_eq!(shared.open(&first).unwrap(), b"x", "a rejected rotation changed the ring");
+        shared.rotate(ring(1, &[0])).unwrap();
         let second = shared.clone().seal(b"y".to_vec()).unwrap();
         assert_eq!(shared.open(&first).unwrap(), b"x");
-        shared.replace(ring(1, &[])).unwrap();
+        shared.rotate(ring(1, &[])).unwrap();
         assert_eq!(shared.open(&first), Err(OpenError::UnknownKey));
         assert_eq!(shared.open(&second).unwrap(), b"y");
         assert!(RotationError::NotStaged.to_string().contains("`staged` on all replicas"));
     }
 
     #[test]
-    fn a_secret_that_got_out_goes_at_once() {
+    fn replace_immediately_revokes_a_key() {
         let shared = SharedKeyRing::new(ring(0, &[]));
         let token = shared.seal(b"x".to_vec()).unwrap();
-        shared.replace_at_once(ring(5, &[]));
+        shared.replace_immediately(ring(5, &[]));
         assert_eq!(shared.open(&token), Err(OpenError::UnknownKey));
     }
 
-    /// While it is replaced over and over, every token that was sealed is opened.
     #[test]
-    fn nothing_is_refused_while_a_ring_is_replaced() {
+    fn no_token_is_rejected_during_concurrent_rotations() {
         let shared = SharedKeyRing::new(ring(0, &[1]));
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -137,7 +142,7 @@ mod tests {
                 });
             }
             for n in 0..1_000 {
-                shared.replace(if n % 2 == 0 { ring(1, &[0]) } else { ring(0, &[1]) }).unwrap();
+                shared.rotate(if n % 2 == 0 { ring(1, &[0]) } else { ring(0, &[1]) }).unwrap();
             }
         });
     }

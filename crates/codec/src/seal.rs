@@ -1,59 +1,86 @@
-//! Sealing and opening: the cipher of a [`Seal`], with the claims inside.
+//! Sealing and opening of state that is bound to a request.
 
 use crate::claims::{self, Binding, UnixSeconds, Validity};
-use crate::error::OpenError;
+use crate::error::{OpenError, SealError};
 
-/// Turns bytes into tokens and tokens into bytes. [`crate::KeyRing`] does it with keys of its own;
-/// implement this to do it with a KMS or an HSM. Claims are not its business: they are inside the
-/// bytes, and [`open`] checks them for every implementation. Keeping audiences apart is: two services
-/// must not be able to open each other's tokens, which a ring sees to by deriving its keys from the
-/// audience.
+/// Turns bytes into tokens, and tokens back into bytes.
+///
+/// [`KeyRing`](crate::KeyRing) and [`SharedKeyRing`](crate::SharedKeyRing) implement it with keys
+/// in memory. Implement it to use keys that may not leave an HSM, or to combine sealers.
+///
+/// An implementation provides confidentiality and integrity. It also has to keep audiences apart: a
+/// service must not be able to open another service's tokens. A key ring does so by deriving its
+/// keys from the audience. The functions [`seal`] and [`open`] add the claims (principal, request
+/// and validity) and check them, for every implementation.
+///
+/// # Examples
+///
+/// A sealer for a service whose audience has changed. It still opens tokens of the former audience:
+///
+/// ```
+/// use mrtr_codec::{KeyRing, OpenError, Seal, SealError, Secret};
+///
+/// struct Renamed {
+///     current: KeyRing,
+///     former: KeyRing,
+/// }
+///
+/// impl Seal for Renamed {
+///     fn seal(&self, plaintext: Vec<u8>) -> Result<String, SealError> {
+///         self.current.seal(plaintext)
+///     }
+///
+///     fn open(&self, token: &str) -> Result<Vec<u8>, OpenError> {
+///         match self.current.open(token) {
+///             Err(OpenError::UnknownKey) => self.former.open(token),
+///             result => result,
+///         }
+///     }
+/// }
+///
+/// let secret = Secret::generate()?;
+/// let ring = |audience| KeyRing::builder(audience).active(secret.clone()).build();
+/// let token = ring("https://old.example/mcp")?.seal(b"table 7".to_vec())?;
+/// let sealer = Renamed {
+///     current: ring("https://new.example/mcp")?,
+///     former: ring("https://old.example/mcp")?,
+/// };
+/// assert_eq!(sealer.open(&token)?, b"table 7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Seal: Send + Sync {
-    /// Encrypts and authenticates. The plaintext may be encrypted where it is: [`seal`] leaves room around it.
+    /// Encrypts and authenticates `plaintext`.
+    ///
+    /// The vector may be encrypted in place: [`seal`] reserves room for what a token adds.
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// [`SealError`] if the token would be too long, or if the sealer fails.
     fn seal(&self, plaintext: Vec<u8>) -> Result<String, SealError>;
 
-    /// Decrypts, if the token is authentic.
+    /// Decrypts an authentic token.
     ///
     /// # Errors
     ///
-    /// If it is not.
+    /// [`OpenError`] if the token is not authentic.
     fn open(&self, token: &str) -> Result<Vec<u8>, OpenError>;
 }
 
-/// Why nothing was sealed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SealError {
-    /// The token would be longer than [`crate::MAX_LEN`].
-    #[error("{0} bytes are too many to seal")]
-    TooLong(usize),
-    /// The operating system gave no random numbers.
-    #[error("the operating system gave no random numbers")]
-    NoRandomness,
-    /// An implementation of [`Seal`] failed.
-    #[error("the sealing service failed")]
-    Unavailable,
-}
-
-/// State that has been opened: it was sealed by this service, for this request, and is still good.
+/// Opened state, which this service sealed for this request, and which has not expired.
 #[derive(Debug)]
 pub struct Opened {
     plaintext: Vec<u8>,
-    body: usize,
+    body_start: usize,
     validity: Validity,
 }
 
 impl Opened {
-    /// What was sealed.
+    /// Returns the state that was sealed.
     pub fn body(&self) -> &[u8] {
-        self.plaintext.get(self.body..).unwrap_or_default()
+        self.plaintext.get(self.body_start..).unwrap_or_default()
     }
 
-    /// From when to when the token is good.
+    /// Returns the validity of the token.
     pub fn validity(&self) -> Validity {
         self.validity
     }
@@ -61,23 +88,54 @@ impl Opened {
 
 /// Seals `body` for the request that `binding` describes.
 ///
+/// ```
+/// use mrtr_codec::{Binding, Digest, KeyRing, UnixSeconds, Validity, open, seal};
+///
+/// let ring = KeyRing::ephemeral()?;
+/// let arguments = Digest::from_json(Some(r#"{"people":2}"#))?;
+/// let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+/// let now = UnixSeconds(1_785_196_800);
+///
+/// let token = seal(&ring, &binding, Validity::starting(now, 600), b"table 7")?;
+/// assert_eq!(open(&ring, &token, &binding, now)?.body(), b"table 7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
-/// If the token would be too long, or the sealer fails.
+/// [`SealError::TooLong`] if the token would be longer than
+/// [`MAX_TOKEN_LEN`](crate::MAX_TOKEN_LEN), and the errors of the sealer.
 pub fn seal(
     sealer: &dyn Seal,
     binding: &Binding<'_>,
     validity: Validity,
     body: &[u8],
 ) -> Result<String, SealError> {
-    sealer.seal(claims::pack(binding, validity, body))
+    sealer.seal(claims::encode(binding, validity, body))
 }
 
-/// Opens a token that came with the request that `binding` describes.
+/// Opens a token that arrived with the request that `binding` describes.
+///
+/// Checks, in this order: the token's authenticity, its validity at `now`, and that principal,
+/// method, target and arguments are those it was sealed for.
+///
+/// ```
+/// use mrtr_codec::{Binding, Digest, KeyRing, OpenError, UnixSeconds, Validity, open, seal};
+///
+/// let ring = KeyRing::ephemeral()?;
+/// let arguments = Digest::from_json(Some(r#"{"people":2}"#))?;
+/// let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+/// let now = UnixSeconds(1_785_196_800);
+/// let token = seal(&ring, &binding, Validity::starting(now, 600), b"table 7")?;
+///
+/// let other = Binding { target: "cancel", ..binding };
+/// assert_eq!(open(&ring, &token, &other, now).unwrap_err(), OpenError::WrongTarget);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 ///
-/// [`OpenError`], of which the peer should learn nothing but that there was one.
+/// [`OpenError`], with the cause for the log. Tell the peer only that its token was rejected.
 pub fn open(
     sealer: &dyn Seal,
     token: &str,
@@ -85,6 +143,6 @@ pub fn open(
     now: UnixSeconds,
 ) -> Result<Opened, OpenError> {
     let plaintext = sealer.open(token)?;
-    let (validity, body) = claims::check(&plaintext, binding, now)?;
-    Ok(Opened { plaintext, body, validity })
+    let (validity, body_start) = claims::verify(&plaintext, binding, now)?;
+    Ok(Opened { plaintext, body_start, validity })
 }

@@ -1,35 +1,31 @@
 //! XAES-256-GCM (C2SP): AES-256-GCM with a 192-bit nonce.
 //!
-//! Random 96-bit nonces under one key stop being safe after about 2³² messages, which a large fleet
-//! seals in a day. Here every message has a key of its own, so that nobody has to count:
+//! Random 96-bit nonces under one key are safe for about 2³² messages only, and a large fleet seals
+//! that many in a day. XAES-256-GCM derives a key for each message, so messages need not be
+//! counted:
 //!
 //! ```text
 //! L  = AES-256(K, 0¹²⁸)
-//! K1 = L · x in GF(2¹²⁸)                     (shift left; if a bit fell off, last byte ⊕ 0x87)
+//! K1 = L · x in GF(2¹²⁸)                (shift left; if a 1 was shifted out, last byte ⊕ 0x87)
 //! Kx = AES-256(K, (00 01 'X' 00 ‖ N[0..12]) ⊕ K1)
 //!    ‖ AES-256(K, (00 02 'X' 00 ‖ N[0..12]) ⊕ K1)
 //! C  = AES-256-GCM(Kx, nonce = N[12..24], aad, plaintext)
 //! ```
 //!
-//! The first half of the nonce picks the key, so two messages collide only if all 192 bits do.
+//! The first half of the nonce selects the key. Two messages collide only if all 192 bits are
+//! equal.
 
 use aes::Aes256Enc;
 use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::gcm;
+use crate::gcm::{self, AeadError, TAG_LEN};
+use crate::wipe::wipe_stack;
 
 /// The length of a nonce in bytes.
 pub const NONCE_LEN: usize = 24;
-/// The length of an authentication tag in bytes.
-pub const TAG_LEN: usize = 16;
 
-/// The plaintext is longer than AES-GCM allows (64 GiB), or the ciphertext is not authentic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("AES-GCM failed")]
-pub struct AeadError;
-
-/// An XAES-256-GCM key, expanded once.
+/// An expanded XAES-256-GCM key.
 pub struct Xaes256Gcm {
     cipher: Aes256Enc,
     k1: Zeroizing<[u8; 16]>,
@@ -42,7 +38,8 @@ impl Xaes256Gcm {
         let mut l = Block::<Aes256Enc>::default();
         cipher.encrypt_block(&mut l);
         let doubled = u128::from_be_bytes(l.into());
-        // Branch-free: the mask is all ones if the top bit was set.
+        // Branch-free, so that timing does not depend on the key: the mask is all ones if the top
+        // bit was set.
         let carry = 0u128.wrapping_sub(doubled >> 127);
         let k1 = (doubled << 1) ^ (carry & 0x87);
         Self { cipher, k1: Zeroizing::new(k1.to_be_bytes()) }
@@ -52,76 +49,64 @@ impl Xaes256Gcm {
     ///
     /// # Errors
     ///
-    /// If `buffer` is longer than AES-GCM allows.
+    /// [`AeadError`] if `buffer` is longer than AES-GCM allows (64 GiB).
     pub fn encrypt(
         &self,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         buffer: &mut [u8],
     ) -> Result<[u8; TAG_LEN], AeadError> {
-        let tag = self.encrypt_below(nonce, aad, buffer);
+        let tag = self.encrypt_frames(nonce, aad, buffer);
         wipe_stack();
         tag
     }
 
-    /// Decrypts `ciphertext ‖ tag` in place and returns the plaintext, which is its first part. If this fails,
-    /// `sealed` holds nothing of the plaintext.
+    /// Decrypts `sealed = ciphertext ‖ tag` in place and returns the plaintext, which is its first
+    /// part. On failure, `sealed` contains nothing of the plaintext.
     ///
     /// # Errors
     ///
-    /// If the tag does not match.
+    /// [`AeadError`] if the tag does not match.
     pub fn decrypt<'b>(
         &self,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         sealed: &'b mut [u8],
     ) -> Result<&'b mut [u8], AeadError> {
-        let verdict = self.decrypt_below(nonce, aad, sealed);
+        let result = self.decrypt_frames(nonce, aad, sealed);
         wipe_stack();
-        verdict?;
+        result?;
         let (text, _) = sealed.split_last_chunk_mut::<TAG_LEN>().ok_or(AeadError)?;
         Ok(text)
     }
 
+    /// Encrypts in frames of its own, below the caller's, which `wipe_stack` then overwrites.
     #[inline(never)]
-    fn encrypt_below(
+    fn encrypt_frames(
         &self,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         buffer: &mut [u8],
     ) -> Result<[u8; TAG_LEN], AeadError> {
-        let (key, rest) = self.derive(nonce);
-        gcm::encrypt(&key, rest, aad, buffer)
+        let (key, gcm_nonce) = self.derive(nonce);
+        gcm::encrypt(&key, gcm_nonce, aad, buffer)
     }
 
+    /// Decrypts in frames of its own, below the caller's, which `wipe_stack` then overwrites.
     #[inline(never)]
-    fn decrypt_below(
+    fn decrypt_frames(
         &self,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8],
         sealed: &mut [u8],
     ) -> Result<(), AeadError> {
-        let (key, rest) = self.derive(nonce);
-        gcm::decrypt(&key, rest, aad, sealed)
+        let (key, gcm_nonce) = self.derive(nonce);
+        gcm::decrypt(&key, gcm_nonce, aad, sealed)
     }
 
-    /// The key and the 96-bit nonce for one message.
+    /// Derives the key and the 96-bit nonce for one message.
     fn derive(&self, nonce: &[u8; NONCE_LEN]) -> (Zeroizing<[u8; 32]>, [u8; 12]) {
-        let [
-            a0,
-            a1,
-            a2,
-            a3,
-            a4,
-            a5,
-            a6,
-            a7,
-            a8,
-            a9,
-            a10,
-            a11, //
-            rest @ ..,
-        ] = *nonce;
+        let [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, gcm_nonce @ ..] = *nonce;
         let mut blocks = [1, 2].map(|counter| -> Block<Aes256Enc> {
             let block = [0, counter, b'X', 0, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11];
             let xored = u128::from_ne_bytes(block) ^ u128::from_ne_bytes(*self.k1);
@@ -133,21 +118,8 @@ impl Xaes256Gcm {
             half.copy_from_slice(block);
             block.zeroize();
         }
-        (key, rest)
+        (key, gcm_nonce)
     }
-}
-
-/// Overwrites what the functions that were just called have left on the stack: copies of what they moved, and keys that
-/// they spread out. How far down they reach was measured by `tests/memory.rs`, and differs by library.
-#[inline(never)]
-#[cfg_attr(debug_assertions, expect(clippy::large_stack_arrays, reason = "it is about the stack"))]
-pub(crate) fn wipe_stack() {
-    const BYTES: usize = match (cfg!(debug_assertions), cfg!(feature = "aws-lc")) {
-        (true, _) => 32 * 1024,
-        (false, true) => 4 * 1024,
-        (false, false) => 8 * 1024,
-    };
-    std::hint::black_box(&mut [0u8; BYTES]);
 }
 
 impl std::fmt::Debug for Xaes256Gcm {
@@ -168,8 +140,7 @@ mod tests {
         })
     }
 
-    /// The two vectors of the C2SP specification, which between them take both branches of the
-    /// doubling.
+    /// The two vectors of the C2SP specification. In one of them, doubling has a carry.
     #[test]
     fn c2sp_vectors() {
         for (key, aad, expected) in [
@@ -194,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn both_halves_of_the_nonce_and_the_aad_count() {
+    fn decryption_fails_with_another_nonce_or_aad() {
         let cipher = Xaes256Gcm::new(&[7; 32]);
         let mut text = *b"a text of more than one block";
         let tag = cipher.encrypt(&[0; 24], b"aad", &mut text).unwrap();
@@ -206,7 +177,7 @@ mod tests {
         }
         let mut wrong = sealed.clone();
         assert_eq!(cipher.decrypt(&[0; 24], b"aae", &mut wrong), Err(AeadError));
-        assert!(!wrong.windows(4).any(|part| part == b"text"), "it holds nothing of the plaintext");
+        assert!(!wrong.windows(4).any(|part| part == b"text"), "plaintext left in the buffer");
         assert_eq!(cipher.decrypt(&[0; 24], b"aad", &mut [0; TAG_LEN - 1]), Err(AeadError));
     }
 }

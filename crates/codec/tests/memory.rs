@@ -1,7 +1,7 @@
-//! What is secret does not outlive its use: the process reads its own memory and looks.
+//! Searches the memory of its own process for secrets and keys that should have been wiped.
 //!
-//! A binary of its own with one test, so that nothing else writes to that memory. What is looked for is never held in
-//! memory as it is, or it would be found here.
+//! This is a test binary with a single test, so that nothing else writes to that memory. The bytes
+//! searched for are computed one at a time: an array of them would be found itself.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
@@ -13,21 +13,25 @@ use std::os::unix::fs::FileExt as _;
 use aes::Aes256;
 use aes::cipher::{Block, BlockCipherEncrypt as _, KeyInit as _};
 use hkdf::Hkdf;
+use mrtr_codec::hazmat::seal_with_nonce;
 use mrtr_codec::{KeyRing, Seal as _, Secret};
 use sha2::Sha256;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The bytes of the secret.
-fn of_secret(at: usize) -> u8 {
+/// Returns a byte of the secret.
+fn secret_byte(at: usize) -> u8 {
     (u8::try_from(at).unwrap().wrapping_mul(37).wrapping_add(11)) ^ 0xa5
 }
 
-/// What stands in an array, but masked. Made outside, by an implementation of HKDF and XAES in another language.
+/// Returns a byte of an array that is stored masked.
+///
+/// The arrays were computed with independent implementations of HKDF and XAES.
 fn unmasked(masked: &[u8; 16], at: usize) -> u8 {
     std::hint::black_box(masked)[at] ^ 0x5a
 }
 
-fn of_prk(at: usize) -> u8 {
+/// Returns a byte of the pseudorandom key between the secret and the ring key.
+fn prk_byte(at: usize) -> u8 {
     const PRK: [u8; 16] = [
         0x01, 0xfe, 0x55, 0xce, 0xef, 0x16, 0xcd, 0x96, 0x32, 0x16, 0x73, 0x44, 0x2e, 0xfa, 0x8b,
         0x2b,
@@ -35,7 +39,8 @@ fn of_prk(at: usize) -> u8 {
     unmasked(&PRK, at)
 }
 
-fn of_ring_key(at: usize) -> u8 {
+/// Returns a byte of the ring key.
+fn ring_key_byte(at: usize) -> u8 {
     const KEY: [u8; 16] = [
         0x1e, 0x21, 0x6b, 0xd6, 0x57, 0x00, 0x91, 0x52, 0xae, 0x59, 0x49, 0x6a, 0xb8, 0x50, 0x6a,
         0x49,
@@ -43,7 +48,8 @@ fn of_ring_key(at: usize) -> u8 {
     unmasked(&KEY, at)
 }
 
-fn of_token_key(at: usize) -> u8 {
+/// Returns a byte of the token key.
+fn token_key_byte(at: usize) -> u8 {
     const KEY: [u8; 16] = [
         0xb5, 0x3e, 0xa0, 0x52, 0x79, 0xac, 0x5a, 0x89, 0xca, 0x5b, 0x41, 0x89, 0xdf, 0x69, 0x1d,
         0xf7,
@@ -51,15 +57,15 @@ fn of_token_key(at: usize) -> u8 {
     unmasked(&KEY, at)
 }
 
-/// The 16 characters at the start of the secret in base64url.
-fn of_text(at: usize) -> u8 {
+/// Returns one of the first 16 characters of the secret in base64url.
+fn base64url_byte(at: usize) -> u8 {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let bit = at * 6;
-    let two = u16::from_be_bytes([of_secret(bit / 8), of_secret(bit / 8 + 1)]);
+    let two = u16::from_be_bytes([secret_byte(bit / 8), secret_byte(bit / 8 + 1)]);
     ALPHABET[usize::from(two >> (10 - bit % 8) & 63)]
 }
 
-/// Whether 16 bytes that `needle` names one by one stand anywhere in memory that can be written.
+/// Searches all writable memory for the 16 bytes that `needle` returns one at a time.
 fn is_in_memory(needle: fn(usize) -> u8) -> bool {
     let memory = File::open("/proc/self/mem").unwrap();
     let maps = BufReader::new(File::open("/proc/self/maps").unwrap());
@@ -75,12 +81,12 @@ fn is_in_memory(needle: fn(usize) -> u8) -> bool {
         .collect();
     let mut window = Zeroizing::new(vec![0; 1 << 16]);
     for (from, to) in ranges {
-        // Windows overlap, so that nothing stands astride.
+        // Windows overlap, so that a match cannot straddle two of them.
         for start in (from..to).step_by(window.len() - 16) {
             let length = window.len().min(usize::try_from(to - start).unwrap());
             window.zeroize();
             window.resize(1 << 16, 0);
-            // Some mappings cannot be read, such as guard pages.
+            // Some mappings, such as guard pages, cannot be read.
             let Ok(read) = memory.read_at(&mut window[..length], start) else { continue };
             let found = window[..read]
                 .windows(16)
@@ -94,51 +100,53 @@ fn is_in_memory(needle: fn(usize) -> u8) -> bool {
 }
 
 fn secret() -> Secret {
-    let bytes: Zeroizing<Vec<u8>> = Zeroizing::new((0..32).map(of_secret).collect());
+    let bytes: Zeroizing<Vec<u8>> = Zeroizing::new((0..32).map(secret_byte).collect());
     Secret::from_bytes(&bytes).unwrap()
 }
 
 #[test]
-fn nothing_secret_outlives_its_use() {
-    // It finds what is there.
+fn secrets_and_keys_are_wiped_after_use() {
+    // The search finds a secret that is held.
     let held = secret();
-    assert!(is_in_memory(of_secret), "a secret that is held");
+    assert!(is_in_memory(secret_byte), "a secret that is held was not found");
     let text = held.to_base64url();
-    assert!(is_in_memory(of_text), "its text");
+    assert!(is_in_memory(base64url_byte), "text that is held was not found");
     drop(text);
-    assert!(!is_in_memory(of_text), "its text, once dropped");
+    assert!(!is_in_memory(base64url_byte), "the text was found after its drop");
     drop(held);
-    assert!(!is_in_memory(of_secret), "a secret, once dropped");
+    assert!(!is_in_memory(secret_byte), "the secret was found after its drop");
 
-    // On a thread of its own, whose stack stays mapped.
+    // On another thread, whose stack stays mapped after its end.
     std::thread::spawn(|| {
         let ring = KeyRing::builder("a").active(secret()).build().unwrap();
-        assert!(is_in_memory(of_ring_key), "the key of a ring, which has to be there");
-        assert!(!is_in_memory(of_secret), "the secret, once there is a ring");
-        assert!(!is_in_memory(of_prk), "what is between the secret and the key");
-        let token = ring.seal_with_nonce(b"a text", &[7; 24]).unwrap();
-        assert!(!is_in_memory(of_token_key), "the key of a token, once it is sealed");
+        assert!(is_in_memory(ring_key_byte), "the ring key that is held was not found");
+        assert!(!is_in_memory(secret_byte), "the secret was found after the derivation");
+        assert!(!is_in_memory(prk_byte), "the pseudorandom key was found after the derivation");
+        let token = seal_with_nonce(&ring, b"a text", &[7; 24]).unwrap();
+        assert!(!is_in_memory(token_key_byte), "the token key was found after sealing");
         assert_eq!(ring.open(&token).unwrap(), b"a text");
-        assert!(!is_in_memory(of_token_key), "the key of a token, once it is opened");
+        assert!(!is_in_memory(token_key_byte), "the token key was found after opening");
     })
     .join()
     .unwrap();
-    assert!(!is_in_memory(of_ring_key), "the key of a ring, once it is dropped");
+    assert!(!is_in_memory(ring_key_byte), "the ring key was found after its drop");
 
-    // Loaded from text.
+    // The same for a ring that is loaded from text.
     let ring = {
         let line = Zeroizing::new(format!("active {}", *secret().to_base64url()));
         KeyRing::from_text("a", &line).unwrap()
     };
-    for (of, what) in
-        [(of_secret as fn(usize) -> u8, "the secret"), (of_text, "its text"), (of_prk, "the PRK")]
-    {
-        assert!(!is_in_memory(of), "{what}, once a ring is loaded");
+    for (needle, name) in [
+        (secret_byte as fn(usize) -> u8, "the secret"),
+        (base64url_byte, "the text"),
+        (prk_byte, "the pseudorandom key"),
+    ] {
+        assert!(!is_in_memory(needle), "{name} was found after loading a ring");
     }
     drop(ring);
 
-    // What was looked for is what there was. This comes last: it leaves copies.
-    let secret: Vec<u8> = (0..32).map(of_secret).collect();
+    // The masked arrays are the keys of this ring. This is checked last, because it leaves copies.
+    let secret: Vec<u8> = (0..32).map(secret_byte).collect();
     let (prk, hkdf) = Hkdf::<Sha256>::extract(Some(b"mrtr sealed state v1"), &secret);
     let mut key = [0; 32];
     hkdf.expand(b"key\0a", &mut key).unwrap();
@@ -151,7 +159,7 @@ fn nothing_secret_outlives_its_use() {
     let mut token_key = Block::<Aes256>::from((u128::from_be_bytes(first) ^ k1).to_be_bytes());
     cipher.encrypt_block(&mut token_key);
     for at in 0..16 {
-        assert_eq!((prk[at], key[at]), (of_prk(at), of_ring_key(at)), "{at}");
-        assert_eq!(token_key[at], of_token_key(at), "{at}");
+        assert_eq!((prk[at], key[at]), (prk_byte(at), ring_key_byte(at)), "{at}");
+        assert_eq!(token_key[at], token_key_byte(at), "{at}");
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Form {
 impl Form {
     pub(crate) fn new(schema: FormSchema) -> Result<Self, String> {
         let text = RawJson::new(&schema).map_err(|error| error.to_string())?;
-        let digest = Digest::of_parts(&[text.as_str().as_bytes()]);
+        let digest = Digest::from_parts(&[text.as_str().as_bytes()]);
         Ok(Self { schema: Arc::new(schema), text, digest })
     }
 }

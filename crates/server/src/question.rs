@@ -58,7 +58,7 @@ impl Question {
 
     /// A form with this message.
     pub(crate) fn form(message: String, form: Arc<Form>) -> Self {
-        let pin = Pin::of(&[b"form", &form.digest.0, message.as_bytes()]);
+        let pin = Pin::of(&[b"form", form.digest.as_bytes(), message.as_bytes()]);
         Self {
             what: What::Form(message, form),
             pin,

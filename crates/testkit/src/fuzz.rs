@@ -6,6 +6,7 @@ pub mod protocol;
 use std::sync::Mutex;
 
 use mrtr_codec::canonical::canonicalize;
+use mrtr_codec::hazmat::seal_with_nonce;
 use mrtr_codec::{
     Binding, Digest, KeyRing, OpenError, Principal, Seal, SealError, Secret, UnixSeconds, Validity,
     open, seal,
@@ -41,7 +42,7 @@ const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 pub fn token(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let ring = ring();
-    let arguments = Digest([7; 32]);
+    let arguments = Digest::from_bytes([7; 32]);
     let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
     match mode % 3 {
         0 => {
@@ -74,7 +75,7 @@ fn only_ours(ring: &KeyRing, text: &str, binding: &Binding<'_>) {
     if let Ok(plaintext) = ring.open(text) {
         let nonce = unbase64url(text.strip_prefix("mrtr1.").unwrap_or_default());
         let nonce = nonce.get(16..40).and_then(|nonce| nonce.try_into().ok());
-        let again = nonce.map(|nonce| ring.seal_with_nonce(&plaintext, &nonce));
+        let again = nonce.map(|nonce| seal_with_nonce(&ring, &plaintext, &nonce));
         assert_eq!(again, Some(Ok(text.to_owned())));
     }
     // Whatever it is, it is not for this request, or it is in order.
@@ -90,7 +91,7 @@ pub fn claims(data: &[u8]) {
     let principal = Principal::new("i", "s");
     let with_client = Principal::new("i", "s").with_client("c");
     for principal in [None, Some(&principal), Some(&with_client)] {
-        let arguments = Digest([7; 32]);
+        let arguments = Digest::from_bytes([7; 32]);
         let binding = Binding { principal, method: "m", target: "t", arguments };
         let plain = Plain(Mutex::new(data.to_vec()));
         let Ok(opened) = open(&plain, "", &binding, NOW) else { continue };
@@ -109,7 +110,7 @@ pub fn claims(data: &[u8]) {
 pub fn canonical(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(form) = canonicalize(text) else {
-        assert!(Digest::of_json(Some(text)).is_err());
+        assert!(Digest::from_json(Some(text)).is_err());
         return;
     };
     assert_eq!(canonicalize(&form).as_ref(), Ok(&form));

@@ -1,9 +1,10 @@
-//! Makes the vectors of the token format, and tokens for another implementation to open.
+//! Generates the test vectors of the token format, and exchanges tokens with other implementations.
 //!
-//! `vectors write DIRECTORY` writes `tokens.json` and `canonical.json`. `vectors mint COUNT` prints fresh tokens, one
-//! JSON object a line; `vectors check` reads such lines, made elsewhere, and opens them.
+//! - `vectors write DIRECTORY` writes `tokens.json` and `canonical.json`.
+//! - `vectors mint COUNT` prints new tokens, one JSON object per line.
+//! - `vectors check` reads such lines from another implementation, and opens their tokens.
 
-#![expect(clippy::indexing_slicing, reason = "it fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "the generator fails by panicking")]
 
 mod table;
 
@@ -12,6 +13,7 @@ use std::io::BufRead;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use mrtr_codec::hazmat::seal_with_nonce;
 use mrtr_codec::{Binding, Digest, KeyRing, Principal, Seal, Secret, UnixSeconds, Validity};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -40,7 +42,7 @@ fn main() -> Result {
     }
 }
 
-/// 32 bytes that depend on nothing but the name.
+/// Returns 32 bytes that depend on the name only.
 fn bytes(name: &str) -> [u8; 32] {
     Sha256::digest(name.as_bytes()).into()
 }
@@ -79,6 +81,7 @@ fn alice() -> Value {
     json!({ "principal": principal, "method": "tools/call", "target": "book", "arguments": r#"{"people":2}"# })
 }
 
+/// Replaces the value at the JSON pointer `place`.
 fn with(mut binding: Value, place: &str, value: Value) -> Value {
     if let Some(at) = binding.pointer_mut(place) {
         *at = value;
@@ -86,7 +89,7 @@ fn with(mut binding: Value, place: &str, value: Value) -> Value {
     binding
 }
 
-/// Seals for the request that `binding` describes.
+/// Seals `body` with the nonce of the vector's name.
 fn seal(
     ring: &KeyRing,
     binding: &Value,
@@ -94,13 +97,13 @@ fn seal(
     body: &[u8],
     name: &str,
 ) -> Result<String> {
-    Ok(ring.seal_with_nonce(&claims(binding, times, body)?, &nonce(name))?)
+    Ok(seal_with_nonce(ring, &claims(binding, times, body)?, &nonce(name))?)
 }
 
-/// The claims, by way of a sealer that does nothing but keep them.
+/// Returns the encoded claims, from a sealer that does not encrypt.
 fn claims(binding: &Value, (issued, expires): (u64, u64), body: &[u8]) -> Result<Vec<u8>> {
-    struct Keep;
-    impl Seal for Keep {
+    struct PlainText;
+    impl Seal for PlainText {
         fn seal(&self, plaintext: Vec<u8>) -> std::result::Result<String, mrtr_codec::SealError> {
             Ok(hex(&plaintext))
         }
@@ -109,11 +112,13 @@ fn claims(binding: &Value, (issued, expires): (u64, u64), body: &[u8]) -> Result
         }
     }
     let validity = Validity { issued: UnixSeconds(issued), expires: UnixSeconds(expires) };
-    let text = bound(binding, |binding| mrtr_codec::seal(&Keep, binding, validity, body))??;
+    let text =
+        with_binding(binding, |binding| mrtr_codec::seal(&PlainText, binding, validity, body))??;
     (0..text.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&text[at..at + 2], 16)?)).collect()
 }
 
-fn bound<T>(binding: &Value, then: impl FnOnce(&Binding<'_>) -> T) -> Result<T> {
+/// Calls `then` with the binding that `binding` describes.
+fn with_binding<T>(binding: &Value, then: impl FnOnce(&Binding<'_>) -> T) -> Result<T> {
     let text = |place: &str| binding.pointer(place).and_then(Value::as_str);
     let principal = text("/principal/issuer").zip(text("/principal/subject"));
     let principal = principal.map(|(issuer, subject)| {
@@ -127,10 +132,11 @@ fn bound<T>(binding: &Value, then: impl FnOnce(&Binding<'_>) -> T) -> Result<T> 
         principal: principal.as_ref(),
         method: text("/method").ok_or("no method")?,
         target: text("/target").ok_or("no target")?,
-        arguments: Digest::of_json(text("/arguments"))?,
+        arguments: Digest::from_json(text("/arguments"))?,
     }))
 }
 
+/// Returns the fields that all token vectors have.
 fn vector(
     name: &str,
     secrets: &[&str],
@@ -143,6 +149,7 @@ fn vector(
     json!({ "name": name, "secrets": secrets, "audience": audience, "token": token, "binding": binding, "now": now })
 }
 
+/// Completes a vector whose token opens.
 fn opens(mut vector: Value, (issued, expires): (u64, u64), body: &[u8]) -> Value {
     vector["issued"] = json!(issued);
     vector["expires"] = json!(expires);
@@ -150,12 +157,13 @@ fn opens(mut vector: Value, (issued, expires): (u64, u64), body: &[u8]) -> Value
     vector
 }
 
-fn refused(mut vector: Value, refusal: &str) -> Value {
+/// Completes a vector whose token is rejected.
+fn rejected(mut vector: Value, refusal: &str) -> Value {
     vector["refusal"] = json!(refusal);
     vector
 }
 
-/// Fresh tokens with random nonces, each for another request.
+/// Prints new tokens with random nonces, each for another request.
 fn mint(count: u32) -> Result {
     let ring = ring(&["one", "two"], AUDIENCE)?;
     for n in 0..count {
@@ -168,7 +176,7 @@ fn mint(count: u32) -> Result {
         };
         let times = (NOW + u64::from(n), NOW + 1000);
         let token = ring.seal(claims(&binding, times, &body)?)?;
-        say(&opens(
+        print(&opens(
             vector(&name, &["one", "two"], AUDIENCE, &token, &binding, NOW + u64::from(n)),
             times,
             &body,
@@ -177,7 +185,7 @@ fn mint(count: u32) -> Result {
     Ok(())
 }
 
-/// Opens tokens that were made elsewhere.
+/// Opens tokens of another implementation.
 fn check() -> Result {
     let mut count = 0;
     for line in std::io::stdin().lock().lines() {
@@ -188,21 +196,21 @@ fn check() -> Result {
             let secret = Secret::from_base64url(secret.as_str().unwrap_or_default())?;
             builder = if at == 0 { builder.active(secret) } else { builder.staged(secret) };
         }
-        let (ring, now) =
-            (builder.build()?, UnixSeconds(vector["now"].as_u64().unwrap_or_default()));
-        let opened = bound(&vector["binding"], |binding| {
+        let ring = builder.build()?;
+        let now = UnixSeconds(vector["now"].as_u64().unwrap_or_default());
+        let opened = with_binding(&vector["binding"], |binding| {
             mrtr_codec::open(&ring, text("token"), binding, now)
         })??;
         if hex(opened.body()) != text("body") {
-            return Err(format!("{}: another body", text("name")).into());
+            return Err(format!("{}: the body differs", text("name")).into());
         }
         count += 1;
     }
-    say(&json!({ "opened": count }));
+    print(&json!({ "opened": count }));
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "it is a program's output")]
-fn say(value: &Value) {
+#[expect(clippy::print_stdout, reason = "this is the output of a program")]
+fn print(value: &Value) {
     println!("{value}");
 }

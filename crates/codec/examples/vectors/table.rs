@@ -1,22 +1,26 @@
-//! The vectors.
+//! The table of test vectors.
+//!
+//! The nonces are derived from the names of the vectors, so a renamed vector is another vector.
 
 use base64::Engine as _;
 use mrtr_codec::Digest;
 use mrtr_codec::canonical::canonicalize;
+use mrtr_codec::hazmat::seal_with_nonce;
 use serde_json::{Value, json};
 
 use super::{
-    AUDIENCE, BASE64, NOW, Result, alice, anonymous, bytes, claims, hex, nonce, opens, refused,
+    AUDIENCE, BASE64, NOW, Result, alice, anonymous, bytes, claims, hex, nonce, opens, rejected,
     ring, seal, vector, with,
 };
 
-#[expect(clippy::too_many_lines, reason = "one vector after the other")]
+#[expect(clippy::too_many_lines, reason = "a table of vectors")]
+/// Returns the token vectors.
 pub(crate) fn tokens() -> Result<Vec<Value>> {
     let mut all = Vec::new();
     let times = (NOW, NOW + 600);
     let home = ring(&["one"], AUDIENCE)?;
 
-    // What opens: bodies of all lengths around a block, and every kind of caller and request.
+    // Tokens that open: bodies of lengths around the block size, all kinds of callers and requests.
     for length in [0, 1, 15, 16, 17, 64, 1024] {
         let name = format!("a body of {length} bytes");
         let body: Vec<u8> = bytes(&name).into_iter().cycle().take(length).collect();
@@ -88,15 +92,15 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         b"state",
     ));
 
-    // What is malformed.
+    // Malformed tokens.
     let good = seal(&home, &anonymous(), times, b"state", "good")?;
     let inner = good.strip_prefix("mrtr1.").ok_or("the prefix")?;
     let raw = BASE64.decode(inner)?;
-    let refuse = |name: &str, token: &str, reason: &str| {
-        refused(vector(name, &["one"], AUDIENCE, token, &anonymous(), NOW), reason)
+    let reject = |name: &str, token: &str, reason: &str| {
+        rejected(vector(name, &["one"], AUDIENCE, token, &anonymous(), NOW), reason)
     };
     let loose = {
-        // The last of 4n + 2 or 4n + 3 characters has bits that nothing stands in.
+        // The last of 4n + 2 or 4n + 3 characters has unused bits.
         let token = seal(&home, &anonymous(), times, b"stat", "loose")?;
         let token = if (token.len() - 6) % 4 == 0 {
             seal(&home, &anonymous(), times, b"states", "loose")?
@@ -126,25 +130,25 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ("loose bits at the end", loose),
         ("55 bytes", format!("mrtr1.{}", BASE64.encode(&raw[..55]))),
     ] {
-        all.push(refuse(name, &token, "malformed"));
+        all.push(reject(name, &token, "malformed"));
     }
-    all.push(refuse("131 073 bytes", &format!("mrtr1.{}", "A".repeat(131_067)), "too_long"));
+    all.push(reject("131 073 bytes", &format!("mrtr1.{}", "A".repeat(131_067)), "too_long"));
 
-    // What names another key.
+    // Tokens of another key.
     let mut other_id = raw.clone();
     other_id[0] ^= 1;
     let encode = |bytes: &[u8]| format!("mrtr1.{}", BASE64.encode(bytes));
-    all.push(refuse("a key id that was changed", &encode(&other_id), "unknown_key"));
-    all.push(refused(
+    all.push(reject("a key id that was changed", &encode(&other_id), "unknown_key"));
+    all.push(rejected(
         vector("a key that is gone", &["two"], AUDIENCE, &good, &anonymous(), NOW),
         "unknown_key",
     ));
-    all.push(refused(
+    all.push(rejected(
         vector("another audience", &["one"], "https://other.example/mcp", &good, &anonymous(), NOW),
         "unknown_key",
     ));
 
-    // What was changed.
+    // Modified tokens.
     for (name, at) in [
         ("the first half of the nonce", 16),
         ("the second half of the nonce", 39),
@@ -153,13 +157,13 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
     ] {
         let mut changed = raw.clone();
         changed[at] ^= 0x80;
-        all.push(refuse(&format!("a bit in {name}"), &encode(&changed), "forged"));
+        all.push(reject(&format!("a bit in {name}"), &encode(&changed), "forged"));
     }
-    all.push(refuse("a byte less", &encode(&raw[..raw.len() - 1]), "forged"));
-    all.push(refuse("a byte more", &encode(&[&raw[..], &[0]].concat()), "forged"));
-    all.push(refuse("56 bytes", &encode(&raw[..56]), "forged"));
+    all.push(reject("a byte less", &encode(&raw[..raw.len() - 1]), "forged"));
+    all.push(reject("a byte more", &encode(&[&raw[..], &[0]].concat()), "forged"));
+    all.push(reject("56 bytes", &encode(&raw[..56]), "forged"));
     let second = BASE64.decode(&seal(&home, &anonymous(), times, b"other", "second")?[6..])?;
-    all.push(refuse(
+    all.push(reject(
         "the head of one and the rest of another",
         &encode(&[&raw[..40], &second[40..]].concat()),
         "forged",
@@ -167,7 +171,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
     let two = ring(&["two"], AUDIENCE)?;
     let foreign = BASE64.decode(&seal(&two, &anonymous(), times, b"state", "foreign")?[6..])?;
     let renamed = encode(&[&raw[..16], &foreign[16..]].concat());
-    all.push(refused(
+    all.push(rejected(
         vector(
             "another key's token under this key's id",
             &["one", "two"],
@@ -179,7 +183,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         "forged",
     ));
 
-    // Claims that cannot be read.
+    // Claims that cannot be decoded.
     let fine = claims(&anonymous(), times, b"")?;
     let edit = |edit: &dyn Fn(&mut Vec<u8>)| {
         let mut claims = fine.clone();
@@ -206,11 +210,11 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ("a method that is longer than the rest", edit(&|claims| claims[12] = 0x7f)),
         ("a digest that is cut off", fine[..fine.len() - 1].to_vec()),
     ] {
-        let token = home.seal_with_nonce(&claims, &nonce(name))?;
-        all.push(refuse(name, &token, "unknown_format"));
+        let token = seal_with_nonce(&home, &claims, &nonce(name))?;
+        all.push(reject(name, &token, "unknown_format"));
     }
 
-    // Another time, caller or request.
+    // Tokens at another time, of another caller or for another request.
     for (name, times, now, reason) in [
         ("when it expires", (NOW, NOW + 600), NOW + 600, "expired"),
         ("when it expires at once", (NOW, NOW), NOW, "expired"),
@@ -218,7 +222,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ("expired before it was issued", (NOW + 1000, NOW), NOW, "expired"),
     ] {
         let token = seal(&home, &anonymous(), times, b"state", name)?;
-        all.push(refused(vector(name, &["one"], AUDIENCE, &token, &anonymous(), now), reason));
+        all.push(rejected(vector(name, &["one"], AUDIENCE, &token, &anonymous(), now), reason));
     }
     let shifted = json!({ "issuer": "https://login.examplea", "subject": "lice", "client": null });
     for (name, sealed, asked) in [
@@ -242,7 +246,10 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ),
     ] {
         let token = seal(&home, &sealed, times, b"state", name)?;
-        all.push(refused(vector(name, &["one"], AUDIENCE, &token, &asked, NOW), "wrong_principal"));
+        all.push(rejected(
+            vector(name, &["one"], AUDIENCE, &token, &asked, NOW),
+            "wrong_principal",
+        ));
     }
     let account = |n: u64| with(anonymous(), "/arguments", json!(format!(r#"{{"account":{n}}}"#)));
     for (name, sealed, asked, reason) in [
@@ -291,11 +298,12 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ),
     ] {
         let token = seal(&home, &sealed, times, b"state", name)?;
-        all.push(refused(vector(name, &["one"], AUDIENCE, &token, &asked, NOW), reason));
+        all.push(rejected(vector(name, &["one"], AUDIENCE, &token, &asked, NOW), reason));
     }
     Ok(all)
 }
 
+/// Returns the vectors of the canonical form.
 pub(crate) fn canonical() -> Vec<Value> {
     let deepest = format!("{}1{}", "[".repeat(127), "]".repeat(127));
     let too_deep = format!("{}1{}", "[".repeat(128), "]".repeat(128));
@@ -315,20 +323,20 @@ pub(crate) fn canonical() -> Vec<Value> {
         &deepest,
         &deepest_objects,
         "\"\\b\\f\\n\\r\\t\\\"\\\\\\/\"", "\"\\u0008\\u000C\\u000a\\u000D\\u0009\\u0000\\u001F\"", "\"\\uDBFF\\uDFFF\"",
-        // Without a canonical form.
+        // Texts without a canonical form.
         "", "nul", "NaN", "Infinity", "01", "-", "1.", ".5", "+1", "1e", "[1,]", "{,}", "[1 2]", "1 1", "'a'", "\"a", "\"\\x\"", "\"a\nb\"",
         "{\"a\":1,\"\\u0061\":2}", "\"\\ud800\"", "\"\\udc00\\ud800\"", "1e2147483648",
         "10e2147483647", "-1e99999999999", "1e400.5", "17976931348623157e293.5",
         "179769313486231590000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000.5",
         &too_deep,
         &too_deep_objects,
-        // A high surrogate before the end, a letter, another escape, and what is no low one; half an escape.
+        // A high surrogate without a low one behind it, and truncated escapes.
         "\"\\ud800a\"", "\"\\ud800\\n\"", "\"\\ud800u0000\"", "\"\\ud800\\u0041\"", "\"\\ud800", "\"\\ud8\"", "\"\\",
     ]
     .into_iter()
-    .map(|text| match (canonicalize(text), Digest::of_json(Some(text))) {
+    .map(|text| match (canonicalize(text), Digest::from_json(Some(text))) {
         (Ok(form), Ok(digest)) => {
-            json!({ "text": text, "canonical": form, "digest": hex(&digest.0) })
+            json!({ "text": text, "canonical": form, "digest": hex(digest.as_bytes()) })
         }
         _ => json!({ "text": text, "refusal": "not_canonical" }),
     })

@@ -1,11 +1,11 @@
-//! What a sealed token promises, from outside.
+//! Integration tests: the guarantees of sealed tokens through the public interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod vectors;
 
 use mrtr_codec::{
-    Binding, Digest, KeyRing, MAX_LEN, OpenError, Principal, Seal as _, SealError, Secret,
+    Binding, Digest, KeyRing, MAX_TOKEN_LEN, OpenError, Principal, Seal as _, SealError, Secret,
     UnixSeconds, Validity, open, seal,
 };
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn ring() -> KeyRing {
 }
 
 fn arguments(json: &str) -> Digest {
-    Digest::of_json(Some(json)).unwrap()
+    Digest::from_json(Some(json)).unwrap()
 }
 
 fn binding(principal: Option<&Principal>) -> Binding<'_> {
@@ -38,29 +38,30 @@ fn sealed(binding: &Binding<'_>) -> String {
 }
 
 #[test]
-fn every_flipped_bit_is_refused() {
+fn tokens_with_a_flipped_bit_are_rejected() {
     let (ring, binding) = (ring(), binding(None));
     let token = sealed(&binding);
     for at in 0..token.len() {
         for bit in 0..8 {
             let mut bytes = token.clone().into_bytes();
             bytes[at] ^= 1 << bit;
-            // What is no text cannot arrive as a JSON string in the first place.
+            // Bytes that are not UTF-8 cannot arrive in a JSON string.
             let Ok(changed) = String::from_utf8(bytes) else {
                 continue;
             };
-            let refusal = open(&ring, &changed, &binding, NOW).expect_err("a flipped bit");
+            let error =
+                open(&ring, &changed, &binding, NOW).expect_err("a token with a flipped bit");
             assert!(
-                matches!(refusal, OpenError::Malformed | OpenError::UnknownKey | OpenError::Forged),
-                "byte {at}, bit {bit}: {refusal}"
+                matches!(error, OpenError::Malformed | OpenError::UnknownKey | OpenError::Forged),
+                "byte {at}, bit {bit}: {error}"
             );
         }
     }
 }
 
-/// Base64 leaves bits over at the end of some lengths: a token is written in one way only.
+/// For some lengths, the last base64 character has unused bits. They must be zero.
 #[test]
-fn a_token_has_one_spelling() {
+fn only_the_canonical_base64url_of_a_token_opens() {
     let (ring, binding) = (ring(), binding(None));
     for length in 0..3 {
         let body = vec![7; length];
@@ -73,11 +74,11 @@ fn a_token_has_one_spelling() {
 }
 
 #[test]
-fn truncated_extended_and_spliced_tokens_are_refused() {
+fn truncated_extended_and_spliced_tokens_are_rejected() {
     let (ring, binding) = (ring(), binding(None));
     let (token, other) = (sealed(&binding), sealed(&binding));
     for end in 0..token.len() {
-        assert!(open(&ring, &token[..end], &binding, NOW).is_err(), "cut to {end}");
+        assert!(open(&ring, &token[..end], &binding, NOW).is_err(), "truncated to {end}");
         let spliced = [&token[..end], &other[end..]].concat();
         if spliced != token && spliced != other {
             assert!(open(&ring, &spliced, &binding, NOW).is_err(), "spliced at {end}");
@@ -89,7 +90,7 @@ fn truncated_extended_and_spliced_tokens_are_refused() {
 }
 
 #[test]
-fn a_token_opens_only_for_what_it_was_sealed_for() {
+fn token_opens_only_for_its_principal_and_request() {
     let ring = ring();
     let alice = Principal::new("https://login.example", "alice");
     let others = [
@@ -101,62 +102,65 @@ fn a_token_opens_only_for_what_it_was_sealed_for() {
     ];
     let home = binding(Some(&alice));
     let token = sealed(&home);
-    let refused = |binding: Binding<'_>| open(&ring, &token, &binding, NOW).unwrap_err();
+    let error = |binding: Binding<'_>| open(&ring, &token, &binding, NOW).unwrap_err();
 
     assert_eq!(open(&ring, &token, &home, NOW).unwrap().body(), b"body");
     for other in &others {
-        assert_eq!(refused(binding(Some(other))), OpenError::WrongPrincipal, "{other:?}");
+        assert_eq!(error(binding(Some(other))), OpenError::WrongPrincipal, "{other:?}");
     }
-    assert_eq!(refused(binding(None)), OpenError::WrongPrincipal);
+    assert_eq!(error(binding(None)), OpenError::WrongPrincipal);
     let anonymous = sealed(&binding(None));
     assert_eq!(open(&ring, &anonymous, &home, NOW).unwrap_err(), OpenError::WrongPrincipal);
 
-    assert_eq!(refused(Binding { method: "prompts/get", ..home }), OpenError::WrongMethod);
-    assert_eq!(refused(Binding { target: "pay", ..home }), OpenError::WrongTarget);
+    assert_eq!(error(Binding { method: "prompts/get", ..home }), OpenError::WrongMethod);
+    assert_eq!(error(Binding { target: "pay", ..home }), OpenError::WrongTarget);
     let more = Binding { arguments: arguments(r#"{"people":3}"#), ..home };
-    assert_eq!(refused(more), OpenError::WrongArguments);
+    assert_eq!(error(more), OpenError::WrongArguments);
     let rewritten = Binding { arguments: arguments(r#" { "people" : 2.0 } "#), ..home };
     assert!(open(&ring, &token, &rewritten, NOW).is_ok());
 }
 
 #[test]
-fn a_token_opens_only_in_its_time() {
+fn token_opens_only_during_its_validity() {
     let (ring, binding) = (ring(), binding(None));
     let token = sealed(&binding);
     let at = |seconds| open(&ring, &token, &binding, UnixSeconds(seconds)).map(|_| ());
     assert_eq!(at(NOW.0 + 599), Ok(()));
     assert_eq!(at(NOW.0 + 600), Err(OpenError::Expired));
     assert_eq!(at(u64::MAX), Err(OpenError::Expired));
-    assert_eq!(at(NOW.0 - 60), Ok(()), "another replica's clock may be a minute behind");
+    assert_eq!(at(NOW.0 - 60), Ok(()), "a replica's clock may be a minute behind");
     assert_eq!(at(NOW.0 - 61), Err(OpenError::NotYetValid));
     assert_eq!(at(0), Err(OpenError::NotYetValid));
     assert_eq!(Validity::starting(NOW, u64::MAX).expires, UnixSeconds(u64::MAX));
 }
 
 #[test]
-fn a_principal_says_who_it_is() {
+fn principal_returns_its_issuer_subject_and_client() {
     let alice = Principal::new("https://login.example", "alice");
     assert_eq!((alice.issuer(), alice.subject()), ("https://login.example", "alice"));
     assert_eq!(alice.client(), None);
     assert_eq!(alice.with_client("app").client(), Some("app"));
 }
 
-/// The claims are packed, sealed and framed in one place, and the token is the other.
+/// One allocation holds the claims, which are encrypted and framed in place; the other is the
+/// token.
 #[test]
-fn sealing_allocates_twice_and_no_more_than_it_has_to() {
-    let (ring, principal) = (ring(), Principal::new("https://login.example", "alice"));
-    let (binding, body) = (binding(Some(&principal)), vec![7; 10_000]);
+fn sealing_allocates_only_the_claims_and_the_token() {
+    let ring = ring();
+    let principal = Principal::new("https://login.example", "alice");
+    let binding = binding(Some(&principal));
+    let body = vec![7; 10_000];
     let mut token = String::new();
     let memory = allocation_counter::measure(|| {
         token = seal(&ring, &binding, Validity::starting(NOW, 600), &body).unwrap();
     });
     assert_eq!(memory.count_total, 2, "{memory:?}");
-    let most = body.len() + 512 + token.len();
-    assert!(memory.bytes_total <= most as u64, "{memory:?}");
+    let limit = body.len() + 512 + token.len();
+    assert!(memory.bytes_total <= limit as u64, "{memory:?}");
 }
 
 #[test]
-fn another_audience_and_another_secret_are_unknown_keys() {
+fn tokens_of_another_audience_or_secret_have_an_unknown_key() {
     let binding = binding(None);
     let token = sealed(&binding);
     for ring in [
@@ -169,28 +173,33 @@ fn another_audience_and_another_secret_are_unknown_keys() {
 }
 
 #[test]
-fn lengths_are_bounded_both_ways() {
+fn token_length_is_limited_for_sealing_and_opening() {
     let (ring, binding) = (ring(), binding(None));
     let validity = Validity::starting(NOW, 600);
     let big = vec![0; 64 * 1024];
     let token = seal(&ring, &binding, validity, &big).unwrap();
     assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body(), big);
-    // A body of the longest token, and of one that is too long by its last byte.
+    // The body of the longest token, and a body that is one byte too long.
     let overhead = ring.open(&token).unwrap().len() - big.len();
-    let longest = (MAX_LEN - 6) * 3 / 4 - 56 - overhead;
+    let longest = (MAX_TOKEN_LEN - 6) * 3 / 4 - 56 - overhead;
     assert!(seal(&ring, &binding, validity, &vec![0; longest + 1]).is_err());
     let token = seal(&ring, &binding, validity, &vec![0; longest]).unwrap();
-    assert_eq!(token.len(), MAX_LEN);
+    assert_eq!(token.len(), MAX_TOKEN_LEN);
     assert_eq!(open(&ring, &token, &binding, NOW).unwrap().body().len(), longest);
     assert_eq!(open(&ring, &format!("{token}A"), &binding, NOW).unwrap_err(), OpenError::TooLong);
-    let huge = vec![0; MAX_LEN];
-    assert!(matches!(seal(&ring, &binding, validity, &huge), Err(SealError::TooLong(_))));
-    let long = format!("mrtr1.{}", "A".repeat(MAX_LEN));
+    let huge = vec![0; MAX_TOKEN_LEN];
+    let error = seal(&ring, &binding, validity, &huge).unwrap_err();
+    assert!(matches!(error, SealError::TooLong(_)));
+    // The messages state the limit in words.
+    let limit = format!("{} KiB", MAX_TOKEN_LEN / 1024);
+    assert!(error.to_string().ends_with(&limit), "{error}");
+    assert!(OpenError::TooLong.to_string().ends_with(&limit));
+    let long = format!("mrtr1.{}", "A".repeat(MAX_TOKEN_LEN));
     assert_eq!(open(&ring, &long, &binding, NOW).unwrap_err(), OpenError::TooLong);
 }
 
 #[test]
-fn authentic_bytes_in_another_format_are_refused_cleanly() {
+fn authentic_claims_in_another_format_are_rejected() {
     let ring = ring();
     for plaintext in [&b""[..], &[0], &[2, 0, 0], &[1], &[1, 0, 0, 2]] {
         let token = ring.seal(plaintext.to_vec()).unwrap();
@@ -198,7 +207,7 @@ fn authentic_bytes_in_another_format_are_refused_cleanly() {
     }
 }
 
-/// What a token can be bound to, from pools small enough that two are often equal.
+/// The fields of a binding, from pools small enough that two bindings are often equal.
 #[derive(Debug, Clone, PartialEq)]
 struct Bound {
     principal: Option<Principal>,
@@ -220,7 +229,7 @@ impl Bound {
 
 fn bound() -> impl Strategy<Value = Bound> {
     use proptest::sample::select;
-    // What stands side by side in a token must not be able to change places: "a" "bc" and "ab" "c".
+    // Adjacent fields must not be ambiguous: "a" and "bc" differ from "ab" and "c".
     let client = proptest::option::of(select(vec!["", "c"]));
     let principal = (select(vec!["a", "ab", ""]), select(vec!["bc", "c", ""]), client).prop_map(
         |(issuer, subject, client)| {
@@ -245,7 +254,7 @@ fn bound() -> impl Strategy<Value = Bound> {
 
 proptest! {
     #[test]
-    fn sealing_then_opening_is_the_identity(length in 0..=64 * 1024usize, first in any::<u8>(), subject in ".*", target in ".*") {
+    fn sealed_state_opens_to_the_same_bytes(length in 0..=64 * 1024usize, first in any::<u8>(), subject in ".*", target in ".*") {
         let body: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).unwrap() ^ first).collect();
         let alice = Principal::new("i", subject);
         let binding = Binding { target: &target, ..binding(Some(&alice)) };
@@ -256,8 +265,8 @@ proptest! {
     }
 
     #[test]
-    fn a_token_opens_only_where_nothing_that_is_bound_has_changed(sealed in bound(), other in bound(), field in 0..5) {
-        // One field of another: so all but that are often equal.
+    fn token_opens_only_if_no_bound_field_has_changed(sealed in bound(), other in bound(), field in 0..5) {
+        // At most one field is taken from another binding.
         let mut now = sealed.clone();
         match field {
             0 => now.principal = other.principal,
@@ -272,12 +281,12 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_opening_panic(text in "(mrtr1\\.)?[A-Za-z0-9_-]{0,200}.{0,3}") {
+    fn arbitrary_text_is_rejected_without_panic(text in "(mrtr1\\.)?[A-Za-z0-9_-]{0,200}.{0,3}") {
         prop_assert!(open(&ring(), &text, &binding(None), NOW).is_err());
     }
 
     #[test]
-    fn no_text_makes_canonicalizing_panic(text in "[\\[\\]{}:,\"\\\\u0-9eE+.d8-]{0,40}") {
+    fn arbitrary_text_is_canonicalized_without_panic(text in "[\\[\\]{}:,\"\\\\u0-9eE+.d8-]{0,40}") {
         if let Ok(canonical) = mrtr_codec::canonical::canonicalize(&text) {
             prop_assert_eq!(mrtr_codec::canonical::canonicalize(&canonical), Ok(canonical));
         }
@@ -285,24 +294,24 @@ proptest! {
 }
 
 #[test]
-fn a_token_that_is_refused_takes_no_more_memory_than_it_is_long() {
+fn rejecting_a_token_allocates_at_most_its_length() {
     let (ring, binding) = (ring(), binding(None));
     let token = seal(&ring, &binding, Validity::starting(NOW, 600), &vec![7; 50_000]).unwrap();
     let forged = format!("{}AAAA", &token[..token.len() - 4]);
-    let (unknown, long) =
-        (token.replacen("mrtr1.", "mrtr1.AAAA", 1), format!("mrtr1.{}", "A".repeat(1 << 20)));
-    let other = format!("x{token}");
-    for (text, refusal) in [
+    let unknown = token.replacen("mrtr1.", "mrtr1.AAAA", 1);
+    let long = format!("mrtr1.{}", "A".repeat(1 << 20));
+    let malformed = format!("x{token}");
+    for (text, error) in [
         (&forged, OpenError::Forged),
         (&unknown, OpenError::UnknownKey),
         (&long, OpenError::TooLong),
-        (&other, OpenError::Malformed),
+        (&malformed, OpenError::Malformed),
     ] {
         let mut outcome = None;
         let memory = allocation_counter::measure(|| {
             outcome = Some(open(&ring, text, &binding, NOW).map(|_| ()));
         });
-        assert_eq!(outcome, Some(Err(refusal)));
-        assert!(memory.bytes_max <= text.len() as u64, "{refusal}: {} bytes", memory.bytes_max);
+        assert_eq!(outcome, Some(Err(error)));
+        assert!(memory.bytes_max <= text.len() as u64, "{error}: {} bytes", memory.bytes_max);
     }
 }

@@ -1,8 +1,10 @@
-//! The published vectors (`docs/token-format.md`), which other implementations are checked with.
+//! The published test vectors of the token format (`docs/token-format.md`), and those of its
+//! primitives.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mrtr_codec::canonical::canonicalize;
+use mrtr_codec::hazmat::seal_with_nonce;
 use mrtr_codec::{Binding, Digest, KeyRing, Principal, Secret, UnixSeconds, open};
 use serde_json::Value;
 
@@ -19,10 +21,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_token_opens_or_is_refused_as_the_vectors_say() {
+fn token_vectors_open_or_are_rejected_as_specified() {
     let vectors = read(include_str!("../../vectors/tokens.json"));
-    let refused = vectors.iter().filter(|vector| vector.get("refusal").is_some()).count();
-    assert!(refused >= 40 && vectors.len() - refused >= 20, "{refused} of {}", vectors.len());
+    let rejected = vectors.iter().filter(|vector| vector.get("refusal").is_some()).count();
+    assert!(rejected >= 40 && vectors.len() - rejected >= 20, "{rejected} of {}", vectors.len());
     for vector in &vectors {
         let text = |place: &str| vector.pointer(place).and_then(Value::as_str);
         let name = text("/name").unwrap();
@@ -43,7 +45,7 @@ fn every_token_opens_or_is_refused_as_the_vectors_say() {
             principal: principal.as_ref(),
             method: text("/binding/method").unwrap(),
             target: text("/binding/target").unwrap(),
-            arguments: Digest::of_json(text("/binding/arguments")).unwrap(),
+            arguments: Digest::from_json(text("/binding/arguments")).unwrap(),
         };
         let (token, now) = (text("/token").unwrap(), UnixSeconds(vector["now"].as_u64().unwrap()));
         match (open(&ring, token, &binding, now), text("/refusal")) {
@@ -53,14 +55,14 @@ fn every_token_opens_or_is_refused_as_the_vectors_say() {
                 let expected = ["issued", "expires"].map(|at| vector[at].as_u64().unwrap());
                 assert_eq!([times.0, times.1], expected, "{name}");
             }
-            (Err(refusal), Some(reason)) => assert_eq!(refusal.reason(), reason, "{name}"),
+            (Err(error), Some(reason)) => assert_eq!(error.reason(), reason, "{name}"),
             (outcome, _) => panic!("{name}: {outcome:?}"),
         }
     }
 }
 
 #[test]
-fn every_refusal_has_a_vector() {
+fn each_rejection_reason_has_a_vector() {
     let vectors = read(include_str!("../../vectors/tokens.json"));
     for reason in [
         "malformed",
@@ -80,7 +82,7 @@ fn every_refusal_has_a_vector() {
 }
 
 #[test]
-fn every_text_has_the_canonical_form_that_the_vectors_say() {
+fn canonical_vectors_have_the_specified_form_and_digest() {
     let vectors = read(include_str!("../../vectors/canonical.json"));
     assert!(vectors.len() >= 60);
     for vector in &vectors {
@@ -88,27 +90,28 @@ fn every_text_has_the_canonical_form_that_the_vectors_say() {
         let expected = vector.get("canonical").and_then(Value::as_str);
         assert_eq!(canonicalize(text).ok().as_deref(), expected, "{text}");
         if expected.is_some() {
-            let digest = Digest::of_json(Some(text)).unwrap();
-            assert_eq!(hex(&digest.0), vector["digest"].as_str().unwrap(), "{text}");
+            let digest = Digest::from_json(Some(text)).unwrap();
+            assert_eq!(hex(digest.as_bytes()), vector["digest"].as_str().unwrap(), "{text}");
         }
     }
 }
 
-/// The vectors of C2SP that hash the outcome of many random inputs.
+/// The C2SP vectors that hash the ciphertexts of many random inputs.
 #[test]
-fn the_accumulated_vectors_of_c2sp() {
+fn xaes_matches_the_accumulated_c2sp_vectors() {
     let expected = "e6b9edf2df6cec60c8cbd864e2211b597fb69a529160cd040d56c0c210081939";
     assert_eq!(accumulated(10_000), expected);
 }
 
-/// As above; `cargo xtask vectors` runs it, optimized.
+/// The same with all inputs. `cargo xtask vectors` runs it in a release build.
 #[test]
-#[ignore = "takes minutes without optimization"]
-fn the_accumulated_vectors_of_c2sp_in_full() {
+#[ignore = "takes minutes in a debug build"]
+fn xaes_matches_the_full_accumulated_c2sp_vectors() {
     let expected = "2163ae1445985a30b60585ee67daa55674df06901b890593e824b8a7c885ab15";
     assert_eq!(accumulated(1_000_000), expected);
 }
 
+/// Returns the hash of the ciphertexts of `inputs` pseudorandom inputs.
 fn accumulated(inputs: u32) -> String {
     use shake::Shake128;
     use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -120,16 +123,17 @@ fn accumulated(inputs: u32) -> String {
         source.read(&mut key);
         let mut nonce = [0; 24];
         source.read(&mut nonce);
-        let mut of_length = || {
+        let mut random_bytes = || {
             let mut length = [0];
             source.read(&mut length);
             let mut bytes = vec![0; usize::from(length[0])];
             source.read(&mut bytes);
             bytes
         };
-        let (mut text, aad) = (of_length(), of_length());
+        let mut text = random_bytes();
+        let aad = random_bytes();
         let plaintext = text.clone();
-        let cipher = mrtr_codec::xaes::Xaes256Gcm::new(&key);
+        let cipher = mrtr_codec::hazmat::Xaes256Gcm::new(&key);
         let tag = cipher.encrypt(&nonce, &aad, &mut text).unwrap();
         all.update(&text);
         all.update(&tag);
@@ -141,9 +145,9 @@ fn accumulated(inputs: u32) -> String {
     hex(&hash)
 }
 
-/// HKDF-SHA-256, with the first three test cases of RFC 5869.
+/// The first three test cases of RFC 5869, for HKDF-SHA-256.
 #[test]
-fn the_vectors_of_rfc_5869() {
+fn hkdf_matches_the_rfc_5869_vectors() {
     let bytes = |from: u8, to: u8| (from..=to).collect::<Vec<u8>>();
     for (ikm, salt, info, okm) in [
         (
@@ -171,9 +175,9 @@ fn the_vectors_of_rfc_5869() {
     }
 }
 
-/// `seal_with_nonce` makes the same token again: the vectors depend on nothing but their inputs.
+/// A token depends on its inputs only, so the vectors can be regenerated.
 #[test]
-fn the_nonce_of_a_vector_makes_its_token_again() {
+fn sealing_with_the_nonce_of_a_vector_reproduces_its_token() {
     let vectors = read(include_str!("../../vectors/tokens.json"));
     let vector = vectors.iter().find(|vector| vector["name"] == "a body of 0 bytes").unwrap();
     let token = vector["token"].as_str().unwrap();
@@ -183,5 +187,5 @@ fn the_nonce_of_a_vector_makes_its_token_again() {
         KeyRing::builder(vector["audience"].as_str().unwrap()).active(secret).build().unwrap();
     let claims = mrtr_codec::Seal::open(&ring, token).unwrap();
     let nonce = raw[16..40].try_into().unwrap();
-    assert_eq!(ring.seal_with_nonce(&claims, &nonce).unwrap(), token);
+    assert_eq!(seal_with_nonce(&ring, &claims, &nonce).unwrap(), token);
 }

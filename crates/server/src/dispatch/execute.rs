@@ -402,7 +402,7 @@ fn missing_capability(missing: &ClientCapabilities) -> ErrorObject {
 }
 
 fn arguments_digest(target: &Target<'_>) -> Result<Digest, ErrorObject> {
-    Digest::of_json(Some(target.arguments))
+    Digest::from_json(Some(target.arguments))
         .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: arguments: {e}")))
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use mrtr_codec::encoding::{Packer, Unpacker};
+use mrtr_codec::encoding::{Decoder, Encoder};
 use mrtr_codec::{Binding, Digest, Opened, UnixSeconds, Validity, open, seal};
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::ErrorObject;
@@ -71,8 +71,8 @@ impl<'a> SingleUseClaim<'a> {
     ) -> Result<Self, ErrorObject> {
         let Validity { issued, expires } = state.validity();
         let times = [issued.0.to_be_bytes(), expires.0.to_be_bytes()];
-        let id = Digest::of_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
-        let key = hex(&id.0);
+        let id = Digest::from_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
+        let key = hex(id.as_bytes());
         Ok(Self { server, store, key, answers: digest(responses)?, expires, timeout, strict })
     }
 
@@ -144,16 +144,16 @@ impl<'a> SingleUseClaim<'a> {
     }
 
     fn entry(&self, kind: u8, kept: &[u8]) -> Vec<u8> {
-        let mut entry = Packer::with_capacity(1 + self.answers.0.len() + kept.len());
-        entry.byte(kind).raw(&self.answers.0).raw(kept);
+        let mut entry = Encoder::with_capacity(1 + self.answers.as_bytes().len() + kept.len());
+        entry.byte(kind).raw(self.answers.as_bytes()).raw(kept);
         entry.finish()
     }
 
     /// Reads an entry that was made for the same answers.
     fn read<'e>(&self, entry: &'e [u8]) -> Option<(u8, &'e [u8])> {
-        let mut input = Unpacker::new(entry);
+        let mut input = Decoder::new(entry);
         let (kind, answers) = (input.byte().ok()?, input.array::<32>().ok()?);
-        (answers == self.answers.0).then(|| (kind, input.rest()))
+        (answers == *self.answers.as_bytes()).then(|| (kind, input.rest()))
     }
 
     /// What the guard keeps is encrypted, and good for this state and these answers only. No request has this method, so
@@ -164,7 +164,7 @@ impl<'a> SingleUseClaim<'a> {
     }
 
     fn seal(&self, answer: &Outcome) -> Option<String> {
-        let mut body = Packer::new();
+        let mut body = Encoder::new();
         match answer {
             Ok(result) => body.byte(0).raw(result.as_str().as_bytes()),
             Err(error) => body.byte(1).raw(&serde_json::to_vec(error).ok()?),
@@ -201,7 +201,7 @@ async fn within<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result
 fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
     let mut parts = Vec::new();
     for (key, answer) in &responses.0 {
-        let digest = Digest::of_json(Some(answer.get())).map_err(|error| {
+        let digest = Digest::from_json(Some(answer.get())).map_err(|error| {
             let key = quote(key);
             ErrorObject::invalid_params(format!("Invalid params: the response to {key}: {error}"))
         })?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mrtr_codec::encoding::{Packer, UnpackError, Unpacker};
+use mrtr_codec::encoding::{DecodeError, Decoder, Encoder};
 use mrtr_codec::{Digest, UnixSeconds};
 
 use super::fault::Fault;
@@ -35,7 +35,7 @@ pub(crate) struct Pin(pub(crate) [u8; 16]);
 impl Pin {
     pub(crate) fn of(parts: &[&[u8]]) -> Self {
         let mut pin = [0; 16];
-        for (to, from) in pin.iter_mut().zip(Digest::of_parts(parts).0) {
+        for (to, from) in pin.iter_mut().zip(*Digest::from_parts(parts).as_bytes()) {
             *to = from;
         }
         Self(pin)
@@ -44,9 +44,9 @@ impl Pin {
 
 /// The digest of what stands under keys, whatever its order: which of two joined things came first is chance.
 pub(crate) fn unordered(mut parts: Vec<(&[u8], Digest)>) -> Digest {
-    parts.sort_unstable_by_key(|(key, value)| (*key, value.0));
-    let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, &value.0[..]]).collect();
-    Digest::of_parts(&flat)
+    parts.sort_unstable_by_key(|(key, value)| (*key, *value.as_bytes()));
+    let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, value.as_bytes()]).collect();
+    Digest::from_parts(&flat)
 }
 
 /// One thing that was learned, under the author's key.
@@ -119,7 +119,7 @@ impl EntryKind {
         }
     }
 
-    fn unpack(input: &mut Unpacker<'_>) -> Result<Self, UnpackError> {
+    fn unpack(input: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         Ok(match input.byte()? {
             kind @ (0 | 4) => Self::Answer { pin: Pin(input.array()?), read: kind == 0 },
             6 => Self::Aside(Pin(input.array()?)),
@@ -127,7 +127,7 @@ impl EntryKind {
             kind @ (1 | 3 | 5 | 7) => {
                 Self::Step(StepKind { skippable: kind & 2 != 0, failed: kind & 4 != 0 })
             }
-            _ => return Err(UnpackError),
+            _ => return Err(DecodeError),
         })
     }
 }
@@ -228,7 +228,7 @@ impl CallState {
         };
         let pending: usize =
             self.pending.0.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
-        let mut out = Packer::with_capacity(64 + pending + entries);
+        let mut out = Encoder::with_capacity(64 + pending + entries);
         out.byte(FORMAT).number(self.version.number.into()).number(self.version.since.into());
         out.raw(&self.meta.id).number(self.meta.started.0).number(self.meta.rounds);
         out.byte(self.meta.hand_overs);
@@ -252,12 +252,12 @@ impl CallState {
         out.finish()
     }
 
-    pub(crate) fn unpack(body: &[u8]) -> Result<Self, UnpackError> {
-        let mut input = Unpacker::new(body);
+    pub(crate) fn unpack(body: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Decoder::new(body);
         if input.byte()? != FORMAT {
-            return Err(UnpackError);
+            return Err(DecodeError);
         }
-        let number = |number| u32::try_from(number).map_err(|_| UnpackError);
+        let number = |number| u32::try_from(number).map_err(|_| DecodeError);
         let version = Version { number: number(input.number()?)?, since: number(input.number()?)? };
         let meta = CallMeta {
             id: input.array()?,
@@ -295,7 +295,7 @@ impl CallState {
                 let journal = Journal { entries: pieces.into_iter().map(entry).collect() };
                 CallStateContent::Journal(journal)
             }
-            _ => return Err(UnpackError),
+            _ => return Err(DecodeError),
         };
         input.end()?;
         Ok(Self { version, meta, pending, content })

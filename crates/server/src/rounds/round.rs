@@ -165,7 +165,8 @@ impl Round {
     /// the same key wherever it runs.
     pub(crate) fn known(&self) -> Digest {
         let digest = |value: &SharedStr| {
-            Digest::of_json(Some(value)).unwrap_or_else(|_| Digest::of_parts(&[value.as_bytes()]))
+            Digest::from_json(Some(value))
+                .unwrap_or_else(|_| Digest::from_parts(&[value.as_bytes()]))
         };
         unordered(self.answers.iter().map(|(key, value)| (key.as_bytes(), digest(value))).collect())
     }

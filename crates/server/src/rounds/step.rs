@@ -173,7 +173,8 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
     /// the step's key, and not on what else was answered.
     pub fn idempotent_on(mut self, inputs: &impl Serialize) -> Self {
         let json = serde_json::to_string(inputs).map_err(|error| error.to_string());
-        let digest = |json: String| Digest::of_json(Some(&json)).map_err(|error| error.to_string());
+        let digest =
+            |json: String| Digest::from_json(Some(&json)).map_err(|error| error.to_string());
         match json.and_then(digest) {
             Ok(digest) => self.options.inputs = Some(digest),
             Err(why) => {
@@ -391,13 +392,21 @@ impl Drop for Running {
 fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
     // It has one: a step begins with it.
     let call = round.id().unwrap_or_default();
-    let Digest(digest) = match inputs {
-        None => Digest::of_parts(&[b"idempotency key", &call, key.as_bytes(), &round.known().0]),
-        Some(Digest(inputs)) => {
-            Digest::of_parts(&[b"idempotency key of inputs", &call, key.as_bytes(), &inputs])
-        }
+    let digest = match inputs {
+        None => Digest::from_parts(&[
+            b"idempotency key",
+            &call,
+            key.as_bytes(),
+            round.known().as_bytes(),
+        ]),
+        Some(inputs) => Digest::from_parts(&[
+            b"idempotency key of inputs",
+            &call,
+            key.as_bytes(),
+            inputs.as_bytes(),
+        ]),
     };
-    let (half, _) = digest.split_at(16);
+    let (half, _) = digest.as_bytes().split_at(16);
     hex(half)
 }
 

@@ -229,7 +229,7 @@ fn meta() -> Value {
 ///
 /// If that does not hold.
 pub fn journal(data: &[u8]) {
-    let arguments = Digest::of_json(Some("{}")).expect("a digest");
+    let arguments = Digest::from_json(Some("{}")).expect("a digest");
     let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
     let Ok(state) = seal(&ring(), &binding, Validity::starting(NOW, 600), data) else { return };
     let answer = json!({ "action": "accept", "content": { "yes": true } });
