@@ -60,7 +60,7 @@ impl ClientFeature {
     }
 
     /// What this question needs, all of it.
-    pub(crate) fn of(request: &InputRequest) -> [Option<Self>; 3] {
+    pub(crate) fn required_by(request: &InputRequest) -> [Option<Self>; 3] {
         match request {
             InputRequest::Elicit(ElicitParams::Form(_)) => [Some(Self::Form), None, None],
             InputRequest::Elicit(ElicitParams::Url(_)) => [Some(Self::Url), None, None],

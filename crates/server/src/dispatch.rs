@@ -65,8 +65,8 @@ impl Registry {
         if request.method != method::TOOLS_CALL || self.tools.is_empty() {
             // Boxed, so that what is called most does not carry around the room for all others.
             return match self.methods.get(request.method.as_str()) {
-                Some(Method::Own(answer)) => answer(self, request, parts).await,
-                Some(Method::Added(method)) => self.added(method, request, parts).await,
+                Some(Method::Protocol(answer)) => answer(self, request, parts).await,
+                Some(Method::Extension(method)) => self.added(method, request, parts).await,
                 None => Err(not_found(&request.method)),
             };
         }
@@ -96,7 +96,7 @@ impl Registry {
             return Err(missing(key::CLIENT_CAPABILITIES));
         }
         let principal = call.extensions.remove::<Principal>();
-        if principal.is_none() && !self.anonymous {
+        if principal.is_none() && !self.allows_anonymous {
             tracing::error!(
                 target: "mrtr::server",
                 "a request came without a Principal: put an authentication layer in front that inserts \
@@ -148,7 +148,7 @@ impl Registry {
     /// A result that has no `_meta` of its own, with what every result says of the server.
     fn complete(&self, result: &impl Serialize) -> Outcome {
         let object = ObjectWriter::of(result).map_err(|error| unwritten(&error))?;
-        Ok(object.written("_meta", &self.written_meta).end())
+        Ok(object.written("_meta", &self.meta_json).end())
     }
 }
 

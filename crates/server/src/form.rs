@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// What the restricted schema cannot express (nested types, lists of anything but choices), with the
 /// field's name.
 pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
-    cached::<T>().map(|form| Arc::clone(&form.schema))
+    cached_form::<T>().map(|form| Arc::clone(&form.schema))
 }
 
 /// A form, the same as JSON, and the digest of that.
@@ -43,7 +43,7 @@ impl Form {
 }
 
 /// The form for a type, which is made once.
-pub(crate) fn cached<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
+pub(crate) fn cached_form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
     type Cache = RwLock<BTreeMap<TypeId, Result<Arc<Form>, String>>>;
     static CACHE: OnceLock<Cache> = OnceLock::new();
     let (cache, own) = (CACHE.get_or_init(Cache::default), TypeId::of::<T>());

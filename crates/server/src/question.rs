@@ -34,7 +34,7 @@ impl Question {
     pub(crate) fn new(request: InputRequest) -> Result<Self, String> {
         request.check()?;
         let written = |request| RawJson::new(request).map_err(|error| error.to_string());
-        let needs = ClientFeature::of(&request);
+        let needs = ClientFeature::required_by(&request);
         let (text, read) = match request {
             InputRequest::Elicit(ElicitParams::Form(FormParams { message, requested_schema })) => {
                 return Ok(Self::form(message, Arc::new(Form::new(requested_schema)?)));

@@ -11,7 +11,7 @@ use super::execute::guarded;
 use super::{failed, unknown};
 use crate::completion::{Completer, CompletionRequest};
 use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, ResponseFuture};
 use crate::request_parts::RequestParts;
 
 /// No more suggestions than this may be sent at once.
@@ -26,7 +26,7 @@ fn complete<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async { server.suggest(CompleteParams::of(request)?, parts).await })
 }
 

@@ -11,14 +11,18 @@ use mrtr_schema::tool::ListParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 
 use super::unwritten;
-use crate::catalog::{Catalog, Listable};
+use crate::catalog::{Catalog, CatalogEntry};
 use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, ResponseFuture};
 use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
 
-fn discover<'r>(server: &'r Arc<Registry>, _: &'r Request, _: Box<RequestParts>) -> Answering<'r> {
+fn discover<'r>(
+    server: &'r Arc<Registry>,
+    _: &'r Request,
+    _: Box<RequestParts>,
+) -> ResponseFuture<'r> {
     Box::pin(async { server.discover() })
 }
 
@@ -28,15 +32,15 @@ impl Registry {
             supported_versions: vec![PROTOCOL_VERSION.to_owned()],
             capabilities: self.capabilities(),
             instructions: self.instructions.clone(),
-            ttl_ms: self.lists.ttl_ms,
-            cache_scope: self.lists.scope,
+            ttl_ms: self.list_cache.ttl_ms,
+            cache_scope: self.list_cache.scope,
             ..DiscoverResult::default()
         })
     }
 
     /// One page, as the member `name` of a result. A cursor is a place in the list, which is the same on every
     /// replica; clients must not read it.
-    pub(super) fn page<T: Listable>(
+    pub(super) fn page<T: CatalogEntry>(
         &self,
         name: &str,
         all: &Catalog<T>,
@@ -49,7 +53,7 @@ impl Registry {
                 .ok_or_else(|| ErrorObject::invalid_params("Invalid params: unknown `cursor`"))?,
         };
         let end = start.saturating_add(self.page_size).min(all.len());
-        let page = all.written().get(start..end).unwrap_or_default();
+        let page = all.items_json().get(start..end).unwrap_or_default();
         let length = page.iter().map(|entry| entry.get().len() + 1).sum::<usize>() + 256;
         let mut result =
             ObjectWriter::with_capacity(length).text("resultType", "complete").array(name, page);
@@ -57,10 +61,10 @@ impl Registry {
             result = result.text("nextCursor", &write_cursor(end));
         }
         let result = result
-            .member("ttlMs", &self.lists.ttl_ms)
-            .and_then(|result| result.member("cacheScope", &self.lists.scope))
+            .member("ttlMs", &self.list_cache.ttl_ms)
+            .and_then(|result| result.member("cacheScope", &self.list_cache.scope))
             .map_err(|error| unwritten(&error))?;
-        Ok(result.written("_meta", &self.written_meta).end())
+        Ok(result.written("_meta", &self.meta_json).end())
     }
 }
 

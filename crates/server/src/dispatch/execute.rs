@@ -20,7 +20,7 @@ use super::single_use::{Claim, SingleUseClaim};
 use crate::call_options::{CallOptions, SingleUse};
 use crate::client_feature;
 use crate::error::Error;
-use crate::handler::{BoxFuture, Called, Erased};
+use crate::handler::{BoxFuture, ErasedHandler, HandlerCall};
 use crate::handler_context::Invocation;
 use crate::manual::{Answers, InputRequired, ManualInput, ManualOutput};
 use crate::question::Question;
@@ -129,7 +129,10 @@ impl<'a> RoundExecution<'a> {
     }
 
     /// Calls a handler, which may panic before it is a future; an inner error says why the arguments do not fit.
-    pub(super) fn begin<O>(&self, handler: &Erased<O>) -> Result<Called<O>, ErrorObject> {
+    pub(super) fn begin<O>(
+        &self,
+        handler: &ErasedHandler<O>,
+    ) -> Result<HandlerCall<O>, ErrorObject> {
         let invocation = Invocation { round: Arc::clone(&self.round), manual: self.manual.clone() };
         start(|| handler(invocation, self.target.arguments))
     }
@@ -271,7 +274,7 @@ impl<'a> RoundExecution<'a> {
         );
         // As [`mrtr_schema::input::InputRequiredResult`], of what is written already.
         let length = open.iter().map(|open| open.key.len() + open.question.length());
-        let length = length.sum::<usize>() + token.len() + self.server.written_meta.get().len();
+        let length = length.sum::<usize>() + token.len() + self.server.meta_json.get().len();
         let mut result =
             ObjectWriter::with_capacity(length + 128).text("resultType", "input_required");
         if !open.is_empty() {
@@ -281,7 +284,7 @@ impl<'a> RoundExecution<'a> {
             });
         }
         let result = result.text("requestState", &token);
-        Ok(result.written("_meta", &self.server.written_meta).end())
+        Ok(result.written("_meta", &self.server.meta_json).end())
     }
 
     fn log(&self, error: &Error) {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::execute::guarded;
 use super::{complete, failed};
 use crate::extension::{ExtensionRequest, Method};
-use crate::registry::Answering;
 use crate::registry::Registry;
+use crate::registry::ResponseFuture;
 use crate::request_parts::RequestParts;
 
 impl Registry {
@@ -17,10 +17,10 @@ impl Registry {
         method: &'r Method,
         request: &'r Request,
         parts: Box<RequestParts>,
-    ) -> Answering<'r> {
+    ) -> ResponseFuture<'r> {
         Box::pin(async move {
             let params = params(request)?;
-            let answering = guarded(|| method.answer(ExtensionRequest { params, parts })).await?;
+            let answering = guarded(|| method.call(ExtensionRequest { params, parts })).await?;
             let mut result =
                 answering.map_err(|error| failed(&error, "an extension's method failed"))?;
             result.entry("resultType").or_insert_with(|| json!("complete"));

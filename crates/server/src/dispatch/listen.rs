@@ -14,7 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::complete;
 use crate::changes::Change;
 use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, ResponseFuture};
 use crate::request_parts::RequestParts;
 
 /// How many resources one subscription may name.
@@ -26,7 +26,7 @@ fn listen<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async move {
         let params = ListenParams::of(request)?;
         server.listen(&request.id, params, &parts.notifier.outbox).await
@@ -78,8 +78,8 @@ impl Registry {
             uri::check(uri).map_err(wrong)?;
         }
         let mut resource_subscriptions = asked.resource_subscriptions;
-        resource_subscriptions.retain(|uri| self.announces && self.has_resource(uri));
-        let has = |asked: bool, all: bool| asked && all && self.announces;
+        resource_subscriptions.retain(|uri| self.publishes_changes && self.has_resource(uri));
+        let has = |asked: bool, all: bool| asked && all && self.publishes_changes;
         Ok(SubscriptionFilter {
             tools_list_changed: has(asked.tools_list_changed, !self.tools.is_empty()),
             prompts_list_changed: has(asked.prompts_list_changed, !self.prompts.is_empty()),

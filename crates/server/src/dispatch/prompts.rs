@@ -13,7 +13,7 @@ use super::execute::{RoundExecution, Target};
 use super::{is_single_use, refused, run, unfit, unknown};
 use crate::output::PromptOutput;
 use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, ResponseFuture};
 use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PROMPTS_GET, get)];
@@ -22,7 +22,7 @@ fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async { server.page("prompts", &server.prompts, &ListParams::of(request)?) })
 }
 
@@ -30,7 +30,7 @@ fn get<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async move {
         let call = GetPromptParams::of(request)?;
         let options = || server.prompt(&call.name).map(|prompt| &prompt.options);

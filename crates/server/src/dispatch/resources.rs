@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::execute::{RoundExecution, Target};
 use super::{is_single_use, refused, run, unfit};
 use crate::call_options::CallOptions;
-use crate::handler::Erased;
+use crate::handler::ErasedHandler;
 use crate::output::ResourceOutput;
 use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::resource::CacheControl;
 
@@ -29,7 +29,7 @@ fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async { server.page("resources", &server.resources, &ListParams::of(request)?) })
 }
 
@@ -37,7 +37,7 @@ fn list_templates<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async {
         server.page("resourceTemplates", &server.templates, &ListParams::of(request)?)
     })
@@ -47,11 +47,11 @@ fn read<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async move {
         let call = ReadResourceParams::of(request)?;
         let single_use =
-            is_single_use(call.request_state.is_some(), || server.options_of(&call.uri));
+            is_single_use(call.request_state.is_some(), || server.resource_options(&call.uri));
         let inner = Arc::clone(server);
         run(server, single_use, Box::pin(async move { inner.read_resource(call, parts).await }))
             .await
@@ -86,7 +86,7 @@ impl Registry {
         parts: Box<RequestParts>,
         what: &Found<'_>,
         arguments: &str,
-        handler: &Erased<ResourceOutput>,
+        handler: &ErasedHandler<ResourceOutput>,
     ) -> Outcome {
         let target = Target {
             method: method::RESOURCES_READ,

@@ -15,10 +15,10 @@ use serde_json::value::RawValue;
 use super::execute::{RoundExecution, Target};
 use super::{unfit, unknown};
 use crate::error::Error;
-use crate::handler::Called;
+use crate::handler::HandlerCall;
 use crate::output::ToolOutput;
 use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::tool::Tool;
 
@@ -28,7 +28,7 @@ fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async { server.page("tools", &server.tools, &ListParams::of(request)?) })
 }
 
@@ -97,7 +97,7 @@ impl Registry {
         &'a self,
         call: ToolCall<'a>,
         parts: Box<RequestParts>,
-    ) -> Result<(&'a Tool, RoundExecution<'a>, Called<ToolOutput>), ErrorObject> {
+    ) -> Result<(&'a Tool, RoundExecution<'a>, HandlerCall<ToolOutput>), ErrorObject> {
         let ToolCall { name: CowStr(name), arguments: given, input_responses, request_state } =
             call;
         let Some(tool) = self.tool(&name) else {
