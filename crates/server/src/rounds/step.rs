@@ -300,7 +300,7 @@ fn start<'a, T: 'a>(
     };
     #[cfg(feature = "testing")]
     if let Some(steps) = &round.steps {
-        steps.begun(key, step.idempotency_key());
+        steps.record(key, step.idempotency_key());
     }
     let doing: Doing<'a, T> = Box::pin(StepScope::new(&**round, key, run(step)));
     let (doing, deadline) = match detach {

@@ -74,7 +74,7 @@ async fn all_pages_of_a_list_come_in_order_from_any_replica() {
         names,
         ["tool-0", "tool-1", "tool-2", "tool-3", "tool-4", "tool-5", "tool-6", "tool-7"]
     );
-    let legs = log.legs();
+    let legs = log.exchanges();
     assert_eq!(legs.len(), 3);
     assert!(
         legs.iter()
@@ -101,13 +101,13 @@ async fn resources_and_prompts_ask_as_tools_do() {
     let read = client.read_resource("doc://7?lang=de").await.unwrap();
     assert_eq!(read.contents[0].text.as_deref(), Some("7 Some(\"de\") why"));
     assert_eq!(read.contents[0].uri, "doc://7?lang=de");
-    let interim = &log.legs()[0].outcome;
+    let interim = &log.exchanges()[0].outcome;
     assert_eq!((interim.get("ttlMs"), interim.get("cacheScope")), (None, None));
     // Its own hints are a second, for anyone; but what depends on answers is for nobody to reuse.
     assert_eq!((read.ttl_ms, read.cache_scope), (0, CacheScope::Private));
     let prompt = client.get_prompt("translate", json!({ "id": "7" })).await.unwrap();
     assert_eq!(prompt.messages[0].content.as_text(), Some("Translate 7 in a tone tone"));
-    assert_eq!(log.asked(), [vec!["why"], vec![], vec!["tone"], vec![]]);
+    assert_eq!(log.input_keys(), [vec!["why"], vec![], vec!["tone"], vec![]]);
 }
 
 #[tokio::test]

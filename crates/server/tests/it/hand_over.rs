@@ -44,7 +44,7 @@ async fn a_call_moves_on_twice_and_not_more_often() {
         let (client, log) = client(fleet(|| steps(10, &runs), move || overloaded));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
         assert_eq!((result.text().as_str(), runs.get()), ("10", 10), "each step ran once");
-        assert_eq!(log.legs().len(), legs);
+        assert_eq!(log.exchanges().len(), legs);
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_call_moves_on_only_with_something_new() {
     let runs = Count::default();
     let (client, log) = client(fleet(|| steps(1, &runs), || true));
     client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!(log.legs().len(), 1);
+    assert_eq!(log.exchanges().len(), 1);
 }
 
 /// Clients that give up after nine or ten rounds are not brought there by moving on.
@@ -82,7 +82,7 @@ async fn a_call_does_not_move_on_late() {
         client.build().call_tool("t", json!({})).await.unwrap();
         // Of the two times, the second would be after the sixth round.
         let legs = if rounds == 5 { legs - 1 } else { legs };
-        assert_eq!((log.legs().len(), runs.get()), (legs, 4), "after {rounds} rounds");
+        assert_eq!((log.exchanges().len(), runs.get()), (legs, 4), "after {rounds} rounds");
     }
 }
 
@@ -121,7 +121,7 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
     let result = client.call_tool("t", json!({})).await.unwrap();
     assert_eq!(result.text(), "second, 1 runs");
     assert!(closed.load(Ordering::SeqCst));
-    assert_eq!(log.asked(), [Vec::<String>::new(), Vec::new()]);
+    assert_eq!(log.input_keys(), [Vec::<String>::new(), Vec::new()]);
 }
 
 /// A key that no other replica has leaves nobody to go on: the call is finished here.
@@ -137,7 +137,7 @@ async fn a_call_stays_where_its_key_is() {
     server.begin_shutdown();
     let (client, log) = client(Replicas::new([server]).as_principal(alice()));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("10", 1));
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("10", 1));
 }
 
 /// A question that comes up after a step was left to another replica keeps the step here: its answer would give it another
@@ -175,7 +175,7 @@ async fn a_question_that_comes_up_late_keeps_the_step_here() {
     assert_eq!((begun.get(), done.get()), (1, 1), "it was done on this leg");
     let (client, log) = client(fleet);
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.asked().len()), ("2 a", 3));
+    assert_eq!((result.text().as_str(), log.input_keys().len()), ("2 a", 3));
     assert_eq!((begun.get(), done.get()), (2, 2), "once in each call");
 }
 

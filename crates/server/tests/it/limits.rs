@@ -32,8 +32,8 @@ async fn a_hundred_steps_and_twenty_rounds() {
     let (client, log) = client(fleet(tool));
     let limits = RoundLimits { questions: 20, ..RoundLimits::default() };
     let result = client.round_limits(limits).build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("100", 21));
-    let longest = log.legs().iter().map(|leg| leg.outcome.to_string().len()).max();
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("100", 21));
+    let longest = log.exchanges().iter().map(|leg| leg.outcome.to_string().len()).max();
     assert!(longest.is_some_and(|bytes| bytes < 32 << 10), "{longest:?}");
 }
 

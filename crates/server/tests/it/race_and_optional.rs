@@ -88,7 +88,10 @@ async fn a_refusal_wins_no_race() {
     };
     for no in [TestCall::decline as fn(TestCall, &str) -> TestCall, TestCall::cancel] {
         let story = call(no).run(&fleet(tool)).await.unwrap();
-        assert_eq!((story.text(), story.runs("pay")), (format!("x {}", paid.get()).as_str(), 1));
+        assert_eq!(
+            (story.text(), story.step_runs("pay")),
+            (format!("x {}", paid.get()).as_str(), 1)
+        );
     }
     let none = TestCall::tool("t", json!({})).cancel("card").decline("invoice");
     let story = none.run(&fleet(tool)).await.unwrap();
@@ -157,7 +160,7 @@ async fn the_losers_answer_mutes_nothing() {
     let heard = Arc::clone(&told);
     let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
     let result = client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("onemore", 3));
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("onemore", 3));
     assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
 }
 
@@ -275,7 +278,7 @@ async fn what_was_told_is_told_once() {
     let heard = Arc::clone(&told);
     let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
     client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((log.legs().len(), told.lock().unwrap().clone()), (2, vec![1.0, 2.0, 3.0]));
+    assert_eq!((log.exchanges().len(), told.lock().unwrap().clone()), (2, vec![1.0, 2.0, 3.0]));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mrtr_client::{Client, ClientBuilder};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_server::{KeyRing, Principal, Secret, Server, ServerBuilder, Tool};
-use mrtr_testkit::{Log, Replicas, TestClock};
+use mrtr_testkit::{Replicas, RequestLog, TestClock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -56,7 +56,7 @@ pub(crate) fn alice() -> Principal {
 }
 
 /// A client that fills the key of each question into its form.
-pub(crate) fn client(fleet: Replicas) -> (ClientBuilder<Replicas>, Log) {
+pub(crate) fn client(fleet: Replicas) -> (ClientBuilder<Replicas>, RequestLog) {
     let log = fleet.log();
     let client = Client::builder(fleet)
         .on_form(async |question, _| Ok(ElicitResult::accept(json!({ "text": question.key }))?));
@@ -67,5 +67,5 @@ pub(crate) fn client(fleet: Replicas) -> (ClientBuilder<Replicas>, Log) {
 pub(crate) async fn run(tool: impl Fn() -> Tool) -> (String, Vec<Vec<String>>) {
     let (client, log) = client(fleet(tool));
     let result = client.build().call_tool("t", json!({})).await;
-    (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.asked())
+    (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.input_keys())
 }

@@ -149,7 +149,7 @@ async fn an_honest_client_notices_nothing() {
     let ran = Count::default();
     let (client, log) = client(fleet(&guard(), || guess(&ran)));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("guess 1", 2));
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("guess 1", 2));
 }
 
 #[test]

@@ -168,7 +168,7 @@ async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
     );
     let right = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": "x" } } }, "requestState": again["requestState"] });
     assert_eq!(call(&fleet, right).await["content"][0]["text"], "x");
-    assert_eq!(second.asked(), keys(&[&["a"], &["a"], &[]]));
+    assert_eq!(second.input_keys(), keys(&[&["a"], &["a"], &[]]));
 }
 
 #[tokio::test]
@@ -327,7 +327,7 @@ async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done
             }));
         let (client, log) = client(fleet);
         let result = client.build().call_tool("t", json!({})).await;
-        (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.asked())
+        (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.input_keys())
     }
     assert_eq!(flow("Inside?", true).await, ("ab".into(), keys(&[&["a"], &["b"], &[]])));
     let (text, asked) = flow("Outside?", false).await;

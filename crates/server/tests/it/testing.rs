@@ -42,7 +42,10 @@ async fn a_story_says_what_happened() {
     assert_eq!((story.text(), story.is_error()), ("32 xyz", false));
     assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]]);
     assert_eq!(story.question("c").unwrap()["params"]["message"], "x and y?");
-    assert_eq!((story.runs("hold"), story.runs("pay"), story.runs("other")), (1, 1, 0));
+    assert_eq!(
+        (story.step_runs("hold"), story.step_runs("pay"), story.step_runs("other")),
+        (1, 1, 0)
+    );
     assert_eq!(story.steps()[0].idempotency_key.len(), 32);
     assert!((200..2000).contains(&story.largest_state()), "{}", story.largest_state());
 
@@ -57,21 +60,25 @@ async fn a_story_says_what_happened() {
 #[tokio::test]
 async fn faults_make_no_difference_but_to_steps() {
     for (fault, round, hold, pay) in [
-        (Fault::Lost, 1, 2, 1),
-        (Fault::Lost, 2, 1, 2),
-        (Fault::Twice, 2, 1, 2),
-        (Fault::Cut, 2, 1, 2),
-        (Fault::Late, 2, 2, 1),
-        (Fault::Late, 3, 1, 2),
+        (Fault::ResponseLost, 1, 2, 1),
+        (Fault::ResponseLost, 2, 1, 2),
+        (Fault::Duplicate, 2, 1, 2),
+        (Fault::Disconnect, 2, 1, 2),
+        (Fault::StaleRequest, 2, 2, 1),
+        (Fault::StaleRequest, 3, 1, 2),
         (Fault::Reordered, 2, 1, 1),
-        (Fault::Stranger, 2, 1, 1),
-        (Fault::Stranger, 3, 1, 1),
-        (Fault::Twice, 1, 2, 1),
+        (Fault::WrongPrincipal, 2, 1, 1),
+        (Fault::WrongPrincipal, 3, 1, 1),
+        (Fault::Duplicate, 1, 2, 1),
     ] {
         let story = call().fault(round, fault).run(&fleet()).await.unwrap();
         assert_eq!(story.text(), "32 xyz", "{fault:?}");
         assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]], "{fault:?}");
-        assert_eq!((story.runs("hold"), story.runs("pay")), (hold, pay), "{fault:?} in {round}");
+        assert_eq!(
+            (story.step_runs("hold"), story.step_runs("pay")),
+            (hold, pay),
+            "{fault:?} in {round}"
+        );
         let mut keys: Vec<_> = story.steps().iter().filter(|step| step.key == "pay").collect();
         keys.dedup();
         assert_eq!(keys.len(), 1, "{fault:?}");
@@ -80,10 +87,10 @@ async fn faults_make_no_difference_but_to_steps() {
 
 #[tokio::test]
 async fn faults_of_a_round_come_one_after_the_other() {
-    let twice_and_lost = call().fault(1, Fault::Twice).fault(1, Fault::Lost);
-    assert_eq!(twice_and_lost.run(&fleet()).await.unwrap().runs("hold"), 4);
-    let lost_and_twice = call().fault(1, Fault::Lost).fault(1, Fault::Twice);
-    assert_eq!(lost_and_twice.run(&fleet()).await.unwrap().runs("hold"), 3);
+    let twice_and_lost = call().fault(1, Fault::Duplicate).fault(1, Fault::ResponseLost);
+    assert_eq!(twice_and_lost.run(&fleet()).await.unwrap().step_runs("hold"), 4);
+    let lost_and_twice = call().fault(1, Fault::ResponseLost).fault(1, Fault::Duplicate);
+    assert_eq!(lost_and_twice.run(&fleet()).await.unwrap().step_runs("hold"), 3);
 }
 
 /// What a test has not foreseen, it hears of.
@@ -93,10 +100,10 @@ async fn what_was_not_foreseen_is_a_failure() {
         TestCall::tool("t", json!({})).answer("a", json!({ "text": "x" })).run(&fleet()).await;
     assert!(matches!(&none, Err(TestError::NoAnswer { key, .. }) if key == "b"), "{none:?}");
 
-    let rounds = call().at_most(1).run(&fleet()).await.unwrap_err();
+    let rounds = call().max_rounds(1).run(&fleet()).await.unwrap_err();
     assert_eq!(
         rounds.to_string(),
-        r#"the call takes more than 1 rounds; asked were [["a", "b"], ["c"]]"#
+        r#"the call takes more than 1 rounds; requested were [["a", "b"], ["c"]]"#
     );
 
     // A handler that does not mind whose state it is: one for each caller alike.
@@ -111,20 +118,20 @@ async fn what_was_not_foreseen_is_a_failure() {
         );
     let open = Replicas::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
     for (round, fault) in [
-        (0, Fault::Lost),
-        (2, Fault::Lost),
-        (1, Fault::Late),
+        (0, Fault::ResponseLost),
+        (2, Fault::ResponseLost),
+        (1, Fault::StaleRequest),
         (1, Fault::Reordered),
-        (1, Fault::Stranger),
+        (1, Fault::WrongPrincipal),
     ] {
         let unhappened = call().fault(round, fault).run(&open).await.unwrap_err();
-        assert_eq!(unhappened, TestError::Unhappened { round, fault });
+        assert_eq!(unhappened, TestError::FaultNotInjected { round, fault });
     }
 
     let unwritten = TestCall::tool("t", std::collections::HashMap::from([((1, 2), 3)]));
-    assert!(matches!(unwritten.run(&fleet()).await, Err(TestError::TestCall(_))));
+    assert!(matches!(unwritten.run(&fleet()).await, Err(TestError::InvalidCall(_))));
     let nobody = call().run(&Replicas::new([])).await;
-    assert!(matches!(nobody, Err(TestError::TestCall(_))), "{nobody:?}");
+    assert!(matches!(nobody, Err(TestError::InvalidCall(_))), "{nobody:?}");
 }
 
 /// The server's refusals are part of the story.
@@ -166,7 +173,7 @@ async fn prompts_and_resources_are_called_too() {
         (TestCall::prompt("p", json!({ "name": "n" })), "/messages/0/content/text"),
         (TestCall::resource("file:///n"), "/contents/0/text"),
     ] {
-        let call = call.answer("a", json!({ "text": "x" })).fault(2, Fault::Lost);
+        let call = call.answer("a", json!({ "text": "x" })).fault(2, Fault::ResponseLost);
         let story = call.run(&fleet).await.unwrap();
         assert_eq!(story.outcome.as_ref().unwrap().pointer(pointer), Some(&json!("x")));
         assert_eq!(story.question("a").unwrap()["params"]["message"], "n?");

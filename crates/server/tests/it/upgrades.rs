@@ -37,7 +37,7 @@ async fn answers_count_for_the_version_that_comes_next() {
         let (client, log) = client(fleet.as_principal(alice()));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
         assert_eq!(result.text(), text);
-        assert_eq!(log.asked().concat(), asked);
+        assert_eq!(log.input_keys().concat(), asked);
     }
 }
 
@@ -204,7 +204,7 @@ async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
     let (client, log) = client(Replicas::new([old, new]).as_principal(alice()));
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(error.as_server_error().unwrap().code, -32602);
-    assert_eq!(log.asked().concat(), ["a", "c"]);
+    assert_eq!(log.input_keys().concat(), ["a", "c"]);
 }
 
 /// The manual form keeps its state itself, and starts over as on the first leg.
@@ -225,7 +225,7 @@ async fn the_manual_form_starts_over_too() {
     let new = replica(&clock).tool(tool().version(1).min_compatible_version(1)).build().unwrap();
     let (client, log) = client(Replicas::new([old, new.clone(), new]).as_principal(alice()));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.asked().concat().len()), ("1", 2));
+    assert_eq!((result.text().as_str(), log.input_keys().concat().len()), ("1", 2));
 }
 
 #[test]
