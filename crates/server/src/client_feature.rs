@@ -91,7 +91,7 @@ pub(crate) fn missing_capabilities(
 mod tests {
     use super::*;
     #[test]
-    fn what_is_missing_is_named_and_nothing_else() {
+    fn missing_capabilities_names_only_what_is_missing() {
         let text = |asks: &[ClientFeature], has: &str| {
             let has = serde_json::from_str(has).unwrap();
             missing_capabilities(asks.iter().copied(), &has)

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standard_errors_keep_their_text_to_the_log() {
+    fn standard_errors_show_their_text_only_in_the_log() {
         let error = Error::from(std::io::Error::other("db-3.internal refused"));
         assert!(!error.message().contains("db-3"));
         assert!(!error.to_string().contains("db-3"), "one could paste it into another error");

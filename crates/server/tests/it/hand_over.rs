@@ -10,17 +10,17 @@ use mrtr_server::{Context, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, alice, client, replica};
+use crate::support::{Counter, Text, alice, call_tool, client, replica};
 
 /// Does some steps, and says how often any ran.
-fn steps(n: u64, runs: &Count) -> Tool {
+fn steps(n: u64, runs: &Counter) -> Tool {
     let runs = runs.clone();
     Tool::new("t", "", move |cx: Context| {
         let runs = runs.clone();
         async move {
             let mut last = 0;
             for step in 0..n {
-                last = cx.step(format!("step-{step}"), async |_| Ok(runs.up())).await?;
+                last = cx.step(format!("step-{step}"), async |_| Ok(runs.increment())).await?;
             }
             Ok::<_, mrtr_server::Error>(last.to_string())
         }
@@ -38,9 +38,9 @@ fn fleet(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_moves_on_twice_and_not_more_often() {
+async fn overloaded_replica_hands_a_call_over_at_most_twice() {
     for (overloaded, legs) in [(false, 1), (true, 3)] {
-        let runs = Count::default();
+        let runs = Counter::default();
         let (client, log) = client(fleet(|| steps(10, &runs), move || overloaded));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
         assert_eq!((result.text().as_str(), runs.get()), ("10", 10), "each step ran once");
@@ -50,8 +50,8 @@ async fn a_call_moves_on_twice_and_not_more_often() {
 
 /// What has done nothing new would move on for nothing, and a call with one step is done with it.
 #[tokio::test(start_paused = true)]
-async fn a_call_moves_on_only_with_something_new() {
-    let runs = Count::default();
+async fn hand_over_needs_a_new_step() {
+    let runs = Counter::default();
     let (client, log) = client(fleet(|| steps(1, &runs), || true));
     client.build().call_tool("t", json!({})).await.unwrap();
     assert_eq!(log.exchanges().len(), 1);
@@ -59,9 +59,9 @@ async fn a_call_moves_on_only_with_something_new() {
 
 /// Clients that give up after nine or ten rounds are not brought there by moving on.
 #[tokio::test(start_paused = true)]
-async fn a_call_does_not_move_on_late() {
+async fn hand_over_stops_after_the_sixth_round() {
     for (rounds, legs) in [(5, 5 + 2 + 1), (6, 6 + 1)] {
-        let runs = Count::default();
+        let runs = Counter::default();
         let tool = || {
             let runs = runs.clone();
             Tool::new("t", "", move |cx: Context| {
@@ -72,7 +72,7 @@ async fn a_call_does_not_move_on_late() {
                     }
                     // The first of these has something new before it from the second on.
                     for n in 0..4 {
-                        cx.step(format!("s{n}"), async |_| Ok(runs.up())).await?;
+                        cx.step(format!("s{n}"), async |_| Ok(runs.increment())).await?;
                     }
                     Ok::<_, mrtr_server::Error>("done".to_owned())
                 }
@@ -88,8 +88,8 @@ async fn a_call_does_not_move_on_late() {
 
 /// A step that runs while the shutdown begins is finished, and the next one is another replica's.
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_closes_hands_over_after_the_step() {
-    let (clock, runs) = (TestClock::default(), Count::default());
+async fn shutdown_hands_over_after_the_running_step() {
+    let (clock, runs) = (TestClock::default(), Counter::default());
     let first: Arc<std::sync::OnceLock<Server>> = Arc::default();
     let closed = Arc::new(AtomicBool::new(false));
     let make = |closes: bool| {
@@ -102,7 +102,7 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
                         server.begin_shutdown();
                         closed.store(true, Ordering::SeqCst);
                     }
-                    Ok(runs.up())
+                    Ok(runs.increment())
                 })
                 .await?;
                 let who = cx
@@ -126,8 +126,8 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
 
 /// A key that no other replica has leaves nobody to go on: the call is finished here.
 #[tokio::test(start_paused = true)]
-async fn a_call_stays_where_its_key_is() {
-    let runs = Count::default();
+async fn ephemeral_key_prevents_hand_over() {
+    let runs = Counter::default();
     let server = Server::builder("test", "1")
         .require_principal()
         .ephemeral_key()
@@ -143,8 +143,8 @@ async fn a_call_stays_where_its_key_is() {
 /// A question that comes up after a step was left to another replica keeps the step here: its answer would give it another
 /// key. What was begun so is finished before the round ends.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_comes_up_late_keeps_the_step_here() {
-    let (begun, done) = (Count::default(), Count::default());
+async fn late_question_cancels_the_hand_over() {
+    let (begun, done) = (Counter::default(), Counter::default());
     let tool = || {
         let (begun, done) = (begun.clone(), done.clone());
         Tool::new("t", "", move |cx: Context| {
@@ -153,9 +153,9 @@ async fn a_question_that_comes_up_late_keeps_the_step_here() {
                 let steps = async {
                     cx.step("one", async |_| Ok(())).await?;
                     cx.step("two", async |_| {
-                        begun.up();
+                        begun.increment();
                         tokio::time::sleep(Duration::from_secs(1)).await;
-                        Ok(done.up())
+                        Ok(done.increment())
                     })
                     .await
                 };
@@ -170,7 +170,7 @@ async fn a_question_that_comes_up_late_keeps_the_step_here() {
         })
     };
     let fleet = fleet(tool, || true);
-    let first = crate::request_state::send(&fleet, "t", json!({}), json!({})).await;
+    let first = call_tool(&fleet, "t", json!({}), json!({})).await;
     assert!(first["inputRequests"]["a"].is_object());
     assert_eq!((begun.get(), done.get()), (1, 1), "it was done on this leg");
     let (client, log) = client(fleet);
@@ -181,8 +181,8 @@ async fn a_question_that_comes_up_late_keeps_the_step_here() {
 
 /// Without a question, what yields beside it changes nothing: the step is another replica's.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_was_left_stays_left() {
-    let runs = Count::default();
+async fn deferred_step_runs_on_the_next_replica() {
+    let runs = Counter::default();
     let tool = || {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -190,7 +190,7 @@ async fn a_step_that_was_left_stays_left() {
             async move {
                 let steps = async {
                     cx.step("one", async |_| Ok(())).await?;
-                    cx.step("two", async |_| Ok(runs.up())).await
+                    cx.step("two", async |_| Ok(runs.increment())).await
                 };
                 let beside = async {
                     for _ in 0..3 {
@@ -204,9 +204,9 @@ async fn a_step_that_was_left_stays_left() {
         })
     };
     let fleet = fleet(tool, || true);
-    let first = crate::request_state::send(&fleet, "t", json!({}), json!({})).await;
+    let first = call_tool(&fleet, "t", json!({}), json!({})).await;
     assert_eq!((first["resultType"].as_str(), runs.get()), (Some("input_required"), 0));
     let more = json!({ "requestState": first["requestState"] });
-    let last = crate::request_state::send(&fleet, "t", json!({}), more).await;
+    let last = call_tool(&fleet, "t", json!({}), more).await;
     assert_eq!(last["content"][0]["text"], "1");
 }

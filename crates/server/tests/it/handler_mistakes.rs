@@ -6,20 +6,19 @@ use std::time::Duration;
 use mrtr_server::{Context, Tool};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, client, fleet};
-use crate::request_state::Lines;
+use crate::support::{Counter, LogLines, Text, call_tool, client, fleet};
 
 /// Runs a tool, and returns what was logged.
 async fn logged(tool: impl Fn() -> Tool) -> String {
-    let (lines, _guard) = Lines::collect();
+    let (lines, _guard) = LogLines::collect();
     let (client, _) = client(fleet(tool));
     let _ = client.build().call_tool("t", json!({})).await;
     lines.text()
 }
 
 #[tokio::test]
-async fn each_mistake_is_named_as_the_book_says() {
-    let passes = Arc::new(Count::default());
+async fn each_mistake_is_logged_as_documented() {
+    let passes = Arc::new(Counter::default());
     let twice = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             for _ in 0..2 {
@@ -33,21 +32,21 @@ async fn each_mistake_is_named_as_the_book_says() {
         Tool::new("t", "", move |cx: Context| {
             let passes = Arc::clone(&passes);
             async move {
-                if passes.up() == 1 {
+                if passes.increment() == 1 {
                     cx.step("hold", async |_| Ok(1)).await?;
                 }
                 Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
             }
         })
     };
-    let times = Arc::new(Count::default());
+    let times = Arc::new(Counter::default());
     let changes = || {
         let times = Arc::clone(&times);
         Tool::new("t", "", move |cx: Context| {
             let times = Arc::clone(&times);
             async move {
                 Ok::<_, mrtr_server::Error>(
-                    cx.elicit::<Text>("a", format!("At {}?", times.up())).await?.text,
+                    cx.elicit::<Text>("a", format!("At {}?", times.increment())).await?.text,
                 )
             }
         })
@@ -95,7 +94,7 @@ async fn each_mistake_is_named_as_the_book_says() {
 /// What is neither a question nor a step, and still waits when the round ends, is dropped, and the log says so; what
 /// a round is made to wait for is not.
 #[tokio::test(start_paused = true)]
-async fn what_is_dropped_beside_a_question_is_logged() {
+async fn dropped_work_beside_a_question_is_logged() {
     let dropped = "the handler also waits for what is neither a question nor a step";
     let hour = Duration::from_hours(1);
     let timer = || {
@@ -140,7 +139,7 @@ async fn what_is_dropped_beside_a_question_is_logged() {
 
 /// A step may call another server, in this process too, whose tool asks: that is no mistake.
 #[tokio::test]
-async fn what_a_step_calls_may_ask() {
+async fn step_may_call_another_server_that_asks() {
     let inner = Arc::new(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             Ok(cx.elicit::<Text>("seat", "?").await?.text)
@@ -152,7 +151,7 @@ async fn what_a_step_calls_may_ask() {
             let inner = Arc::clone(&inner);
             async move {
                 let asked = cx.step("call", async move |_| {
-                    let asked = crate::request_state::send(&inner, "t", json!({}), json!({})).await;
+                    let asked = call_tool(&inner, "t", json!({}), json!({})).await;
                     Ok(asked["inputRequests"]["seat"].is_object())
                 });
                 Ok::<_, mrtr_server::Error>(asked.await?.to_string())

@@ -6,13 +6,12 @@ use mrtr_server::{Context, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, alice, client, fleet, replica};
-use crate::request_state::send;
+use crate::support::{Counter, Text, alice, call_tool, client, fleet, replica};
 
 /// A hundred steps of a hundred bytes and twenty rounds stay within what a flow may keep.
 #[tokio::test]
-async fn a_hundred_steps_and_twenty_rounds() {
-    let runs = Count::default();
+async fn journal_holds_a_hundred_steps_and_twenty_rounds() {
+    let runs = Counter::default();
     let tool = || {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -22,7 +21,7 @@ async fn a_hundred_steps_and_twenty_rounds() {
                     cx.elicit::<Text>(format!("question {round}"), "?").await?;
                     for step in 0..5 {
                         let key = format!("step {round}.{step}");
-                        cx.step(key, async |_| Ok(format!("{:0100}", runs.up()))).await?;
+                        cx.step(key, async |_| Ok(format!("{:0100}", runs.increment()))).await?;
                     }
                 }
                 Ok::<_, mrtr_server::Error>(runs.get().to_string())
@@ -39,8 +38,8 @@ async fn a_hundred_steps_and_twenty_rounds() {
 
 /// A version that comes to its steps in another order finds each of forty, and the answer to its own wording of a question.
 #[tokio::test]
-async fn a_long_journal_is_found_in_any_order() {
-    let (clock, runs) = (TestClock::default(), Count::default());
+async fn journal_entries_are_found_in_any_order() {
+    let (clock, runs) = (TestClock::default(), Counter::default());
     let server = |wording: &'static str, backwards: bool| {
         let runs = runs.clone();
         let tool = Tool::new("t", "", move |cx: Context| {
@@ -48,7 +47,7 @@ async fn a_long_journal_is_found_in_any_order() {
             async move {
                 for step in 0..40 {
                     let step = if backwards { 39 - step } else { step };
-                    cx.step(format!("step {step}"), async |_| Ok(runs.up())).await?;
+                    cx.step(format!("step {step}"), async |_| Ok(runs.increment())).await?;
                 }
                 let a = cx.elicit::<Text>("a", wording).await?.text;
                 Ok::<_, mrtr_server::Error>(a + &cx.elicit::<Text>("b", "?").await?.text)
@@ -68,7 +67,7 @@ async fn a_long_journal_is_found_in_any_order() {
 
 /// A thousand calls whose clients never come back, each with a question in a task of its own, leave no task.
 #[tokio::test]
-async fn a_thousand_rounds_leave_no_task_behind() {
+async fn a_thousand_abandoned_calls_leave_no_task() {
     let clock = TestClock::default();
     let tool = Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let own = cx.clone();
@@ -79,7 +78,7 @@ async fn a_thousand_rounds_leave_no_task_behind() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
     for _ in 0..1000 {
-        let first = send(&fleet, "t", json!({}), json!({})).await;
+        let first = call_tool(&fleet, "t", json!({}), json!({})).await;
         assert_eq!(first["resultType"], "input_required");
     }
     tokio::task::yield_now().await;

@@ -14,7 +14,6 @@ mod pending_calls;
 mod race_and_optional;
 #[cfg(all(feature = "redis", unix))]
 mod redis_store;
-mod replicas;
 mod request_state;
 mod results;
 #[cfg(feature = "validate")]
@@ -22,6 +21,7 @@ mod schema_validation;
 mod single_use;
 mod steps;
 mod structured;
+mod support;
 mod suspension;
 mod telemetry;
 mod testing;

@@ -4,10 +4,10 @@ use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr_server::{Error, Result, Tool, ToolOutput};
 use serde_json::{Value, json};
 
-use crate::replicas::{Text, fleet};
+use crate::support::{Text, call_tool, fleet};
 
 #[tokio::test]
-async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
+async fn manual_handler_keeps_state_and_separates_unsolicited_answers() {
     let fleet = fleet(|| {
         Tool::manual("t", "", async |cx: ManualContext| -> Result<ManualOutput<ToolOutput>> {
             assert!(
@@ -35,7 +35,7 @@ async fn the_manual_form_keeps_its_state_and_tells_asked_from_unasked() {
 
 /// In the manual form too, an answer is held against what the type's form says beyond the type.
 #[tokio::test]
-async fn an_answer_in_the_manual_form_has_to_fit_its_form() {
+async fn answers_form_checks_the_limits_of_the_form() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Party {
         #[schemars(range(min = 1, max = 12))]
@@ -63,11 +63,11 @@ async fn an_answer_in_the_manual_form_has_to_fit_its_form() {
 
 /// Sends one leg by hand; `more` are parameters beside the usual ones.
 async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
-    crate::request_state::send(fleet, "t", json!({}), more).await
+    call_tool(fleet, "t", json!({}), more).await
 }
 
 #[tokio::test]
-async fn one_key_is_not_asked_twice_in_a_round() {
+async fn duplicate_key_is_an_internal_error() {
     let fleet = fleet(|| {
         Tool::manual("t", "", async |_: ManualContext| {
             InputRequired::new().elicit::<Text>("a", "?").elicit::<Text>("a", "!")

@@ -8,14 +8,14 @@ use mrtr_server::{Context, KeyRing, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, alice, secret};
+use crate::support::{Counter, Text, alice, secret};
 
-fn tool(runs: &Count) -> Tool {
+fn tool(runs: &Counter) -> Tool {
     let runs = runs.clone();
     Tool::new("t", "", move |cx: Context| {
         let runs = runs.clone();
         async move {
-            let hold = cx.step("hold", async |_| Ok(runs.up())).await?;
+            let hold = cx.step("hold", async |_| Ok(runs.increment())).await?;
             let a: Text = cx.elicit("a", "?").await?;
             let b: Text = cx.elicit("b", format!("{}?", a.text)).await?;
             Ok::<_, mrtr_server::Error>(format!("{hold} {} {}", a.text, b.text))
@@ -31,8 +31,8 @@ fn answer(key: &str, text: &str) -> InputResponses {
 
 /// Nothing is left of the processes but what was written down, and the key that sealed the state only opens.
 #[tokio::test]
-async fn a_call_outlives_its_client_its_servers_and_their_key() {
-    let (clock, runs) = (TestClock::default(), Count::default());
+async fn pending_call_survives_its_client_its_servers_and_their_key() {
+    let (clock, runs) = (TestClock::default(), Counter::default());
     let ring = || KeyRing::builder("https://test.example/mcp");
     let fleet = |ring: KeyRing| {
         let server =

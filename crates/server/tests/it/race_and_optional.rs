@@ -9,8 +9,9 @@ use mrtr_server::testing::TestCall;
 use mrtr_server::{Context, ElicitOutcome, Tool};
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
-use crate::request_state::{raw_send, send, with_meta};
+use crate::support::{
+    Counter, LogLines, Text, alice, call_tool, client, fleet, replica, run, send_request, with_meta,
+};
 use mrtr_testkit::{Replicas, TestClock};
 
 /// The first of two questions, then another one: who won stands in each round.
@@ -39,32 +40,32 @@ fn asked(outcome: &Value) -> Vec<&str> {
 
 /// Whoever is answered wins, and wins in every later round: also if the answer to the other comes later.
 #[tokio::test]
-async fn a_race_is_won_once() {
+async fn race_has_the_same_winner_in_every_round() {
     for (answered, winner, left) in [
         (&["one"][..], "one", "other"),
         (&["other"], "other", "one"),
         (&["one", "other"], "one", "other"),
     ] {
         let fleet = fleet(racing);
-        let first = send(&fleet, "t", json!({}), json!({})).await;
+        let first = call_tool(&fleet, "t", json!({}), json!({})).await;
         assert_eq!(asked(&first), ["one", "other"], "both are asked, in one round");
         let more =
             json!({ "requestState": first["requestState"], "inputResponses": answers(answered) });
-        let second = send(&fleet, "t", json!({}), more).await;
+        let second = call_tool(&fleet, "t", json!({}), more).await;
         assert_eq!(asked(&second), ["more"], "the other one is withdrawn");
         let more = json!({
             "requestState": second["requestState"],
             "inputResponses": answers(&["more", left]),
         });
-        let last = send(&fleet, "t", json!({}), more).await;
+        let last = call_tool(&fleet, "t", json!({}), more).await;
         assert_eq!(last["content"][0]["text"], format!("{winner} {winner} more"));
     }
 }
 
 /// A client has to answer all that it is asked: what is declined has lost, and what was begun beside it goes on.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_wins_no_race() {
-    let paid = Count::default();
+async fn declined_side_loses_the_race() {
+    let paid = Counter::default();
     let tool = || {
         let paid = paid.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -74,7 +75,7 @@ async fn a_refusal_wins_no_race() {
                     let text = cx.elicit::<Text>("card", "?").await?.text;
                     let pay = cx.step("pay", async |_| {
                         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-                        Ok(paid.up())
+                        Ok(paid.increment())
                     });
                     Ok(format!("{text} {}", pay.await?))
                 };
@@ -100,14 +101,14 @@ async fn a_refusal_wins_no_race() {
 
 /// Both are answered, and the first side is late on the leg that decides: it does not win on the next, where it is not.
 #[tokio::test]
-async fn chance_decides_a_race_only_once() {
-    let pass = Count::default();
+async fn race_winner_does_not_depend_on_later_scheduling() {
+    let pass = Counter::default();
     let (text, asked) = run(|| {
         let pass = pass.clone();
         Tool::new("t", "", move |cx: Context| {
             let pass = pass.clone();
             async move {
-                let late = pass.up() == 2;
+                let late = pass.increment() == 2;
                 let one = async {
                     if late {
                         tokio::task::yield_now().await;
@@ -126,7 +127,7 @@ async fn chance_decides_a_race_only_once() {
 
 /// A side that is ready at once wins too; and a second race is another one.
 #[tokio::test]
-async fn what_is_ready_wins_and_what_it_beat_is_not_asked() {
+async fn ready_side_wins_and_the_other_is_not_asked() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let ready =
@@ -144,7 +145,7 @@ async fn what_is_ready_wins_and_what_it_beat_is_not_asked() {
 
 /// An answer that nobody needs any more does not hold back what the handler tells after it.
 #[tokio::test]
-async fn the_losers_answer_mutes_nothing() {
+async fn answer_of_the_loser_does_not_mute_progress() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (client, log) = client(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
@@ -166,7 +167,7 @@ async fn the_losers_answer_mutes_nothing() {
 
 /// The side that lost is not waited for, whatever it had done.
 #[tokio::test]
-async fn a_lost_side_mutes_nothing() {
+async fn steps_of_the_losing_side_do_not_mute_progress() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (client, _) = client(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
@@ -198,8 +199,8 @@ async fn a_lost_side_mutes_nothing() {
 
 /// What was a step, and is a question now, is said so in the log.
 #[tokio::test]
-async fn a_question_is_no_step() {
-    let (lines, _guard) = crate::request_state::Lines::collect();
+async fn log_names_a_step_that_became_a_question() {
+    let (lines, _guard) = LogLines::collect();
     let clock = TestClock::default();
     let server = |asks: bool| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -226,7 +227,7 @@ async fn a_question_is_no_step() {
 
 /// One key for a race and for a question that was passed over, or for one that was answered, is a change that is noticed.
 #[tokio::test]
-async fn a_race_is_no_question_and_a_question_no_race() {
+async fn race_and_question_with_one_key_end_the_call() {
     let tool = |races: bool| {
         Tool::new("t", "", move |cx: Context| async move {
             let asks = cx.elicit::<Text>("key", "?").optional();
@@ -240,7 +241,7 @@ async fn a_race_is_no_question_and_a_question_no_race() {
             Ok::<_, mrtr_server::Error>(text)
         })
     };
-    let (lines, _guard) = crate::request_state::Lines::collect();
+    let (lines, _guard) = LogLines::collect();
     let clock = TestClock::default();
     let server = |races| replica(&clock).tool(tool(races)).build().unwrap();
     for (first, second) in [(true, false), (false, true)] {
@@ -263,7 +264,7 @@ async fn a_race_is_no_question_and_a_question_no_race() {
 
 /// What was told before the round ended is not told again, whether an answer came or not.
 #[tokio::test]
-async fn what_was_told_is_told_once() {
+async fn progress_is_sent_once_across_rounds() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (client, log) = client(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
@@ -282,19 +283,19 @@ async fn what_was_told_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_race_is_no_step_and_a_step_no_race() {
-    let (lines, _guard) = crate::request_state::Lines::collect();
+async fn race_and_step_with_one_key_end_the_call() {
+    let (lines, _guard) = LogLines::collect();
     for (raced_first, why) in [
         (true, r#""key" is a step now, but was a choice when it was recorded"#),
         (false, r#""key" is a race now, but was a step when it was recorded"#),
     ] {
-        let pass = Count::default();
+        let pass = Counter::default();
         let (client, _) = client(fleet(|| {
             let pass = pass.clone();
             Tool::new("t", "", move |cx: Context| {
                 let pass = pass.clone();
                 async move {
-                    if raced_first == (pass.up() == 1) {
+                    if raced_first == (pass.increment() == 1) {
                         cx.race("key", std::future::ready(Ok(())), std::future::ready(Ok(())))
                             .await?;
                     } else {
@@ -321,7 +322,7 @@ fn optional() -> Tool {
 
 /// A client that shows forms is asked; declining is an answer like another.
 #[tokio::test]
-async fn an_optional_question_is_asked_where_it_can_be() {
+async fn optional_question_is_asked_if_the_client_supports_it() {
     let (text, asked) = run(optional).await;
     assert_eq!(text, r#"Some("a") true"#);
     assert_eq!(asked, [vec!["a".to_owned()], vec!["b".to_owned()], vec![]]);
@@ -340,7 +341,7 @@ async fn an_optional_question_is_asked_where_it_can_be() {
 
 /// One that shows none is not, on any leg: what the handler did without it stands.
 #[tokio::test]
-async fn an_optional_question_is_passed_over_where_it_cannot_be_asked() {
+async fn optional_question_is_skipped_for_good_if_the_client_lacks_it() {
     let result = Client::builder(fleet(optional)).build().call_tool("t", json!({})).await.unwrap();
     assert_eq!(result.text(), "None false");
 
@@ -356,17 +357,17 @@ async fn an_optional_question_is_passed_over_where_it_cannot_be_asked() {
         Replicas::new([replica(&clock).tool(tool()).build().unwrap()]).as_principal(alice());
     let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    let first = raw_send(&fleet, "tools/call", params).await;
+    let first = send_request(&fleet, "tools/call", params).await;
     assert_eq!(asked(&first), [""; 0]);
     // The same call, by a client that has learned to show forms.
     let more = json!({ "requestState": first["requestState"] });
-    let last = send(&fleet, "t", json!({}), more).await;
+    let last = call_tool(&fleet, "t", json!({}), more).await;
     assert_eq!(last["content"][0]["text"], "false");
 }
 
 /// What is optional no more is asked after all.
 #[tokio::test]
-async fn a_question_that_was_passed_over_can_become_needed() {
+async fn skipped_question_is_asked_once_it_is_required() {
     let clock = TestClock::default();
     let tool = |needed: bool| {
         Tool::new("t", "", move |cx: Context| async move {
@@ -380,8 +381,8 @@ async fn a_question_that_was_passed_over_can_become_needed() {
     let fleet = Replicas::new([server(false), server(true)]).as_principal(alice());
     let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    let first = raw_send(&fleet, "tools/call", params).await;
+    let first = send_request(&fleet, "tools/call", params).await;
     let more = json!({ "requestState": first["requestState"] });
-    let second = send(&fleet, "t", json!({}), more).await;
+    let second = call_tool(&fleet, "t", json!({}), more).await;
     assert_eq!(asked(&second), ["a"]);
 }

@@ -12,9 +12,8 @@ use mrtr_server::single_use::{RedisStore, SingleUseStore as _, StoreError};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, alice, replica};
-use crate::request_state::send;
-use crate::single_use::{answered, guess, state, text, used};
+use crate::support::single_use::{answered, first_state, guess, text, used};
+use crate::support::{Counter, alice, call_tool, replica};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -90,30 +89,30 @@ impl Drop for Redis {
 
 /// Each replica has a connection of its own.
 #[tokio::test]
-async fn a_fleet_uses_a_state_once() {
-    let (redis, ran, clock) = (Redis::start(), Count::default(), TestClock::default());
+async fn redis_store_makes_a_state_work_once_across_replicas() {
+    let (redis, ran, clock) = (Redis::start(), Counter::default(), TestClock::default());
     let mut replicas = Vec::new();
     for _ in 0..3 {
         let replica = replica(&clock).tool(guess(&ran)).single_use_store(redis.guard().await);
         replicas.push(replica.build().unwrap());
     }
     let fleet = Replicas::new(replicas).as_principal(alice());
-    let state = state(&fleet).await;
+    let state = first_state(&fleet).await;
     assert_eq!(redis.ask("DBSIZE"), ":0");
-    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let first = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(text(&first), "a 1");
     for _ in 0..3 {
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, used());
+        assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, first);
+        assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "b")).await, used());
     }
     assert_eq!(ran.get(), 1);
 
     // All at once.
-    let (other, fleet) = (self::state(&fleet).await, Arc::new(fleet));
+    let (other, fleet) = (first_state(&fleet).await, Arc::new(fleet));
     let legs = (0..20).map(|n| {
         let (fleet, more) =
             (Arc::clone(&fleet), answered(&other, if n % 2 == 0 { "a" } else { "b" }));
-        tokio::spawn(async move { send(&fleet, "t", json!({}), more).await })
+        tokio::spawn(async move { call_tool(&fleet, "t", json!({}), more).await })
     });
     let mut outcomes = Vec::new();
     for leg in legs.collect::<Vec<_>>() {
@@ -132,7 +131,7 @@ async fn a_fleet_uses_a_state_once() {
 
 /// Of many at once, one is first.
 #[tokio::test]
-async fn one_claim_is_first() {
+async fn redis_store_lets_one_concurrent_claim_win() {
     let redis = Redis::start();
     let (one, other) = (redis.guard().await, redis.guard().await.prefix("mrtr:"));
     let claims = (0..50_u8).map(|n| {
@@ -158,7 +157,7 @@ async fn one_claim_is_first() {
 }
 
 #[tokio::test]
-async fn a_full_redis_refuses() {
+async fn redis_store_reports_a_full_server() {
     let redis = Redis::start();
     let guard = redis.guard().await;
     assert_eq!(redis.ask("CONFIG SET maxmemory 1"), "+OK");
@@ -169,7 +168,7 @@ async fn a_full_redis_refuses() {
 
 /// It fails while Redis is away, and works when it is back, on the same connection.
 #[tokio::test]
-async fn a_redis_that_comes_back_is_used_again() {
+async fn redis_store_reconnects() {
     let mut redis = Redis::start();
     let guard = redis.guard().await;
     assert_eq!(guard.claim("k", b"", MINUTE).await.unwrap(), None);
@@ -189,7 +188,7 @@ async fn a_redis_that_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis_is_said_and_without_the_password() {
+async fn redis_store_errors_hide_the_password() {
     for url in ["", "http://x", "redis+unix:///no/such/socket"] {
         let error = RedisStore::connect(url).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{url}: {error}");

@@ -10,23 +10,23 @@ use serde_json::json;
 
 use mrtr_testkit::{Replicas, TestClock};
 
-use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
+use crate::support::{Counter, LogLines, Text, alice, call_tool, client, fleet, replica, run};
 
 fn keys(asked: &[&[&str]]) -> Vec<Vec<String>> {
     asked.iter().map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()).collect()
 }
 
 #[tokio::test]
-async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
-    let runs = Count::default();
+async fn after_checkpoint_defers_the_first_step_to_the_next_round() {
+    let runs = Counter::default();
     let (text, asked) = run(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
-                let one = cx.step("one", async |_| Ok(runs.up())).after_checkpoint().await?;
+                let one = cx.step("one", async |_| Ok(runs.increment())).after_checkpoint().await?;
                 // Something is sealed by now.
-                let two = cx.step("two", async |_| Ok(runs.up())).after_checkpoint().await?;
+                let two = cx.step("two", async |_| Ok(runs.increment())).after_checkpoint().await?;
                 Ok::<_, Error>(format!("{one} {two}"))
             }
         })
@@ -38,7 +38,7 @@ async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
 
 /// Beside a question it costs no round of its own; after one, none at all.
 #[tokio::test]
-async fn sealing_first_takes_a_round_only_where_there_is_none() {
+async fn after_checkpoint_adds_no_round_beside_or_after_a_question() {
     let tool = |beside: bool| {
         Tool::new("t", "", move |cx: Context| async move {
             let step = cx.step("step", async |_| Ok(7)).after_checkpoint();
@@ -55,17 +55,17 @@ async fn sealing_first_takes_a_round_only_where_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_ends_the_round_once() {
-    let (runs, passes) = (Count::default(), Count::default());
+async fn checkpoint_ends_the_round_once() {
+    let (runs, passes) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
         let (runs, passes) = (runs.clone(), passes.clone());
         Tool::new("t", "", move |cx: Context| {
             let (runs, passes) = (runs.clone(), passes.clone());
             async move {
-                passes.up();
-                let one = cx.step("one", async |_| Ok(runs.up())).await?;
+                passes.increment();
+                let one = cx.step("one", async |_| Ok(runs.increment())).await?;
                 cx.checkpoint("half").await?;
-                let two = cx.step("two", async |_| Ok(runs.up())).await?;
+                let two = cx.step("two", async |_| Ok(runs.increment())).await?;
                 // A question beside it goes out with it.
                 let (text, ()) =
                     tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.checkpoint("more"))?;
@@ -80,7 +80,7 @@ async fn a_checkpoint_ends_the_round_once() {
 
 /// Who does not wait for it any more has not asked for it.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
+async fn dropped_step_after_checkpoint_ends_no_round() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut step = cx.step("step", async |_| Ok(7)).after_checkpoint();
@@ -99,15 +99,15 @@ async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
 }
 
 #[tokio::test]
-async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped() {
+async fn unreached_step_ends_the_call_unless_it_is_skippable() {
     for skippable in [false, true] {
-        let passes = Count::default();
+        let passes = Counter::default();
         let (text, _) = run(|| {
             let passes = passes.clone();
             Tool::new("t", "", move |cx: Context| {
                 let passes = passes.clone();
                 async move {
-                    if passes.up() == 1 {
+                    if passes.increment() == 1 {
                         let step = cx.step("gone", async |_| Ok(1));
                         if skippable {
                             step.skippable().await?
@@ -126,14 +126,14 @@ async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped
 
 /// A step that fails, and what later rounds know of it.
 async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
-    let runs = Count::default();
+    let runs = Counter::default();
     let (text, _) = run(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
                 let step = cx.step("step", async |_| -> Result<u8> {
-                    runs.up();
+                    runs.increment();
                     Err(error())
                 });
                 let failed = if keep { step.record_errors().await } else { step.await };
@@ -148,7 +148,7 @@ async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
 }
 
 #[tokio::test]
-async fn errors_are_kept_if_that_is_said() {
+async fn record_errors_keeps_the_error_of_a_step() {
     let visible = || Error::new("sold out");
     assert_eq!(failing(false, visible).await, (2, "sold out".to_owned()));
     assert_eq!(failing(true, visible).await, (1, "sold out".to_owned()));
@@ -159,17 +159,17 @@ async fn errors_are_kept_if_that_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_has_a_deadline_of_its_own() {
-    let (started, ended) = (Count::default(), Count::default());
+async fn step_timeout_cancels_the_step() {
+    let (started, ended) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
         let (started, ended) = (started.clone(), ended.clone());
         Tool::new("t", "", move |cx: Context| {
             let (started, ended) = (started.clone(), ended.clone());
             async move {
                 let slow = cx.step("slow", async |_| {
-                    started.up();
+                    started.increment();
                     tokio::time::sleep(Duration::from_secs(5)).await;
-                    Ok(ended.up())
+                    Ok(ended.increment())
                 });
                 let slow = slow.timeout(Duration::from_secs(2)).await;
                 let fast = cx.step("fast", async |_| Ok(1)).timeout(Duration::from_secs(2)).await;
@@ -184,7 +184,7 @@ async fn a_step_has_a_deadline_of_its_own() {
 
 /// With inputs, the key for the outside world depends on them, and not on what else was answered.
 #[tokio::test]
-async fn an_idempotency_key_can_be_of_declared_inputs() {
+async fn idempotent_on_derives_the_key_from_its_inputs() {
     let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
     let fleet = fleet(|| {
         let seen = Arc::clone(&seen);
@@ -208,11 +208,11 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
             }
         })
     });
-    let state = crate::single_use::state(&fleet).await;
+    let state = crate::support::single_use::first_state(&fleet).await;
     for answer in ["x", "y", "x"] {
         let answer = json!({ "a": ElicitResult::accept(json!({ "text": answer })).unwrap() });
         let more = json!({ "requestState": state, "inputResponses": answer });
-        crate::request_state::send(&fleet, "t", json!({}), more).await;
+        call_tool(&fleet, "t", json!({}), more).await;
     }
     let seen = seen.lock().unwrap().clone();
     let of = |key: &str| -> Vec<String> {
@@ -226,7 +226,7 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
 }
 
 #[tokio::test]
-async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake() {
+async fn idempotent_on_needs_json_and_keys_differ_between_calls() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let amounts = [1, 1, 2].map(|amount| json!({ "amount": amount }));
     let mut flows = 0;
@@ -253,7 +253,7 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
     distinct.dedup();
     assert_eq!(distinct.len(), flows, "flows have keys of their own");
 
-    let runs = Count::default();
+    let runs = Counter::default();
     let (client, _) = client(fleet(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -261,7 +261,7 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
             async move {
                 // A map whose keys are no texts is no JSON.
                 let inputs = std::collections::BTreeMap::from([((1, 2), 3)]);
-                let step = cx.step("pay", async |_| Ok(runs.up())).idempotent_on(&inputs);
+                let step = cx.step("pay", async |_| Ok(runs.increment())).idempotent_on(&inputs);
                 Ok::<_, Error>(step.await?.to_string())
             }
         })
@@ -274,9 +274,9 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
 
 /// All tries are one run of the step, with one key; between them is a pause that grows.
 #[tokio::test(start_paused = true)]
-async fn a_step_tries_again() {
+async fn step_retry_repeats_with_one_key_and_growing_pauses() {
     for (fails, times, text) in [(2, 3, "3"), (3, 3, "! "), (0, 0, "1")] {
-        let (tries, keys) = (Count::default(), Arc::new(Mutex::new(Vec::new())));
+        let (tries, keys) = (Counter::default(), Arc::new(Mutex::new(Vec::new())));
         let start = tokio::time::Instant::now();
         let (came_to, _) = run(|| {
             let (tries, keys) = (tries.clone(), Arc::clone(&keys));
@@ -286,7 +286,7 @@ async fn a_step_tries_again() {
                     let done = cx.step("flaky", async |s| {
                         s.retry(times, || async {
                             keys.lock().unwrap().push(s.idempotency_key().to_owned());
-                            let n = tries.up();
+                            let n = tries.increment();
                             if n <= fails { Err(Error::new("not yet")) } else { Ok(n) }
                         })
                         .await
@@ -311,9 +311,9 @@ async fn a_step_tries_again() {
 
 /// What must not be left half done is done, though its client has gone; what need not is cut off.
 #[tokio::test(start_paused = true)]
-async fn a_step_can_outlive_its_request() {
+async fn finish_on_disconnect_completes_the_step() {
     for (outlives, done) in [(true, 1), (false, 0)] {
-        let (started, finished) = (Count::default(), Count::default());
+        let (started, finished) = (Counter::default(), Counter::default());
         let clock = TestClock::default();
         let tool = || {
             let (started, finished) = (started.clone(), finished.clone());
@@ -321,9 +321,9 @@ async fn a_step_can_outlive_its_request() {
                 let (started, finished) = (started.clone(), finished.clone());
                 async move {
                     let step = cx.step("transfer", async move |_| {
-                        started.up();
+                        started.increment();
                         tokio::time::sleep(Duration::from_secs(10)).await;
-                        Ok(finished.up())
+                        Ok(finished.increment())
                     });
                     let n = if outlives { step.finish_on_disconnect().await? } else { step.await? };
                     Ok::<_, Error>(n.to_string())
@@ -332,7 +332,7 @@ async fn a_step_can_outlive_its_request() {
         };
         let server = replica(&clock).tool(tool()).build().unwrap();
         let fleet = Replicas::new([server.clone()]).as_principal(alice());
-        let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
+        let call = call_tool(&fleet, "t", json!({}), json!({}));
         tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
         server.drained().await;
         assert_eq!((started.get(), finished.get()), (1, done));
@@ -344,7 +344,7 @@ async fn a_step_can_outlive_its_request() {
 
 /// It does not go on for ever, and its panics are the handler's.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_outlives_its_request_has_an_end() {
+async fn finish_on_disconnect_respects_timeouts_and_reports_panics() {
     let clock = TestClock::default();
     let tool = |panics: bool| {
         Tool::new("t", "", move |cx: Context| async move {
@@ -358,13 +358,13 @@ async fn a_step_that_outlives_its_request_has_an_end() {
     };
     let server = replica(&clock).tool(tool(false)).build().unwrap();
     let fleet = Replicas::new([server.clone()]).as_principal(alice());
-    let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
+    let call = call_tool(&fleet, "t", json!({}), json!({}));
     tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
     tokio::time::timeout(Duration::from_secs(5), server.drained()).await.unwrap();
     let (text, _) = run(|| tool(false)).await;
     assert_eq!(text, "\"never\" took too long and was given up.");
 
-    let (lines, _guard) = crate::request_state::Lines::collect();
+    let (lines, _guard) = LogLines::collect();
     let (text, _) = run(|| tool(true)).await;
     assert!(text.starts_with("! "), "{text}");
     assert!(lines.text().contains("the handler panicked: on purpose"), "{}", lines.text());
@@ -372,9 +372,9 @@ async fn a_step_that_outlives_its_request_has_an_end() {
 
 /// A step is begun only if there is room for what it comes to; and the log says when it gets tight.
 #[tokio::test]
-async fn a_step_without_room_is_not_begun() {
-    let (lines, _guard) = crate::request_state::Lines::collect();
-    let runs = Count::default();
+async fn step_does_not_start_without_room_in_the_journal() {
+    let (lines, _guard) = LogLines::collect();
+    let runs = Counter::default();
     let (client, _) = client(fleet(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -382,7 +382,7 @@ async fn a_step_without_room_is_not_begun() {
             async move {
                 for n in 0..20 {
                     cx.step(format!("big-{n}"), async |_| {
-                        runs.up();
+                        runs.increment();
                         Ok("x".repeat(7 * 1024))
                     })
                     .await?;
@@ -409,7 +409,7 @@ async fn a_step_without_room_is_not_begun() {
 
 /// Between two tries there are 50 to 100 ms, by chance: those who failed together do not come again together.
 #[tokio::test(start_paused = true)]
-async fn tries_are_spread_by_chance() {
+async fn step_retry_pauses_are_randomized() {
     let (text, _) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut pauses = Vec::new();

@@ -6,14 +6,14 @@ use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_server::{ClientFeature, Context, ElicitOutcome, Error, Result, Tool};
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, client, fleet, replica, run};
+use crate::support::{Counter, Text, call_tool, client, fleet, replica, run};
 
 fn keys(rounds: &[&[&str]]) -> Vec<Vec<String>> {
     rounds.iter().map(|round| round.iter().map(ToString::to_string).collect()).collect()
 }
 
 #[tokio::test]
-async fn two_questions_in_sequence_take_two_rounds_and_two_joined_take_one() {
+async fn sequential_questions_take_two_rounds_and_joined_questions_take_one() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a: Text = cx.elicit("a", "?").await?;
@@ -36,18 +36,18 @@ async fn two_questions_in_sequence_take_two_rounds_and_two_joined_take_one() {
 }
 
 #[tokio::test]
-async fn a_step_before_questions_runs_once_and_keeps_its_key() {
-    let (runs, seen) = (Count::default(), Count::default());
+async fn step_before_questions_runs_once_while_the_handler_replays() {
+    let (runs, seen) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
         let (runs, seen) = (runs.clone(), seen.clone());
         Tool::new("t", "", move |cx: Context| {
             let (runs, seen) = (runs.clone(), seen.clone());
             async move {
-                seen.up();
+                seen.increment();
                 let n = cx
                     .step("count", async |s| {
                         assert_eq!(s.idempotency_key().len(), 32);
-                        Ok(runs.up())
+                        Ok(runs.increment())
                     })
                     .await?;
                 cx.elicit::<Text>("a", "?").await?;
@@ -64,7 +64,7 @@ async fn a_step_before_questions_runs_once_and_keeps_its_key() {
 
 /// The third part of the rule: a handler that yields beside a question is not finished yet.
 #[tokio::test]
-async fn a_cooperative_yield_beside_a_question_does_not_split_the_round() {
+async fn yielding_beside_a_question_does_not_split_the_round() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let late = async {
@@ -83,17 +83,17 @@ async fn a_cooperative_yield_beside_a_question_does_not_split_the_round() {
 
 /// The second part of the rule: a step beside a question is finished, and kept, before the round ends.
 #[tokio::test(start_paused = true)]
-async fn a_step_beside_a_question_is_waited_for() {
-    let (started, runs) = (Count::default(), Count::default());
+async fn round_waits_for_a_step_beside_a_question() {
+    let (started, runs) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
         let (started, runs) = (started.clone(), runs.clone());
         Tool::new("t", "", move |cx: Context| {
             let (started, runs) = (started.clone(), runs.clone());
             async move {
                 let slow = cx.step("slow", async |_| {
-                    started.up();
+                    started.increment();
                     tokio::time::sleep(Duration::from_secs(5)).await;
-                    Ok(runs.up())
+                    Ok(runs.increment())
                 });
                 let (a, n) = tokio::try_join!(cx.elicit::<Text>("a", "?"), slow)?;
                 Ok::<_, Error>(format!("{} {n}", a.text))
@@ -106,8 +106,8 @@ async fn a_step_beside_a_question_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
-    let released = Count::default();
+async fn question_in_a_spawned_task_is_asked_and_then_released() {
+    let released = Counter::default();
     let (text, asked) = run(|| {
         let released = released.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -117,7 +117,7 @@ async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
                 let task = tokio::spawn(async move {
                     let answer = own.elicit::<Text>("spawned", "?").await;
                     if answer.as_ref().is_err_and(Error::is_round_closed) {
-                        released.up();
+                        released.increment();
                     }
                     answer
                 });
@@ -133,7 +133,7 @@ async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
 }
 
 #[tokio::test]
-async fn a_dropped_question_is_not_asked() {
+async fn dropped_question_is_not_asked() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             tokio::select! {
@@ -149,7 +149,7 @@ async fn a_dropped_question_is_not_asked() {
 }
 
 #[tokio::test]
-async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
+async fn invalid_answer_is_asked_again_with_the_reason() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             Ok(cx.elicit::<Text>("a", "Your name?").await?.text)
@@ -172,7 +172,7 @@ async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_asked_for_count_for_nothing() {
+async fn unsolicited_answers_are_ignored() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a = cx.elicit::<Text>("a", "?").await?;
@@ -194,7 +194,7 @@ async fn answers_that_nobody_asked_for_count_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
+async fn missing_answer_is_asked_again_and_the_others_are_kept() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, b) =
@@ -212,7 +212,7 @@ async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
 }
 
 #[tokio::test]
-async fn declining_is_a_tool_error_or_an_outcome() {
+async fn declining_is_a_tool_error_or_an_elicit_outcome() {
     let tool = || {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let outcome = match cx.elicit::<Text>("a", "?").outcome().await? {
@@ -246,7 +246,7 @@ async fn declining_is_a_tool_error_or_an_outcome() {
 }
 
 #[tokio::test]
-async fn a_client_is_asked_only_for_what_it_declared() {
+async fn sampling_needs_the_declared_capability() {
     let tool = |asks: &'static [ClientFeature]| {
         move || {
             Tool::new("t", "", async |cx: Context| -> Result<_> {
@@ -269,7 +269,7 @@ async fn a_client_is_asked_only_for_what_it_declared() {
 }
 
 #[tokio::test]
-async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
+async fn handler_mistakes_end_the_call_with_an_internal_error() {
     let twice = || {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, b) = tokio::join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("a", "?"));
@@ -290,7 +290,7 @@ async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
 }
 
 #[tokio::test]
-async fn errors_of_a_handler_keep_what_is_internal_to_the_log() {
+async fn handler_errors_show_only_their_public_message() {
     let io = || {
         Tool::new("t", "", async |_: Context| -> Result<String> {
             Err(std::io::Error::other("db-3"))?
@@ -306,7 +306,7 @@ async fn errors_of_a_handler_keep_what_is_internal_to_the_log() {
 }
 
 #[tokio::test]
-async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done_since() {
+async fn reworded_question_is_asked_again_unless_a_step_followed_it() {
     // A rolling upgrade: the replicas have different versions of the tool.
     async fn flow(message: &'static str, with_step: bool) -> (String, Vec<Vec<String>>) {
         let clock = mrtr_testkit::TestClock::default();
@@ -337,7 +337,7 @@ async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done
 }
 
 #[tokio::test]
-async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
+async fn recorded_step_that_is_not_reached_ends_the_call() {
     let clock = mrtr_testkit::TestClock::default();
     let tool = |steps: bool| {
         Tool::new("t", "", move |cx: Context| async move {
@@ -356,7 +356,7 @@ async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leg_has_a_deadline() {
+async fn request_timeout_ends_a_handler_that_sleeps() {
     let slow = || {
         Tool::new("t", "", async |_: Context| -> Result<_> {
             tokio::time::sleep(Duration::from_hours(1)).await;
@@ -367,7 +367,7 @@ async fn a_leg_has_a_deadline() {
 }
 
 #[tokio::test]
-async fn a_leg_that_never_rests_has_a_deadline() {
+async fn request_timeout_ends_a_handler_that_never_yields() {
     let busy = || {
         let never = async |_: Context| -> Result<String> {
             loop {
@@ -381,11 +381,11 @@ async fn a_leg_that_never_rests_has_a_deadline() {
 
 /// Sends one leg by hand; `more` are parameters beside the usual ones.
 async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
-    crate::request_state::send(fleet, "t", json!({}), more).await
+    call_tool(fleet, "t", json!({}), more).await
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_to_keep_is_refused_by_name_and_the_flow_goes_on() {
+async fn oversized_answer_is_rejected_by_key_and_the_call_continues() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a: Text = cx.elicit("a", "?").await?;
@@ -409,7 +409,7 @@ async fn an_answer_that_is_too_long_to_keep_is_refused_by_name_and_the_flow_goes
 }
 
 #[tokio::test]
-async fn handlers_get_what_the_server_provides_and_layers_leave() {
+async fn request_parts_hold_application_state_and_extensions_of_layers() {
     #[derive(Clone)]
     struct Pool(&'static str);
     #[derive(Clone)]
@@ -443,7 +443,7 @@ async fn handlers_get_what_the_server_provides_and_layers_leave() {
 
 /// What comes up in a task of its own, turn by turn, is asked in the same round: as long as something happens, it is waited for.
 #[tokio::test]
-async fn questions_that_follow_each_other_in_a_task_are_asked_in_one_round() {
+async fn questions_of_a_spawned_task_share_the_round() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let own = cx.clone();

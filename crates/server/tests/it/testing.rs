@@ -5,7 +5,7 @@ use mrtr_server::testing::{Fault, Replicas, TestCall, TestClock, TestError};
 use mrtr_server::{Context, Prompt, ResourceOutput, ResourceTemplate, Tool};
 use serde_json::json;
 
-use crate::replicas::{Text, alice, replica};
+use crate::support::{Text, alice, replica};
 
 /// A step, two questions in one round, a step, one more question.
 fn tool() -> Tool {
@@ -37,7 +37,7 @@ fn call() -> TestCall {
 }
 
 #[tokio::test]
-async fn a_story_says_what_happened() {
+async fn transcript_reports_rounds_questions_steps_and_state_size() {
     let story = call().run(&fleet()).await.unwrap();
     assert_eq!((story.text(), story.is_error()), ("32 xyz", false));
     assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]]);
@@ -58,7 +58,7 @@ async fn a_story_says_what_happened() {
 
 /// Whatever goes wrong, the person is asked the same, the call comes to the same, and what ran again did so under one key.
 #[tokio::test]
-async fn faults_make_no_difference_but_to_steps() {
+async fn faults_change_only_how_often_steps_run() {
     for (fault, round, hold, pay) in [
         (Fault::ResponseLost, 1, 2, 1),
         (Fault::ResponseLost, 2, 1, 2),
@@ -86,7 +86,7 @@ async fn faults_make_no_difference_but_to_steps() {
 }
 
 #[tokio::test]
-async fn faults_of_a_round_come_one_after_the_other() {
+async fn faults_of_one_round_apply_in_order() {
     let twice_and_lost = call().fault(1, Fault::Duplicate).fault(1, Fault::ResponseLost);
     assert_eq!(twice_and_lost.run(&fleet()).await.unwrap().step_runs("hold"), 4);
     let lost_and_twice = call().fault(1, Fault::ResponseLost).fault(1, Fault::Duplicate);
@@ -95,7 +95,7 @@ async fn faults_of_a_round_come_one_after_the_other() {
 
 /// What a test has not foreseen, it hears of.
 #[tokio::test]
-async fn what_was_not_foreseen_is_a_failure() {
+async fn unexpected_questions_rounds_and_faults_fail_the_run() {
     let none =
         TestCall::tool("t", json!({})).answer("a", json!({ "text": "x" })).run(&fleet()).await;
     assert!(matches!(&none, Err(TestError::NoAnswer { key, .. }) if key == "b"), "{none:?}");
@@ -136,7 +136,7 @@ async fn what_was_not_foreseen_is_a_failure() {
 
 /// The server's refusals are part of the story.
 #[tokio::test]
-async fn errors_are_outcomes() {
+async fn transcript_reports_server_errors() {
     let story = TestCall::tool("unknown", json!({})).run(&fleet()).await.unwrap();
     assert_eq!((story.outcome.as_ref().unwrap_err().code, story.is_error()), (-32602, true));
     let story = call().capabilities(json!({})).run(&fleet()).await.unwrap();
@@ -146,7 +146,7 @@ async fn errors_are_outcomes() {
 
 /// Prompts and resource templates ask in the same way.
 #[tokio::test]
-async fn prompts_and_resources_are_called_too() {
+async fn test_call_supports_prompts_and_resources() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Name {
         name: String,

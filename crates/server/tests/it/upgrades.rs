@@ -10,8 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, alice, client, replica};
-use crate::request_state::{Lines, frozen, send};
+use crate::support::{Counter, LogLines, Text, alice, call_tool, client, invalid_state, replica};
 
 /// Asks what it is told to, one after the other, and says what it learned.
 fn asking(keys: &'static [&'static str]) -> Tool {
@@ -26,7 +25,7 @@ fn asking(keys: &'static [&'static str]) -> Tool {
 
 /// Old and new by turns: what both ask is asked once, whoever asked it.
 #[tokio::test]
-async fn answers_count_for_the_version_that_comes_next() {
+async fn answers_carry_over_between_versions() {
     let clock = TestClock::default();
     let old = || replica(&clock).tool(asking(&["a", "b", "c"])).build().unwrap();
     let new = || replica(&clock).tool(asking(&["b", "new", "a", "c"]).version(2)).build().unwrap();
@@ -43,7 +42,7 @@ async fn answers_count_for_the_version_that_comes_next() {
 
 /// Each version finds the answer to its own wording, however often they take turns.
 #[tokio::test]
-async fn two_wordings_are_asked_once_each() {
+async fn each_wording_is_asked_once() {
     let clock = TestClock::default();
     let server = |wording: &'static str| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -72,7 +71,7 @@ async fn two_wordings_are_asked_once_each() {
 
 /// Nothing was done on the strength of an answer that nobody has read: it can be asked again.
 #[tokio::test]
-async fn an_answer_that_nobody_read_is_no_reason_to_end() {
+async fn unread_answer_can_be_asked_again_after_a_step() {
     let clock = TestClock::default();
     let old = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
@@ -105,7 +104,7 @@ async fn an_answer_that_nobody_read_is_no_reason_to_end() {
 
 /// A checkpoint does nothing that could be lost: a version that has none goes on.
 #[tokio::test]
-async fn a_checkpoint_of_another_version_is_nothing_to_miss() {
+async fn version_without_the_checkpoint_continues_the_call() {
     let clock = TestClock::default();
     let server = |checkpoint: bool| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -123,7 +122,7 @@ async fn a_checkpoint_of_another_version_is_nothing_to_miss() {
 
 /// What a version in between has gone on with is as old as where it began, and as new as what was in it.
 #[tokio::test]
-async fn a_version_in_between_hides_nothing() {
+async fn min_compatible_version_looks_at_all_earlier_versions() {
     let clock = TestClock::default();
     let server = |version: u32, since: u32| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -148,7 +147,7 @@ async fn a_version_in_between_hides_nothing() {
 
 /// A version that has nothing in common with those before starts over: the same flow, without what it learned.
 #[tokio::test]
-async fn a_version_can_start_over() {
+async fn min_compatible_version_restarts_the_call() {
     let (clock, keys) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
     let tool = |version: u32| {
         let keys = Arc::clone(&keys);
@@ -174,29 +173,29 @@ async fn a_version_can_start_over() {
     let answer = json!({ "a": ElicitResult::accept(json!({ "text": "x" })).unwrap() });
     let retry = |before: &Value| json!({ "requestState": before["requestState"], "inputResponses": answer });
 
-    let first = send(&old, "t", json!({}), json!({})).await;
-    let asked = send(&old, "t", json!({}), retry(&first)).await;
+    let first = call_tool(&old, "t", json!({}), json!({})).await;
+    let asked = call_tool(&old, "t", json!({}), retry(&first)).await;
     assert!(asked["inputRequests"]["a"].is_object());
-    let again = send(&new, "t", json!({}), retry(&asked)).await;
+    let again = call_tool(&new, "t", json!({}), retry(&asked)).await;
     assert!(
         again["inputRequests"]["a"].is_object(),
         "the answer was one to the old version: {again}"
     );
-    assert_eq!(send(&new, "t", json!({}), retry(&again)).await["content"][0]["text"], "2 x");
+    assert_eq!(call_tool(&new, "t", json!({}), retry(&again)).await["content"][0]["text"], "2 x");
     let ran = keys.lock().unwrap().clone();
     assert_eq!(ran.len(), 2);
     assert_eq!(ran[0], ran[1], "it is the same flow: the outside world knows the step");
 
     // The other way round there is nothing to go on with.
-    let (lines, _guard) = Lines::collect();
-    assert_eq!(send(&old, "t", json!({}), retry(&again)).await, frozen());
+    let (lines, _guard) = LogLines::collect();
+    assert_eq!(call_tool(&old, "t", json!({}), retry(&again)).await, invalid_state());
     let log = lines.text();
     assert!(log.contains("newer_version") && log.contains("version=2"), "{log}");
 }
 
 /// What goes to and fro between two such versions comes to an end, and so does what only starts over.
 #[tokio::test]
-async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
+async fn incompatible_versions_do_not_alternate() {
     let clock = TestClock::default();
     let old = replica(&clock).tool(asking(&["a", "b"]).version(1)).build().unwrap();
     let new = asking(&["c", "d"]).version(2).min_compatible_version(2);
@@ -209,7 +208,7 @@ async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
 
 /// The manual form keeps its state itself, and starts over as on the first leg.
 #[tokio::test]
-async fn the_manual_form_starts_over_too() {
+async fn min_compatible_version_restarts_the_manual_form() {
     use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
     let clock = TestClock::default();
     let tool = || {
@@ -229,7 +228,7 @@ async fn the_manual_form_starts_over_too() {
 }
 
 #[test]
-fn what_would_never_end_or_cannot_be_asked_is_no_server() {
+fn build_rejects_invalid_versions_and_forms() {
     #[derive(Deserialize, JsonSchema)]
     struct Nested {
         #[expect(dead_code, reason = "only its schema is looked at")]
@@ -250,13 +249,13 @@ fn what_would_never_end_or_cannot_be_asked_is_no_server() {
 
 /// A form that a tool will ask for in any case is refused to who shows none, before anything is done.
 #[tokio::test]
-async fn a_form_that_is_announced_is_asked_of_the_capabilities_first() {
-    let ran = Count::default();
+async fn requires_form_rejects_clients_before_the_handler_runs() {
+    let ran = Counter::default();
     let clock = TestClock::default();
     let tool = {
         let ran = ran.clone();
         Tool::new("t", "", move |_: Context| {
-            ran.up();
+            ran.increment();
             std::future::ready(Ok::<_, mrtr_server::Error>("x"))
         })
     };

@@ -9,9 +9,9 @@ use mrtr_server::single_use::{SingleUseStore, StoreError};
 use mrtr_server::{Context, Tool, ToolOutput};
 use serde_json::json;
 
-use super::{answered, fleet, guard, guess, state, text, unknown, used};
-use crate::replicas::{Count, Text};
-use crate::request_state::{frozen, send};
+use super::{fleet, guard, unknown};
+use crate::support::single_use::{answered, first_state, guess, text, used};
+use crate::support::{Counter, Text, call_tool, invalid_state};
 
 /// What a guard was told, and whether it works.
 #[derive(Default)]
@@ -55,28 +55,28 @@ impl SingleUseStore for Witness {
 
 /// A guard that does not answer stops the leg, and the state is as good as before.
 #[tokio::test]
-async fn without_its_guard_a_leg_does_not_run() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+async fn round_does_not_run_while_the_store_is_unavailable() {
+    let (ran, witness) = (Counter::default(), Arc::new(Witness::default()));
     let fleet = fleet(&witness, || guess(&ran));
-    let state = state(&fleet).await;
+    let state = first_state(&fleet).await;
     assert!(witness.told.lock().unwrap().is_empty(), "a first leg has nothing to use");
     witness.broken.store(true, Ordering::SeqCst);
-    let refused = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let refused = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(refused.pointer("/error/code"), Some(&json!(-32603)), "{refused}");
     assert_eq!(refused.pointer("/error/data/reason"), Some(&json!("single_use_store_unavailable")));
     assert!(!refused.to_string().contains("no route"), "{refused}");
     assert_eq!(ran.get(), 0);
     witness.broken.store(false, Ordering::SeqCst);
-    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "b")).await), "b 1");
+    assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&state, "b")).await), "b 1");
 }
 
 /// Entries are kept until no clock of the fleet takes the state any more; they tell whoever reads them nothing.
 #[tokio::test]
-async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+async fn store_entries_are_sealed_and_outlive_the_state() {
+    let (ran, witness) = (Counter::default(), Arc::new(Witness::default()));
     let fleet = fleet(&witness, || guess(&ran));
-    let state = state(&fleet).await;
-    send(&fleet, "t", json!({}), answered(&state, "a secret")).await;
+    let state = first_state(&fleet).await;
+    call_tool(&fleet, "t", json!({}), answered(&state, "a secret")).await;
     let told = witness.told.lock().unwrap().clone();
     assert_eq!(told.len(), 2, "a claim, and a response");
     for (key, value, time) in &told {
@@ -89,11 +89,14 @@ async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
     // Whoever can write there can refuse, but not make up a response; nor does a kept response open as a state.
     let kept = String::from_utf8_lossy(&told[1].1[33..]).into_owned();
     assert!(kept.starts_with("mrtr1."), "{kept}");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&json!(kept), "a")).await, frozen());
+    assert_eq!(
+        call_tool(&fleet, "t", json!({}), answered(&json!(kept), "a")).await,
+        invalid_state()
+    );
     let [mut of_another_state, mut with_other_answers] = [told[1].clone(), told[1].clone()];
     for (answer, made_up) in [("a secret", &mut of_another_state), ("b", &mut with_other_answers)] {
-        let other = self::state(&fleet).await;
-        send(&fleet, "t", json!({}), answered(&other, answer)).await;
+        let other = first_state(&fleet).await;
+        call_tool(&fleet, "t", json!({}), answered(&other, answer)).await;
         let (_, theirs, _) = witness.told.lock().unwrap().last().cloned().unwrap();
         // An entry says that it is settled, for which answers, and has the response.
         match answer {
@@ -101,50 +104,50 @@ async fn what_the_guard_keeps_outlives_the_state_and_is_sealed() {
             _ => made_up.1.splice(33.., theirs[33..].iter().copied()),
         };
         witness.told.lock().unwrap().push(made_up.clone());
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, answer)).await, used());
+        assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, answer)).await, used());
     }
     assert_eq!(ran.get(), 3);
 }
 
 /// A response that cannot be kept was still given once; whoever comes again is refused, not run.
 #[tokio::test]
-async fn a_response_that_is_too_long_to_keep_is_given_once() {
-    let ran = Count::default();
-    let long = |ran: &Count| {
+async fn oversized_response_is_sent_once() {
+    let ran = Counter::default();
+    let long = |ran: &Counter| {
         let ran = ran.clone();
         Tool::new("t", "", move |cx: Context| {
             let ran = ran.clone();
             async move {
                 let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-                ran.up();
+                ran.increment();
                 Ok::<_, mrtr_server::Error>(text.repeat(200_000))
             }
         })
         .single_use()
     };
     let fleet = fleet(&guard(), || long(&ran));
-    let state = state(&fleet).await;
-    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let state = first_state(&fleet).await;
+    let first = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(text(&first).len(), 200_000);
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, used());
+    assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, used());
     assert_eq!(ran.get(), 1);
 }
 
 #[tokio::test]
-async fn a_response_that_the_guard_has_no_room_for_is_given_once() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+async fn response_is_sent_once_if_the_store_is_full() {
+    let (ran, witness) = (Counter::default(), Arc::new(Witness::default()));
     witness.forgetful.store(true, Ordering::SeqCst);
     let fleet = fleet(&witness, || guess(&ran));
-    let state = state(&fleet).await;
-    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, used());
+    let state = first_state(&fleet).await;
+    assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
+    assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, used());
     assert_eq!(ran.get(), 1);
 }
 
 /// A handler that keeps its state itself is guarded in the same way, and what is not for single use asks no guard.
 #[tokio::test]
-async fn the_manual_form_is_guarded_and_other_tools_are_not() {
-    let (ran, witness) = (Count::default(), Arc::new(Witness::default()));
+async fn single_use_covers_the_manual_form_and_no_other_tools() {
+    let (ran, witness) = (Counter::default(), Arc::new(Witness::default()));
     let fleet = fleet(&witness, || {
         let ran = ran.clone();
         Tool::manual("t", "", move |cx: ManualContext| {
@@ -154,16 +157,16 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
                     let question = InputRequired::new();
                     return question.elicit::<Text>("guess", "Which?").state(&1).into();
                 }
-                ManualOutput::<ToolOutput>::from(format!("done {}", ran.up()))
+                ManualOutput::<ToolOutput>::from(format!("done {}", ran.increment()))
             }
         })
         .single_use()
     });
-    let state = state(&fleet).await;
-    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let state = first_state(&fleet).await;
+    let first = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(text(&first), "done 1");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, used());
+    assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, first);
+    assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "b")).await, used());
 
     let told = witness.told.lock().unwrap().len();
     let often = self::fleet(&witness, || {
@@ -171,32 +174,35 @@ async fn the_manual_form_is_guarded_and_other_tools_are_not() {
             Ok(cx.elicit::<Text>("guess", "Which?").await?.text)
         })
     });
-    let state = self::state(&often).await;
+    let state = first_state(&often).await;
     for answer in ["a", "b"] {
-        assert_eq!(text(&send(&often, "t", json!({}), answered(&state, answer)).await), answer);
+        assert_eq!(
+            text(&call_tool(&often, "t", json!({}), answered(&state, answer)).await),
+            answer
+        );
     }
     assert_eq!(witness.told.lock().unwrap().len(), told);
 }
 
 /// Nothing of the handler runs for a state that was used, not even what it does before it is a future.
 #[tokio::test]
-async fn the_handler_is_not_called_for_a_state_that_was_used() {
-    let (called, witness) = (Count::default(), Arc::new(Witness::default()));
+async fn handler_is_not_called_for_a_used_state() {
+    let (called, witness) = (Counter::default(), Arc::new(Witness::default()));
     let fleet = fleet(&witness, || {
         let called = called.clone();
         Tool::new("t", "", move |cx: Context| {
-            called.up();
+            called.increment();
             async move { Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("guess", "Which?").await?.text) }
         })
         .single_use()
     });
-    let state = state(&fleet).await;
+    let state = first_state(&fleet).await;
     witness.broken.store(true, Ordering::SeqCst);
-    send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     witness.broken.store(false, Ordering::SeqCst);
     for _ in 0..3 {
-        send(&fleet, "t", json!({}), answered(&state, "a")).await;
-        send(&fleet, "t", json!({}), answered(&state, "b")).await;
+        call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
+        call_tool(&fleet, "t", json!({}), answered(&state, "b")).await;
     }
     assert_eq!(called.get(), 2, "once without a state, and once with it");
 }
@@ -259,19 +265,19 @@ impl SingleUseStore for Scripted {
 
 /// Who waits for a response does not become the first when the entry is gone.
 #[tokio::test(start_paused = true)]
-async fn who_waits_never_runs() {
-    let ran = Count::default();
+async fn waiting_request_does_not_run_when_its_entry_disappears() {
+    let ran = Counter::default();
     let guard = Scripted::new([Said::Works, Said::Works, Said::Works, Said::Forgot]);
     let fleet = fleet(&guard, || guess(&ran));
-    let state = state(&fleet).await;
-    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
+    let state = first_state(&fleet).await;
+    assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
+    assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
     assert_eq!(ran.get(), 1);
 }
 
 /// A claim that was recorded although the guard failed is recognized as one's own.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_could_not_be_confirmed_is_asked_for_again() {
+async fn unconfirmed_claim_is_retried_and_recognized() {
     let (fails, records) = (Said::Fails, Said::RecordsAndFails);
     for (says, runs) in [
         (vec![records], true),
@@ -281,11 +287,11 @@ async fn a_claim_that_could_not_be_confirmed_is_asked_for_again() {
         (vec![Said::Hangs], true),
         (vec![Said::Hangs, Said::Hangs], false),
     ] {
-        let ran = Count::default();
+        let ran = Counter::default();
         let fleet = fleet(&Scripted::new(says), || guess(&ran));
-        let state = state(&fleet).await;
+        let state = first_state(&fleet).await;
         let began = tokio::time::Instant::now();
-        let outcome = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+        let outcome = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
         assert_eq!(ran.get() == 1, runs, "{outcome}");
         if !runs {
             let reason = outcome.pointer("/error/data/reason");
