@@ -1,5 +1,5 @@
-//! Tests of handlers: replicas in memory, a clock set by hand, scripted answers, and network faults.
-//! (Feature `testing`.)
+//! Tests of handlers: replicas in memory, a clock set by hand, scripted answers, and network
+//! faults. (Feature `testing`.)
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -39,8 +39,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! [`Replicas`] is a [`Transport`](mrtr_transport::Transport), so any client can talk to it. To test an
-//! upgrade or a key rotation, put replicas with old and new handlers or keys side by side.
+//! [`Replicas`] is a [`Transport`](mrtr_transport::Transport), so any client can talk to it. To
+//! test an upgrade or a key rotation, put replicas with old and new handlers or keys side by side.
 
 mod call;
 mod replicas;

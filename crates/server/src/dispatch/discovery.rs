@@ -1,4 +1,4 @@
-//! Discovery and lists: what a server tells about itself.
+//! `server/discover`, and the pages of lists.
 
 use std::sync::Arc;
 
@@ -10,10 +10,9 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tool::ListParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 
-use super::unwritten;
+use super::serialization_error;
 use crate::catalog::{Catalog, CatalogEntry};
-use crate::registry::Registry;
-use crate::registry::{Methods, Outcome, ResponseFuture};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
@@ -38,8 +37,10 @@ impl Registry {
         })
     }
 
-    /// One page, as the member `name` of a result. A cursor is a place in the list, which is the same on every
-    /// replica; clients must not read it.
+    /// Returns one page of a list, as the member `name` of a result.
+    ///
+    /// A cursor is a position in the list, which is the same on every replica. It is opaque to
+    /// clients.
     pub(super) fn page<T: CatalogEntry>(
         &self,
         name: &str,
@@ -63,17 +64,18 @@ impl Registry {
         let result = result
             .member("ttlMs", &self.list_cache.ttl_ms)
             .and_then(|result| result.member("cacheScope", &self.list_cache.scope))
-            .map_err(|error| unwritten(&error))?;
+            .map_err(|error| serialization_error(&error))?;
         Ok(result.written("_meta", &self.meta_json).end())
     }
 }
 
-fn write_cursor(place: usize) -> String {
-    URL_SAFE_NO_PAD.encode(format!("at {place}"))
+fn write_cursor(position: usize) -> String {
+    URL_SAFE_NO_PAD.encode(format!("at {position}"))
 }
 
+/// Returns the position of a cursor, if it is exactly what [`write_cursor`] wrote.
 fn read_cursor(cursor: &str) -> Option<usize> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-    let place: usize = text.strip_prefix("at ")?.parse().ok()?;
-    (write_cursor(place) == cursor).then_some(place)
+    let position: usize = text.strip_prefix("at ")?.parse().ok()?;
+    (write_cursor(position) == cursor).then_some(position)
 }

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: a request that is answered when the server goes.
+//! `subscriptions/listen`: a request whose response comes when the server shuts down.
 
 use std::sync::Arc;
 
@@ -13,12 +13,11 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::complete;
 use crate::changes::Change;
-use crate::registry::Registry;
-use crate::registry::{Methods, Outcome, ResponseFuture};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
-/// How many resources one subscription may name.
-const MOST_RESOURCES: usize = 1_000;
+/// The most resources in one subscription.
+const MAX_RESOURCES: usize = 1_000;
 
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
 
@@ -40,21 +39,21 @@ impl Registry {
         params: ListenParams,
         outbox: &NotificationSender,
     ) -> Outcome {
-        let filter = self.honoured(params.notifications)?;
+        let filter = self.supported_filter(params.notifications)?;
         let meta = || meta_of(id);
-        // Subscribed before it is acknowledged: what changes from then on is not missed.
+        // Subscribed before the acknowledgement, so that no change after it is missed.
         let receiver = self.changes.subscribe();
         let acknowledged = Acknowledged { notifications: filter.clone(), meta: meta() };
         let mut listening = send(outbox, name::ACKNOWLEDGED, &acknowledged).await;
         let mut receiver = receiver.filter(|_| listening);
         while let Some(changes) = receiver.as_mut().filter(|_| listening) {
-            let wanted = match changes.recv().await {
-                Ok(change) => filter_one(&filter, change).into_iter().collect(),
-                // Some were missed, so all of them may have changed.
-                Err(RecvError::Lagged(_)) => everything(&filter),
+            let notifications = match changes.recv().await {
+                Ok(change) => notification_for(&filter, change).into_iter().collect(),
+                // Changes were missed, so everything may have changed.
+                Err(RecvError::Lagged(_)) => all_notifications(&filter),
                 Err(RecvError::Closed) => break,
             };
-            for (method, uri) in wanted {
+            for (method, uri) in notifications {
                 listening = listening && send(outbox, method, &Changed { uri, meta: meta() }).await;
             }
         }
@@ -63,17 +62,22 @@ impl Registry {
         complete(&ListenResult { meta: ended, ..ListenResult::default() })
     }
 
-    /// Of what is asked for, what this server has.
-    fn honoured(&self, asked: SubscriptionFilter) -> Result<SubscriptionFilter, ErrorObject> {
-        if asked.resource_subscriptions.len() > MOST_RESOURCES {
+    /// Reduces the requested filter to what this server has.
+    fn supported_filter(
+        &self,
+        asked: SubscriptionFilter,
+    ) -> Result<SubscriptionFilter, ErrorObject> {
+        if asked.resource_subscriptions.len() > MAX_RESOURCES {
             let why =
-                format!("Invalid params: at most {MOST_RESOURCES} resources in one subscription");
+                format!("Invalid params: at most {MAX_RESOURCES} resources in one subscription");
             return Err(ErrorObject::invalid_params(why));
         }
         for uri in &asked.resource_subscriptions {
             let wrong = |why| {
                 let uri = ErrorObject::quote(uri);
-                ErrorObject::invalid_params(format!("Invalid params: {uri} is no URI: {why}"))
+                ErrorObject::invalid_params(format!(
+                    "Invalid params: invalid resource URI {uri}: {why}"
+                ))
             };
             uri::check(uri).map_err(wrong)?;
         }
@@ -89,9 +93,10 @@ impl Registry {
     }
 }
 
-type Wanted = (&'static str, Option<String>);
+/// The method of a notification, and the resource that it is about.
+type ChangeNotification = (&'static str, Option<String>);
 
-fn filter_one(filter: &SubscriptionFilter, change: Change) -> Option<Wanted> {
+fn notification_for(filter: &SubscriptionFilter, change: Change) -> Option<ChangeNotification> {
     match change {
         Change::Tools => filter.tools_list_changed.then_some((name::TOOLS, None)),
         Change::Prompts => filter.prompts_list_changed.then_some((name::PROMPTS, None)),
@@ -103,13 +108,17 @@ fn filter_one(filter: &SubscriptionFilter, change: Change) -> Option<Wanted> {
     }
 }
 
-fn everything(filter: &SubscriptionFilter) -> Vec<Wanted> {
+fn all_notifications(filter: &SubscriptionFilter) -> Vec<ChangeNotification> {
     let lists = [Change::Tools, Change::Prompts, Change::Resources];
     let resources = filter.resource_subscriptions.iter().cloned().map(Change::Resource);
-    lists.into_iter().chain(resources).filter_map(|change| filter_one(filter, change)).collect()
+    lists
+        .into_iter()
+        .chain(resources)
+        .filter_map(|change| notification_for(filter, change))
+        .collect()
 }
 
-/// Sends when there is room; `false` if the client is gone.
+/// Waits for room in the queue, and sends. Returns `false` if the client has disconnected.
 async fn send(outbox: &NotificationSender, method: &str, params: &impl Serialize) -> bool {
     match Notification::new(method, params) {
         Ok(notification) => outbox.send(notification).await,

@@ -10,12 +10,11 @@ use mrtr_schema::tool::ListParams;
 use serde_json::{Value, json};
 
 use super::execute::{RoundExecution, Target};
-use super::{is_single_use, refused, run, unfit};
+use super::{handler_error, invalid_output, is_single_use, run_round};
 use crate::call_options::CallOptions;
 use crate::handler::ErasedHandler;
 use crate::output::ResourceOutput;
-use crate::registry::Registry;
-use crate::registry::{Methods, Outcome, ResponseFuture};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::resource::CacheControl;
 
@@ -52,9 +51,9 @@ fn read<'r>(
         let call = ReadResourceParams::of(request)?;
         let single_use =
             is_single_use(call.request_state.is_some(), || server.resource_options(&call.uri));
-        let inner = Arc::clone(server);
-        run(server, single_use, Box::pin(async move { inner.read_resource(call, parts).await }))
-            .await
+        let registry = Arc::clone(server);
+        let round = Box::pin(async move { registry.read_resource(call, parts).await });
+        run_round(server, single_use, round).await
     })
 }
 
@@ -62,8 +61,9 @@ impl Registry {
     async fn read_resource(&self, call: ReadResourceParams, parts: Box<RequestParts>) -> Outcome {
         if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
-            let what = Found { options: &resource.options, cache: resource.cache, mime_type };
-            return self.read(call, parts, &what, "{}", &resource.handler).await;
+            let info =
+                ResourceInfo { options: &resource.options, cache: resource.cache, mime_type };
+            return self.read(call, parts, &info, "{}", &resource.handler).await;
         }
         let matched = self
             .templates
@@ -76,15 +76,15 @@ impl Registry {
         let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
         let arguments = Value::Object(variables.collect()).to_string();
         let mime_type = resource.wire.mime_type.as_deref();
-        let what = Found { options: &resource.options, cache: resource.cache, mime_type };
-        self.read(call, parts, &what, &arguments, &resource.handler).await
+        let info = ResourceInfo { options: &resource.options, cache: resource.cache, mime_type };
+        self.read(call, parts, &info, &arguments, &resource.handler).await
     }
 
     async fn read(
         &self,
         call: ReadResourceParams,
         parts: Box<RequestParts>,
-        what: &Found<'_>,
+        info: &ResourceInfo<'_>,
         arguments: &str,
         handler: &ErasedHandler<ResourceOutput>,
     ) -> Outcome {
@@ -92,7 +92,7 @@ impl Registry {
             method: method::RESOURCES_READ,
             name: &call.uri,
             arguments,
-            options: what.options,
+            options: info.options,
         };
         let retried = call.request_state.is_some() || call.input_responses.is_some();
         let round = RoundExecution::open(
@@ -111,24 +111,24 @@ impl Registry {
                 |ResourceOutput(output)| output,
                 |outcome| match outcome {
                     Ok(result) => {
-                        let result = filled(*result, &call.uri, what, retried);
+                        let result = complete_contents(*result, &call.uri, info, retried);
                         let fits = result.contents.iter().try_for_each(ResourceContents::check);
-                        fits.map_err(|why| unfit(&call.uri, &why))?;
+                        fits.map_err(|why| invalid_output(&call.uri, &why))?;
                         self.complete(&result)
                     }
-                    // A resource has no place for failures in its result.
-                    Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
+                    // The result of a resource cannot express an error.
+                    Err(error) => Err(handler_error(&error).with_data(json!({ "uri": call.uri }))),
                 },
             )
             .await
     }
 }
 
-/// Fills in what the handler left to the request and the resource.
-fn filled(
+/// Fills in the members that the handler left to the request and the resource.
+fn complete_contents(
     mut result: ReadResourceResult,
     uri: &str,
-    what: &Found<'_>,
+    info: &ResourceInfo<'_>,
     retried: bool,
 ) -> ReadResourceResult {
     for contents in &mut result.contents {
@@ -136,17 +136,18 @@ fn filled(
             uri.clone_into(&mut contents.uri);
         }
         if contents.mime_type.is_none() {
-            contents.mime_type = what.mime_type.map(str::to_owned);
+            contents.mime_type = info.mime_type.map(str::to_owned);
         }
     }
-    // What depends on answers is for nobody to reuse.
-    let cache = if retried { CacheControl::default() } else { what.cache };
-    (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
+    // A result that depends on answers must not be reused for other requests.
+    let cache = if retried { CacheControl::default() } else { info.cache };
+    result.ttl_ms = cache.ttl_ms;
+    result.cache_scope = cache.scope;
     result
 }
 
-/// What a URI stands for.
-struct Found<'a> {
+/// The properties of a resource or template that a read needs.
+struct ResourceInfo<'a> {
     options: &'a CallOptions,
     cache: CacheControl,
     mime_type: Option<&'a str>,

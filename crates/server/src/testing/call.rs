@@ -19,8 +19,8 @@ use super::steps::StepRun;
 
 /// A call with scripted answers, from its first request to its result.
 ///
-/// By default the client declares every capability. An input request without a scripted answer fails
-/// the call with [`TestError::NoAnswer`].
+/// By default the client declares every capability. An input request without a scripted answer
+/// fails the call with [`TestError::NoAnswer`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {

@@ -71,16 +71,16 @@ async fn each_mistake_is_logged_as_documented() {
         (logged(twice).await, r#"the key "guest" is used twice in one replay"#),
         (
             logged(branches).await,
-            r#"the handler ended without coming to the step "hold", which was done"#,
+            r#"the handler returned without reaching the recorded step "hold""#,
         ),
-        (logged(changes).await, "the question reads differently than when it was answered"),
+        (logged(changes).await, "the question has changed since it was answered"),
         (
             logged(long).await,
-            r#"the result of step "report" has 9002 bytes; at most 8192 are kept"#,
+            r#"the result of step "report" has 9002 bytes; the limit is 8192"#,
         ),
         (
             logged(inside).await,
-            r#""seat" is asked or done inside the step "hold": what a step does is recorded as one"#,
+            r#""seat" is inside the step "hold": steps cannot contain questions or other steps"#,
         ),
     ] {
         assert!(log.contains(message), "{message}\nin the log: {log}");
@@ -95,7 +95,7 @@ async fn each_mistake_is_logged_as_documented() {
 /// a round is made to wait for is not.
 #[tokio::test(start_paused = true)]
 async fn dropped_work_beside_a_question_is_logged() {
-    let dropped = "the handler also waits for what is neither a question nor a step";
+    let dropped = "the handler also waits for something that is neither a question nor a step";
     let hour = Duration::from_hours(1);
     let timer = || {
         Tool::new("t", "", move |cx: Context| async move {
@@ -104,7 +104,7 @@ async fn dropped_work_beside_a_question_is_logged() {
         })
     };
     let log = logged(timer).await;
-    assert!(log.contains(dropped) && log.contains(r#"beside=["a"]"#), "{log}");
+    assert!(log.contains(dropped) && log.contains(r#"questions=["a"]"#), "{log}");
 
     let alone = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {

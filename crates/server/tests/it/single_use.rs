@@ -29,7 +29,7 @@ fn fleet(guard: &Arc<impl SingleUseStore>, tool: impl Fn() -> Tool) -> Replicas 
 fn unknown() -> Value {
     json!({ "error": {
         "code": -32602,
-        "message": "This requestState was used, and what came of it is not known",
+        "message": "This requestState was used, and its outcome is unknown",
         "data": { "reason": "outcome_unknown" },
     } })
 }

@@ -24,7 +24,7 @@ pub(crate) fn guess(runs: &Counter) -> Tool {
 pub(crate) fn used() -> Value {
     json!({ "error": {
         "code": -32602,
-        "message": "This requestState was used already",
+        "message": "This requestState was already used",
         "data": { "reason": "request_state_used" },
     } })
 }
