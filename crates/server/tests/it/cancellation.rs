@@ -1,4 +1,4 @@
-//! What is waited for, released and kept as a round ends.
+//! Steps and tasks at the end of a round.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use mrtr_server::{Context, Tool};
 
 use crate::support::{Counter, Text, run};
 
-/// A step that a task of its own begins while the round is about to end is waited for.
+/// A step that a spawned task starts while the round is about to end is waited for.
 #[tokio::test(start_paused = true)]
 async fn step_that_starts_as_the_round_ends_is_waited_for() {
     for yields in 0..4 {
@@ -34,11 +34,11 @@ async fn step_that_starts_as_the_round_ends_is_waited_for() {
         })
         .await;
         assert_eq!((text.as_str(), asked.len()), ("a 1", 2), "after {yields} yields");
-        assert_eq!(begun.get(), done.get(), "none was cut off, after {yields} yields");
+        assert_eq!(begun.get(), done.get(), "no step may be cancelled, after {yields} yields");
     }
 }
 
-/// A step in a task of its own that is never done is released when the call has failed.
+/// A step in a spawned task that never runs is released when the call fails.
 #[tokio::test]
 async fn failed_call_releases_a_step_in_a_spawned_task() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();

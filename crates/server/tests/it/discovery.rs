@@ -1,4 +1,4 @@
-//! Lists, resources, prompts and completion, with a client.
+//! Lists, resources, prompts and completion, through a client.
 
 use std::time::Duration;
 
@@ -73,11 +73,13 @@ async fn list_pages_arrive_in_order_from_any_replica() {
         names,
         ["tool-0", "tool-1", "tool-2", "tool-3", "tool-4", "tool-5", "tool-6", "tool-7"]
     );
-    let legs = log.exchanges();
-    assert_eq!(legs.len(), 3);
+    let rounds = log.exchanges();
+    assert_eq!(rounds.len(), 3);
     assert!(
-        legs.iter()
-            .all(|leg| leg.outcome["ttlMs"] == 300_000 && leg.outcome["cacheScope"] == "public")
+        rounds
+            .iter()
+            .all(|round| round.outcome["ttlMs"] == 300_000
+                && round.outcome["cacheScope"] == "public")
     );
 }
 
@@ -89,7 +91,7 @@ async fn unknown_cursors_are_rejected() {
             send_request(&fleet, "tools/list", with_meta(json!({ "cursor": cursor }))).await;
         assert_eq!(outcome["error"]["code"], -32602, "{cursor}: {outcome}");
     }
-    // "at 3", as it is given out.
+    // "at 3", as the server encodes it.
     let outcome =
         send_request(&fleet, "tools/list", with_meta(json!({ "cursor": "YXQgMw" }))).await;
     assert_eq!(outcome["tools"].as_array().unwrap().len(), 3);
@@ -104,7 +106,8 @@ async fn resources_and_prompts_ask_as_tools_do() {
     assert_eq!(read.contents[0].uri, "doc://7?lang=de");
     let interim = &log.exchanges()[0].outcome;
     assert_eq!((interim.get("ttlMs"), interim.get("cacheScope")), (None, None));
-    // Its own hints are a second, for anyone; but what depends on answers is for nobody to reuse.
+    // The template allows anyone to cache for a second; a result that depends on answers must not
+    // be cached at all.
     assert_eq!((read.ttl_ms, read.cache_scope), (0, CacheScope::Private));
     let prompt = client.get_prompt("translate", json!({ "id": "7" })).await.unwrap();
     assert_eq!(prompt.messages[0].content.as_text(), Some("Translate 7 in a tone tone"));

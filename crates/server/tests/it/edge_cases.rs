@@ -1,4 +1,4 @@
-//! What must hold when legs are cut off, declined, repeated or misused.
+//! Rounds that are cancelled, declined, repeated or misused.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Counter, Text, alice, call_tool, client, fleet, replica, run};
 
-/// What a handler does after it has spawned its question.
+/// The rest of a handler that has spawned its question.
 type Then = std::pin::Pin<Box<dyn Future<Output = Result<String>> + Send>>;
 
-/// A tool whose question is held by a task of its own, which says when it is released.
+/// Returns a tool whose question is awaited in a spawned task, which counts its release.
 fn spawned(released: Counter, then: fn(Context) -> Then) -> Tool {
     Tool::new("t", "", move |cx: Context| {
         let released = released.clone();
@@ -23,7 +23,7 @@ fn spawned(released: Counter, then: fn(Context) -> Then) -> Tool {
             let own = cx.clone();
             tokio::spawn(async move {
                 let answer = own.elicit::<Text>("spawned", "?").await;
-                // Whatever comes next in it ends as well.
+                // A later step of the task ends as well.
                 let step = own.step("after", async |_| Ok(1)).await;
                 if answer.is_err_and(|e| e.is_round_closed())
                     && step.is_err_and(|e| e.is_round_closed())
@@ -107,8 +107,8 @@ async fn step_does_not_start_after_a_fault() {
     assert_eq!(runs.get(), 0);
 }
 
-/// The same request again has the same key, and another answer to the same question has another: or the
-/// world outside would take a changed order for a repeated one.
+/// A repeated request has the same key, and another answer has another key. Otherwise an external
+/// system would take a changed order for a repeated one.
 #[tokio::test]
 async fn idempotency_key_depends_on_the_answers() {
     let keys: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -187,7 +187,7 @@ async fn handler_that_panics_before_returning_a_future_is_an_internal_error() {
     assert_eq!(text.await.0, "! the server refused the call: Internal error (-32603)");
 }
 
-/// An answer is learned when its question takes it: a step that was done before does not depend on it.
+/// A step depends on the answers that the handler had taken when the step ran, not on later ones.
 #[tokio::test]
 async fn step_does_not_bind_answers_that_are_taken_after_it() {
     let clock = TestClock::default();
@@ -213,7 +213,7 @@ async fn step_does_not_bind_answers_that_are_taken_after_it() {
     assert_eq!(client.build().call_tool("t", json!({})).await.unwrap().text(), "done");
 }
 
-/// A handler that never has enough comes to an end, in line and in the manual form.
+/// A handler that asks forever is stopped, in the inline and in the manual form.
 #[tokio::test]
 async fn max_rounds_limits_inline_and_manual_handlers() {
     let endless = || {
@@ -227,13 +227,17 @@ async fn max_rounds_limits_inline_and_manual_handlers() {
     };
     let (text, asked) = run(endless).await;
     assert!(text.contains("Internal error"), "{text}");
-    assert_eq!(asked.len(), 4, "three rounds, and the leg that wants a fourth: {asked:?}");
-    let by_hand = || {
+    assert_eq!(
+        asked.len(),
+        4,
+        "three rounds, and the request that would start a fourth: {asked:?}"
+    );
+    let manual_tool = || {
         Tool::manual("t", "", async |cx: ManualContext| -> Result<_> {
             let n = cx.state::<u32>()?.unwrap_or_default();
             Ok(InputRequired::new().elicit::<Text>("q", "?").state(&(n + 1)))
         })
         .max_rounds(2)
     };
-    assert_eq!(run(by_hand).await.1.len(), 3);
+    assert_eq!(run(manual_tool).await.1.len(), 3);
 }

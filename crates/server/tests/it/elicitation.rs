@@ -1,4 +1,4 @@
-//! What a client can be asked: only what it declared, with this request.
+//! Input requests and the capabilities they need, which a client declares with each request.
 
 use mrtr_schema::sampling::CreateMessageParams;
 use mrtr_server::manual::{InputRequired, ManualContext};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Text, fleet, send_request};
 
-/// Calls the tool `t` with these capabilities.
+/// Calls the tool `t` as a client with these capabilities.
 async fn call(fleet: &Replicas, capabilities: Value, more: Value) -> Value {
     let mut params = json!({ "name": "t", "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -39,7 +39,7 @@ async fn ask(cx: Context, what: &str) -> Result<String> {
     Ok("asked".to_owned())
 }
 
-/// The same question in the manual form.
+/// Asks the same question in the manual form.
 fn manual(what: &str) -> InputRequired {
     let asks = InputRequired::new();
     match what {
@@ -97,10 +97,10 @@ async fn undeclared_capabilities_are_reported_as_required() {
         ),
     ] {
         let inline = fleet(|| Tool::new("t", "", move |cx: Context| ask(cx, what)));
-        let by_hand = fleet(|| {
+        let manual_form = fleet(|| {
             Tool::manual("t", "", move |_: ManualContext| std::future::ready(manual(what)))
         });
-        for fleet in [&inline, &by_hand] {
+        for fleet in [&inline, &manual_form] {
             let asked = call(fleet, declared.clone(), json!({})).await;
             assert_eq!(asked["resultType"], "input_required", "{what}: {asked}");
             let refused = call(fleet, undeclared.clone(), json!({})).await;
@@ -110,7 +110,7 @@ async fn undeclared_capabilities_are_reported_as_required() {
     }
 }
 
-/// A flow goes on with another client than it began with, or with one that was updated.
+/// A call can be continued by another client, or by an updated one.
 #[tokio::test]
 async fn capabilities_are_those_of_the_current_request() {
     let fleet = fleet(|| {
@@ -191,11 +191,11 @@ async fn forbidden_questions_are_internal_errors() {
                 Ok::<_, Error>("went")
             })
         });
-        let by_hand = fleet(|| {
+        let manual_form = fleet(|| {
             let ask = move || InputRequired::new().elicit_url("q", "Go", url);
             Tool::manual("t", "", move |_: ManualContext| std::future::ready(ask()))
         });
-        for fleet in [inline, by_hand] {
+        for fleet in [inline, manual_form] {
             let refused = call(&fleet, all.clone(), json!({})).await;
             assert_eq!(refused["error"]["code"], -32603, "{url}: {refused}");
         }
@@ -212,7 +212,7 @@ async fn forbidden_questions_are_internal_errors() {
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
 }
 
-/// What does not fit is asked for again.
+/// An invalid answer is asked for again.
 #[tokio::test]
 async fn invalid_roots_are_asked_again() {
     let fleet = fleet(|| {

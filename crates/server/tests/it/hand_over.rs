@@ -1,4 +1,4 @@
-//! Replicas that let others go on.
+//! Replicas that hand calls over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::{Counter, Text, alice, call_tool, client, replica};
 
-/// Does some steps, and says how often any ran.
+/// Returns a tool that runs `n` steps and returns how often a step ran.
 fn steps(n: u64, runs: &Counter) -> Tool {
     let runs = runs.clone();
     Tool::new("t", "", move |cx: Context| {
@@ -39,16 +39,16 @@ fn fleet(
 
 #[tokio::test(start_paused = true)]
 async fn overloaded_replica_hands_a_call_over_at_most_twice() {
-    for (overloaded, legs) in [(false, 1), (true, 3)] {
+    for (overloaded, rounds) in [(false, 1), (true, 3)] {
         let runs = Counter::default();
         let (client, log) = client(fleet(|| steps(10, &runs), move || overloaded));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
         assert_eq!((result.text().as_str(), runs.get()), ("10", 10), "each step ran once");
-        assert_eq!(log.exchanges().len(), legs);
+        assert_eq!(log.exchanges().len(), rounds);
     }
 }
 
-/// What has done nothing new would move on for nothing, and a call with one step is done with it.
+/// A round that recorded nothing new is not handed over, and a call with one step completes.
 #[tokio::test(start_paused = true)]
 async fn hand_over_needs_a_new_step() {
     let runs = Counter::default();
@@ -57,20 +57,22 @@ async fn hand_over_needs_a_new_step() {
     assert_eq!(log.exchanges().len(), 1);
 }
 
-/// Clients that give up after nine or ten rounds are not brought there by moving on.
+/// Hand-overs must not push a call to the ninth or tenth round, where clients give up.
 #[tokio::test(start_paused = true)]
 async fn hand_over_stops_after_the_sixth_round() {
-    for (rounds, legs) in [(5, 5 + 2 + 1), (6, 6 + 1)] {
+    // After five questions there is room for one hand-over: the second would come after the sixth
+    // round. After six questions there is none.
+    for (questions, requests) in [(5, 5 + 1 + 1), (6, 6 + 1)] {
         let runs = Counter::default();
         let tool = || {
             let runs = runs.clone();
             Tool::new("t", "", move |cx: Context| {
                 let runs = runs.clone();
                 async move {
-                    for n in 0..rounds {
+                    for n in 0..questions {
                         cx.elicit::<Text>(format!("q{n}"), "?").await?;
                     }
-                    // The first of these has something new before it from the second on.
+                    // From the second step on, the round has recorded something new.
                     for n in 0..4 {
                         cx.step(format!("s{n}"), async |_| Ok(runs.increment())).await?;
                     }
@@ -80,13 +82,12 @@ async fn hand_over_stops_after_the_sixth_round() {
         };
         let (client, log) = client(fleet(tool, || true));
         client.build().call_tool("t", json!({})).await.unwrap();
-        // Of the two times, the second would be after the sixth round.
-        let legs = if rounds == 5 { legs - 1 } else { legs };
-        assert_eq!((log.exchanges().len(), runs.get()), (legs, 4), "after {rounds} rounds");
+        let counts = (log.exchanges().len(), runs.get());
+        assert_eq!(counts, (requests, 4), "after {questions} questions");
     }
 }
 
-/// A step that runs while the shutdown begins is finished, and the next one is another replica's.
+/// The step that runs when the shutdown begins completes, and another replica runs the next one.
 #[tokio::test(start_paused = true)]
 async fn shutdown_hands_over_after_the_running_step() {
     let (clock, runs) = (TestClock::default(), Counter::default());
@@ -124,7 +125,7 @@ async fn shutdown_hands_over_after_the_running_step() {
     assert_eq!(log.input_keys(), [Vec::<String>::new(), Vec::new()]);
 }
 
-/// A key that no other replica has leaves nobody to go on: the call is finished here.
+/// With an ephemeral key, no other replica could continue: the call completes here.
 #[tokio::test(start_paused = true)]
 async fn ephemeral_key_prevents_hand_over() {
     let runs = Counter::default();
@@ -140,8 +141,8 @@ async fn ephemeral_key_prevents_hand_over() {
     assert_eq!((result.text().as_str(), log.exchanges().len()), ("10", 1));
 }
 
-/// A question that comes up after a step was left to another replica keeps the step here: its answer would give it another
-/// key. What was begun so is finished before the round ends.
+/// A question that comes up after a step was deferred to another replica makes the step run here:
+/// the answer would change its key. The step completes before the round ends.
 #[tokio::test(start_paused = true)]
 async fn late_question_cancels_the_hand_over() {
     let (begun, done) = (Counter::default(), Counter::default());
@@ -172,14 +173,14 @@ async fn late_question_cancels_the_hand_over() {
     let fleet = fleet(tool, || true);
     let first = call_tool(&fleet, "t", json!({}), json!({})).await;
     assert!(first["inputRequests"]["a"].is_object());
-    assert_eq!((begun.get(), done.get()), (1, 1), "it was done on this leg");
+    assert_eq!((begun.get(), done.get()), (1, 1), "the step ran in this round");
     let (client, log) = client(fleet);
     let result = client.build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.input_keys().len()), ("2 a", 3));
     assert_eq!((begun.get(), done.get()), (2, 2), "once in each call");
 }
 
-/// Without a question, what yields beside it changes nothing: the step is another replica's.
+/// Without a question, a future that yields beside the step changes nothing: it stays deferred.
 #[tokio::test(start_paused = true)]
 async fn deferred_step_runs_on_the_next_replica() {
     let runs = Counter::default();

@@ -1,4 +1,4 @@
-//! Long calls, and many.
+//! Long calls, and many calls.
 
 use mrtr_client::RoundLimits;
 use mrtr_server::testing::TestCall;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{Counter, Text, alice, call_tool, client, fleet, replica};
 
-/// A hundred steps of a hundred bytes and twenty rounds stay within what a flow may keep.
+/// A hundred steps of 100 bytes and twenty rounds fit into the journal.
 #[tokio::test]
 async fn journal_holds_a_hundred_steps_and_twenty_rounds() {
     let runs = Counter::default();
@@ -32,11 +32,12 @@ async fn journal_holds_a_hundred_steps_and_twenty_rounds() {
     let limits = RoundLimits { questions: 20, ..RoundLimits::default() };
     let result = client.round_limits(limits).build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.exchanges().len()), ("100", 21));
-    let longest = log.exchanges().iter().map(|leg| leg.outcome.to_string().len()).max();
+    let longest = log.exchanges().iter().map(|round| round.outcome.to_string().len()).max();
     assert!(longest.is_some_and(|bytes| bytes < 32 << 10), "{longest:?}");
 }
 
-/// A version that comes to its steps in another order finds each of forty, and the answer to its own wording of a question.
+/// A version that reaches its forty steps in another order finds each of them, and the answer to its
+/// own wording of a question.
 #[tokio::test]
 async fn journal_entries_are_found_in_any_order() {
     let (clock, runs) = (TestClock::default(), Counter::default());
@@ -55,17 +56,18 @@ async fn journal_entries_are_found_in_any_order() {
         });
         replica(&clock).tool(tool).build().unwrap()
     };
-    let legs = [("one", false), ("two", true), ("one", true), ("one", true)];
-    let fleet = Replicas::new(legs.map(|(wording, backwards)| server(wording, backwards)));
+    let rounds = [("one", false), ("two", true), ("one", true), ("one", true)];
+    let fleet = Replicas::new(rounds.map(|(wording, backwards)| server(wording, backwards)));
     let text = |text: &str| json!({ "text": text });
     let call =
         TestCall::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
-    let story = call.answer("b", text("third")).run(&fleet.as_principal(alice())).await.unwrap();
-    assert_eq!((story.text(), runs.get()), ("firstthird", 40));
-    assert_eq!(story.rounds(), [["a"], ["a"], ["b"]]);
+    let transcript =
+        call.answer("b", text("third")).run(&fleet.as_principal(alice())).await.unwrap();
+    assert_eq!((transcript.text(), runs.get()), ("firstthird", 40));
+    assert_eq!(transcript.rounds(), [["a"], ["a"], ["b"]]);
 }
 
-/// A thousand calls whose clients never come back, each with a question in a task of its own, leave no task.
+/// A thousand calls whose clients never return, each with a question in a spawned task, leave no task.
 #[tokio::test]
 async fn a_thousand_abandoned_calls_leave_no_task() {
     let clock = TestClock::default();

@@ -1,4 +1,4 @@
-//! What a server refuses, and what it says then.
+//! Rejected requests: their responses, and their reasons in the log.
 
 use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
@@ -23,7 +23,7 @@ fn tools(builder: mrtr_server::ServerBuilder) -> Server {
     builder.tool(ask("t")).tool(ask("u")).build().unwrap()
 }
 
-/// Every cause gets one answer, and only the log says which it was.
+/// All causes share one response; only the log names the cause.
 #[tokio::test]
 async fn rejected_states_get_one_response_and_the_log_names_the_reason() {
     let (lines, _guard) = LogLines::collect();
@@ -48,7 +48,7 @@ async fn rejected_states_get_one_response_and_the_log_names_the_reason() {
         assert_eq!(outcome, invalid_state(), "{reason}");
         expect.push(reason);
     };
-    // In the middle, and cut where a whole number of bytes ends.
+    // One letter changed in the middle, and a cut at a whole number of bytes.
     let letter = if state.as_bytes()[90] == b'A' { "B" } else { "A" };
     let flipped = format!("{}{letter}{}", &state[..90], &state[91..]);
     refused(call_tool(&home, "t", arguments.clone(), retry(&flipped)).await, "forged");
@@ -57,7 +57,7 @@ async fn rejected_states_get_one_response_and_the_log_names_the_reason() {
     refused(call_tool(&home, "t", arguments.clone(), retry("x")).await, "malformed");
     refused(call_tool(&home, "t", arguments.clone(), retry("")).await, "malformed");
     refused(call_tool(&home, "u", arguments.clone(), retry(state)).await, "wrong_target");
-    // As doubles the two numbers would be equal.
+    // The two numbers would be equal as doubles.
     refused(
         call_tool(&home, "t", json!({ "n": 9_007_199_254_740_992_u64 }), retry(state)).await,
         "wrong_arguments",
@@ -66,8 +66,8 @@ async fn rejected_states_get_one_response_and_the_log_names_the_reason() {
 
     let bob = fleet(replica(&clock), Some(Principal::new("https://login.example", "bob")));
     refused(call_tool(&bob, "t", arguments.clone(), retry(state)).await, "wrong_principal");
-    let nobody = fleet(replica(&clock).allow_anonymous(), None);
-    refused(call_tool(&nobody, "t", arguments.clone(), retry(state)).await, "wrong_principal");
+    let anonymous = fleet(replica(&clock).allow_anonymous(), None);
+    refused(call_tool(&anonymous, "t", arguments.clone(), retry(state)).await, "wrong_principal");
 
     let other = |ring: KeyRing| {
         Server::builder("test", "1").require_principal().key_ring(ring).clock(clock.clone())
@@ -96,10 +96,10 @@ async fn rejected_states_get_one_response_and_the_log_names_the_reason() {
         log.lines().filter_map(|line| line.split("reason=\"").nth(1)?.split('"').next()).collect();
     assert_eq!(logged, expect);
     assert!(!log.contains(state), "a state must not be logged");
-    let book = include_str!("../../../../docs/deploying.md");
-    let row = book.lines().find(|line| line.starts_with("| `mrtr.state.refusals`")).unwrap();
+    let docs = include_str!("../../../../docs/deploying.md");
+    let row = docs.lines().find(|line| line.starts_with("| `mrtr.state.refusals`")).unwrap();
     for reason in expect {
-        assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the book");
+        assert!(row.contains(&format!("`{reason}`")), "{reason} is missing in docs/deploying.md");
     }
 }
 
@@ -126,7 +126,7 @@ async fn call_timeout_ends_a_call_however_fresh_its_state() {
         )
         .await;
     }
-    assert!(last["inputRequests"].is_object(), "59 minutes and 54 seconds are within the hour");
+    assert!(last["inputRequests"].is_object(), "59 min 54 s are within the hour");
     clock.advance(6);
     assert_eq!(
         call_tool(&fleet, "t", json!({}), json!({ "requestState": last["requestState"] })).await,
@@ -206,7 +206,7 @@ async fn invalid_requests_get_an_error_that_names_the_mistake() {
         assert_eq!(got, code, "{message}");
         assert!(message.contains(part), "{message}");
     }
-    // Arguments of the wrong type are for the model to mend.
+    // Arguments of the wrong type are a tool error, which the model can correct.
     let result = call_tool(&fleet, "t", json!({ "n": "three" }), json!({})).await;
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! What every method's result looks like on the wire.
+//! The results of all methods on the wire.
 
 #![expect(clippy::panic, reason = "handlers panic on purpose")]
 
@@ -40,9 +40,9 @@ fn everything() -> Replicas {
         "fail" => Err(Error::internal("secret")),
         "wrong" => Err(Error::invalid("no such id")),
         "panic" => panic!("secret"),
-        "who" => {
-            Ok(vec![typed.principal().map_or("nobody", mrtr_server::Principal::subject).to_owned()])
-        }
+        "who" => Ok(vec![
+            typed.principal().map_or("anonymous", mrtr_server::Principal::subject).to_owned(),
+        ]),
         "known" => Ok(typed.arguments.into_keys().collect()),
         _ => Ok(vec!["1".to_owned()]),
     };
@@ -199,7 +199,7 @@ async fn lists_use_the_wire_format_of_the_specification() {
     );
 }
 
-/// Nobody's list depends on who asks over which connection, or on what was asked before.
+/// A list depends neither on the connection nor on earlier requests.
 #[tokio::test]
 async fn lists_do_not_depend_on_earlier_requests() {
     let (one, two) = (everything(), everything());
@@ -365,7 +365,7 @@ async fn invalid_arguments_are_named_without_positions() {
     }
 }
 
-/// It is in the log; what goes out says no more than that something went wrong inside.
+/// The log has the reason; the client gets an internal error.
 #[tokio::test]
 async fn malformed_content_is_not_sent() {
     let image = || {
@@ -430,7 +430,7 @@ async fn every_list_has_pages() {
     }
 }
 
-/// Tasks, say, would be added like this.
+/// An extension such as tasks adds its methods in this way.
 #[tokio::test]
 async fn extension_declares_settings_and_adds_methods() {
     #[derive(serde::Deserialize)]
@@ -484,7 +484,7 @@ async fn extension_declares_settings_and_adds_methods() {
             "{wrong}"
         );
     }
-    // Not even where this server has no prompts.
+    // Protocol methods are reserved even if this server has no prompts.
     let builder = replica(&TestClock::default())
         .method("prompts/get", async |_: ExtensionRequest| Ok(mrtr_schema::Object::new()));
     assert!(builder.build().unwrap_err().to_string().contains("is a method of the protocol"));

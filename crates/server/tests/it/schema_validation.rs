@@ -1,4 +1,4 @@
-//! Arguments and results are held against the schemas that a tool publishes.
+//! Validation of arguments and results against the schemas that a tool publishes.
 
 use mrtr_server::{Context, Server, Tool, ToolOutput};
 use mrtr_testkit::Replicas;
@@ -12,7 +12,7 @@ struct Party {
     people: u8,
     #[schemars(length(max = 5), regex(pattern = "^[A-Z]"))]
     name: String,
-    /// A number of the type's own bounds.
+    /// A number with the bounds of its type.
     table: Option<u16>,
 }
 
@@ -46,7 +46,7 @@ async fn arguments_must_match_the_schema_beyond_the_type() {
         let text = refused["content"][0]["text"].as_str().unwrap();
         assert!(refused["isError"] == true && text.contains(part), "{refused}");
     }
-    assert_eq!(ran.get(), 1, "the handler sees only what fits");
+    assert_eq!(ran.get(), 1, "the handler must see valid arguments only");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Output for programs.
+//! Structured output.
 
 use mrtr_client::{CallError, Client};
 use mrtr_server::{Context, Json, Result, Tool};
@@ -17,7 +17,7 @@ struct Table {
     note: Option<String>,
 }
 
-/// Cannot be written as JSON.
+/// A value that does not serialize.
 #[derive(JsonSchema)]
 struct Secretive;
 
@@ -50,7 +50,11 @@ async fn json_output_has_a_schema_and_a_text_form() {
     let tool = tools.iter().find(|tool| tool.name == "table").unwrap();
     let schema = tool.output_schema.as_ref().unwrap();
     assert_eq!(schema["properties"]["people"]["type"], json!("integer"));
-    assert_eq!(schema["required"], json!(["people", "place"]), "what is left out is not promised");
+    assert_eq!(
+        schema["required"],
+        json!(["people", "place"]),
+        "fields that may be absent are not required"
+    );
 
     let result = client.call_tool("table", json!({})).await.unwrap();
     let value = json!({ "people": 2, "place": "place" });

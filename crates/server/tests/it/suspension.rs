@@ -1,4 +1,4 @@
-//! When a round ends, and what the next one knows.
+//! The end of a round, and what the next round knows.
 
 use std::time::Duration;
 
@@ -59,10 +59,10 @@ async fn step_before_questions_runs_once_while_the_handler_replays() {
     .await;
     assert_eq!(text, "step 1");
     assert_eq!(asked, keys(&[&["a"], &["b"], &[]]));
-    assert_eq!((runs.get(), seen.get()), (1, 3), "the handler ran on every leg, the step on one");
+    assert_eq!((runs.get(), seen.get()), (1, 3), "the handler ran in every round, the step in one");
 }
 
-/// The third part of the rule: a handler that yields beside a question is not finished yet.
+/// A round ends when the handler makes no progress: a handler that yields still makes some.
 #[tokio::test]
 async fn yielding_beside_a_question_does_not_split_the_round() {
     let (text, asked) = run(|| {
@@ -81,7 +81,7 @@ async fn yielding_beside_a_question_does_not_split_the_round() {
     assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a", "b"], &[]])));
 }
 
-/// The second part of the rule: a step beside a question is finished, and kept, before the round ends.
+/// A round ends after the steps that run beside its questions, and their results are recorded.
 #[tokio::test(start_paused = true)]
 async fn round_waits_for_a_step_beside_a_question() {
     let (started, runs) = (Counter::default(), Counter::default());
@@ -102,7 +102,7 @@ async fn round_waits_for_a_step_beside_a_question() {
     })
     .await;
     assert_eq!((text.as_str(), asked), ("a 1", keys(&[&["a"], &[]])));
-    assert_eq!((started.get(), runs.get()), (1, 1), "it is not cut off and run again");
+    assert_eq!((started.get(), runs.get()), (1, 1), "the step is neither cancelled nor repeated");
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn dropped_question_is_not_asked() {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             tokio::select! {
                 biased;
-                _ = cx.elicit::<Text>("dropped", "?") => unreachable!("it has no answer"),
+                _ = cx.elicit::<Text>("dropped", "?") => unreachable!("the question has no answer"),
                 () = std::future::ready(()) => {}
             }
             Ok(cx.elicit::<Text>("kept", "?").await?.text)
@@ -156,7 +156,7 @@ async fn invalid_answer_is_asked_again_with_the_reason() {
         })
     });
     let log = fleet.log();
-    // The driver would not send this, so the legs are sent by hand.
+    // The client would not send this answer, so the test sends each round itself.
     let (first, second) = (call(&fleet, json!({})).await, log.clone());
     let state = first["requestState"].clone();
     let wrong = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": 5 } } }, "requestState": state });
@@ -181,10 +181,10 @@ async fn unsolicited_answers_are_ignored() {
         })
     });
     let answer = |text: &str| json!({ "action": "accept", "content": { "text": text } });
-    // Without any state: nothing was asked.
+    // Without a state, no question was asked.
     let first = call(&fleet, json!({ "inputResponses": { "a": answer("early") } })).await;
     assert!(first["inputRequests"]["a"].is_object());
-    // With a state that asked for `a` only: `b` is still asked.
+    // With a state that asked for `a` only, `b` is still asked.
     let both = json!({ "inputResponses": { "a": answer("1"), "b": answer("early") }, "requestState": first["requestState"] });
     let second = call(&fleet, both).await;
     assert!(second["inputRequests"]["b"].is_object());
@@ -227,7 +227,7 @@ async fn declining_is_a_tool_error_or_an_elicit_outcome() {
     for (action, expected) in [("decline", "declined"), ("cancel", "dismissed")] {
         let fleet = fleet(tool);
         let first = call(&fleet, json!({})).await;
-        // Content of a form that was not submitted is not read.
+        // The content of a form that was not accepted is ignored.
         let answer = |key: &str| json!({ key: { "action": action, "content": { "text": "x" } } });
         let second = call(
             &fleet,
@@ -308,7 +308,7 @@ async fn handler_errors_show_only_their_public_message() {
 #[tokio::test]
 async fn reworded_question_is_asked_again_unless_a_step_followed_it() {
     // A rolling upgrade: the replicas have different versions of the tool.
-    async fn flow(message: &'static str, with_step: bool) -> (String, Vec<Vec<String>>) {
+    async fn run_upgrade(message: &'static str, with_step: bool) -> (String, Vec<Vec<String>>) {
         let clock = mrtr_testkit::TestClock::default();
         let tool = |message: &'static str| {
             Tool::new("t", "", move |cx: Context| async move {
@@ -329,10 +329,10 @@ async fn reworded_question_is_asked_again_unless_a_step_followed_it() {
         let result = client.build().call_tool("t", json!({})).await;
         (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.input_keys())
     }
-    assert_eq!(flow("Inside?", true).await, ("ab".into(), keys(&[&["a"], &["b"], &[]])));
-    let (text, asked) = flow("Outside?", false).await;
+    assert_eq!(run_upgrade("Inside?", true).await, ("ab".into(), keys(&[&["a"], &["b"], &[]])));
+    let (text, asked) = run_upgrade("Outside?", false).await;
     assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a"], &["b"], &["a"], &[]])));
-    let (text, _) = flow("Outside?", true).await;
+    let (text, _) = run_upgrade("Outside?", true).await;
     assert!(text.contains("The server has changed since this call began"), "{text}");
 }
 
@@ -379,7 +379,7 @@ async fn request_timeout_ends_a_handler_that_never_yields() {
     assert!(run(busy).await.0.contains("Internal error"));
 }
 
-/// Sends one leg by hand; `more` are parameters beside the usual ones.
+/// Sends one round of the tool `t`; `more` holds further parameters.
 async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
     call_tool(fleet, "t", json!({}), more).await
 }
@@ -403,7 +403,7 @@ async fn oversized_answer_is_rejected_by_key_and_the_call_continues() {
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("the response to \"a\" has") && message.contains("8192"), "{message}");
     let second = call(&fleet, answer("a", 10, &first["requestState"])).await;
-    // What need not be kept may be long.
+    // An answer that no later round needs may be long.
     let last = call(&fleet, answer("b", 100_000, &second["requestState"])).await;
     assert_eq!(last["content"][0]["text"], "100010");
 }
@@ -441,7 +441,8 @@ async fn request_parts_hold_application_state_and_extensions_of_layers() {
     );
 }
 
-/// What comes up in a task of its own, turn by turn, is asked in the same round: as long as something happens, it is waited for.
+/// Questions of a spawned task that come up one after another are asked in one round: the round
+/// does not end while the task makes progress.
 #[tokio::test]
 async fn questions_of_a_spawned_task_share_the_round() {
     let (text, asked) = run(|| {

@@ -1,4 +1,4 @@
-//! What those who look on learn of a request.
+//! Spans and metrics of requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ fn asking() -> Tool {
     })
 }
 
-/// Each round is a span in the trace of its client, on whichever replica it is.
+/// Each round is a span in the trace of its client, on every replica.
 #[tokio::test]
 async fn every_round_is_a_span_in_the_trace_of_the_client() {
     let (lines, _guard) = LogLines::collect_from(Level::INFO);
@@ -59,15 +59,15 @@ async fn every_round_is_a_span_in_the_trace_of_the_client() {
         assert!(!line.contains("error.type"), "{line}");
     }
 
-    // What has not the form of a trace context is nobody's parent.
+    // A malformed trace context is not adopted.
     let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
-    params["_meta"]["traceparent"] = json!("00-nobody");
+    params["_meta"]["traceparent"] = json!("00-malformed");
     let fleet = Replicas::new([server()]).as_principal(alice());
     send_request(&fleet, "tools/call", params).await;
     assert_eq!(adopted.lock().unwrap().len(), 2);
 }
 
-/// Every refusal is counted by its reason, every request timed by its kind; and a client cannot make up names.
+/// Rejections are counted by reason and requests timed by kind; a client cannot invent label values.
 #[tokio::test]
 async fn metrics_have_reasons_and_known_names_only() {
     let clock = TestClock::default();
@@ -111,7 +111,7 @@ async fn metrics_have_reasons_and_known_names_only() {
     assert!(!timed.concat().contains("made"), "{timed:#?}");
 }
 
-/// Those whose clients go away are counted, too.
+/// Requests whose clients disconnect are measured, too.
 #[tokio::test]
 async fn cancelled_request_is_measured() {
     let clock = TestClock::default();

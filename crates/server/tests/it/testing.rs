@@ -1,4 +1,4 @@
-//! The module that people test their own tools with.
+//! The module `testing`, with which authors test their own handlers.
 
 use mrtr_server::manual::ManualContext;
 use mrtr_server::testing::{Fault, Replicas, TestCall, TestClock, TestError};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{Text, alice, replica};
 
-/// A step, two questions in one round, a step, one more question.
+/// Returns a tool with a step, two questions in one round, a step, and another question.
 fn tool() -> Tool {
     Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let hold: String = cx.step("hold", async |s| Ok(s.idempotency_key().to_owned())).await?;
@@ -38,25 +38,26 @@ fn call() -> TestCall {
 
 #[tokio::test]
 async fn transcript_reports_rounds_questions_steps_and_state_size() {
-    let story = call().run(&fleet()).await.unwrap();
-    assert_eq!((story.text(), story.is_error()), ("32 xyz", false));
-    assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]]);
-    assert_eq!(story.question("c").unwrap()["params"]["message"], "x and y?");
+    let transcript = call().run(&fleet()).await.unwrap();
+    assert_eq!((transcript.text(), transcript.is_error()), ("32 xyz", false));
+    assert_eq!(transcript.rounds(), [vec!["a", "b"], vec!["c"]]);
+    assert_eq!(transcript.question("c").unwrap()["params"]["message"], "x and y?");
     assert_eq!(
-        (story.step_runs("hold"), story.step_runs("pay"), story.step_runs("other")),
+        (transcript.step_runs("hold"), transcript.step_runs("pay"), transcript.step_runs("other")),
         (1, 1, 0)
     );
-    assert_eq!(story.steps()[0].idempotency_key.len(), 32);
-    assert!((200..2000).contains(&story.largest_state()), "{}", story.largest_state());
+    assert_eq!(transcript.steps()[0].idempotency_key.len(), 32);
+    assert!((200..2000).contains(&transcript.largest_state()), "{}", transcript.largest_state());
 
-    let story = call().respond("a", json!({ "action": "decline" })).run(&fleet()).await.unwrap();
-    assert_eq!(story.text(), "32 xyz", "the first answer is for the first time");
+    let transcript =
+        call().respond("a", json!({ "action": "decline" })).run(&fleet()).await.unwrap();
+    assert_eq!(transcript.text(), "32 xyz", "the first answer is for the first time");
     let declined = TestCall::tool("t", json!({})).decline("a").answer("b", json!({ "text": "y" }));
-    let story = declined.run(&fleet()).await.unwrap();
-    assert!(story.is_error() && story.text().contains("\"a\""), "{story:?}");
+    let transcript = declined.run(&fleet()).await.unwrap();
+    assert!(transcript.is_error() && transcript.text().contains("\"a\""), "{transcript:?}");
 }
 
-/// Whatever goes wrong, the person is asked the same, the call comes to the same, and what ran again did so under one key.
+/// Under every fault, the questions and the result are the same, and repeated steps keep their key.
 #[tokio::test]
 async fn faults_change_only_how_often_steps_run() {
     for (fault, round, hold, pay) in [
@@ -71,15 +72,15 @@ async fn faults_change_only_how_often_steps_run() {
         (Fault::WrongPrincipal, 3, 1, 1),
         (Fault::Duplicate, 1, 2, 1),
     ] {
-        let story = call().fault(round, fault).run(&fleet()).await.unwrap();
-        assert_eq!(story.text(), "32 xyz", "{fault:?}");
-        assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]], "{fault:?}");
+        let transcript = call().fault(round, fault).run(&fleet()).await.unwrap();
+        assert_eq!(transcript.text(), "32 xyz", "{fault:?}");
+        assert_eq!(transcript.rounds(), [vec!["a", "b"], vec!["c"]], "{fault:?}");
         assert_eq!(
-            (story.step_runs("hold"), story.step_runs("pay")),
+            (transcript.step_runs("hold"), transcript.step_runs("pay")),
             (hold, pay),
             "{fault:?} in {round}"
         );
-        let mut keys: Vec<_> = story.steps().iter().filter(|step| step.key == "pay").collect();
+        let mut keys: Vec<_> = transcript.steps().iter().filter(|step| step.key == "pay").collect();
         keys.dedup();
         assert_eq!(keys.len(), 1, "{fault:?}");
     }
@@ -93,7 +94,7 @@ async fn faults_of_one_round_apply_in_order() {
     assert_eq!(lost_and_twice.run(&fleet()).await.unwrap().step_runs("hold"), 3);
 }
 
-/// What a test has not foreseen, it hears of.
+/// A test fails on everything that it does not expect.
 #[tokio::test]
 async fn unexpected_questions_rounds_and_faults_fail_the_run() {
     let none =
@@ -106,14 +107,14 @@ async fn unexpected_questions_rounds_and_faults_fail_the_run() {
         r#"the call takes more than 1 rounds; requested were [["a", "b"], ["c"]]"#
     );
 
-    // A handler that does not mind whose state it is: one for each caller alike.
+    // This handler completes in its first round, so that no later round can get a fault.
     let clock = TestClock::default();
     let tool =
         Tool::manual(
             "t",
             "",
             async |cx: ManualContext| {
-                if cx.unsolicited_answers().is_empty() { "anybody" } else { "?" }
+                if cx.unsolicited_answers().is_empty() { "anyone" } else { "?" }
             },
         );
     let open = Replicas::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
@@ -130,21 +131,24 @@ async fn unexpected_questions_rounds_and_faults_fail_the_run() {
 
     let unwritten = TestCall::tool("t", std::collections::HashMap::from([((1, 2), 3)]));
     assert!(matches!(unwritten.run(&fleet()).await, Err(TestError::InvalidCall(_))));
-    let nobody = call().run(&Replicas::new([])).await;
-    assert!(matches!(nobody, Err(TestError::InvalidCall(_))), "{nobody:?}");
+    let no_replicas = call().run(&Replicas::new([])).await;
+    assert!(matches!(no_replicas, Err(TestError::InvalidCall(_))), "{no_replicas:?}");
 }
 
-/// The server's refusals are part of the story.
+/// Errors of the server are part of the transcript.
 #[tokio::test]
 async fn transcript_reports_server_errors() {
-    let story = TestCall::tool("unknown", json!({})).run(&fleet()).await.unwrap();
-    assert_eq!((story.outcome.as_ref().unwrap_err().code, story.is_error()), (-32602, true));
-    let story = call().capabilities(json!({})).run(&fleet()).await.unwrap();
-    assert_eq!(story.outcome.as_ref().unwrap_err().code, -32021);
-    assert_eq!(story.steps().len(), 1);
+    let transcript = TestCall::tool("unknown", json!({})).run(&fleet()).await.unwrap();
+    assert_eq!(
+        (transcript.outcome.as_ref().unwrap_err().code, transcript.is_error()),
+        (-32602, true)
+    );
+    let transcript = call().capabilities(json!({})).run(&fleet()).await.unwrap();
+    assert_eq!(transcript.outcome.as_ref().unwrap_err().code, -32021);
+    assert_eq!(transcript.steps().len(), 1);
 }
 
-/// Prompts and resource templates ask in the same way.
+/// Prompts and resource templates ask as tools do.
 #[tokio::test]
 async fn test_call_supports_prompts_and_resources() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -174,8 +178,8 @@ async fn test_call_supports_prompts_and_resources() {
         (TestCall::resource("file:///n"), "/contents/0/text"),
     ] {
         let call = call.answer("a", json!({ "text": "x" })).fault(2, Fault::ResponseLost);
-        let story = call.run(&fleet).await.unwrap();
-        assert_eq!(story.outcome.as_ref().unwrap().pointer(pointer), Some(&json!("x")));
-        assert_eq!(story.question("a").unwrap()["params"]["message"], "n?");
+        let transcript = call.run(&fleet).await.unwrap();
+        assert_eq!(transcript.outcome.as_ref().unwrap().pointer(pointer), Some(&json!("x")));
+        assert_eq!(transcript.question("a").unwrap()["params"]["message"], "n?");
     }
 }

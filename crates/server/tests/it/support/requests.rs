@@ -31,16 +31,20 @@ pub(crate) fn with_meta(mut params: Value) -> Value {
 
 /// Sends a request. Returns the result, or the error under `error`.
 pub(crate) async fn send_request(fleet: &Replicas, method: &str, params: Value) -> Value {
-    let request = Request {
-        jsonrpc: Version,
-        id: RequestId::Number(1),
-        method: method.to_owned(),
-        params: Some(Params::new(&params).unwrap()),
-    };
-    let response = fleet.send(OutgoingRequest::new(request)).await.unwrap();
+    let response = fleet.send(OutgoingRequest::new(request(method, &params))).await.unwrap();
     match response.outcome {
         Ok(result) => serde_json::from_str(result.get()).unwrap(),
         Err(error) => json!({ "error": error }),
+    }
+}
+
+/// Creates a request with the id 1.
+pub(crate) fn request(method: &str, params: &Value) -> Request {
+    Request {
+        jsonrpc: Version,
+        id: RequestId::Number(1),
+        method: method.to_owned(),
+        params: Some(Params::new(params).unwrap()),
     }
 }
 
