@@ -1,4 +1,4 @@
-//! The mistakes that `docs/rounds.md` names, and what the log says of each.
+//! The mistakes that `docs/rounds.md` lists, and the log message of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{Counter, LogLines, Text, call_tool, client, fleet};
 
-/// Runs a tool, and returns what was logged.
+/// Runs a tool and returns the log.
 async fn logged(tool: impl Fn() -> Tool) -> String {
     let (lines, _guard) = LogLines::collect();
     let (client, _) = client(fleet(tool));
@@ -18,7 +18,7 @@ async fn logged(tool: impl Fn() -> Tool) -> String {
 
 #[tokio::test]
 async fn each_mistake_is_logged_as_documented() {
-    let passes = Arc::new(Counter::default());
+    let replays = Arc::new(Counter::default());
     let twice = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             for _ in 0..2 {
@@ -28,11 +28,11 @@ async fn each_mistake_is_logged_as_documented() {
         })
     };
     let branches = || {
-        let passes = Arc::clone(&passes);
+        let replays = Arc::clone(&replays);
         Tool::new("t", "", move |cx: Context| {
-            let passes = Arc::clone(&passes);
+            let replays = Arc::clone(&replays);
             async move {
-                if passes.increment() == 1 {
+                if replays.increment() == 1 {
                     cx.step("hold", async |_| Ok(1)).await?;
                 }
                 Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
@@ -66,7 +66,7 @@ async fn each_mistake_is_logged_as_documented() {
             step.await
         })
     };
-    let book = include_str!("../../../../docs/rounds.md");
+    let docs = include_str!("../../../../docs/rounds.md");
     for (log, message) in [
         (logged(twice).await, r#"the key "guest" is used twice in one replay"#),
         (
@@ -74,10 +74,7 @@ async fn each_mistake_is_logged_as_documented() {
             r#"the handler returned without reaching the recorded step "hold""#,
         ),
         (logged(changes).await, "the question has changed since it was answered"),
-        (
-            logged(long).await,
-            r#"the result of step "report" has 9002 bytes; the limit is 8192"#,
-        ),
+        (logged(long).await, r#"the result of step "report" has 9002 bytes; the limit is 8192"#),
         (
             logged(inside).await,
             r#""seat" is inside the step "hold": steps cannot contain questions or other steps"#,
@@ -85,14 +82,14 @@ async fn each_mistake_is_logged_as_documented() {
     ] {
         assert!(log.contains(message), "{message}\nin the log: {log}");
         assert!(
-            book.contains(&format!("`{message}`")) || book.contains(&format!("`` {message} ``")),
+            docs.contains(&format!("`{message}`")) || docs.contains(&format!("`` {message} ``")),
             "{message}"
         );
     }
 }
 
-/// What is neither a question nor a step, and still waits when the round ends, is dropped, and the log says so; what
-/// a round is made to wait for is not.
+/// A future that is neither a question nor a step is dropped when the round ends, and the log says
+/// so. Questions, steps and spawned tasks cause no such message.
 #[tokio::test(start_paused = true)]
 async fn dropped_work_beside_a_question_is_logged() {
     let dropped = "the handler also waits for something that is neither a question nor a step";
@@ -119,7 +116,7 @@ async fn dropped_work_beside_a_question_is_logged() {
             Ok(a.text + &b.text)
         })
     };
-    // Nobody knows what a task of its own waits for.
+    // The server cannot see what a spawned task waits for.
     let spawned = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             Ok(tokio::spawn(cx.elicit::<Text>("a", "?")).await??.text)
@@ -137,7 +134,7 @@ async fn dropped_work_beside_a_question_is_logged() {
     }
 }
 
-/// A step may call another server, in this process too, whose tool asks: that is no mistake.
+/// A step may call a tool of another server in the same process, and that tool may ask.
 #[tokio::test]
 async fn step_may_call_another_server_that_asks() {
     let inner = Arc::new(fleet(|| {

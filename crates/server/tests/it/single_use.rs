@@ -1,4 +1,4 @@
-//! States that work once.
+//! Request states that work once.
 
 mod store;
 
@@ -14,18 +14,18 @@ use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use self::store::Scripted;
+use self::store::ScriptedStore;
 use crate::support::single_use::{answered, first_state, guess, text, used};
 use crate::support::{Counter, Text, alice, call_tool, client, replica, send_request, with_meta};
 
-fn fleet(guard: &Arc<impl SingleUseStore>, tool: impl Fn() -> Tool) -> Replicas {
+fn fleet(store: &Arc<impl SingleUseStore>, tool: impl Fn() -> Tool) -> Replicas {
     let clock = TestClock::default();
     let replica =
-        |_| replica(&clock).tool(tool()).single_use_store(Arc::clone(guard)).build().unwrap();
+        |_| replica(&clock).tool(tool()).single_use_store(Arc::clone(store)).build().unwrap();
     Replicas::new((0..3).map(replica)).as_principal(alice())
 }
 
-/// The answer to a state that was used by who did not come to a response.
+/// The response to a state whose first use never produced a response.
 fn unknown() -> Value {
     json!({ "error": {
         "code": -32602,
@@ -34,14 +34,14 @@ fn unknown() -> Value {
     } })
 }
 
-fn guard() -> Arc<MemoryStore> {
+fn store() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new(1 << 20))
 }
 
 #[tokio::test]
 async fn state_accepts_one_answer_and_repeats_its_response() {
     let ran = Counter::default();
-    let fleet = fleet(&guard(), || guess(&ran));
+    let fleet = fleet(&store(), || guess(&ran));
     let state = first_state(&fleet).await;
     let first = call_tool(&fleet, "t", json!({}), answered(&state, "7")).await;
     assert_eq!(text(&first), "7 1");
@@ -53,19 +53,60 @@ async fn state_accepts_one_answer_and_repeats_its_response() {
     assert_eq!(
         call_tool(&fleet, "t", json!({}), nothing).await,
         used(),
-        "no answer is another answer"
+        "no answer counts as another answer"
     );
     assert_eq!(ran.get(), 1);
-    // The state after it is another, and a flow of its own is one too.
+    // The state of another call is independent.
     let other = first_state(&fleet).await;
     assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&other, "8")).await), "8 2");
 }
 
-/// What a client writes anew means the same: members in another order, numbers in another form, escapes.
+/// In strict mode, even the identical request is rejected once the first has completed.
+#[tokio::test]
+async fn strict_single_use_rejects_the_identical_request_after_completion() {
+    let ran = Counter::default();
+    let fleet = fleet(&store(), || guess(&ran).strict_single_use());
+    let state = first_state(&fleet).await;
+    let first = call_tool(&fleet, "t", json!({}), answered(&state, "7")).await;
+    assert_eq!(text(&first), "7 1", "the first request gets its response");
+    for answer in ["7", "8", "7"] {
+        let again = call_tool(&fleet, "t", json!({}), answered(&state, answer)).await;
+        assert_eq!(again, used(), "{answer}");
+    }
+    assert_eq!(ran.get(), 1);
+    // The state of another call is independent.
+    let other = first_state(&fleet).await;
+    assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&other, "8")).await), "8 2");
+}
+
+/// In strict mode, an identical request that waits for the first is rejected, too.
+#[tokio::test(start_paused = true)]
+async fn strict_single_use_rejects_concurrent_requests() {
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
+    let tool = || waiting(&ran, &started, &proceed).strict_single_use();
+    let fleet = Arc::new(fleet(&store(), tool));
+    let state = first_state(&fleet).await;
+    let round = || {
+        let (fleet, more) = (Arc::clone(&fleet), answered(&state, "a"));
+        tokio::spawn(async move { call_tool(&fleet, "t", json!({}), more).await })
+    };
+    let first = round();
+    started.acquire().await.unwrap().forget();
+    let others: Vec<_> = (0..5).map(|_| round()).collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    proceed.add_permits(1);
+    assert_eq!(text(&first.await.unwrap()), "a 1", "the first request gets its response");
+    for other in others {
+        assert_eq!(other.await.unwrap(), used());
+    }
+    assert_eq!(ran.get(), 1);
+}
+
+/// JSON that a client serializes again is equal: other member order, number format and escapes.
 #[tokio::test]
 async fn equivalent_json_answers_are_identical() {
     let ran = Counter::default();
-    let fleet = fleet(&guard(), || guess(&ran));
+    let fleet = fleet(&store(), || guess(&ran));
     let state = first_state(&fleet).await;
     let more = |answers: &str| json!({ "requestState": state, "inputResponses": serde_json::from_str::<Value>(answers).unwrap() });
     let one = r#"{"guess":{"action":"accept","content":{"text":"a"}},"x":{"n":1.0}}"#;
@@ -77,11 +118,11 @@ async fn equivalent_json_answers_are_identical() {
     assert_eq!(call_tool(&fleet, "t", json!({}), more(other)).await, used());
 }
 
-/// An answer that is refused on its merits is used up too; a leg that asks again hands out a new state.
+/// An answer that the handler rejects is used as well; a round that asks again returns a new state.
 #[tokio::test]
 async fn errors_and_input_requests_are_repeated_too() {
     let ran = Counter::default();
-    let fleet = fleet(&guard(), || {
+    let fleet = fleet(&store(), || {
         let ran = ran.clone();
         Tool::new("t", "", move |cx: Context| {
             let ran = ran.clone();
@@ -114,7 +155,7 @@ async fn errors_and_input_requests_are_repeated_too() {
 #[tokio::test]
 async fn ordinary_call_works_with_single_use() {
     let ran = Counter::default();
-    let (client, log) = client(fleet(&guard(), || guess(&ran)));
+    let (client, log) = client(fleet(&store(), || guess(&ran)));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
     assert_eq!((result.text().as_str(), log.exchanges().len()), ("guess 1", 2));
 }
@@ -151,7 +192,7 @@ fn build_rejects_single_use_without_a_store() {
     guarded.single_use_store(MemoryStore::new(1)).build().unwrap();
 }
 
-/// The variables of a template.
+/// The variables of the template.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Id {
     #[serde(rename = "id")]
@@ -189,7 +230,7 @@ async fn single_use_covers_prompts_and_resources() {
                 })
                 .single_use(),
             )
-            .single_use_store(guard())
+            .single_use_store(store())
             .build()
             .unwrap()
     };
@@ -202,16 +243,16 @@ async fn single_use_covers_prompts_and_resources() {
     .into_iter()
     .enumerate()
     {
-        let leg = |more: Value| {
+        let round = |more: Value| {
             let mut params = with_meta(target.clone());
             params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             send_request(&fleet, method, params)
         };
-        let state = leg(json!({})).await["requestState"].clone();
-        let first = leg(answered(&state, "a")).await;
+        let state = round(json!({})).await["requestState"].clone();
+        let first = round(answered(&state, "a")).await;
         assert_eq!(first["resultType"], "complete", "{first}");
-        assert_eq!(leg(answered(&state, "a")).await, first);
-        assert_eq!(leg(answered(&state, "b")).await, used());
+        assert_eq!(round(answered(&state, "a")).await, first);
+        assert_eq!(round(answered(&state, "b")).await, used());
         assert_eq!(ran.get(), at + 1);
     }
 }
@@ -220,36 +261,36 @@ fn gate() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(0))
 }
 
-/// The handler waits where the test says so.
-fn waiting(ran: &Counter, started: &Arc<Semaphore>, go_on: &Arc<Semaphore>) -> Tool {
-    let (ran, started, go_on) = (ran.clone(), Arc::clone(started), Arc::clone(go_on));
+/// Returns a tool that waits for the test after it has its answer.
+fn waiting(ran: &Counter, started: &Arc<Semaphore>, proceed: &Arc<Semaphore>) -> Tool {
+    let (ran, started, proceed) = (ran.clone(), Arc::clone(started), Arc::clone(proceed));
     Tool::new("t", "", move |cx: Context| {
-        let (ran, started, go_on) = (ran.clone(), Arc::clone(&started), Arc::clone(&go_on));
+        let (ran, started, proceed) = (ran.clone(), Arc::clone(&started), Arc::clone(&proceed));
         async move {
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
             started.add_permits(1);
-            go_on.acquire().await.unwrap().forget();
+            proceed.acquire().await.unwrap().forget();
             Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.increment()))
         }
     })
     .single_use()
 }
 
-/// Of many that come at once, one runs; those with its answers wait for its response.
+/// One of many concurrent requests runs; identical ones wait for its response.
 #[tokio::test(start_paused = true)]
 async fn concurrent_requests_run_once() {
-    let (ran, started, go_on) = (Counter::default(), gate(), gate());
-    let fleet = Arc::new(fleet(&guard(), || waiting(&ran, &started, &go_on)));
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
+    let fleet = Arc::new(fleet(&store(), || waiting(&ran, &started, &proceed)));
     let state = first_state(&fleet).await;
-    let leg = |text: &'static str| {
+    let round = |text: &'static str| {
         let (fleet, more) = (Arc::clone(&fleet), answered(&state, text));
         tokio::spawn(async move { call_tool(&fleet, "t", json!({}), more).await })
     };
-    let first = leg("a");
+    let first = round("a");
     started.acquire().await.unwrap().forget();
-    let others: Vec<_> = (0..20).map(|_| leg("a")).collect();
-    assert_eq!(leg("b").await.unwrap(), used(), "other answers do not wait");
-    go_on.add_permits(1);
+    let others: Vec<_> = (0..20).map(|_| round("a")).collect();
+    assert_eq!(round("b").await.unwrap(), used(), "other answers do not wait");
+    proceed.add_permits(1);
     let first = first.await.unwrap();
     assert_eq!(text(&first), "a 1");
     for other in others {
@@ -257,33 +298,33 @@ async fn concurrent_requests_run_once() {
     }
 }
 
-/// A client that goes away does not end what may run only once, and gets its response when it comes again.
+/// A round of a single-use call continues without its client, which gets the response by a retry.
 #[tokio::test(start_paused = true)]
 async fn single_use_round_completes_after_its_client_disconnects() {
-    let (ran, started, go_on) = (Counter::default(), gate(), gate());
-    let fleet = fleet(&guard(), || waiting(&ran, &started, &go_on));
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
+    let fleet = fleet(&store(), || waiting(&ran, &started, &proceed));
     let state = first_state(&fleet).await;
     tokio::select! {
         biased;
-        _ = call_tool(&fleet, "t", json!({}), answered(&state, "a")) => panic!("it waits"),
+        _ = call_tool(&fleet, "t", json!({}), answered(&state, "a")) => panic!("the handler should wait"),
         _ = started.acquire() => {}
     }
-    go_on.add_permits(1);
+    proceed.add_permits(1);
     let again = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!((text(&again), ran.get()), ("a 1", 1));
 }
 
-/// A replica that died left a claim: nobody knows how far it came, so nobody goes on, and nobody waits forever.
+/// A replica that died leaves a claim with an unknown outcome: retries wait, and are then rejected.
 #[tokio::test(start_paused = true)]
 async fn claim_without_a_response_is_rejected_after_the_request_timeout() {
     let ran = Counter::default();
-    let fleet = fleet(&Scripted::new([]), || guess(&ran));
+    let fleet = fleet(&ScriptedStore::new([]), || guess(&ran));
     let state = first_state(&fleet).await;
     call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     let began = tokio::time::Instant::now();
     assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
     let waited = began.elapsed();
-    // A little longer than the first leg may take.
+    // A little longer than the request timeout of the first.
     assert!(waited > Duration::from_mins(1) && waited < Duration::from_secs(65), "{waited:?}");
     assert_eq!(ran.get(), 1);
 }
@@ -292,20 +333,20 @@ async fn claim_without_a_response_is_rejected_after_the_request_timeout() {
 async fn single_use_accepts_unlimited_timeouts() {
     let ran = Counter::default();
     let fleet =
-        fleet(&guard(), || guess(&ran).request_timeout(Duration::MAX).call_timeout(Duration::MAX));
+        fleet(&store(), || guess(&ran).request_timeout(Duration::MAX).call_timeout(Duration::MAX));
     let state = first_state(&fleet).await;
     for _ in 0..2 {
         assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
     }
 }
 
-/// Who waits for a response that will not come does not wait when its client has gone.
+/// A request that waits for a response stops when its client disconnects.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_response_ends_with_the_client() {
     let ran = Counter::default();
     let clock = TestClock::default();
     let server =
-        replica(&clock).tool(guess(&ran)).single_use_store(Scripted::new([])).build().unwrap();
+        replica(&clock).tool(guess(&ran)).single_use_store(ScriptedStore::new([])).build().unwrap();
     let fleet = Replicas::new([server.clone()]).as_principal(alice());
     let state = first_state(&fleet).await;
     call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
@@ -315,12 +356,12 @@ async fn waiting_for_a_response_ends_with_the_client() {
     tokio::time::timeout(soon, server.drained()).await.unwrap();
 }
 
-/// A server can be asked whether something still runs whose client has gone; who only waits for it does not.
+/// `drained` waits for rounds that continue without a client, not for requests that wait for them.
 #[tokio::test(start_paused = true)]
 async fn drained_waits_for_running_rounds_only() {
-    let (ran, started, go_on) = (Counter::default(), gate(), gate());
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
     let clock = TestClock::default();
-    let server = replica(&clock).tool(waiting(&ran, &started, &go_on)).single_use_store(guard());
+    let server = replica(&clock).tool(waiting(&ran, &started, &proceed)).single_use_store(store());
     let server = server.build().unwrap();
     let fleet = Replicas::new([server.clone()]).as_principal(alice());
     server.drained().await;
@@ -331,13 +372,13 @@ async fn drained_waits_for_running_rounds_only() {
         _ = call_tool(&fleet, "t", json!({}), answered(&state, "a")) => panic!("it waits"),
         _ = started.acquire() => {}
     }
-    // These come while the first runs, and go.
+    // These arrive while the first runs, and disconnect.
     for _ in 0..3 {
         let waiter = call_tool(&fleet, "t", json!({}), answered(&state, "a"));
         tokio::time::timeout(soon, waiter).await.unwrap_err();
     }
     tokio::time::timeout(soon, server.drained()).await.unwrap_err();
-    go_on.add_permits(1);
+    proceed.add_permits(1);
     tokio::time::timeout(soon, server.drained()).await.unwrap();
     assert_eq!(ran.get(), 1);
 }

@@ -1,4 +1,4 @@
-//! What can be said of a step, and rounds that end without a question.
+//! Options of steps, and rounds that end without a question.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn after_checkpoint_defers_the_first_step_to_the_next_round() {
             let runs = runs.clone();
             async move {
                 let one = cx.step("one", async |_| Ok(runs.increment())).after_checkpoint().await?;
-                // Something is sealed by now.
+                // A state has been sealed by now.
                 let two = cx.step("two", async |_| Ok(runs.increment())).after_checkpoint().await?;
                 Ok::<_, Error>(format!("{one} {two}"))
             }
@@ -36,7 +36,7 @@ async fn after_checkpoint_defers_the_first_step_to_the_next_round() {
     assert_eq!(runs.get(), 2);
 }
 
-/// Beside a question it costs no round of its own; after one, none at all.
+/// `after_checkpoint` shares the round of a question beside it, and is free after one.
 #[tokio::test]
 async fn after_checkpoint_adds_no_round_beside_or_after_a_question() {
     let tool = |beside: bool| {
@@ -56,17 +56,17 @@ async fn after_checkpoint_adds_no_round_beside_or_after_a_question() {
 
 #[tokio::test]
 async fn checkpoint_ends_the_round_once() {
-    let (runs, passes) = (Counter::default(), Counter::default());
+    let (runs, replays) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
-        let (runs, passes) = (runs.clone(), passes.clone());
+        let (runs, replays) = (runs.clone(), replays.clone());
         Tool::new("t", "", move |cx: Context| {
-            let (runs, passes) = (runs.clone(), passes.clone());
+            let (runs, replays) = (runs.clone(), replays.clone());
             async move {
-                passes.increment();
+                replays.increment();
                 let one = cx.step("one", async |_| Ok(runs.increment())).await?;
                 cx.checkpoint("half").await?;
                 let two = cx.step("two", async |_| Ok(runs.increment())).await?;
-                // A question beside it goes out with it.
+                // A question beside the checkpoint is sent in the same round.
                 let (text, ()) =
                     tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.checkpoint("more"))?;
                 Ok::<_, Error>(format!("{one} {two} {}", text.text))
@@ -75,10 +75,10 @@ async fn checkpoint_ends_the_round_once() {
     })
     .await;
     assert_eq!((text.as_str(), asked), ("1 2 a", keys(&[&[], &["a"], &[]])));
-    assert_eq!((runs.get(), passes.get()), (2, 3));
+    assert_eq!((runs.get(), replays.get()), (2, 3));
 }
 
-/// Who does not wait for it any more has not asked for it.
+/// A dropped step requests no checkpoint.
 #[tokio::test(start_paused = true)]
 async fn dropped_step_after_checkpoint_ends_no_round() {
     let (text, asked) = run(|| {
@@ -101,13 +101,13 @@ async fn dropped_step_after_checkpoint_ends_no_round() {
 #[tokio::test]
 async fn unreached_step_ends_the_call_unless_it_is_skippable() {
     for skippable in [false, true] {
-        let passes = Counter::default();
+        let replays = Counter::default();
         let (text, _) = run(|| {
-            let passes = passes.clone();
+            let replays = replays.clone();
             Tool::new("t", "", move |cx: Context| {
-                let passes = passes.clone();
+                let replays = replays.clone();
                 async move {
-                    if passes.increment() == 1 {
+                    if replays.increment() == 1 {
                         let step = cx.step("gone", async |_| Ok(1));
                         if skippable {
                             step.skippable().await?
@@ -124,7 +124,7 @@ async fn unreached_step_ends_the_call_unless_it_is_skippable() {
     }
 }
 
-/// A step that fails, and what later rounds know of it.
+/// Runs a step that fails. Returns its runs and the error that the last round saw.
 async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
     let runs = Counter::default();
     let (text, _) = run(|| {
@@ -152,7 +152,7 @@ async fn record_errors_keeps_the_error_of_a_step() {
     let visible = || Error::new("sold out");
     assert_eq!(failing(false, visible).await, (2, "sold out".to_owned()));
     assert_eq!(failing(true, visible).await, (1, "sold out".to_owned()));
-    // What only the log may name is not in the state.
+    // An internal error is not in the state.
     let internal = || Error::internal("db-7.internal refused");
     let (runs, text) = failing(true, internal).await;
     assert_eq!((runs, text.as_str()), (1, "Something went wrong inside the server."));
@@ -182,7 +182,7 @@ async fn step_timeout_cancels_the_step() {
     assert_eq!((asked.len(), started.get(), ended.get()), (1, 1, 0));
 }
 
-/// With inputs, the key for the outside world depends on them, and not on what else was answered.
+/// With declared inputs, the idempotency key depends on them and not on the answers.
 #[tokio::test]
 async fn idempotent_on_derives_the_key_from_its_inputs() {
     let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
@@ -221,7 +221,7 @@ async fn idempotent_on_derives_the_key_from_its_inputs() {
     let (pay, other) = (of("pay"), of("other"));
     assert_eq!(pay.len(), 3);
     assert!(pay.iter().all(|key| *key == pay[0]), "{pay:?}");
-    assert_ne!(pay[0], other[0], "another step");
+    assert_ne!(pay[0], other[0], "the key of another step differs");
     assert_ne!(pay[0], of("pay more x")[0]);
 }
 
@@ -229,9 +229,9 @@ async fn idempotent_on_derives_the_key_from_its_inputs() {
 async fn idempotent_on_needs_json_and_keys_differ_between_calls() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let amounts = [1, 1, 2].map(|amount| json!({ "amount": amount }));
-    let mut flows = 0;
+    let mut calls = 0;
     for amount in amounts {
-        flows += 1;
+        calls += 1;
         let (text, _) = run(|| {
             let (seen, amount) = (Arc::clone(&seen), amount.clone());
             Tool::new("t", "", move |cx: Context| {
@@ -251,7 +251,7 @@ async fn idempotent_on_needs_json_and_keys_differ_between_calls() {
     }
     let mut distinct = seen.lock().unwrap().clone();
     distinct.dedup();
-    assert_eq!(distinct.len(), flows, "flows have keys of their own");
+    assert_eq!(distinct.len(), calls, "each call has its own key");
 
     let runs = Counter::default();
     let (client, _) = client(fleet(|| {
@@ -259,7 +259,7 @@ async fn idempotent_on_needs_json_and_keys_differ_between_calls() {
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
-                // A map whose keys are no texts is no JSON.
+                // A map whose keys are tuples does not serialize to JSON.
                 let inputs = std::collections::BTreeMap::from([((1, 2), 3)]);
                 let step = cx.step("pay", async |_| Ok(runs.increment())).idempotent_on(&inputs);
                 Ok::<_, Error>(step.await?.to_string())
@@ -272,7 +272,7 @@ async fn idempotent_on_needs_json_and_keys_differ_between_calls() {
     assert_eq!(runs.get(), 0);
 }
 
-/// All tries are one run of the step, with one key; between them is a pause that grows.
+/// All tries are one run of the step with one key, and the pause between them grows.
 #[tokio::test(start_paused = true)]
 async fn step_retry_repeats_with_one_key_and_growing_pauses() {
     for (fails, times, text) in [(2, 3, "3"), (3, 3, "! "), (0, 0, "1")] {
@@ -303,13 +303,13 @@ async fn step_retry_repeats_with_one_key_and_growing_pauses() {
         keys.dedup();
         assert_eq!(keys.len(), 1);
         let paused = start.elapsed().as_millis();
-        // 100 ms and 200 ms, each up to half of it less.
+        // Pauses of 100 ms and 200 ms, each shortened by up to half.
         let expected = if fails == 0 { 0..=0 } else { 150..=300 };
         assert!(expected.contains(&paused), "{paused} ms");
     }
 }
 
-/// What must not be left half done is done, though its client has gone; what need not is cut off.
+/// A step with `finish_on_disconnect` completes without its client; any other step is cancelled.
 #[tokio::test(start_paused = true)]
 async fn finish_on_disconnect_completes_the_step() {
     for (outlives, done) in [(true, 1), (false, 0)] {
@@ -336,13 +336,13 @@ async fn finish_on_disconnect_completes_the_step() {
         tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
         server.drained().await;
         assert_eq!((started.get(), finished.get()), (1, done));
-        // With its client it is a step like another.
+        // With its client, it behaves as any other step.
         let (text, _) = run(tool).await;
         assert_eq!(text, (done + 1).to_string());
     }
 }
 
-/// It does not go on for ever, and its panics are the handler's.
+/// Its timeout still applies, and its panic is a panic of the handler.
 #[tokio::test(start_paused = true)]
 async fn finish_on_disconnect_respects_timeouts_and_reports_panics() {
     let clock = TestClock::default();
@@ -370,7 +370,7 @@ async fn finish_on_disconnect_respects_timeouts_and_reports_panics() {
     assert!(lines.text().contains("the handler panicked: on purpose"), "{}", lines.text());
 }
 
-/// A step is begun only if there is room for what it comes to; and the log says when it gets tight.
+/// A step starts only if the journal has room for its result, and the log warns before that.
 #[tokio::test]
 async fn step_does_not_start_without_room_in_the_journal() {
     let (lines, _guard) = LogLines::collect();
@@ -396,7 +396,7 @@ async fn step_does_not_start_without_room_in_the_journal() {
     }));
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(error.as_server_error().unwrap().code, -32603);
-    // Eight of them are 56 KiB and a little, which leaves less than 8 KiB.
+    // Eight results take a little more than 56 KiB, which leaves less than 8 KiB.
     assert_eq!(runs.get(), 8);
     let log = lines.text();
     assert!(
@@ -407,7 +407,8 @@ async fn step_does_not_start_without_room_in_the_journal() {
     assert!(log.contains("longest entry: \"big-7\""), "{log}");
 }
 
-/// Between two tries there are 50 to 100 ms, by chance: those who failed together do not come again together.
+/// Pauses between two tries are 50 to 100 ms at random, so that clients that failed together do not
+/// retry together.
 #[tokio::test(start_paused = true)]
 async fn step_retry_pauses_are_randomized() {
     let (text, _) = run(|| {
@@ -422,7 +423,7 @@ async fn step_retry_pauses_are_randomized() {
                 assert!(cx.step(format!("step {n}"), fails).await?);
                 pauses.push(begun.elapsed().as_millis());
             }
-            // Time is told in whole milliseconds.
+            // The clock counts whole milliseconds.
             assert!(pauses.iter().all(|pause| (50..=101).contains(pause)), "{pauses:?}");
             pauses.sort_unstable();
             pauses.dedup();
