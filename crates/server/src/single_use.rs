@@ -33,8 +33,9 @@
 //! - The first request with a state *claims* it for its answers. Only that request runs.
 //! - Its response is kept, sealed. A repeated request with the same answers gets the identical
 //!   response, so a client that lost a response does not lose its call. While the first request is
-//!   still running, the repeated one waits.
-//!   ([`strict_single_use`](crate::Tool::strict_single_use) refuses it.)
+//!   still running, the repeated one waits. With
+//!   [`strict_single_use`](crate::Tool::strict_single_use), the response is not kept, and the
+//!   repeated request is refused.
 //! - A request with the same state and other answers is refused: `data.reason` is
 //!   `request_state_used`.
 //! - The round runs to completion even if its client disconnects: in a task of its own, within the

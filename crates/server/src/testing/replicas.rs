@@ -56,8 +56,12 @@ impl Clock for TestClock {
 /// let clock = TestClock::default();
 /// let ring = SharedKeyRing::new(KeyRing::ephemeral()?);
 /// let replica = || {
-///     let server = Server::builder("accounts", "1").sealer(ring.clone()).clock(clock.clone());
-///     server.tool(Tool::new("whoami", "Names the caller", whoami)).build()
+///     Server::builder("accounts", "1")
+///         .sealer(ring.clone())
+///         .clock(clock.clone())
+///         .require_principal()
+///         .tool(Tool::new("whoami", "Names the caller", whoami))
+///         .build()
 /// };
 /// let replicas = Replicas::new([replica()?, replica()?])
 ///     .as_principal(Principal::new("https://issuer.example", "alice"));
