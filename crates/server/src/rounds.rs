@@ -5,6 +5,7 @@
 //! against it, until the handler returns or can only wait for answers. The journal then goes into
 //! the next request state.
 
+mod checkpoint;
 mod executor;
 mod fault;
 mod input;
@@ -17,6 +18,7 @@ mod step;
 mod step_scope;
 mod version;
 
+pub(crate) use checkpoint::checkpoint;
 pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
 pub use input::{ElicitOutcome, InputFuture};
@@ -26,6 +28,6 @@ pub(crate) use journal::{
 };
 pub(crate) use race::race;
 pub(crate) use round::{OpenInput, Round};
+pub(crate) use step::hex;
 pub use step::{Step, StepFuture};
-pub(crate) use step::{checkpoint, hex};
 pub(crate) use version::{Compatibility, Version};

@@ -125,13 +125,9 @@ impl Round {
     /// Creates a later round of a handler in the manual form, which has no journal.
     pub(crate) fn resume_manual(meta: CallMeta, parts: Box<RequestParts>) -> Self {
         let CallMeta { id, started, rounds, hand_overs } = meta;
-        Self {
-            id: OnceLock::from(id),
-            started: Some(started),
-            rounds,
-            hand_overs,
-            ..Self::first(parts)
-        }
+        let id = OnceLock::from(id);
+        let started = Some(started);
+        Self { id, started, rounds, hand_overs, ..Self::first(parts) }
     }
 
     /// Returns the identity of the call.
@@ -278,10 +274,8 @@ impl Round {
         let Some(location) = state.use_key(self, key) else { return StepStart::Abandoned };
         let recorded = state.replay.step(location).and_then(|step| {
             let decoded = step.map(|(kind, value)| decode(kind, value)).transpose();
-            decoded.map_err(|why| {
-                let why = format!("the recorded result of step {key:?} has another type: {why}");
-                Fault::Changed(why)
-            })
+            let why = |why| format!("the recorded result of step {key:?} has another type: {why}");
+            decoded.map_err(|error| Fault::Changed(why(error)))
         });
         let checked = match recorded {
             Ok(Some(recorded)) => return StepStart::Recorded(recorded),

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 use tracing::Instrument as _;
 
+use super::checkpoint::SuspendRequest;
 use super::fault::Fault;
 use super::journal::StepKind;
 use super::round::{Round, StepStart};
@@ -426,39 +427,6 @@ fn decode<T: DeserializeOwned>(kind: StepKind, recorded: &str) -> Result<Result<
         serde_json::from_str(recorded).map(Ok)
     };
     decoded.map_err(|error| error.to_string())
-}
-
-/// Implements [`Context::checkpoint`](crate::Context::checkpoint).
-pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), Error> {
-    let passed = round.checkpoint(&key);
-    if passed == Some(true) {
-        return Ok(());
-    }
-    let mut request = None;
-    std::future::poll_fn(|cx| {
-        if passed.is_some() {
-            request.get_or_insert_with(|| SuspendRequest::new(&round, cx));
-        }
-        round.poll_closed(cx.waker())
-    })
-    .await;
-    Err(Error::round_closed(&key))
-}
-
-/// A request that the round ends without a question. Dropping it takes the request back.
-struct SuspendRequest(Arc<Round>);
-
-impl SuspendRequest {
-    fn new(round: &Arc<Round>, cx: &Context<'_>) -> Self {
-        round.request_suspend(cx.waker());
-        Self(Arc::clone(round))
-    }
-}
-
-impl Drop for SuspendRequest {
-    fn drop(&mut self) {
-        self.0.cancel_suspend_request();
-    }
 }
 
 /// A step in flight. Dropping it ends the step, and records the result if there is one.
