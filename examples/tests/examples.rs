@@ -52,11 +52,11 @@ async fn steps_pay_once_though_a_response_is_lost() -> Result {
     let backend = steps::Backend::default();
     let transcript = TestCall::tool("order", json!({ "euros": 5 }))
         .answer("consent", json!({ "yes": true }))
-        .fault(2, Fault::Lost)
+        .fault(2, Fault::ResponseLost)
         .run(&Replicas::new([steps::server(backend.clone())?]))
         .await?;
     assert!(transcript.text().starts_with("5 € paid: pay-"), "{}", transcript.text());
-    assert_eq!((transcript.runs("reserve"), transcript.runs("pay")), (1, 2));
+    assert_eq!((transcript.step_runs("reserve"), transcript.step_runs("pay")), (1, 2));
     assert_eq!((backend.count("pay"), backend.count("release")), (1, 0));
 
     let refused = TestCall::tool("order", json!({ "euros": 5 })).decline("consent");

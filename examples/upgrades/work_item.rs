@@ -138,7 +138,7 @@ mod tests {
         let story = resolve([new().unwrap(), old().unwrap()], "Duplicate", None).await;
         assert_eq!(story.text(), "#4522 (Page 22 is blank) is Resolved: Duplicate of #4301.");
         assert_eq!(story.rounds(), [["resolution"], ["duplicate_of"], ["followers"]]);
-        assert_eq!((story.runs("read"), story.runs("write")), (1, 1));
+        assert_eq!((story.step_runs("read"), story.step_runs("write")), (1, 1));
     }
 
     #[tokio::test]
@@ -152,8 +152,8 @@ mod tests {
     #[tokio::test]
     async fn a_lost_response_writes_under_one_key() {
         let fleet = [old().unwrap(), old().unwrap()];
-        let story = resolve(fleet, "Duplicate", Some(Fault::Lost)).await;
-        assert_eq!((story.runs("read"), story.runs("write")), (1, 2));
+        let story = resolve(fleet, "Duplicate", Some(Fault::ResponseLost)).await;
+        assert_eq!((story.step_runs("read"), story.step_runs("write")), (1, 2));
         let mut writes = story.steps().iter().filter(|step| step.key == "write");
         assert_eq!(writes.next(), writes.next());
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
-use crate::catalog::{Catalog, written};
+use crate::catalog::{Catalog, raw_json};
 use crate::changes::ChangeNotifier;
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
@@ -22,7 +22,7 @@ use crate::dispatch::{completion, discovery, listen, prompts, resources, tools};
 use crate::error::Error;
 use crate::extension::{self, ExtensionRequest, is_identifier};
 use crate::prompt::Prompt;
-use crate::registry::{Method, Methods, Own, Registry};
+use crate::registry::{Method, Methods, ProtocolHandler, Registry};
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::runtime::{HandOverPolicy, Runtime};
 use crate::schema_validation::Schemas;
@@ -46,10 +46,10 @@ pub struct ServerBuilder {
     prompts: Vec<Prompt>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
-    lists: CacheControl,
+    list_cache: CacheControl,
     extensions: Object,
-    own_methods: BTreeMap<&'static str, Own>,
-    added_methods: Vec<(String, extension::Method)>,
+    protocol_methods: BTreeMap<&'static str, ProtocolHandler>,
+    extension_methods: Vec<(String, extension::Method)>,
     changes: Option<ChangeNotifier>,
     page_size: usize,
     sealer: Option<Box<dyn Seal>>,
@@ -79,10 +79,10 @@ impl Server {
             prompts: Vec::new(),
             resources: Vec::new(),
             templates: Vec::new(),
-            lists: CacheControl::default(),
+            list_cache: CacheControl::default(),
             extensions: Object::new(),
-            own_methods: [discovery::METHODS, listen::METHODS].concat().into_iter().collect(),
-            added_methods: Vec::new(),
+            protocol_methods: [discovery::METHODS, listen::METHODS].concat().into_iter().collect(),
+            extension_methods: Vec::new(),
             changes: None,
             page_size: usize::MAX,
             sealer: None,
@@ -113,20 +113,20 @@ impl ServerBuilder {
     /// Adds a tool. Clients see tools in the order in which they were added.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
-        self.answering(tools::METHODS)
+        self.serving(tools::METHODS)
     }
 
     /// Adds a prompt.
     pub fn prompt(mut self, prompt: Prompt) -> Self {
         let completes = !prompt.completers.is_empty();
         self.prompts.push(prompt);
-        self.answering(prompts::METHODS).completing(completes)
+        self.serving(prompts::METHODS).serving_completion(completes)
     }
 
     /// Adds a resource.
     pub fn resource(mut self, resource: Resource) -> Self {
         self.resources.push(resource);
-        self.answering(resources::METHODS)
+        self.serving(resources::METHODS)
     }
 
     /// Adds a family of resources. Resources of their own come first, then templates in the order in
@@ -134,21 +134,21 @@ impl ServerBuilder {
     pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
         let completes = !template.completers.is_empty();
         self.templates.push(template);
-        self.answering(resources::METHODS).completing(completes)
+        self.serving(resources::METHODS).serving_completion(completes)
     }
 
-    fn answering(mut self, methods: Methods) -> Self {
-        self.own_methods.extend(methods.iter().copied());
+    fn serving(mut self, methods: Methods) -> Self {
+        self.protocol_methods.extend(methods.iter().copied());
         self
     }
 
-    fn completing(self, completes: bool) -> Self {
-        if completes { self.answering(completion::METHODS) } else { self }
+    fn serving_completion(self, completes: bool) -> Self {
+        if completes { self.serving(completion::METHODS) } else { self }
     }
 
     /// For how long clients may reuse what discovery and lists tell. Default: not at all.
     pub fn cache_lists(mut self, cache: CacheControl) -> Self {
-        self.lists = cache;
+        self.list_cache = cache;
         self
     }
 
@@ -253,7 +253,7 @@ impl ServerBuilder {
         F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Object, Error>> + Send + 'static,
     {
-        self.added_methods.push((name.into(), extension::Method::new(answer)));
+        self.extension_methods.push((name.into(), extension::Method::new(answer)));
         self
     }
 
@@ -312,22 +312,27 @@ impl ServerBuilder {
         };
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
-        let own = self.own_methods.into_iter().map(|(name, own)| (name.into(), Method::Own(own)));
-        let added =
-            self.added_methods.into_iter().map(|(name, added)| (name.into(), Method::Added(added)));
+        let own = self
+            .protocol_methods
+            .into_iter()
+            .map(|(name, own)| (name.into(), Method::Protocol(own)));
+        let added = self
+            .extension_methods
+            .into_iter()
+            .map(|(name, added)| (name.into(), Method::Extension(added)));
         let registry = Registry {
             instructions: self.instructions,
             tools: Catalog::new(self.tools),
             prompts: Catalog::new(self.prompts),
             resources: Catalog::new(self.resources),
             templates: Catalog::new(templates),
-            lists: self.lists,
+            list_cache: self.list_cache,
             extensions: self.extensions,
             methods: own.chain(added).collect(),
-            announces: self.changes.is_some(),
+            publishes_changes: self.changes.is_some(),
             changes: self.changes.unwrap_or_default(),
             page_size: self.page_size,
-            written_meta: written(&meta),
+            meta_json: raw_json(&meta),
             meta,
             sealer,
             store: self.store,
@@ -337,7 +342,7 @@ impl ServerBuilder {
                 state: self.state,
             }),
             clock: self.clock,
-            anonymous: authentication == Authentication::Anonymous,
+            allows_anonymous: authentication == Authentication::Anonymous,
             trace_parent: self.trace_parent,
         };
         Ok(Server { registry: Arc::new(registry) })
@@ -347,7 +352,7 @@ impl ServerBuilder {
         check_names("tool", self.tools.iter().map(|tool| &tool.wire.name))?;
         check_names("prompt", self.prompts.iter().map(|prompt| &prompt.wire.name))?;
         check_unique("resource", self.resources.iter().map(|resource| &resource.wire.uri))?;
-        check_methods(self.added_methods.iter().map(|(name, _)| name))?;
+        check_methods(self.extension_methods.iter().map(|(name, _)| name))?;
         if let Some(name) = self.extensions.keys().find(|name| !is_identifier(name)) {
             return Err(BuildError::Extension(name.clone()));
         }
@@ -383,7 +388,7 @@ impl ServerBuilder {
             std::iter::once(&tool.wire.input_schema)
                 .chain(&tool.wire.output_schema)
                 .try_for_each(check_dialect)
-                .and_then(|()| Schemas::of(&tool.wire, tool.by_hand))
+                .and_then(|()| Schemas::new(&tool.wire, tool.custom_schema))
                 .map(|schemas| tool.schemas = schemas)
                 .map_err(|why| BuildError::Schema { tool: name.clone(), why })?;
         }

@@ -12,7 +12,7 @@ pub(crate) struct CallOptions {
     /// The features that a client must have before the handler runs.
     pub(crate) requires: Vec<ClientFeature>,
     /// The reason why a required form cannot be built. Reported by `build`.
-    pub(crate) invalid_form: Option<String>,
+    pub(crate) form_error: Option<String>,
     /// The validity of one request state.
     pub(crate) answer_timeout: Duration,
     /// The longest time from the end of a call's first round to its last.
@@ -51,7 +51,7 @@ impl CallOptions {
     pub(crate) fn new(state: StateRequirements, manual: bool) -> Self {
         Self {
             requires: Vec::new(),
-            invalid_form: None,
+            form_error: None,
             answer_timeout: Duration::from_mins(10),
             call_timeout: Duration::from_hours(1),
             max_rounds: 100,

@@ -13,72 +13,72 @@ use crate::template::Template;
 use crate::tool::Tool;
 
 /// Something that is listed.
-pub(crate) trait Listable {
+pub(crate) trait CatalogEntry {
     /// Under which it is found.
     fn key(&self) -> &str;
     /// As it stands in a list.
-    fn write(&self) -> RawJson;
+    fn to_json(&self) -> RawJson;
 }
 
 /// Plain data, which always is JSON.
-pub(crate) fn written(data: &impl Serialize) -> RawJson {
+pub(crate) fn raw_json(data: &impl Serialize) -> RawJson {
     RawJson::new(data).unwrap_or_else(|_| ObjectWriter::with_capacity(0).end())
 }
 
-impl Listable for Tool {
+impl CatalogEntry for Tool {
     fn key(&self) -> &str {
         &self.wire.name
     }
 
-    fn write(&self) -> RawJson {
-        written(&self.wire)
+    fn to_json(&self) -> RawJson {
+        raw_json(&self.wire)
     }
 }
 
-impl Listable for Prompt {
+impl CatalogEntry for Prompt {
     fn key(&self) -> &str {
         &self.wire.name
     }
 
-    fn write(&self) -> RawJson {
-        written(&self.wire)
+    fn to_json(&self) -> RawJson {
+        raw_json(&self.wire)
     }
 }
 
-impl Listable for Resource {
+impl CatalogEntry for Resource {
     fn key(&self) -> &str {
         &self.wire.uri
     }
 
-    fn write(&self) -> RawJson {
-        written(&self.wire)
+    fn to_json(&self) -> RawJson {
+        raw_json(&self.wire)
     }
 }
 
-impl Listable for (Template, ResourceTemplate) {
+impl CatalogEntry for (Template, ResourceTemplate) {
     fn key(&self) -> &str {
         &self.1.wire.uri_template
     }
 
-    fn write(&self) -> RawJson {
-        written(&self.1.wire)
+    fn to_json(&self) -> RawJson {
+        raw_json(&self.1.wire)
     }
 }
 
 /// All of a kind, in the order in which they were added.
 pub(crate) struct Catalog<T> {
     all: Vec<T>,
-    written: Vec<RawJson>,
+    items_json: Vec<RawJson>,
     by_key: HashMap<String, usize>,
 }
 
-impl<T: Listable> Catalog<T> {
+impl<T: CatalogEntry> Catalog<T> {
     /// Of names that repeat, it is the first that is found.
     pub(crate) fn new(all: Vec<T>) -> Self {
-        let written = all.iter().map(Listable::write).collect();
+        let items_json = all.iter().map(CatalogEntry::to_json).collect();
         let names = all.iter().enumerate().rev();
         let by_key = names.map(|(at, entry)| (entry.key().to_owned(), at)).collect();
-        Self { all, written, by_key }
+        Self { all, items_json, by_key }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&T> {
@@ -86,8 +86,8 @@ impl<T: Listable> Catalog<T> {
     }
 
     /// As they stand in lists.
-    pub(crate) fn written(&self) -> &[RawJson] {
-        &self.written
+    pub(crate) fn items_json(&self) -> &[RawJson] {
+        &self.items_json
     }
 }
 

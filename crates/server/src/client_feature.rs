@@ -60,7 +60,7 @@ impl ClientFeature {
     }
 
     /// What this question needs, all of it.
-    pub(crate) fn of(request: &InputRequest) -> [Option<Self>; 3] {
+    pub(crate) fn required_by(request: &InputRequest) -> [Option<Self>; 3] {
         match request {
             InputRequest::Elicit(ElicitParams::Form(_)) => [Some(Self::Form), None, None],
             InputRequest::Elicit(ElicitParams::Url(_)) => [Some(Self::Url), None, None],
@@ -91,7 +91,7 @@ pub(crate) fn missing_capabilities(
 mod tests {
     use super::*;
     #[test]
-    fn what_is_missing_is_named_and_nothing_else() {
+    fn missing_capabilities_names_only_what_is_missing() {
         let text = |asks: &[ClientFeature], has: &str| {
             let has = serde_json::from_str(has).unwrap();
             missing_capabilities(asks.iter().copied(), &has)

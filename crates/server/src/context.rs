@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client_feature::ClientFeature;
 use crate::error::Error;
-use crate::form::cached;
+use crate::form::cached_form;
 use crate::form_answer::{read, read_form};
 use crate::handler_context::{HandlerContext, Invocation, Sealed};
 use crate::question::Question;
@@ -83,7 +83,7 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        let (question, form) = match cached::<T>() {
+        let (question, form) = match cached_form::<T>() {
             Ok(form) => {
                 let schema = Arc::clone(&form.schema);
                 (Ok(Question::form(message.into(), form)), schema)

@@ -1,4 +1,4 @@
-//! From a request to its response.
+//! The dispatch of requests to their methods.
 
 pub(crate) mod completion;
 pub(crate) mod discovery;
@@ -37,20 +37,21 @@ impl RequestHandler for Server {
         self: Arc<Self>,
         mut call: IncomingRequest,
     ) -> impl Future<Output = Response<RawJson>> + Send + 'static {
-        // All that can be done at once is done here: what a future is given, it carries to its end.
-        let observed =
-            RequestTelemetry::of(&self.registry, &call.request, call.meta.as_deref()).map(Box::new);
-        let parts = self.registry.caller(&mut call).map_err(Box::new);
+        // As much as possible is done before the future: it holds its captures until it ends.
+        let telemetry =
+            RequestTelemetry::start(&self.registry, &call.request, call.meta.as_deref())
+                .map(Box::new);
+        let parts = self.registry.request_parts(&mut call).map_err(Box::new);
         let request = call.request;
         async move {
-            let inner = &self.registry;
-            let outcome = match (parts, observed) {
-                (Ok(parts), None) => inner.answer(&request, parts).await,
-                (Ok(parts), Some(observed)) => {
-                    Box::pin(observed.observe(inner.answer(&request, parts))).await
+            let registry = &self.registry;
+            let outcome = match (parts, telemetry) {
+                (Ok(parts), None) => registry.respond(&request, parts).await,
+                (Ok(parts), Some(telemetry)) => {
+                    Box::pin(telemetry.observe(registry.respond(&request, parts))).await
                 }
                 (Err(error), None) => Err(*error),
-                (Err(error), Some(observed)) => observed.record(Err(*error)),
+                (Err(error), Some(telemetry)) => telemetry.record(Err(*error)),
             };
             let id = request.id;
             if let Err(error) = &outcome {
@@ -62,28 +63,32 @@ impl RequestHandler for Server {
 }
 
 impl Registry {
-    async fn answer(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
+    async fn respond(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
         if request.method != method::TOOLS_CALL || self.tools.is_empty() {
-            // Boxed, so that what is called most does not carry around the room for all others.
+            // Boxed, so that the future of a tool call, the most frequent one, stays small.
             return match self.methods.get(request.method.as_str()) {
-                Some(Method::Own(answer)) => answer(self, request, parts).await,
-                Some(Method::Added(method)) => self.added(method, request, parts).await,
-                None => Err(not_found(&request.method)),
+                Some(Method::Protocol(method)) => method(self, request, parts).await,
+                Some(Method::Extension(method)) => {
+                    self.call_extension(method, request, parts).await
+                }
+                None => Err(method_not_found(&request.method)),
             };
         }
         let params = request.params.as_ref();
         let has_state = params.and_then(|params| params.member("requestState")).is_some();
         let options = || self.tool(&params?.string("name")?).map(|tool| &tool.options);
         if is_single_use(has_state, options) {
-            let (inner, request) = (Arc::clone(self), request.clone());
-            let round = Box::pin(async move { inner.call_tool(&request, parts).await });
-            return finish(self, round).await;
+            let registry = Arc::clone(self);
+            let request = request.clone();
+            let round = Box::pin(async move { registry.call_tool(&request, parts).await });
+            return run_to_completion(self, round).await;
         }
         self.call_tool(request, parts).await
     }
 
-    /// What holds for every request: the required `_meta`, the version, and who calls.
-    fn caller(&self, call: &mut IncomingRequest) -> Result<Box<RequestParts>, ErrorObject> {
+    /// Checks what holds for every request: the required `_meta`, the protocol version, and the
+    /// authentication of the caller.
+    fn request_parts(&self, call: &mut IncomingRequest) -> Result<Box<RequestParts>, ErrorObject> {
         let missing = |name: &str| {
             ErrorObject::invalid_params(format!("Invalid params: _meta lacks {name:?}"))
         };
@@ -97,11 +102,11 @@ impl Registry {
             return Err(missing(key::CLIENT_CAPABILITIES));
         }
         let principal = call.extensions.remove::<Principal>();
-        if principal.is_none() && !self.anonymous {
+        if principal.is_none() && !self.allows_anonymous {
             tracing::error!(
                 target: "mrtr::server",
-                "a request came without a Principal: put an authentication layer in front that inserts \
-                 one into the request's extensions, or build the server with `.allow_anonymous()`"
+                "a request has no Principal: add an authentication layer that inserts one into the \
+                 request's extensions, or build the server with `.allow_anonymous()`"
             );
             return Err(ErrorObject::invalid_request(
                 "This server does not serve anonymous callers",
@@ -119,24 +124,24 @@ impl Registry {
     }
 }
 
-/// Whether a leg may run only once.
+/// Returns whether a round uses up its request state.
 fn is_single_use<'r>(has_state: bool, options: impl FnOnce() -> Option<&'r CallOptions>) -> bool {
     has_state && options().is_some_and(|options| options.single_use.is_on())
 }
 
-/// Runs a leg, and if it may run only once, to its end.
-async fn run(server: &Registry, single_use: bool, round: BoxFuture<Outcome>) -> Outcome {
-    if single_use { finish(server, round).await } else { round.await }
+/// Runs a round, to completion if it is `single_use`.
+async fn run_round(server: &Registry, single_use: bool, round: BoxFuture<Outcome>) -> Outcome {
+    if single_use { run_to_completion(server, round).await } else { round.await }
 }
 
-/// Runs a leg to its end, even if its client goes away: what may run only once has its response kept for when the client
-/// comes again.
-async fn finish(server: &Registry, round: BoxFuture<Outcome>) -> Outcome {
-    let running = server.runtime.tasks.track();
+/// Runs a round to completion, even if the client disconnects: the response of a single-use round
+/// is kept for when the client repeats the request.
+async fn run_to_completion(server: &Registry, round: BoxFuture<Outcome>) -> Outcome {
+    let tracked = server.runtime.tasks.track();
     let round = async move {
-        let answer = round.await;
-        drop(running);
-        answer
+        let outcome = round.await;
+        drop(tracked);
+        outcome
     };
     let round = tokio::spawn(round.instrument(tracing::Span::current()));
     round.await.unwrap_or_else(|error| {
@@ -146,23 +151,25 @@ async fn finish(server: &Registry, round: BoxFuture<Outcome>) -> Outcome {
 }
 
 impl Registry {
-    /// A result that has no `_meta` of its own, with what every result says of the server.
+    /// Serializes a result without `_meta`, and adds the server's `_meta`.
     fn complete(&self, result: &impl Serialize) -> Outcome {
-        let object = ObjectWriter::from_object(result).map_err(|error| unwritten(&error))?;
-        Ok(object.raw("_meta", &self.written_meta).end())
+        let object =
+            ObjectWriter::from_object(result).map_err(|error| serialization_error(&error))?;
+        Ok(object.raw("_meta", &self.meta_json).end())
     }
 }
 
+/// Serializes a complete result.
 fn complete(result: &impl Serialize) -> Outcome {
-    RawJson::new(result).map_err(|error| unwritten(&error))
+    RawJson::new(result).map_err(|error| serialization_error(&error))
 }
 
-fn unwritten(error: &serde_json::Error) -> ErrorObject {
-    tracing::error!(target: "mrtr::server", %error, "a result cannot be written as JSON");
+fn serialization_error(error: &serde_json::Error) -> ErrorObject {
+    tracing::error!(target: "mrtr::server", %error, "serializing a result failed");
     ErrorObject::internal("Internal error")
 }
 
-fn not_found(name: &str) -> ErrorObject {
+fn method_not_found(name: &str) -> ErrorObject {
     let mut error = ErrorObject::method_not_found(name);
     if name == "initialize" {
         error.message =
@@ -172,25 +179,26 @@ fn not_found(name: &str) -> ErrorObject {
     error
 }
 
-/// Output that may not be sent is its author's mistake.
-fn unfit(of: &str, why: &str) -> ErrorObject {
-    tracing::error!(target: "mrtr::handler", of, why, "output that cannot be sent");
+/// Logs invalid output of the handler `of`, and returns the error response.
+fn invalid_output(of: &str, why: &str) -> ErrorObject {
+    tracing::error!(target: "mrtr::handler", of, why, "invalid output");
     ErrorObject::internal("Internal error")
 }
 
-/// What a client names and this server does not have.
+/// Creates the error response to a name that this server does not have.
 fn unknown(what: &str, name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("Unknown {what}: {}", quote(name)))
 }
 
-/// The error of what has no leg to log it.
-fn failed(error: &Error, what: &str) -> ErrorObject {
+/// Logs an error of a function that runs outside of rounds, and returns the error response.
+fn log_handler_error(error: &Error, what: &str) -> ErrorObject {
     tracing::error!(target: "mrtr::handler", error = format!("{error:#}"), "{what}");
-    refused(error)
+    handler_error(error)
 }
 
-/// A handler's error where results have no place for one.
-fn refused(error: &Error) -> ErrorObject {
+/// Converts a handler's error into an error response, for methods whose results cannot express
+/// errors.
+fn handler_error(error: &Error) -> ErrorObject {
     if error.is_invalid() {
         ErrorObject::invalid_params(error.message())
     } else {

@@ -35,13 +35,13 @@ enum Kind {
 impl Error {
     /// An error that the model, and through it the person, may read.
     pub fn new(message: impl Into<String>) -> Self {
-        Self::of(Kind::Visible, message.into())
+        Self::with_kind(Kind::Visible, message.into())
     }
 
     /// An error of which the caller's input is the cause, such as a resource that there is not. From a tool it
     /// is like [`Error::new`]; from prompts, resources and completion it is -32602 instead of -32603.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::of(Kind::Invalid, message.into())
+        Self::with_kind(Kind::Invalid, message.into())
     }
 
     /// Shows the text of `error` to the model. Its sources stay in the log.
@@ -54,25 +54,25 @@ impl Error {
     /// An error that only the log should name: for errors that `?` does not take, such as a boxed one.
     pub fn internal(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let mut internal =
-            Self::of(Kind::Internal, "Something went wrong inside the server.".to_owned());
+            Self::with_kind(Kind::Internal, "Something went wrong inside the server.".to_owned());
         internal.0.source = Some(error.into());
         internal
     }
 
-    fn of(kind: Kind, message: String) -> Self {
+    fn with_kind(kind: Kind, message: String) -> Self {
         Self(Box::new(ErrorInner { kind, message, source: None }))
     }
 
     pub(crate) fn declined(key: &str) -> Self {
-        Self::of(Kind::Declined, format!("The user declined to answer {key:?}."))
+        Self::with_kind(Kind::Declined, format!("The user declined to answer {key:?}."))
     }
 
     pub(crate) fn cancelled(key: &str) -> Self {
-        Self::of(Kind::Cancelled, format!("The user dismissed the question {key:?}."))
+        Self::with_kind(Kind::Cancelled, format!("The user dismissed the question {key:?}."))
     }
 
     pub(crate) fn round_closed(key: &str) -> Self {
-        Self::of(Kind::RoundClosed, format!("The round ended before {key:?} was answered."))
+        Self::with_kind(Kind::RoundClosed, format!("The round ended before {key:?} was answered."))
     }
 
     /// What a later round may know of it.
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standard_errors_keep_their_text_to_the_log() {
+    fn standard_errors_show_their_text_only_in_the_log() {
         let error = Error::from(std::io::Error::other("db-3.internal refused"));
         assert!(!error.message().contains("db-3"));
         assert!(!error.to_string().contains("db-3"), "one could paste it into another error");

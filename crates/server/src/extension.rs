@@ -52,9 +52,9 @@ impl ExtensionRequest {
 }
 
 /// Answers a method that an extension has added.
-pub(crate) struct Method(Box<dyn Fn(ExtensionRequest) -> Answering + Send + Sync>);
+pub(crate) struct Method(Box<dyn Fn(ExtensionRequest) -> MethodFuture + Send + Sync>);
 
-type Answering = BoxFuture<Result<Object, Error>>;
+type MethodFuture = BoxFuture<Result<Object, Error>>;
 
 impl Method {
     pub(crate) fn new<F, Fut>(answer: F) -> Self
@@ -65,7 +65,7 @@ impl Method {
         Self(Box::new(move |call| Box::pin(answer(call))))
     }
 
-    pub(crate) fn answer(&self, call: ExtensionRequest) -> Answering {
+    pub(crate) fn call(&self, call: ExtensionRequest) -> MethodFuture {
         (self.0)(call)
     }
 }

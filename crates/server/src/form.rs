@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// What the restricted schema cannot express (nested types, lists of anything but choices), with the
 /// field's name.
 pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
-    cached::<T>().map(|form| Arc::clone(&form.schema))
+    cached_form::<T>().map(|form| Arc::clone(&form.schema))
 }
 
 /// A form, the same as JSON, and the digest of that.
@@ -43,7 +43,7 @@ impl Form {
 }
 
 /// The form for a type, which is made once.
-pub(crate) fn cached<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
+pub(crate) fn cached_form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
     type Cache = RwLock<BTreeMap<TypeId, Result<Arc<Form>, String>>>;
     static CACHE: OnceLock<Cache> = OnceLock::new();
     let (cache, own) = (CACHE.get_or_init(Cache::default), TypeId::of::<T>());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_that_forms_do_not_have_are_left_out() {
+    fn unsupported_formats_are_left_out() {
         let form = serde_json::to_value(&*form_of::<Formats>().unwrap()).unwrap();
         let format = |field: &str| form["properties"][field].get("format").cloned();
         assert_eq!(format("mail"), Some("email".into()));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_have_titles_that_were_given_and_no_others() {
+    fn schemas_have_explicit_titles_only() {
         assert_eq!(
             Value::Object(schema_of::<Titled>()),
             json!({
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_field_has_a_rust_type() {
+    fn form_of_supports_every_kind_of_field() {
         let form = form_of::<Everything>().unwrap();
         let written = serde_json::to_value(&*form).unwrap();
         assert_eq!(
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_form_cannot_show_is_refused_with_its_name() {
+    fn form_of_names_unsupported_fields() {
         for (form, part) in [
             (form_of::<Nested>(), "field \"inner\""),
             (form_of::<List>(), "field \"names\""),

@@ -22,10 +22,10 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A handler without its type. Takes the arguments as JSON; an outer error says why they are
 /// invalid. The function itself is called when the future is first polled.
-pub(crate) type Erased<O> = Box<dyn Fn(Invocation, &str) -> Called<O> + Send + Sync>;
+pub(crate) type ErasedHandler<O> = Box<dyn Fn(Invocation, &str) -> HandlerCall<O> + Send + Sync>;
 
 /// A handler's future, or the reason why its arguments are invalid.
-pub(crate) type Called<O> = Result<BoxFuture<Result<ManualOutput<O>, Error>>, String>;
+pub(crate) type HandlerCall<O> = Result<BoxFuture<Result<ManualOutput<O>, Error>>, String>;
 
 /// An async function that can handle calls.
 ///
@@ -74,17 +74,17 @@ pub(crate) type Called<O> = Result<BoxFuture<Result<ManualOutput<O>, Error>>, St
 )]
 pub trait Handler<C, Parameters, Output>: Send + Sync + 'static {
     #[doc(hidden)]
-    fn erase(self) -> Parts<Output>;
+    fn erase(self) -> HandlerParts<Output>;
 }
 
 /// A handler, and what its type says.
-pub struct Parts<O> {
+pub struct HandlerParts<O> {
     /// The schema of the arguments.
     pub(crate) arguments: Object,
     /// The schema of the output, if its type has one.
     pub(crate) output: Option<Object>,
     pub(crate) requirements: StateRequirements,
-    pub(crate) call: Erased<O>,
+    pub(crate) call: ErasedHandler<O>,
 }
 
 /// Tells implementations of [`LastParameter`] apart: a parameter that holds the arguments.
@@ -181,15 +181,15 @@ where
     Fut: Future<Output = R> + Send + 'static,
     R: IntoOutput<C, O>,
 {
-    fn erase(self) -> Parts<O> {
+    fn erase(self) -> HandlerParts<O> {
         let handler = Arc::new(self);
-        let call: Erased<O> = Box::new(move |_, arguments| {
+        let call: ErasedHandler<O> = Box::new(move |_, arguments| {
             let NoArguments {} = read(arguments)?;
             let handler = Arc::clone(&handler);
             Ok(Box::pin(async move { handler().await.into_output() }))
         });
         let requirements = StateRequirements::default();
-        Parts { arguments: no_arguments(), output: R::schema(), requirements, call }
+        HandlerParts { arguments: no_arguments(), output: R::schema(), requirements, call }
     }
 }
 
@@ -205,9 +205,9 @@ macro_rules! handlers {
             Fut: Future<Output = R> + Send + 'static,
             R: IntoOutput<C, O>,
         {
-            fn erase(self) -> Parts<O> {
+            fn erase(self) -> HandlerParts<O> {
                 let handler = Arc::new(self);
-                let call: Erased<O> = Box::new(move |invocation, arguments| {
+                let call: ErasedHandler<O> = Box::new(move |invocation, arguments| {
                     let parsed = L::parse(arguments)?;
                     let handler = Arc::clone(&handler);
                     let context = C::from_invocation(invocation);
@@ -221,7 +221,7 @@ macro_rules! handlers {
                 let mut requirements = StateRequirements::default();
                 $($extractor::state_requirements(&mut requirements);)*
                 L::state_requirements(&mut requirements);
-                Parts { arguments: L::schema(), output: R::schema(), requirements, call }
+                HandlerParts { arguments: L::schema(), output: R::schema(), requirements, call }
             }
         }
     )*};

@@ -7,7 +7,7 @@ use mrtr_schema::prompt::{Prompt as WirePrompt, PromptArgument};
 use crate::call_options::CallOptions;
 use crate::completion::Completer;
 use crate::context::Context;
-use crate::handler::{Erased, Handler, Parts};
+use crate::handler::{ErasedHandler, Handler, HandlerParts};
 use crate::manual::ManualContext;
 use crate::output::PromptOutput;
 
@@ -18,7 +18,7 @@ use crate::output::PromptOutput;
 pub struct Prompt {
     pub(crate) wire: WirePrompt,
     pub(crate) options: CallOptions,
-    pub(crate) handler: Erased<PromptOutput>,
+    pub(crate) handler: ErasedHandler<PromptOutput>,
     pub(crate) completers: Vec<(String, Completer)>,
 }
 
@@ -29,7 +29,7 @@ impl Prompt {
         description: impl Into<String>,
         handler: impl Handler<Context, P, PromptOutput>,
     ) -> Self {
-        Self::of(name.into(), description.into(), handler.erase(), false)
+        Self::from_parts(name.into(), description.into(), handler.erase(), false)
     }
 
     /// Creates a prompt whose handler is in the [manual form](crate::manual).
@@ -38,11 +38,16 @@ impl Prompt {
         description: impl Into<String>,
         handler: impl Handler<ManualContext, P, PromptOutput>,
     ) -> Self {
-        Self::of(name.into(), description.into(), handler.erase(), true)
+        Self::from_parts(name.into(), description.into(), handler.erase(), true)
     }
 
-    fn of(name: String, description: String, handler: Parts<PromptOutput>, manual: bool) -> Self {
-        let Parts { arguments: schema, requirements, call, .. } = handler;
+    fn from_parts(
+        name: String,
+        description: String,
+        handler: HandlerParts<PromptOutput>,
+        manual: bool,
+    ) -> Self {
+        let HandlerParts { arguments: schema, requirements, call, .. } = handler;
         let required = |name: &str| {
             let all = schema.get("required").and_then(|r| r.as_array());
             all.is_some_and(|all| all.iter().any(|one| one == name))

@@ -1,4 +1,4 @@
-//! Questions as they are asked: written once, and known by what a person reads of them.
+//! Questions as they are sent to the client, and the digests that tie answers to them.
 
 use std::sync::Arc;
 
@@ -10,31 +10,36 @@ use mrtr_schema::method;
 
 use crate::client_feature::{ClientFeature, missing_capabilities};
 use crate::form::Form;
-use crate::rounds::Pin;
+use crate::rounds::QuestionDigest;
 
-/// A question that can be asked.
+/// A valid question.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
-    what: What,
-    pin: Pin,
-    needs: [Option<ClientFeature>; 3],
+    content: QuestionContent,
+    digest: QuestionDigest,
+    required: [Option<ClientFeature>; 3],
 }
 
-/// It is written when it goes out, and not where it was answered before.
+/// The request of a question. It is only written as JSON when it is sent: in later rounds, the
+/// question has its answer.
 #[derive(Debug, Clone)]
-enum What {
-    /// A form: what it says above its fields, and those.
+enum QuestionContent {
+    /// A form and the message above it.
     Form(String, Arc<Form>),
     /// Any other request, as JSON.
     Other(RawJson),
 }
 
 impl Question {
-    /// A request; an error says why it cannot be asked.
+    /// Creates a question from a request.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the request is invalid.
     pub(crate) fn new(request: InputRequest) -> Result<Self, String> {
         request.validate()?;
         let written = |request| RawJson::new(request).map_err(|error| error.to_string());
-        let needs = ClientFeature::of(&request);
+        let required = ClientFeature::required_by(&request);
         let (text, read) = match request {
             InputRequest::Elicit(ElicitParams::Form(FormParams {
                 message,
@@ -43,7 +48,8 @@ impl Question {
             })) => {
                 return Ok(Self::form(message, Arc::new(Form::new(requested_schema)?)));
             }
-            // All that a person reads but the query, where one-time tokens tend to be.
+            // The query and the fragment are not part of the digest: they tend to hold one-time
+            // tokens.
             InputRequest::Elicit(ElicitParams::Url(ref params)) => {
                 let mut params = params.clone();
                 params.url.truncate(params.url.find(['?', '#']).unwrap_or(params.url.len()));
@@ -52,25 +58,25 @@ impl Question {
             }
             other => (written(&other)?, None),
         };
-        let pin = Pin::of(&[read.as_ref().unwrap_or(&text).as_str().as_bytes()]);
-        Ok(Self { what: What::Other(text), pin, needs })
+        let digest = QuestionDigest::new(&[read.as_ref().unwrap_or(&text).as_str().as_bytes()]);
+        Ok(Self { content: QuestionContent::Other(text), digest, required })
     }
 
-    /// A form with this message.
+    /// Creates an elicitation in form mode.
     pub(crate) fn form(message: String, form: Arc<Form>) -> Self {
-        let pin = Pin::of(&[b"form", form.digest.as_bytes(), message.as_bytes()]);
+        let digest = QuestionDigest::new(&[b"form", form.digest.as_bytes(), message.as_bytes()]);
         Self {
-            what: What::Form(message, form),
-            pin,
-            needs: [Some(ClientFeature::Form), None, None],
+            content: QuestionContent::Form(message, form),
+            digest,
+            required: [Some(ClientFeature::Form), None, None],
         }
     }
 
-    /// The same question with the reason why it is asked again, where it has a place for that. An answer to it is held
-    /// against this one.
-    pub(crate) fn again(&self, reason: &str) -> Self {
+    /// Returns the question with the reason why its previous answer was rejected. Only a form has a
+    /// place for it. The digest stays the same.
+    pub(crate) fn with_rejection(&self, reason: &str) -> Self {
         let mut again = self.clone();
-        if let What::Form(message, _) = &mut again.what {
+        if let QuestionContent::Form(message, _) = &mut again.content {
             *message = format!("{message}\n(The last answer did not fit: {reason})");
         }
         again
@@ -78,11 +84,11 @@ impl Question {
 
     /// Writes the request as the member `key`.
     pub(crate) fn write(&self, key: &str, into: ObjectWriter) -> ObjectWriter {
-        let (message, form) = match &self.what {
-            What::Form(message, form) => (message, form),
-            What::Other(text) => return into.raw(key, text),
+        let (message, form) = match &self.content {
+            QuestionContent::Form(message, form) => (message, form),
+            QuestionContent::Other(text) => return into.raw(key, text),
         };
-        // As `InputRequest` is written, with a schema that was written before.
+        // The JSON of `InputRequest`, with a schema that is serialized once per form.
         into.object(key, |request| {
             request.string("method", method::ELICITATION_CREATE).object("params", |params| {
                 let params = params.string("mode", "form").string("message", message);
@@ -91,22 +97,26 @@ impl Question {
         })
     }
 
-    /// About how long it is when it is written.
-    pub(crate) fn length(&self) -> usize {
-        match &self.what {
-            What::Form(message, form) => 100 + message.len() + form.text.as_str().len(),
-            What::Other(text) => text.as_str().len(),
+    /// Returns the approximate length of the request's JSON in bytes.
+    pub(crate) fn size_hint(&self) -> usize {
+        match &self.content {
+            // 100 bytes for the other members of the request.
+            QuestionContent::Form(message, form) => 100 + message.len() + form.text.as_str().len(),
+            QuestionContent::Other(text) => text.as_str().len(),
         }
     }
 
-    /// What its answer is bound to.
-    pub(crate) fn pin(&self) -> Pin {
-        self.pin
+    /// Returns the digest of its visible text and fields.
+    pub(crate) fn digest(&self) -> QuestionDigest {
+        self.digest
     }
 
-    /// What the client lacks to be asked this, if it lacks anything.
-    pub(crate) fn missing(&self, capabilities: &ClientCapabilities) -> Option<ClientCapabilities> {
-        missing_capabilities(self.needs.into_iter().flatten(), capabilities)
+    /// Returns the capabilities that the client needs for this question and lacks, if any.
+    pub(crate) fn missing_capabilities(
+        &self,
+        capabilities: &ClientCapabilities,
+    ) -> Option<ClientCapabilities> {
+        missing_capabilities(self.required.into_iter().flatten(), capabilities)
     }
 }
 
@@ -126,8 +136,8 @@ mod tests {
         InputRequest::Elicit(UrlParams::new("m", url).into())
     }
 
-    fn pin(request: InputRequest) -> Pin {
-        Question::new(request).unwrap().pin()
+    fn digest(request: InputRequest) -> QuestionDigest {
+        Question::new(request).unwrap().digest()
     }
 
     fn text(question: &Question) -> String {
@@ -139,37 +149,40 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_bound_to_what_is_read() {
-        assert_eq!(pin(form("a")), pin(form("a")));
-        assert_ne!(pin(form("a")), pin(form("b")));
-        assert_eq!(pin(url("https://a.example/x?t=1")), pin(url("https://a.example/x?t=2#f")));
-        assert_ne!(pin(url("https://a.example/x")), pin(url("https://b.example/x")));
+    fn digest_covers_the_visible_text_but_not_the_query_of_a_url() {
+        assert_eq!(digest(form("a")), digest(form("a")));
+        assert_ne!(digest(form("a")), digest(form("b")));
+        assert_eq!(
+            digest(url("https://a.example/x?t=1")),
+            digest(url("https://a.example/x?t=2#f"))
+        );
+        assert_ne!(digest(url("https://a.example/x")), digest(url("https://b.example/x")));
         assert!(Question::new(url("javascript:alert(1)")).is_err());
     }
 
     #[test]
-    fn a_question_is_written_as_its_request() {
+    fn questions_are_written_like_their_requests() {
         for request in [form("\"a\""), url("https://a.example/x?t=1"), InputRequest::Roots] {
             let question = Question::new(request.clone()).unwrap();
             assert_eq!(text(&question), expected(&request));
-            assert!(question.length() >= text(&question).len() - 8);
+            assert!(question.size_hint() >= text(&question).len() - 8);
         }
         let fields = Form::new(FormSchema::new([Field::text("a")])).unwrap();
         let typed = Question::form("a".to_owned(), Arc::new(fields));
-        assert_eq!((typed.pin(), text(&typed)), (pin(form("a")), expected(&form("a"))));
-        assert_eq!(typed.needs, Question::new(form("a")).unwrap().needs);
+        assert_eq!((typed.digest(), text(&typed)), (digest(form("a")), expected(&form("a"))));
+        assert_eq!(typed.required, Question::new(form("a")).unwrap().required);
         let other = Form::new(FormSchema::new([Field::text("b")])).unwrap();
-        assert_ne!(Question::form("a".to_owned(), Arc::new(other)).pin(), typed.pin());
+        assert_ne!(Question::form("a".to_owned(), Arc::new(other)).digest(), typed.digest());
     }
 
     #[test]
-    fn the_reason_is_read_and_changes_nothing_else() {
+    fn rejection_reason_is_shown_in_forms_and_leaves_the_digest_unchanged() {
         let question = Question::new(form("Name?")).unwrap();
-        let again = question.again("it is too long");
-        assert_eq!(again.pin(), question.pin());
+        let again = question.with_rejection("it is too long");
+        assert_eq!(again.digest(), question.digest());
         let message = "Name?\n(The last answer did not fit: it is too long)";
         assert_eq!(text(&again), expected(&form(message)));
         let page = Question::new(url("https://a.example/")).unwrap();
-        assert_eq!(text(&page.again("x")), text(&page));
+        assert_eq!(text(&page.with_rejection("x")), text(&page));
     }
 }

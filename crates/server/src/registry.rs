@@ -41,19 +41,19 @@ pub(crate) const PROTOCOL_METHODS: [&str; 10] = [
 
 /// Methods of the protocol, each with what answers it. It is what a builder is given that brings them in, so that a program has
 /// no code for what its server has not; but for `tools/call`, which nearly all have.
-pub(crate) type Methods = &'static [(&'static str, Own)];
+pub(crate) type Methods = &'static [(&'static str, ProtocolHandler)];
 
 /// Answers requests of one method of the protocol.
-pub(crate) type Own =
-    for<'r> fn(&'r Arc<Registry>, &'r Request, Box<RequestParts>) -> Answering<'r>;
+pub(crate) type ProtocolHandler =
+    for<'r> fn(&'r Arc<Registry>, &'r Request, Box<RequestParts>) -> ResponseFuture<'r>;
 
 /// The future of a response.
-pub(crate) type Answering<'r> = Pin<Box<dyn Future<Output = Outcome> + Send + 'r>>;
+pub(crate) type ResponseFuture<'r> = Pin<Box<dyn Future<Output = Outcome> + Send + 'r>>;
 
 /// What answers a method, other than `tools/call`.
 pub(crate) enum Method {
-    Own(Own),
-    Added(extension::Method),
+    Protocol(ProtocolHandler),
+    Extension(extension::Method),
 }
 
 /// The result of a request as JSON, or its error.
@@ -66,30 +66,30 @@ pub(crate) struct Registry {
     pub(crate) prompts: Catalog<Prompt>,
     pub(crate) resources: Catalog<Resource>,
     pub(crate) templates: Catalog<(Template, ResourceTemplate)>,
-    pub(crate) lists: CacheControl,
+    pub(crate) list_cache: CacheControl,
     pub(crate) extensions: Object,
     /// But for `tools/call`, which is called most.
     pub(crate) methods: HashMap<Cow<'static, str>, Method>,
     pub(crate) changes: ChangeNotifier,
     /// Whether anybody will publish to `changes`.
-    pub(crate) announces: bool,
+    pub(crate) publishes_changes: bool,
     pub(crate) page_size: usize,
     /// `_meta` of every result.
     pub(crate) meta: Object,
     /// As JSON.
-    pub(crate) written_meta: RawJson,
+    pub(crate) meta_json: RawJson,
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) store: Option<Box<dyn ErasedStore>>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Box<dyn Clock>,
-    pub(crate) anonymous: bool,
+    pub(crate) allows_anonymous: bool,
     pub(crate) trace_parent: Option<TraceParent>,
 }
 
 impl Registry {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         let completes = self.methods.contains_key(method::COMPLETE);
-        let told = self.announces.then_some(true);
+        let told = self.publishes_changes.then_some(true);
         let mut list = ListCapability::default();
         list.list_changed = told;
         let mut resources = ResourcesCapability::default();
@@ -118,7 +118,7 @@ impl Registry {
     }
 
     /// What holds for the flows of the resource with this URI, or of the template for it.
-    pub(crate) fn options_of(&self, uri: &str) -> Option<&CallOptions> {
+    pub(crate) fn resource_options(&self, uri: &str) -> Option<&CallOptions> {
         let resource = self.resource(uri).map(|resource| &resource.options);
         let matching =
             || self.templates.iter().find(|(template, _)| template.matches(uri).is_some());

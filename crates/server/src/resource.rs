@@ -9,7 +9,7 @@ use mrtr_schema::result::CacheScope;
 use crate::call_options::CallOptions;
 use crate::completion::Completer;
 use crate::context::Context;
-use crate::handler::{Erased, Handler, Parts};
+use crate::handler::{ErasedHandler, Handler, HandlerParts};
 use crate::manual::ManualContext;
 use crate::output::ResourceOutput;
 
@@ -40,7 +40,7 @@ pub struct Resource {
     pub(crate) wire: WireResource,
     pub(crate) options: CallOptions,
     pub(crate) cache: CacheControl,
-    pub(crate) handler: Erased<ResourceOutput>,
+    pub(crate) handler: ErasedHandler<ResourceOutput>,
 }
 
 impl Resource {
@@ -50,7 +50,7 @@ impl Resource {
         name: impl Into<String>,
         handler: impl Handler<Context, P, ResourceOutput>,
     ) -> Self {
-        Self::of(uri.into(), name.into(), handler.erase(), false)
+        Self::from_parts(uri.into(), name.into(), handler.erase(), false)
     }
 
     /// Creates a resource whose handler is in the [manual form](crate::manual).
@@ -59,11 +59,16 @@ impl Resource {
         name: impl Into<String>,
         handler: impl Handler<ManualContext, P, ResourceOutput>,
     ) -> Self {
-        Self::of(uri.into(), name.into(), handler.erase(), true)
+        Self::from_parts(uri.into(), name.into(), handler.erase(), true)
     }
 
-    fn of(uri: String, name: String, handler: Parts<ResourceOutput>, manual: bool) -> Self {
-        let Parts { requirements, call: handler, .. } = handler;
+    fn from_parts(
+        uri: String,
+        name: String,
+        handler: HandlerParts<ResourceOutput>,
+        manual: bool,
+    ) -> Self {
+        let HandlerParts { requirements, call: handler, .. } = handler;
         let options = CallOptions::new(requirements, manual);
         let wire = WireResource::new(uri, name);
         Self { wire, options, cache: CacheControl::default(), handler }
@@ -79,7 +84,7 @@ pub struct ResourceTemplate {
     pub(crate) wire: WireTemplate,
     pub(crate) options: CallOptions,
     pub(crate) cache: CacheControl,
-    pub(crate) handler: Erased<ResourceOutput>,
+    pub(crate) handler: ErasedHandler<ResourceOutput>,
     pub(crate) completers: Vec<(String, Completer)>,
 }
 
@@ -90,7 +95,7 @@ impl ResourceTemplate {
         name: impl Into<String>,
         handler: impl Handler<Context, P, ResourceOutput>,
     ) -> Self {
-        Self::of(uri_template.into(), name.into(), handler.erase(), false)
+        Self::from_parts(uri_template.into(), name.into(), handler.erase(), false)
     }
 
     /// Creates a resource template whose handler is in the [manual form](crate::manual).
@@ -99,16 +104,16 @@ impl ResourceTemplate {
         name: impl Into<String>,
         handler: impl Handler<ManualContext, P, ResourceOutput>,
     ) -> Self {
-        Self::of(uri_template.into(), name.into(), handler.erase(), true)
+        Self::from_parts(uri_template.into(), name.into(), handler.erase(), true)
     }
 
-    fn of(
+    fn from_parts(
         uri_template: String,
         name: String,
-        handler: Parts<ResourceOutput>,
+        handler: HandlerParts<ResourceOutput>,
         manual: bool,
     ) -> Self {
-        let Parts { requirements, call: handler, .. } = handler;
+        let HandlerParts { requirements, call: handler, .. } = handler;
         let options = CallOptions::new(requirements, manual);
         let wire = WireTemplate::new(uri_template, name);
         let cache = CacheControl::default();

@@ -1,9 +1,11 @@
-//! Rounds: how a handler that runs again from the top on every leg behaves as if it ran once.
+//! Rounds: deterministic replay of handlers against a journal.
 //!
-//! Each leg gets a fresh [`Round`]: the journal that came in the sealed state, and the answers that
-//! came with the request. The handler runs against it ([`drive`]) until it returns, or until all that
-//! it can do is wait for an answer. What was learned goes into the next state.
+//! In each round, the handler runs again from its first line. A [`Round`] holds the journal of the
+//! sealed request state, and the answers that arrived with the request. [`drive`] runs the handler
+//! against it, until the handler returns or can only wait for answers. The journal then goes into
+//! the next request state.
 
+mod checkpoint;
 mod executor;
 mod fault;
 mod input;
@@ -16,15 +18,16 @@ mod step;
 mod step_scope;
 mod version;
 
+pub(crate) use checkpoint::checkpoint;
 pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
 pub use input::{ElicitOutcome, InputFuture};
 pub(crate) use journal::{
-    CallState, CallStateContent, Entry, MAX_ENTRY, Pin, check_size, unordered,
+    CallState, CallStateContent, Entry, MAX_ENTRY, QuestionDigest, check_size,
+    order_independent_digest,
 };
 pub(crate) use race::race;
 pub(crate) use round::{OpenInput, Round};
-
+pub(crate) use step::hex;
 pub use step::{Step, StepFuture};
-pub(crate) use step::{checkpoint, hex};
 pub(crate) use version::{Compatibility, Version};

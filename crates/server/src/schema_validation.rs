@@ -18,7 +18,7 @@ mod without {
 
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with the feature")]
     impl Schemas {
-        pub(crate) fn of(_: &WireTool, _: bool) -> Result<Self, String> {
+        pub(crate) fn new(_: &WireTool, _: bool) -> Result<Self, String> {
             Ok(Self {})
         }
 
@@ -48,11 +48,11 @@ mod with {
     }
 
     impl Schemas {
-        /// Reads a tool's schemas; an error if one is none. `by_hand` if their author wrote one.
-        pub(crate) fn of(tool: &WireTool, by_hand: bool) -> Result<Self, String> {
+        /// Reads a tool's schemas; an error if one is none. `custom_schema` if their author wrote one.
+        pub(crate) fn new(tool: &WireTool, custom_schema: bool) -> Result<Self, String> {
             let read = |schema: &Object| {
                 let validator = Validator::new(schema)?;
-                Ok::<_, String>(Some(validator).filter(|_| by_hand || limits(schema)))
+                Ok::<_, String>(Some(validator).filter(|_| custom_schema || limits(schema)))
             };
             let result = tool.output_schema.as_ref().map(read).transpose()?.flatten();
             Ok(Self { arguments: read(&tool.input_schema)?, result })

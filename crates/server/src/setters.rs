@@ -44,7 +44,7 @@ macro_rules! call_setters {
             /// of `T`, building the server fails.
             pub fn requires_form<T: JsonSchema + 'static>(mut self) -> Self {
                 if let Err(why) = form_of::<T>() {
-                    self.options.invalid_form.get_or_insert(why);
+                    self.options.form_error.get_or_insert(why);
                 }
                 self.requires([ClientFeature::Form])
             }

@@ -1,24 +1,57 @@
-//! What keeps a sealed state from being used twice: the one thing that a server with single use has to remember.
+//! Single-use request states, and the store that they need.
 //!
-//! A state is good for its caller as often as they like, until it expires. Where that is too much (a guess that may be made
-//! once, a voucher, money), a tool says [`single_use`](crate::Tool::single_use), and the server gets a [`SingleUseStore`]:
-//! something that all replicas reach, and that knows which states were used.
+//! By default, a caller can use a request state any number of times until it expires. That is too
+//! often for a guess that may be made once, a voucher, or a payment. Such a tool is declared
+//! [`single_use`](crate::Tool::single_use), and the server gets a [`SingleUseStore`], which records
+//! the states that were used. It is the only thing that a server with single use has to store.
 //!
-//! - The first leg that comes with a state *claims* it for its answers. Only that leg runs.
-//! - Its response is kept, sealed. The same state with the same answers gets that response again, word for word: a
-//!   client that has lost a response does not lose its flow. While the first leg still runs, the second waits.
-//! - The same state with other answers is refused (`request_state_used`).
-//! - The leg runs to its end also if its client goes away: in a task of its own, within the tool's deadline. At the end of a
-//!   process, [`Server::finished`](crate::Server::finished) waits for it. A replica that dies in the middle leaves the
-//!   state claimed: what it did is not known, so it is not done again, and whoever comes again is told so
-//!   (`data.reason` is `outcome_unknown`).
-//! - If the guard cannot be asked, or has no room, the leg is not run, and the client is told to try again
-//!   (`single_use_store_unavailable`). Its state stays good, unless the guard has recorded its use and could not say so.
-//! - A response of more than about 90 kB is not kept: it is given once, and after that the state is used
-//!   (`request_state_used`).
+//! ```
+//! use mrtr_server::single_use::MemoryStore;
+//! use mrtr_server::{Context, Error, Result, Server, Tool};
 //!
-//! The first request of a flow has no state, and can be sent as often as one likes. What is limited is what happens after
-//! the first question, once for each flow; how many flows a caller may begin is for the author to count.
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Voucher {
+//!     code: String,
+//! }
+//!
+//! async fn redeem(cx: Context) -> Result<String> {
+//!     // Without single use, a client could answer this question again and again.
+//!     let Voucher { code } = cx.elicit("code", "The code on the voucher?").await?;
+//!     if code == "K7Q2" { Ok("Redeemed.".to_owned()) } else { Err(Error::new("Wrong code.")) }
+//! }
+//!
+//! let server = Server::builder("shop", "1.0.0")
+//!     .tool(Tool::new("redeem", "Redeems a voucher", redeem).single_use())
+//!     // For one process. With several replicas: `RedisStore`, or a store of your own.
+//!     .single_use_store(MemoryStore::new(64 * 1024 * 1024))
+//!     .ephemeral_key()
+//!     .allow_anonymous()
+//!     .build()?;
+//! # Ok::<(), mrtr_server::BuildError>(())
+//! ```
+//!
+//! - The first request with a state *claims* it for its answers. Only that request runs.
+//! - Its response is kept, sealed. A repeated request with the same answers gets the identical
+//!   response, so a client that lost a response does not lose its call. While the first request is
+//!   still running, the repeated one waits. With
+//!   [`strict_single_use`](crate::Tool::strict_single_use), the response is not kept, and the
+//!   repeated request is refused.
+//! - A request with the same state and other answers is refused: `data.reason` is
+//!   `request_state_used`.
+//! - The round runs to completion even if its client disconnects: in a task of its own, within the
+//!   tool's [`request_timeout`](crate::Tool::request_timeout). At shutdown,
+//!   [`Server::drained`](crate::Server::drained) waits for it. If the replica dies, the state stays
+//!   claimed and is not run again, because its outcome is unknown: `data.reason` is
+//!   `outcome_unknown`.
+//! - If the store fails or is full, the round does not run, and the client is asked to try again:
+//!   `data.reason` is `single_use_store_unavailable`. The state stays usable, unless the store
+//!   recorded the claim and its reply was lost.
+//! - A response of more than about 90 kB is not kept. It is sent once; after that, the state is
+//!   used (`request_state_used`).
+//!
+//! The first request of a call has no state, and can be repeated without limit. Single use limits
+//! the rounds after the first question, for each call. To limit the number of calls that a caller
+//! starts, count them yourself.
 
 mod memory;
 #[cfg(feature = "redis")]
@@ -33,22 +66,25 @@ pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
 
-/// Remembers which states were used: a store that all replicas reach.
+/// A store that records which states were used, shared by all replicas.
 ///
-/// It is asked twice for each leg of what is for single use, and by a second leg that waits for the first, twice a second.
-/// Both questions are one command in Redis: `SET … NX GET PX` and `SET … XX PX`. Keys are 64 hexadecimal digits; values
-/// are up to 128 KiB, and responses in them are encrypted and authenticated. A store that forgets an entry before its time
-/// breaks the promise of single use; one that invents or changes entries can refuse states, and no more than that.
+/// Each round of a single-use call makes two requests to the store. A repeated request that waits
+/// for the response queries it about twice a second. In Redis, both operations are one command:
+/// `SET … NX GET PX` and `SET … XX PX`. Keys are 64 hexadecimal digits. Values have at most 128
+/// KiB; responses in them are encrypted and authenticated.
 ///
-/// Dropping a future gives up waiting; whether the store has acted is then not known, which is safe. What takes longer than
-/// 5 s has failed.
+/// A store that loses an entry before its time breaks the promise of single use. A store that
+/// invents or alters entries can make the server refuse states, and nothing worse.
+///
+/// An operation that takes longer than 5 s counts as failed, and its future is dropped. The store
+/// may or may not have performed the operation; both are safe.
 pub trait SingleUseStore: Send + Sync + 'static {
-    /// Records `value` under `key` for `time`, unless there is something already: then it returns that, and changes
-    /// nothing. Of many callers at once, one is first.
+    /// Records `value` under `key` for `time`, unless the key has a value: then returns that value
+    /// and changes nothing. This is atomic: of many concurrent callers, one is first.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: nothing may have been recorded, or it may.
+    /// [`StoreError`]. The value may or may not have been recorded.
     fn claim(
         &self,
         key: &str,
@@ -56,11 +92,11 @@ pub trait SingleUseStore: Send + Sync + 'static {
         time: Duration,
     ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send;
 
-    /// Replaces what is recorded under `key`, if something is, and keeps it for `time` from now.
+    /// Replaces the value under `key`, if it has one, and keeps the new value for `time` from now.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: what was there stays, or not.
+    /// [`StoreError`]. The value may or may not have been replaced.
     fn settle(
         &self,
         key: &str,
@@ -69,20 +105,20 @@ pub trait SingleUseStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// Why a guard did not do what it was asked. The cause goes to the log.
+/// The error of a [`SingleUseStore`]. It is logged, and not shown to clients.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no room.
+    /// The store has no room for another entry.
     #[error("the single-use store is full")]
     Full,
-    /// It was not reached, or failed.
+    /// The store was not reached, or it failed.
     #[error("the single-use store is unavailable: {0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// For more than one server in a process.
-impl<G: SingleUseStore> SingleUseStore for Arc<G> {
+/// Several servers in one process can share a store.
+impl<S: SingleUseStore> SingleUseStore for Arc<S> {
     fn claim(
         &self,
         key: &str,
@@ -102,31 +138,31 @@ impl<G: SingleUseStore> SingleUseStore for Arc<G> {
     }
 }
 
-type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A guard without its type.
+/// A [`SingleUseStore`] that can be a trait object.
 pub(crate) trait ErasedStore: Send + Sync {
     fn claim<'a>(
         &'a self,
         key: &'a str,
         value: &'a [u8],
         time: Duration,
-    ) -> Asking<'a, Option<Vec<u8>>>;
+    ) -> StoreFuture<'a, Option<Vec<u8>>>;
 
-    fn settle<'a>(&'a self, key: &'a str, value: &'a [u8], time: Duration) -> Asking<'a, ()>;
+    fn settle<'a>(&'a self, key: &'a str, value: &'a [u8], time: Duration) -> StoreFuture<'a, ()>;
 }
 
-impl<G: SingleUseStore> ErasedStore for G {
+impl<S: SingleUseStore> ErasedStore for S {
     fn claim<'a>(
         &'a self,
         key: &'a str,
         value: &'a [u8],
         time: Duration,
-    ) -> Asking<'a, Option<Vec<u8>>> {
+    ) -> StoreFuture<'a, Option<Vec<u8>>> {
         Box::pin(SingleUseStore::claim(self, key, value, time))
     }
 
-    fn settle<'a>(&'a self, key: &'a str, value: &'a [u8], time: Duration) -> Asking<'a, ()> {
+    fn settle<'a>(&'a self, key: &'a str, value: &'a [u8], time: Duration) -> StoreFuture<'a, ()> {
         Box::pin(SingleUseStore::settle(self, key, value, time))
     }
 }

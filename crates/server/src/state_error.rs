@@ -1,4 +1,4 @@
-//! The one answer to every sealed state that is not accepted.
+//! The error responses to request states that are not accepted.
 
 use mrtr_codec::OpenError;
 use mrtr_schema::jsonrpc::ErrorObject;
@@ -6,60 +6,83 @@ use serde_json::json;
 
 use crate::rounds::Fault;
 
-/// Counts a state that is not accepted, by reason, as `mrtr.state.refusals`.
-fn count(reason: &'static str) {
-    tracing::event!(target: "mrtr::metrics", tracing::Level::TRACE, monotonic_counter.mrtr.state.refusals = 1_u64, reason = reason);
+/// Adds a refused state to the metric `mrtr.state.refusals`.
+fn count_refusal(reason: &'static str) {
+    tracing::event!(
+        target: "mrtr::metrics",
+        tracing::Level::TRACE,
+        monotonic_counter.mrtr.state.refusals = 1_u64,
+        reason = reason
+    );
 }
 
-/// The same words for every cause, so that nobody can probe for what they may not know. A client that
-/// reads `data.reason` may start the call over.
-pub(crate) fn frozen() -> ErrorObject {
+/// Creates the error response to an invalid state.
+///
+/// It is the same for every cause, so that clients cannot probe the server with forged states. A
+/// client that reads `data.reason` may start the call over.
+fn invalid_state() -> ErrorObject {
     ErrorObject::invalid_params("Invalid or expired requestState")
         .with_data(json!({ "reason": "invalid_request_state" }))
 }
 
-/// A state that is for single use, and was used: it was sealed for this caller, who may know. Whoever starts over does
-/// again what was done.
-pub(crate) fn used(reason: &'static str) -> ErrorObject {
-    count(reason);
+/// Refuses a single-use state that was used. `reason` is for the log.
+///
+/// The state was sealed for this caller, who may know that it is used up. A client that starts the
+/// call over repeats what the call did.
+pub(crate) fn refuse_used(reason: &'static str) -> ErrorObject {
+    count_refusal(reason);
     tracing::warn!(target: "mrtr::state", reason, "requestState refused");
     let (message, reason) = match reason {
         "outcome_unknown" => {
-            ("This requestState was used, and what came of it is not known", "outcome_unknown")
+            ("This requestState was used, and its outcome is unknown", "outcome_unknown")
         }
-        _ => ("This requestState was used already", "request_state_used"),
+        _ => ("This requestState was already used", "request_state_used"),
     };
     ErrorObject::invalid_params(message).with_data(json!({ "reason": reason }))
 }
 
-/// Of a handler that is newer than this replica's, and whose calls this one cannot go on with.
+/// Refuses a state of a newer, incompatible version of the handler.
 pub(crate) fn refuse_newer(version: u32, method: &str, target: &str) -> ErrorObject {
-    count("newer_version");
-    tracing::warn!(target: "mrtr::state", reason = "newer_version", version, method, target, "requestState refused");
-    frozen()
-}
-
-/// Logs the cause, and answers with [`frozen`].
-pub(crate) fn refuse(refusal: OpenError, method: &str, target: &str) -> ErrorObject {
-    count(refusal.reason());
+    count_refusal("newer_version");
     tracing::warn!(
         target: "mrtr::state",
-        reason = refusal.reason(),
+        reason = "newer_version",
+        version,
         method,
         target,
         "requestState refused"
     );
-    frozen()
+    invalid_state()
 }
 
-/// Logs that a custom sealer panicked. The client learns no more than from any other refusal.
+/// Refuses a state that cannot be opened, and logs the cause.
+pub(crate) fn refuse(error: OpenError, method: &str, target: &str) -> ErrorObject {
+    count_refusal(error.reason());
+    tracing::warn!(
+        target: "mrtr::state",
+        reason = error.reason(),
+        method,
+        target,
+        "requestState refused"
+    );
+    invalid_state()
+}
+
+/// Refuses a state with which a custom sealer panicked, and logs the panic.
 pub(crate) fn refuse_panic(
     panic: &(dyn std::any::Any + Send),
     method: &str,
     target: &str,
 ) -> ErrorObject {
-    count("sealer_panicked");
+    count_refusal("sealer_panicked");
     let fault = Fault::panicked(panic);
-    tracing::error!(target: "mrtr::state", reason = "sealer_panicked", %fault, method, target, "requestState refused");
-    frozen()
+    tracing::error!(
+        target: "mrtr::state",
+        reason = "sealer_panicked",
+        %fault,
+        method,
+        target,
+        "requestState refused"
+    );
+    invalid_state()
 }

@@ -1,6 +1,7 @@
-//! What those who look on learn of a request: a span, and how long it took, as OpenTelemetry's semantic conventions for MCP name
-//! things. What nobody looks at costs nothing.
+//! Request telemetry: a span and a duration metric, named after OpenTelemetry's semantic
+//! conventions for MCP. It costs nothing without a subscriber.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::time::Instant;
 
@@ -14,16 +15,19 @@ use tracing::{Instrument as _, Level, Span};
 use crate::registry::{Outcome, PROTOCOL_METHODS, Registry};
 use crate::trace_parent::TraceParent;
 
-/// A request that somebody looks at.
+/// The telemetry of one request.
 pub(crate) struct RequestTelemetry {
     span: Span,
-    /// If its time is of interest.
+    /// The start of the request, if a subscriber may collect metrics.
     started: Option<Instant>,
     operation: Operation,
     has_ended: bool,
 }
 
-/// A request's method and what it is about, as far as they are this server's: what a client makes up is no name for a metric.
+/// The method of a request, and the tool or prompt that it names.
+///
+/// It has only names that this server knows: names made up by clients would create any number of
+/// time series.
 struct Operation {
     method: String,
     tool: Option<String>,
@@ -31,7 +35,7 @@ struct Operation {
 }
 
 impl Operation {
-    fn of(server: &Registry, request: &Request) -> Self {
+    fn new(server: &Registry, request: &Request) -> Self {
         let is_known = PROTOCOL_METHODS.contains(&&*request.method)
             || server.methods.contains_key(request.method.as_str());
         let method = if is_known { &*request.method } else { "_OTHER" };
@@ -40,15 +44,17 @@ impl Operation {
             name().filter(|name| method == method::TOOLS_CALL && server.tool(name).is_some());
         let prompt =
             name().filter(|name| method == method::PROMPTS_GET && server.prompt(name).is_some());
-        let owned =
-            |name: Option<std::borrow::Cow<'_, str>>| name.map(std::borrow::Cow::into_owned);
-        Self { method: method.to_owned(), tool: owned(tool), prompt: owned(prompt) }
+        Self {
+            method: method.to_owned(),
+            tool: tool.map(Cow::into_owned),
+            prompt: prompt.map(Cow::into_owned),
+        }
     }
 }
 
 impl RequestTelemetry {
-    /// `None` if nobody looks on.
-    pub(crate) fn of(
+    /// Starts the telemetry of a request. `None` if no subscriber is interested.
+    pub(crate) fn start(
         server: &Registry,
         request: &Request,
         meta: Option<&RequestMeta>,
@@ -57,34 +63,35 @@ impl RequestTelemetry {
         if level < LevelFilter::INFO {
             return None;
         }
-        let operation = Operation::of(server, request);
+        let operation = Operation::new(server, request);
         let span = span(&operation, request);
         if let Some(TraceParent(adopt)) = &server.trace_parent
             && let Some(context) = meta.and_then(|meta| TraceContext::from_meta(&meta.other))
         {
             adopt(&span, &context);
         }
-        // Whether the metric is of interest cannot be asked without a word to those who filter.
+        // The level is all that can be checked: asking whether the metric is enabled would itself
+        // reach the subscribers' filters.
         let started = (level >= LevelFilter::TRACE).then(Instant::now);
         Some(Self { span, started, operation, has_ended: false })
     }
 
-    /// Looks on.
-    pub(crate) async fn observe(self, answer: impl Future<Output = Outcome>) -> Outcome {
-        let answer = answer.instrument(self.span.clone()).await;
-        self.record(answer)
+    /// Awaits the response inside the span, and records it.
+    pub(crate) async fn observe(self, response: impl Future<Output = Outcome>) -> Outcome {
+        let outcome = response.instrument(self.span.clone()).await;
+        self.record(outcome)
     }
 
-    /// There is nothing more to see.
-    pub(crate) fn record(mut self, answer: Outcome) -> Outcome {
-        let ResultSummary { result_type, is_error } = match &answer {
+    /// Records the response, and ends the telemetry.
+    pub(crate) fn record(mut self, outcome: Outcome) -> Outcome {
+        let ResultSummary { result_type, is_error } = match &outcome {
             Ok(result) => serde_json::from_str(result.as_str()).unwrap_or_default(),
             Err(_) => ResultSummary::default(),
         };
-        let code = answer.as_ref().err().map(|error| error.code.to_string());
+        let code = outcome.as_ref().err().map(|error| error.code.to_string());
         self.span.record("rpc.response.status_code", code.as_deref());
         self.end(result_type, code.as_deref().or(is_error.then_some("tool_error")));
-        answer
+        outcome
     }
 
     fn end(&mut self, result_type: Option<&str>, error: Option<&str>) {
@@ -106,7 +113,7 @@ impl RequestTelemetry {
     }
 }
 
-/// Its client has gone, or it was cancelled: that is an end, too.
+/// A request that is dropped without a response was cancelled, or its client has disconnected.
 impl Drop for RequestTelemetry {
     fn drop(&mut self) {
         if !self.has_ended {
@@ -115,7 +122,7 @@ impl Drop for RequestTelemetry {
     }
 }
 
-/// What a result says of itself.
+/// The members of a result that telemetry reads.
 #[derive(Default, Deserialize)]
 struct ResultSummary<'a> {
     #[serde(borrow, default, rename = "resultType")]
@@ -124,18 +131,18 @@ struct ResultSummary<'a> {
     is_error: bool,
 }
 
-/// How many characters of a URI are shown.
-const LONGEST_URI: usize = 1024;
+/// The most characters of a resource's URI in a span.
+const MAX_URI_CHARS: usize = 1024;
 
 fn span(Operation { method, tool, prompt }: &Operation, request: &Request) -> Span {
-    // A URI is not a name: there are too many.
+    // The span name has no URI: there may be too many different ones.
     let name = match tool.as_ref().or(prompt.as_ref()) {
         Some(name) => format!("{method} {name}"),
         None => method.clone(),
     };
     let uri = || request.params.as_ref()?.string("uri");
     let uri = if method == method::RESOURCES_READ { uri() } else { None };
-    let uri: Option<String> = uri.map(|uri| uri.chars().take(LONGEST_URI).collect());
+    let uri: Option<String> = uri.map(|uri| uri.chars().take(MAX_URI_CHARS).collect());
     tracing::info_span!(
         target: "mrtr::server",
         "request",

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_give_the_values_of_variables() {
+    fn matches_returns_decoded_variables() {
         for (template, uri, expected) in [
             ("test://template/{id}/data", "test://template/123/data", Some("id=123")),
             ("test://template/{id}/data", "test://template/1/2/data", None),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_cannot_be_read_backwards_are_refused() {
+    fn parse_rejects_unsupported_templates() {
         for template in [
             "x://{a",
             "x://a}b",

@@ -1,9 +1,9 @@
-//! Tests of tools, prompts and resources that ask: replicas in memory, a clock that is set by hand, and a call with a person
-//! who answers as the test says, on a network that fails as the test says. (Feature `testing`.)
+//! Tests of handlers: replicas in memory, a clock set by hand, scripted answers, and network
+//! faults. (Feature `testing`.)
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-//! use mrtr_server::testing::{TestCall, Fault, Replicas};
+//! use mrtr_server::testing::{Fault, Replicas, TestCall};
 //! use mrtr_server::{Context, KeyRing, Result, Server, SharedKeyRing, Tool};
 //! use serde_json::json;
 //!
@@ -23,30 +23,30 @@
 //!     let server = Server::builder("booking", "1").sealer(ring.clone()).allow_anonymous();
 //!     server.tool(Tool::new("book", "Books a table", book)).build()
 //! };
-//! // Each request goes to the other one.
-//! let fleet = Replicas::new([replica()?, replica()?]);
+//! // Requests alternate between the two replicas.
+//! let replicas = Replicas::new([replica()?, replica()?]);
 //!
-//! let story = TestCall::tool("book", json!({}))
+//! let transcript = TestCall::tool("book", json!({}))
 //!     .answer("seat", json!({ "place": "outside" }))
-//!     .fault(2, Fault::Lost)
-//!     .run(&fleet)
+//!     .fault(2, Fault::ResponseLost)
+//!     .run(&replicas)
 //!     .await?;
-//! assert_eq!(story.text(), "Table 4, outside.");
-//! assert_eq!(story.rounds(), [["seat"]]);
-//! // What was lost was the second response, and the step was done by the first.
-//! assert_eq!(story.runs("hold"), 1);
+//! assert_eq!(transcript.text(), "Table 4, outside.");
+//! assert_eq!(transcript.rounds(), [["seat"]]);
+//! // The response of round 2 was lost; the step had run in round 1.
+//! assert_eq!(transcript.step_runs("hold"), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A fleet is an [`Transport`](mrtr_transport::Transport), so a client talks to it as to any server. For a test of an upgrade, or
-//! of a rotation of keys, put replicas of both kinds into one fleet.
+//! [`Replicas`] is a [`Transport`](mrtr_transport::Transport), so any client can talk to it. To
+//! test an upgrade or a key rotation, put replicas with old and new handlers or keys side by side.
 
 mod call;
 mod replicas;
 mod steps;
 
 pub use call::{Fault, TestCall, TestError, Transcript};
-pub use replicas::{Leg, Log, Replicas, TestClock};
-pub use steps::StepBegun;
+pub use replicas::{Exchange, Replicas, RequestLog, TestClock};
 pub(crate) use steps::StepLog;
+pub use steps::StepRun;

@@ -9,7 +9,7 @@ use mrtr_transport::headers::ParamHeader;
 
 use crate::call_options::CallOptions;
 use crate::context::Context;
-use crate::handler::{Erased, Handler, Parts};
+use crate::handler::{ErasedHandler, Handler, HandlerParts};
 use crate::manual::ManualContext;
 use crate::output::ToolOutput;
 use crate::schema_validation::Schemas;
@@ -18,11 +18,11 @@ use crate::schema_validation::Schemas;
 pub struct Tool {
     pub(crate) wire: WireTool,
     pub(crate) options: CallOptions,
-    pub(crate) handler: Erased<ToolOutput>,
+    pub(crate) handler: ErasedHandler<ToolOutput>,
     /// Arguments that are mirrored in headers; read when the server is built.
     pub(crate) param_headers: Vec<ParamHeader>,
     /// Whether its author wrote a schema.
-    pub(crate) by_hand: bool,
+    pub(crate) custom_schema: bool,
     /// What arguments and results are held against; read when the server is built.
     pub(crate) schemas: Schemas,
 }
@@ -39,7 +39,7 @@ impl Tool {
         description: impl Into<String>,
         handler: impl Handler<Context, P, ToolOutput>,
     ) -> Self {
-        Self::of(name.into(), description.into(), handler.erase(), false)
+        Self::from_parts(name.into(), description.into(), handler.erase(), false)
     }
 
     /// Creates a tool whose handler is in the [manual form](crate::manual).
@@ -48,11 +48,17 @@ impl Tool {
         description: impl Into<String>,
         handler: impl Handler<ManualContext, P, ToolOutput>,
     ) -> Self {
-        Self::of(name.into(), description.into(), handler.erase(), true)
+        Self::from_parts(name.into(), description.into(), handler.erase(), true)
     }
 
-    fn of(name: String, description: String, handler: Parts<ToolOutput>, manual: bool) -> Self {
-        let Parts { arguments: input_schema, output: output_schema, requirements, call } = handler;
+    fn from_parts(
+        name: String,
+        description: String,
+        handler: HandlerParts<ToolOutput>,
+        manual: bool,
+    ) -> Self {
+        let HandlerParts { arguments: input_schema, output: output_schema, requirements, call } =
+            handler;
         let mut wire = WireTool::new(name, input_schema).with_description(description);
         wire.output_schema = output_schema;
         Self {
@@ -60,7 +66,7 @@ impl Tool {
             options: CallOptions::new(requirements, manual),
             handler: call,
             param_headers: Vec::new(),
-            by_hand: false,
+            custom_schema: false,
             schemas: Schemas::default(),
         }
     }
@@ -76,7 +82,7 @@ impl Tool {
     /// `validate`, the type alone.
     pub fn input_schema(mut self, schema: Object) -> Self {
         self.wire.input_schema = schema;
-        self.by_hand = true;
+        self.custom_schema = true;
         self
     }
 
@@ -84,7 +90,7 @@ impl Tool {
     /// an internal error, said in the log; without the feature `validate`, it goes out.
     pub fn output_schema(mut self, schema: Object) -> Self {
         self.wire.output_schema = Some(schema);
-        self.by_hand = true;
+        self.custom_schema = true;
         self
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn check_options(
     state: &StateMap,
     of: impl Fn() -> String,
 ) -> Result<(), BuildError> {
-    if let Some(why) = &options.invalid_form {
+    if let Some(why) = &options.form_error {
         return Err(BuildError::Form { of: of(), why: why.clone() });
     }
     if options.version.number < options.version.since {

@@ -5,4 +5,4 @@ pub mod fuzz;
 pub mod random;
 pub mod simulate;
 
-pub use mrtr_server::testing::{Leg, Log, Replicas, TestClock};
+pub use mrtr_server::testing::{Exchange, Replicas, RequestLog, TestClock};

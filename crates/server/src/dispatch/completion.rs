@@ -7,18 +7,17 @@ use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Refere
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 
-use super::execute::guarded;
-use super::{failed, unknown};
+use super::execute::catch_panics;
+use super::{log_handler_error, unknown};
 use crate::completion::{Completer, CompletionRequest};
-use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
-/// No more suggestions than this may be sent at once.
-const MOST_SUGGESTIONS: usize = 100;
+/// The most suggestions in one result: a limit of the specification.
+const MAX_SUGGESTIONS: usize = 100;
 
-/// How long suggestions may take.
-const COMPLETION_DEADLINE: Duration = Duration::from_secs(30);
+/// The timeout of a completer.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const METHODS: Methods = &[(method::COMPLETE, complete)];
 
@@ -26,7 +25,7 @@ fn complete<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async { server.suggest(CompleteParams::from_request(request)?, parts).await })
 }
 
@@ -40,7 +39,7 @@ impl Registry {
                 (declared.collect(), &prompt.completers)
             }
             Reference::Resource { uri } => {
-                // The template itself, or a URI of its kind.
+                // The reference is the template itself, or a URI that matches it.
                 let mut templates = self.templates.iter();
                 let template = templates.find(|(template, resource)| {
                     resource.wire.uri_template == *uri || template.matches(uri).is_some()
@@ -62,17 +61,19 @@ impl Registry {
             None => Vec::new(),
             Some((_, completer)) => {
                 let completing = CompletionRequest { value: argument.value, arguments, parts };
-                let suggesting = guarded(|| completer.suggest(completing));
-                let suggested = tokio::time::timeout(COMPLETION_DEADLINE, suggesting).await;
-                let late = |_| {
-                    tracing::error!(target: "mrtr::handler", "completion took too long");
+                let suggesting = catch_panics(|| completer.suggest(completing));
+                let suggested = tokio::time::timeout(COMPLETION_TIMEOUT, suggesting).await;
+                let timed_out = |_| {
+                    tracing::error!(target: "mrtr::handler", "completion timed out");
                     ErrorObject::internal("Internal error")
                 };
-                suggested.map_err(late)??.map_err(|error| failed(&error, "completion failed"))?
+                suggested
+                    .map_err(timed_out)??
+                    .map_err(|error| log_handler_error(&error, "completion failed"))?
             }
         };
-        let (total, has_more) = (all.len() as u64, all.len() > MOST_SUGGESTIONS);
-        let values = all.into_iter().take(MOST_SUGGESTIONS).collect();
+        let (total, has_more) = (all.len() as u64, all.len() > MAX_SUGGESTIONS);
+        let values = all.into_iter().take(MAX_SUGGESTIONS).collect();
         let completion = Completion::new(values).with_total(total).with_has_more(has_more);
         self.complete(&CompleteResult::new(completion))
     }

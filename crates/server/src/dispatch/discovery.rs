@@ -1,4 +1,4 @@
-//! Discovery and lists: what a server tells about itself.
+//! `server/discover`, and the pages of lists.
 
 use std::sync::Arc;
 
@@ -10,15 +10,18 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::tool::ListParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 
-use super::unwritten;
-use crate::catalog::{Catalog, Listable};
-use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use super::serialization_error;
+use crate::catalog::{Catalog, CatalogEntry};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::DISCOVER, discover)];
 
-fn discover<'r>(server: &'r Arc<Registry>, _: &'r Request, _: Box<RequestParts>) -> Answering<'r> {
+fn discover<'r>(
+    server: &'r Arc<Registry>,
+    _: &'r Request,
+    _: Box<RequestParts>,
+) -> ResponseFuture<'r> {
     Box::pin(async { server.discover() })
 }
 
@@ -27,14 +30,16 @@ impl Registry {
         let versions = vec![PROTOCOL_VERSION.to_owned()];
         let mut result = DiscoverResult::new(versions, self.capabilities());
         result.instructions.clone_from(&self.instructions);
-        result.ttl_ms = self.lists.ttl_ms;
-        result.cache_scope = self.lists.scope;
+        result.ttl_ms = self.list_cache.ttl_ms;
+        result.cache_scope = self.list_cache.scope;
         self.complete(&result)
     }
 
-    /// One page, as the member `name` of a result. A cursor is a place in the list, which is the same on every
-    /// replica; clients must not read it.
-    pub(super) fn page<T: Listable>(
+    /// Returns one page of a list, as the member `name` of a result.
+    ///
+    /// A cursor is a position in the list, which is the same on every replica. It is opaque to
+    /// clients.
+    pub(super) fn page<T: CatalogEntry>(
         &self,
         name: &str,
         all: &Catalog<T>,
@@ -47,7 +52,7 @@ impl Registry {
                 .ok_or_else(|| ErrorObject::invalid_params("Invalid params: unknown `cursor`"))?,
         };
         let end = start.saturating_add(self.page_size).min(all.len());
-        let page = all.written().get(start..end).unwrap_or_default();
+        let page = all.items_json().get(start..end).unwrap_or_default();
         let length = page.iter().map(|entry| entry.as_str().len() + 1).sum::<usize>() + 256;
         let mut result =
             ObjectWriter::with_capacity(length).string("resultType", "complete").array(name, page);
@@ -55,19 +60,20 @@ impl Registry {
             result = result.string("nextCursor", &write_cursor(end));
         }
         let result = result
-            .member("ttlMs", &self.lists.ttl_ms)
-            .and_then(|result| result.member("cacheScope", &self.lists.scope))
-            .map_err(|error| unwritten(&error))?;
-        Ok(result.raw("_meta", &self.written_meta).end())
+            .member("ttlMs", &self.list_cache.ttl_ms)
+            .and_then(|result| result.member("cacheScope", &self.list_cache.scope))
+            .map_err(|error| serialization_error(&error))?;
+        Ok(result.raw("_meta", &self.meta_json).end())
     }
 }
 
-fn write_cursor(place: usize) -> String {
-    URL_SAFE_NO_PAD.encode(format!("at {place}"))
+fn write_cursor(position: usize) -> String {
+    URL_SAFE_NO_PAD.encode(format!("at {position}"))
 }
 
+/// Returns the position of a cursor, if it is exactly what [`write_cursor`] wrote.
 fn read_cursor(cursor: &str) -> Option<usize> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-    let place: usize = text.strip_prefix("at ")?.parse().ok()?;
-    (write_cursor(place) == cursor).then_some(place)
+    let position: usize = text.strip_prefix("at ")?.parse().ok()?;
+    (write_cursor(position) == cursor).then_some(position)
 }

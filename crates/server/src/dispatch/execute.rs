@@ -1,4 +1,4 @@
-//! One leg of a flow: from the sealed state that came to the one that goes out.
+//! The execution of one round: from the request state that arrived to the response.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,12 +21,11 @@ use super::single_use::{Claim, SingleUseClaim};
 use crate::call_options::{CallOptions, SingleUse};
 use crate::client_feature;
 use crate::error::Error;
-use crate::handler::{BoxFuture, Called, Erased};
+use crate::handler::{BoxFuture, ErasedHandler, HandlerCall};
 use crate::handler_context::Invocation;
 use crate::manual::{Answers, InputRequired, ManualInput, ManualOutput};
 use crate::question::Question;
-use crate::registry::Outcome;
-use crate::registry::Registry;
+use crate::registry::{Outcome, Registry};
 use crate::request_parts::RequestParts;
 use crate::rounds::{
     CallState, CallStateContent, Compatibility, Ending, Entry, Fault, MAX_ENTRY, OpenInput, Round,
@@ -34,32 +33,37 @@ use crate::rounds::{
 };
 use crate::state_error::{refuse, refuse_newer, refuse_panic};
 
-/// What a request is about.
+/// The target of a call: its handler, and its arguments.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) method: &'static str,
     pub(super) name: &'a str,
-    /// JSON, an object.
+    /// A JSON object.
     pub(super) arguments: &'a str,
     pub(super) options: &'a CallOptions,
 }
 
+/// One round of a call, and everything that its response depends on.
 pub(super) struct RoundExecution<'a> {
     server: &'a Registry,
     target: Target<'a>,
-    /// The arguments' digest, once it was taken.
+    /// The digest of the arguments. In the first round, it is computed when a state is sealed.
     digest: Option<Digest>,
-    /// What the next state says of the handlers that wrote it.
+    /// The merged version of all handlers that wrote to the state.
     version: Version,
-    /// If the state that came is for single use.
+    /// The claim of a single-use state.
     claim: Option<Box<SingleUseClaim<'a>>>,
     round: Arc<Round>,
-    /// What the manual form reads; `None` for inline handlers.
+    /// The input of a handler in the manual form; `None` for inline handlers.
     manual: Option<Arc<ManualInput>>,
 }
 
 impl<'a> RoundExecution<'a> {
-    /// Opens the state, and matches the answers to the questions in it.
+    /// Opens the request state, and prepares the round.
+    ///
+    /// # Errors
+    ///
+    /// An error response, if the client lacks a required feature, or if the state is not accepted.
     pub(super) fn open(
         server: &'a Registry,
         target: Target<'a>,
@@ -79,7 +83,7 @@ impl<'a> RoundExecution<'a> {
         };
         let digest = arguments_digest(&target)?;
         let binding = binding(&target, digest, parts.principal.as_ref());
-        // A state never outlives its call: see `validity`.
+        // The expiry of a state covers the end of its call: see `validity`.
         let (mut saved, opened) = catch_unwind(AssertUnwindSafe(|| {
             let refuse = |error| refuse(error, target.method, target.name);
             let opened = open(&*server.sealer, token, &binding, server.clock.now());
@@ -91,9 +95,9 @@ impl<'a> RoundExecution<'a> {
         .unwrap_or_else(|panic| Err(refuse_panic(&*panic, target.method, target.name)))?;
         let mut version = target.options.version;
         match version.compatibility_with(saved.version) {
-            Compatibility::Resume => version = version.and(saved.version),
+            Compatibility::Resume => version = version.merge(saved.version),
             Compatibility::Restart => {
-                saved.forget(target.options.manual, target.method, target.name);
+                saved.restart(target.options.manual, target.method, target.name);
             }
             Compatibility::Refuse => {
                 return Err(refuse_newer(saved.version.number, target.method, target.name));
@@ -114,7 +118,7 @@ impl<'a> RoundExecution<'a> {
         Ok(Self { server, target, digest: Some(digest), version, claim, round, manual })
     }
 
-    /// The first round of a call. Answers that arrive with it were never asked for.
+    /// Prepares the first round of a call. Answers that arrive with it are unsolicited.
     fn first(
         server: &'a Registry,
         target: Target<'a>,
@@ -125,17 +129,25 @@ impl<'a> RoundExecution<'a> {
             let unsolicited = Answers(responses);
             Arc::new(ManualInput { unsolicited, ..ManualInput::default() })
         });
-        let (version, round) = (target.options.version, Arc::new(Round::first(parts)));
+        let version = target.options.version;
+        let round = Arc::new(Round::first(parts));
         Self { server, target, digest: None, version, claim: None, round, manual }
     }
 
-    /// Calls a handler, which may panic before it is a future; an inner error says why the arguments do not fit.
-    pub(super) fn begin<O>(&self, handler: &Erased<O>) -> Result<Called<O>, ErrorObject> {
+    /// Calls the handler for its future. The inner error is the reason why the arguments are
+    /// invalid.
+    pub(super) fn begin<O>(
+        &self,
+        handler: &ErasedHandler<O>,
+    ) -> Result<HandlerCall<O>, ErrorObject> {
         let invocation = Invocation { round: Arc::clone(&self.round), manual: self.manual.clone() };
-        start(|| handler(invocation, self.target.arguments))
+        catch_panic(|| handler(invocation, self.target.arguments))
     }
 
-    /// Runs the handler until the round ends, and answers; or, where the state was used, as it was answered then.
+    /// Runs the handler until the round ends, and returns the response. A single-use state that was
+    /// used gets its earlier response.
+    ///
+    /// `unwrap` and `complete` turn the output of the handler into a result.
     pub(super) async fn run<O, W>(
         &self,
         handler: BoxFuture<Result<ManualOutput<O>, Error>>,
@@ -143,18 +155,18 @@ impl<'a> RoundExecution<'a> {
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
         if let Some(claim) = &self.claim
-            && let Claim::Answered(answer) =
+            && let Claim::Answered(response) =
                 Box::pin(claim.claim(&self.round.parts.notifier.outbox)).await?
         {
-            return answer;
+            return response;
         }
         tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
         let ending = self.drive(handler).await;
-        let answer = ending.and_then(|ending| self.answer(ending, unwrap, complete));
+        let response = ending.and_then(|ending| self.respond(ending, unwrap, complete));
         if let Some(claim) = &self.claim {
-            Box::pin(claim.settle(&answer)).await;
+            Box::pin(claim.settle(&response)).await;
         }
-        answer
+        response
     }
 
     async fn drive<O>(
@@ -162,34 +174,36 @@ impl<'a> RoundExecution<'a> {
         handler: BoxFuture<Result<ManualOutput<O>, Error>>,
     ) -> Result<Ending<Result<ManualOutput<O>, Error>>, ErrorObject> {
         let round = &*self.round;
-        // However the leg ends, and if its client goes away: who waits in a task of its own learns of it.
+        // Tasks of the handler's own must learn of the end of the round, also if the client
+        // disconnects and this future is dropped.
         let mut close = CloseOnDrop(Some(round));
-        let deadline = self.target.options.request_timeout;
+        let timeout = self.target.options.request_timeout;
         let driven = pin!(drive(round, handler));
-        let ending = within(deadline, driven).await.ok_or_else(|| {
-            self.failed(&Fault::Handler(format!("the round ran longer than {deadline:?}")))
+        let ending = with_timeout(timeout, driven).await.ok_or_else(|| {
+            self.fault_response(&Fault::Handler(format!("the round timed out after {timeout:?}")))
         })?;
         if !matches!(ending, Ending::Failed(_)) {
-            // It is closed.
+            // `drive` has closed the round.
             close.0 = None;
         }
         Ok(ending)
     }
 
-    fn answer<O, W>(
+    /// Turns the end of a round into its response.
+    fn respond<O, W>(
         &self,
         ending: Ending<Result<ManualOutput<O>, Error>>,
         unwrap: impl FnOnce(O) -> Box<W>,
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
         match ending {
-            Ending::Failed(fault) => Err(self.failed(&fault)),
+            Ending::Failed(fault) => Err(self.fault_response(&fault)),
             Ending::Suspended(journal, open) => {
-                let long = |entry: &&Entry| entry.value.len() > MAX_ENTRY;
-                if let Some(answer) = journal.entries.iter().find(long) {
+                let is_too_long = |entry: &&Entry| entry.value.len() > MAX_ENTRY;
+                if let Some(answer) = journal.entries.iter().find(is_too_long) {
                     return Err(ErrorObject::invalid_params(format!(
-                        "Invalid params: the response to {} has {} bytes; at most {MAX_ENTRY} can be \
-                         kept for another round",
+                        "Invalid params: the response to {} has {} bytes; at most {MAX_ENTRY} can \
+                         be kept for another round",
                         quote(&answer.key),
                         answer.value.len()
                     )));
@@ -197,19 +211,19 @@ impl<'a> RoundExecution<'a> {
                 self.suspend(&open, CallStateContent::Journal(journal))
             }
             Ending::Finished(outcome, journal) => {
-                // An error may come before the rest of what was joined with it.
-                if let Some(step) = journal.lost_step().filter(|_| outcome.is_ok()) {
+                // With an error, the handler may return before steps that were joined with it.
+                if let Some(step) = journal.unreached_step().filter(|_| outcome.is_ok()) {
                     let why = format!(
-                        "the handler ended without coming to the step {:?}, which was done",
+                        "the handler returned without reaching the recorded step {:?}",
                         step.key
                     );
-                    return Err(self.failed(&Fault::Changed(why)));
+                    return Err(self.fault_response(&Fault::Changed(why)));
                 }
                 match outcome {
                     Ok(ManualOutput::Complete(output)) => complete(Ok(unwrap(output))),
                     Ok(ManualOutput::InputRequired(required)) => self.suspend_manual(required),
                     Err(error) => {
-                        self.log(&error);
+                        self.log_error(&error);
                         complete(Err(error))
                     }
                 }
@@ -217,49 +231,52 @@ impl<'a> RoundExecution<'a> {
         }
     }
 
+    /// Returns the questions of a handler in the manual form.
     fn suspend_manual(&self, manual: InputRequired) -> Outcome {
         let InputRequired { requests, state, mistake } = manual;
         if let Some(why) = mistake {
-            return Err(self.failed(&Fault::Handler(why)));
+            return Err(self.fault_response(&Fault::Handler(why)));
         }
         let capabilities = self.round.capabilities();
         let mut open = Vec::with_capacity(requests.len());
         for (key, request) in requests {
             let question = Question::new(request).map_err(|why| {
-                let why = format!("the question {key:?} cannot be asked: {why}");
-                self.failed(&Fault::Handler(why))
+                let why = format!("the question {key:?} is invalid: {why}");
+                self.fault_response(&Fault::Handler(why))
             })?;
-            if let Some(missing) = question.missing(capabilities) {
-                return Err(self.failed(&Fault::Capability(Box::new(missing))));
+            if let Some(missing) = question.missing_capabilities(capabilities) {
+                return Err(self.fault_response(&Fault::Capability(Box::new(missing))));
             }
             open.push(OpenInput { key: key.into(), question });
         }
         self.suspend(&open, CallStateContent::Manual(state.unwrap_or_default()))
     }
 
-    /// Seals what was learned, and requires.
+    /// Seals the state of the call, and returns it with the open questions.
     fn suspend(&self, open: &[OpenInput], content: CallStateContent) -> Outcome {
-        let most = self.target.options.max_rounds;
-        if self.round.rounds() >= most.into() {
-            let why = format!("the call has taken {most} rounds and requires again");
-            return Err(self.failed(&Fault::Handler(why)));
+        let max_rounds = self.target.options.max_rounds;
+        if self.round.rounds() >= max_rounds.into() {
+            let why = format!("the call needs more than {max_rounds} rounds");
+            return Err(self.fault_response(&Fault::Handler(why)));
         }
         let now = self.server.clock.now();
-        let meta = self.round.next_meta(now).map_err(|fault| self.failed(&fault))?;
+        let meta = self.round.next_meta(now).map_err(|fault| self.fault_response(&fault))?;
         let pending =
-            open.iter().map(|open| (Arc::clone(&open.key), open.question.pin())).collect();
+            open.iter().map(|open| (Arc::clone(&open.key), open.question.digest())).collect();
         let saved = CallState { version: self.version, meta, pending, content };
         let body = saved.pack();
-        check_size(body.len(), &saved).map_err(|fault| self.failed(&fault))?;
+        check_size(body.len(), &saved).map_err(|fault| self.fault_response(&fault))?;
         let digest = match self.digest {
             Some(digest) => digest,
             None => arguments_digest(&self.target)?,
         };
         let binding = binding(&self.target, digest, self.round.parts.principal.as_ref());
         let validity = validity(now, meta.started, self.target.options);
-        let sealed = start(|| seal(&*self.server.sealer, &binding, validity, &body))?;
+        let sealed = catch_panic(|| seal(&*self.server.sealer, &binding, validity, &body))?;
         let token = sealed.map_err(|error| {
-            self.failed(&Fault::Handler(format!("the request state cannot be sealed: {error}")))
+            self.fault_response(&Fault::Handler(format!(
+                "sealing the request state failed: {error}"
+            )))
         })?;
         tracing::debug!(
             target: "mrtr::rounds",
@@ -268,11 +285,11 @@ impl<'a> RoundExecution<'a> {
             round = meta.rounds,
             questions = open.len(),
             state_bytes = token.len(),
-            "round ended with questions"
+            "round ended without a result"
         );
-        // As [`mrtr_schema::input::InputRequiredResult`], of what is written already.
-        let length = open.iter().map(|open| open.key.len() + open.question.length());
-        let length = length.sum::<usize>() + token.len() + self.server.written_meta.as_str().len();
+        // The JSON of `InputRequiredResult`, made of parts that are serialized already.
+        let length = open.iter().map(|open| open.key.len() + open.question.size_hint());
+        let length = length.sum::<usize>() + token.len() + self.server.meta_json.as_str().len();
         let mut result =
             ObjectWriter::with_capacity(length + 128).string("resultType", "input_required");
         if !open.is_empty() {
@@ -282,33 +299,46 @@ impl<'a> RoundExecution<'a> {
             });
         }
         let result = result.string("requestState", &token);
-        Ok(result.raw("_meta", &self.server.written_meta).end())
+        Ok(result.raw("_meta", &self.server.meta_json).end())
     }
 
-    fn log(&self, error: &Error) {
+    fn log_error(&self, error: &Error) {
         let (method, target) = (self.target.method, self.target.name);
         if error.is_internal() {
-            tracing::error!(target: "mrtr::handler", method, target, error = format!("{error:#}"), "handler failed");
+            let error = format!("{error:#}");
+            tracing::error!(target: "mrtr::handler", method, target, error, "handler failed");
         } else {
-            tracing::debug!(target: "mrtr::handler", method, target, %error, "handler returned an error");
+            tracing::debug!(
+                target: "mrtr::handler",
+                method, target, %error,
+                "handler returned an error"
+            );
         }
     }
 
-    fn failed(&self, fault: &Fault) -> ErrorObject {
-        failed(fault, &self.target)
+    fn fault_response(&self, fault: &Fault) -> ErrorObject {
+        fault_response(fault, &self.target)
     }
 }
 
-/// Logs a fault, and returns what the client may know of it.
-fn failed(fault: &Fault, target: &Target<'_>) -> ErrorObject {
+/// Logs a fault, and returns the error response, which hides the details from the client.
+fn fault_response(fault: &Fault, target: &Target<'_>) -> ErrorObject {
     let (method, target) = (target.method, target.name);
     match fault {
         Fault::Capability(missing) => {
-            tracing::debug!(target: "mrtr::rounds", method, target, ?missing, "client lacks capabilities");
+            tracing::debug!(
+                target: "mrtr::rounds",
+                method, target, ?missing,
+                "client lacks capabilities"
+            );
             missing_capability(missing)
         }
         Fault::Changed(_) => {
-            tracing::error!(target: "mrtr::rounds", method, target, %fault, "the call cannot be continued");
+            tracing::error!(
+                target: "mrtr::rounds",
+                method, target, %fault,
+                "the call cannot continue"
+            );
             internal("The server has changed since this call began; start it over")
                 .with_data(json!({ "reason": "call_changed" }))
         }
@@ -319,7 +349,11 @@ fn failed(fault: &Fault, target: &Target<'_>) -> ErrorObject {
     }
 }
 
-/// Resumes a call. A state that the other form of handler sealed means that the handler changed.
+/// Creates a later round.
+///
+/// # Errors
+///
+/// An error response, if a handler in the other form (inline or manual) sealed the state.
 fn resume(
     saved: CallState,
     responses: InputResponses,
@@ -329,40 +363,43 @@ fn resume(
     let CallState { meta, pending, content, .. } = saved;
     match content {
         CallStateContent::Journal(journal) if !target.options.manual => {
-            let round = Round::later(meta, journal, &pending, responses, parts);
+            let round = Round::resume(meta, journal, &pending, responses, parts);
             Ok((Arc::new(round), None))
         }
         CallStateContent::Manual(state) if target.options.manual => {
             let (answers, unsolicited) =
-                responses.0.into_iter().partition(|(key, _)| pending.has(key));
+                responses.0.into_iter().partition(|(key, _)| pending.contains(key));
             let manual = ManualInput {
                 state: (!state.is_empty()).then_some(state),
                 answers: Answers(InputResponses(answers)),
                 unsolicited: Answers(InputResponses(unsolicited)),
             };
-            Ok((Arc::new(Round::without_journal(meta, parts)), Some(Arc::new(manual))))
+            Ok((Arc::new(Round::resume_manual(meta, parts)), Some(Arc::new(manual))))
         }
         _ => {
             let why = "the state was sealed by a handler in the other form (inline or manual)";
-            Err(failed(&Fault::Changed(why.to_owned()), target))
+            Err(fault_response(&Fault::Changed(why.to_owned()), target))
         }
     }
 }
 
-/// Waits for a future, at most so long from when it first has to be waited for: most have not.
-async fn within<F: Future>(time: Duration, mut future: Pin<&mut F>) -> Option<F::Output> {
-    let mut clock = None;
+/// Awaits a future with a timeout. The timer is created when the future is first pending: most
+/// never are.
+async fn with_timeout<F: Future>(time: Duration, mut future: Pin<&mut F>) -> Option<F::Output> {
+    let mut timer = None;
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => {
-            // A future that has used up its turn does not keep the clock from being looked at.
-            let clock = clock.get_or_insert_with(|| Box::pin(unconstrained(sleep(time))));
-            clock.as_mut().poll(cx).map(|()| None)
+            // Unconstrained, because a future that exhausts the task's cooperative budget would
+            // keep the timer from firing.
+            let timer = timer.get_or_insert_with(|| Box::pin(unconstrained(sleep(time))));
+            timer.as_mut().poll(cx).map(|()| None)
         }
     })
     .await
 }
 
+/// Closes the round when it is dropped.
 struct CloseOnDrop<'a>(Option<&'a Round>);
 
 impl Drop for CloseOnDrop<'_> {
@@ -373,8 +410,8 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// Calls what may panic.
-fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
+/// Calls a function of the application. A panic becomes an internal error.
+fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let fault = Fault::panicked(&*panic);
         tracing::error!(target: "mrtr::rounds", %fault, "the call failed");
@@ -382,10 +419,11 @@ fn start<T>(call: impl FnOnce() -> T) -> Result<T, ErrorObject> {
     })
 }
 
-/// Runs what may panic, before it is a future and then.
-pub(super) async fn guarded<T>(call: impl FnOnce() -> BoxFuture<T>) -> Result<T, ErrorObject> {
-    let mut future = start(call)?;
-    poll_fn(|cx| match start(|| future.as_mut().poll(cx)) {
+/// Awaits a future of the application. A panic, in `call` or in the future, becomes an internal
+/// error.
+pub(super) async fn catch_panics<T>(call: impl FnOnce() -> BoxFuture<T>) -> Result<T, ErrorObject> {
+    let mut future = catch_panic(call)?;
+    poll_fn(|cx| match catch_panic(|| future.as_mut().poll(cx)) {
         Ok(polled) => polled.map(Ok),
         Err(error) => Poll::Ready(Err(error)),
     })
@@ -414,11 +452,10 @@ fn binding<'b>(
     Binding { principal, method: target.method, target: target.name, arguments }
 }
 
-/// A round's time, but not beyond the flow's.
+/// Returns the validity of a state: the time to answer, but not beyond the end of the call.
 fn validity(now: UnixSeconds, started: UnixSeconds, options: &CallOptions) -> Validity {
-    let seconds = |time: Duration| time.as_secs();
-    let mut validity = Validity::starting(now, seconds(options.answer_timeout));
-    let end = started.0.saturating_add(seconds(options.call_timeout));
+    let mut validity = Validity::starting(now, options.answer_timeout.as_secs());
+    let end = started.0.saturating_add(options.call_timeout.as_secs());
     validity.expires = validity.expires.min(UnixSeconds(end));
     validity
 }

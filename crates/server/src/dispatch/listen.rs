@@ -1,8 +1,7 @@
-//! `subscriptions/listen`: a request that is answered when the server goes.
+//! `subscriptions/listen`: a request whose response comes when the server shuts down.
 
 use std::sync::Arc;
 
-use mrtr_schema::InvalidValue;
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId};
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{
@@ -15,12 +14,11 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::complete;
 use crate::changes::Change;
-use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
-/// How many resources one subscription may name.
-const MOST_RESOURCES: usize = 1_000;
+/// The most resources in one subscription.
+const MAX_RESOURCES: usize = 1_000;
 
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
 
@@ -28,7 +26,7 @@ fn listen<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async move {
         let params = ListenParams::from_request(request)?;
         server.listen(&request.id, params, &parts.notifier.outbox).await
@@ -42,21 +40,21 @@ impl Registry {
         params: ListenParams,
         outbox: &NotificationSender,
     ) -> Outcome {
-        let filter = self.honoured(params.notifications)?;
+        let filter = self.supported_filter(params.notifications)?;
         let meta = || subscription_meta(id);
-        // Subscribed before it is acknowledged: what changes from then on is not missed.
+        // Subscribed before the acknowledgement, so that no change after it is missed.
         let receiver = self.changes.subscribe();
         let acknowledged = Acknowledged::new(filter.clone(), meta());
         let mut listening = send(outbox, name::ACKNOWLEDGED, &acknowledged).await;
         let mut receiver = receiver.filter(|_| listening);
         while let Some(changes) = receiver.as_mut().filter(|_| listening) {
-            let wanted = match changes.recv().await {
-                Ok(change) => filter_one(&filter, change).into_iter().collect(),
-                // Some were missed, so all of them may have changed.
-                Err(RecvError::Lagged(_)) => everything(&filter),
+            let notifications = match changes.recv().await {
+                Ok(change) => notification_for(&filter, change).into_iter().collect(),
+                // Changes were missed, so everything may have changed.
+                Err(RecvError::Lagged(_)) => all_notifications(&filter),
                 Err(RecvError::Closed) => break,
             };
-            for (method, uri) in wanted {
+            for (method, uri) in notifications {
                 let mut changed = Changed::new(meta());
                 changed.uri = uri;
                 listening = listening && send(outbox, method, &changed).await;
@@ -67,32 +65,41 @@ impl Registry {
         complete(&ListenResult::new(ended))
     }
 
-    /// Of what is asked for, what this server has.
-    fn honoured(&self, asked: SubscriptionFilter) -> Result<SubscriptionFilter, ErrorObject> {
-        if asked.resource_subscriptions.len() > MOST_RESOURCES {
+    /// Reduces the requested filter to what this server has.
+    fn supported_filter(
+        &self,
+        asked: SubscriptionFilter,
+    ) -> Result<SubscriptionFilter, ErrorObject> {
+        if asked.resource_subscriptions.len() > MAX_RESOURCES {
             let why =
-                format!("Invalid params: at most {MOST_RESOURCES} resources in one subscription");
+                format!("Invalid params: at most {MAX_RESOURCES} resources in one subscription");
             return Err(ErrorObject::invalid_params(why));
         }
         for uri in &asked.resource_subscriptions {
-            let wrong = |why: InvalidValue| {
+            let wrong = |why| {
                 let uri = quote(uri);
-                ErrorObject::invalid_params(format!("Invalid params: {uri} is no URI: {why}"))
+                ErrorObject::invalid_params(format!(
+                    "Invalid params: invalid resource URI {uri}: {why}"
+                ))
             };
             uri::validate(uri).map_err(wrong)?;
         }
-        let mut filter = asked;
-        filter.tools_list_changed &= self.announces && !self.tools.is_empty();
-        filter.prompts_list_changed &= self.announces && !self.prompts.is_empty();
-        filter.resources_list_changed &= self.announces && self.has_resources();
-        filter.resource_subscriptions.retain(|uri| self.announces && self.has_resource(uri));
-        Ok(filter)
+        let mut resource_subscriptions = asked.resource_subscriptions;
+        resource_subscriptions.retain(|uri| self.publishes_changes && self.has_resource(uri));
+        let has = |asked: bool, all: bool| asked && all && self.publishes_changes;
+        let mut granted = SubscriptionFilter::default();
+        granted.tools_list_changed = has(asked.tools_list_changed, !self.tools.is_empty());
+        granted.prompts_list_changed = has(asked.prompts_list_changed, !self.prompts.is_empty());
+        granted.resources_list_changed = has(asked.resources_list_changed, self.has_resources());
+        granted.resource_subscriptions = resource_subscriptions;
+        Ok(granted)
     }
 }
 
-type Wanted = (&'static str, Option<String>);
+/// The method of a notification, and the resource that it is about.
+type ChangeNotification = (&'static str, Option<String>);
 
-fn filter_one(filter: &SubscriptionFilter, change: Change) -> Option<Wanted> {
+fn notification_for(filter: &SubscriptionFilter, change: Change) -> Option<ChangeNotification> {
     match change {
         Change::Tools => filter.tools_list_changed.then_some((name::TOOLS, None)),
         Change::Prompts => filter.prompts_list_changed.then_some((name::PROMPTS, None)),
@@ -104,13 +111,17 @@ fn filter_one(filter: &SubscriptionFilter, change: Change) -> Option<Wanted> {
     }
 }
 
-fn everything(filter: &SubscriptionFilter) -> Vec<Wanted> {
+fn all_notifications(filter: &SubscriptionFilter) -> Vec<ChangeNotification> {
     let lists = [Change::Tools, Change::Prompts, Change::Resources];
     let resources = filter.resource_subscriptions.iter().cloned().map(Change::Resource);
-    lists.into_iter().chain(resources).filter_map(|change| filter_one(filter, change)).collect()
+    lists
+        .into_iter()
+        .chain(resources)
+        .filter_map(|change| notification_for(filter, change))
+        .collect()
 }
 
-/// Sends when there is room; `false` if the client is gone.
+/// Waits for room in the queue, and sends. Returns `false` if the client has disconnected.
 async fn send(outbox: &NotificationSender, method: &str, params: &impl Serialize) -> bool {
     match Notification::new(method, params) {
         Ok(notification) => outbox.send(notification).await,

@@ -10,10 +10,9 @@ use mrtr_schema::tool::ListParams;
 use serde_json::Value;
 
 use super::execute::{RoundExecution, Target};
-use super::{is_single_use, refused, run, unfit, unknown};
+use super::{handler_error, invalid_output, is_single_use, run_round, unknown};
 use crate::output::PromptOutput;
-use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
 pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PROMPTS_GET, get)];
@@ -22,7 +21,7 @@ fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async { server.page("prompts", &server.prompts, &ListParams::from_request(request)?) })
 }
 
@@ -30,13 +29,14 @@ fn get<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async move {
         let call = GetPromptParams::from_request(request)?;
         let options = || server.prompt(&call.name).map(|prompt| &prompt.options);
         let single_use = is_single_use(call.request_state.is_some(), options);
-        let inner = Arc::clone(server);
-        run(server, single_use, Box::pin(async move { inner.get_prompt(call, parts).await })).await
+        let registry = Arc::clone(server);
+        let round = Box::pin(async move { registry.get_prompt(call, parts).await });
+        run_round(server, single_use, round).await
     })
 }
 
@@ -80,11 +80,11 @@ impl Registry {
                     Ok(result) => {
                         let mut blocks = result.messages.iter().map(|message| &message.content);
                         let fits = blocks.try_for_each(ContentBlock::validate);
-                        fits.map_err(|why| unfit(&call.name, &why.to_string()))?;
+                        fits.map_err(|why| invalid_output(&call.name, &why.to_string()))?;
                         self.complete(&*result)
                     }
-                    // A prompt has no place for failures in its result.
-                    Err(error) => Err(refused(&error)),
+                    // The result of a prompt cannot express an error.
+                    Err(error) => Err(handler_error(&error)),
                 },
             )
             .await

@@ -10,12 +10,11 @@ use mrtr_schema::tool::ListParams;
 use serde_json::{Value, json};
 
 use super::execute::{RoundExecution, Target};
-use super::{is_single_use, refused, run, unfit};
+use super::{handler_error, invalid_output, is_single_use, run_round};
 use crate::call_options::CallOptions;
-use crate::handler::Erased;
+use crate::handler::ErasedHandler;
 use crate::output::ResourceOutput;
-use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::resource::CacheControl;
 
@@ -29,7 +28,7 @@ fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async {
         server.page("resources", &server.resources, &ListParams::from_request(request)?)
     })
@@ -39,7 +38,7 @@ fn list_templates<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async {
         server.page("resourceTemplates", &server.templates, &ListParams::from_request(request)?)
     })
@@ -49,14 +48,14 @@ fn read<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     parts: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async move {
         let call = ReadResourceParams::from_request(request)?;
         let single_use =
-            is_single_use(call.request_state.is_some(), || server.options_of(&call.uri));
-        let inner = Arc::clone(server);
-        run(server, single_use, Box::pin(async move { inner.read_resource(call, parts).await }))
-            .await
+            is_single_use(call.request_state.is_some(), || server.resource_options(&call.uri));
+        let registry = Arc::clone(server);
+        let round = Box::pin(async move { registry.read_resource(call, parts).await });
+        run_round(server, single_use, round).await
     })
 }
 
@@ -64,8 +63,9 @@ impl Registry {
     async fn read_resource(&self, call: ReadResourceParams, parts: Box<RequestParts>) -> Outcome {
         if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
-            let what = Found { options: &resource.options, cache: resource.cache, mime_type };
-            return self.read(call, parts, &what, "{}", &resource.handler).await;
+            let info =
+                ResourceInfo { options: &resource.options, cache: resource.cache, mime_type };
+            return self.read(call, parts, &info, "{}", &resource.handler).await;
         }
         let matched = self
             .templates
@@ -78,23 +78,23 @@ impl Registry {
         let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
         let arguments = Value::Object(variables.collect()).to_string();
         let mime_type = resource.wire.mime_type.as_deref();
-        let what = Found { options: &resource.options, cache: resource.cache, mime_type };
-        self.read(call, parts, &what, &arguments, &resource.handler).await
+        let info = ResourceInfo { options: &resource.options, cache: resource.cache, mime_type };
+        self.read(call, parts, &info, &arguments, &resource.handler).await
     }
 
     async fn read(
         &self,
         call: ReadResourceParams,
         parts: Box<RequestParts>,
-        what: &Found<'_>,
+        info: &ResourceInfo<'_>,
         arguments: &str,
-        handler: &Erased<ResourceOutput>,
+        handler: &ErasedHandler<ResourceOutput>,
     ) -> Outcome {
         let target = Target {
             method: method::RESOURCES_READ,
             name: &call.uri,
             arguments,
-            options: what.options,
+            options: info.options,
         };
         let retried = call.request_state.is_some() || call.input_responses.is_some();
         let round = RoundExecution::open(
@@ -113,24 +113,24 @@ impl Registry {
                 |ResourceOutput(output)| output,
                 |outcome| match outcome {
                     Ok(result) => {
-                        let result = filled(*result, &call.uri, what, retried);
+                        let result = complete_contents(*result, &call.uri, info, retried);
                         let fits = result.contents.iter().try_for_each(ResourceContents::validate);
-                        fits.map_err(|why| unfit(&call.uri, &why.to_string()))?;
+                        fits.map_err(|why| invalid_output(&call.uri, &why.to_string()))?;
                         self.complete(&result)
                     }
-                    // A resource has no place for failures in its result.
-                    Err(error) => Err(refused(&error).with_data(json!({ "uri": call.uri }))),
+                    // The result of a resource cannot express an error.
+                    Err(error) => Err(handler_error(&error).with_data(json!({ "uri": call.uri }))),
                 },
             )
             .await
     }
 }
 
-/// Fills in what the handler left to the request and the resource.
-fn filled(
+/// Fills in the members that the handler left to the request and the resource.
+fn complete_contents(
     mut result: ReadResourceResult,
     uri: &str,
-    what: &Found<'_>,
+    info: &ResourceInfo<'_>,
     retried: bool,
 ) -> ReadResourceResult {
     for contents in &mut result.contents {
@@ -138,17 +138,18 @@ fn filled(
             uri.clone_into(&mut contents.uri);
         }
         if contents.mime_type.is_none() {
-            contents.mime_type = what.mime_type.map(str::to_owned);
+            contents.mime_type = info.mime_type.map(str::to_owned);
         }
     }
-    // What depends on answers is for nobody to reuse.
-    let cache = if retried { CacheControl::default() } else { what.cache };
-    (result.ttl_ms, result.cache_scope) = (cache.ttl_ms, cache.scope);
+    // A result that depends on answers must not be reused for other requests.
+    let cache = if retried { CacheControl::default() } else { info.cache };
+    result.ttl_ms = cache.ttl_ms;
+    result.cache_scope = cache.scope;
     result
 }
 
-/// What a URI stands for.
-struct Found<'a> {
+/// The properties of a resource or template that a read needs.
+struct ResourceInfo<'a> {
     options: &'a CallOptions,
     cache: CacheControl,
     mime_type: Option<&'a str>,

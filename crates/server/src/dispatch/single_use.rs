@@ -1,4 +1,5 @@
-//! Legs of what is for single use: each state is claimed for its answers, and its response is kept.
+//! Rounds of single-use calls: each request state is claimed for its answers, and its response is
+//! kept in the [store](crate::single_use).
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,55 +13,64 @@ use mrtr_transport::NotificationSender;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::registry::Outcome;
-use crate::registry::Registry;
-use crate::rounds::{hex, unordered};
+use crate::registry::{Outcome, Registry};
+use crate::rounds::{hex, order_independent_digest};
 use crate::single_use::{ErasedStore, StoreError};
-use crate::state_error::used;
+use crate::state_error::refuse_used;
 
-/// How long an entry is kept after its state has expired: the clocks of a fleet differ.
-const SKEW: Duration = Duration::from_mins(1);
+/// The time for which an entry outlives its state: the clocks of replicas differ.
+const CLOCK_SKEW: Duration = Duration::from_mins(1);
 
-/// How long the guard may take for an answer.
-const GUARD_TIME: Duration = Duration::from_secs(5);
+/// The timeout of one operation of the store. [`SingleUseStore`](crate::single_use::SingleUseStore)
+/// documents it.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much longer than the first leg may run a second one waits for its response.
+/// The time that a repeated request waits for the response in addition to the request timeout of
+/// the first one.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a second leg waits before it asks again whether the first has its response.
-const SOONEST: Duration = Duration::from_millis(20);
-const LATEST: Duration = Duration::from_millis(500);
+/// The shortest and the longest pause between two queries of a repeated request for the response.
+const MIN_POLL_PAUSE: Duration = Duration::from_millis(20);
+const MAX_POLL_PAUSE: Duration = Duration::from_millis(500);
 
-/// The first byte of an entry.
+/// The first byte of an entry: the state is claimed and its round is running.
 const CLAIMED: u8 = 0;
+/// The entry contains the response.
 const ANSWERED: u8 = 1;
-/// The response was too long to be kept, or the guard had no room for it.
+/// The response is not kept: it is too long, the store is full, or single use is strict.
 const SPENT: u8 = 2;
 
-/// A state that is for single use, and the answers that came with it.
+/// A single-use state, and the answers that arrived with it.
 pub(super) struct SingleUseClaim<'a> {
     server: &'a Registry,
     store: &'a dyn ErasedStore,
-    /// What the guard knows the state by.
+    /// The key of the state in the store.
     key: String,
     answers: Digest,
     expires: UnixSeconds,
-    /// How long a round may run.
+    /// The timeout of a request.
     timeout: Duration,
     /// Whether even the identical request is refused once the first has completed.
     strict: bool,
 }
 
-/// What became of a claim.
+/// The result of claiming a state.
 pub(super) enum Claim {
-    /// This leg is the first.
-    Mine,
-    /// Another was, with the same answers; this was its response.
+    /// This request is the first with the state, and may run.
+    First,
+    /// An earlier request with the same answers got this response.
     Answered(Outcome),
 }
 
 impl<'a> SingleUseClaim<'a> {
-    /// `state` is known by what is in it, a random number among that: whoever seals may have more than one text for it.
+    /// Prepares the claim of a state.
+    ///
+    /// The key in the store is made of the state's content, which includes a random number, and not
+    /// of its text: a custom sealer may accept several texts for one state.
+    ///
+    /// # Errors
+    ///
+    /// An error response, if an answer is not valid JSON.
     pub(super) fn new(
         server: &'a Registry,
         store: &'a dyn ErasedStore,
@@ -73,74 +83,88 @@ impl<'a> SingleUseClaim<'a> {
         let times = [issued.0.to_be_bytes(), expires.0.to_be_bytes()];
         let id = Digest::from_parts(&[b"mrtr single use", times.as_flattened(), state.body()]);
         let key = hex(id.as_bytes());
-        Ok(Self { server, store, key, answers: digest(responses)?, expires, timeout, strict })
+        let answers = answers_digest(responses)?;
+        Ok(Self { server, store, key, answers, expires, timeout, strict })
     }
 
-    /// Claims the state, or gets the response of who did, if that had the same answers. Waits for it as long as a leg may
-    /// run, and while `client` is there.
+    /// Claims the state. If an earlier request with the same answers has claimed it, waits for the
+    /// response of that request, while `client` is connected and at most for [`Self::max_wait`].
+    ///
+    /// # Errors
+    ///
+    /// An error response, if the state was used and there is no response to repeat, or if the store
+    /// fails.
     pub(super) async fn claim(&self, client: &NotificationSender) -> Result<Claim, ErrorObject> {
         let mut attempt = [0; 16];
         getrandom::fill(&mut attempt).map_err(|_| ErrorObject::internal("no random numbers"))?;
-        let mine = self.entry(CLAIMED, &attempt);
-        let ask = || within(self.store.claim(&self.key, &mine, self.time()));
-        // A guard may have recorded what it could not say; then it is found to be ours.
-        let found = match ask().await {
+        let own = self.entry(CLAIMED, &attempt);
+        let claim = || with_timeout(self.store.claim(&self.key, &own, self.retention()));
+        // A store that fails may have recorded the claim. The second attempt then finds our own
+        // entry.
+        let found = match claim().await {
             Ok(found) => found,
-            Err(StoreError::Full) => return Err(unavailable(&StoreError::Full)),
-            Err(_) => ask().await.map_err(|error| unavailable(&error))?,
+            Err(StoreError::Full) => return Err(store_error(&StoreError::Full)),
+            Err(_) => claim().await.map_err(|error| store_error(&error))?,
         };
-        let Some(mut found) = found.filter(|found| *found != mine) else {
-            return Ok(Claim::Mine);
+        let Some(mut found) = found.filter(|found| *found != own) else {
+            return Ok(Claim::First);
         };
-        let waiting = async {
-            let mut pause = SOONEST;
+        let wait = async {
+            let mut pause = MIN_POLL_PAUSE;
             loop {
                 let (kind, kept) =
-                    self.read(&found).ok_or_else(|| used("used_with_other_answers"))?;
+                    self.read(&found).ok_or_else(|| refuse_used("used_with_other_answers"))?;
                 match kind {
                     ANSWERED => {
-                        let answer = self.unseal(kept).ok_or_else(|| used("used_unreadable"))?;
-                        return Ok(Claim::Answered(answer));
+                        let response = self.unseal(kept);
+                        let response = response.ok_or_else(|| refuse_used("used_unreadable"))?;
+                        return Ok(Claim::Answered(response));
                     }
                     CLAIMED if !client.is_closed() => tokio::time::sleep(pause).await,
-                    CLAIMED => return Err(used("outcome_unknown")),
-                    _ => return Err(used("used_and_not_kept")),
+                    CLAIMED => return Err(refuse_used("outcome_unknown")),
+                    _ => return Err(refuse_used("used_and_not_kept")),
                 }
-                pause = LATEST.min(pause * 2);
-                // What is gone by now was somebody's claim.
-                let asked = ask().await.map_err(|error| unavailable(&error))?;
-                found = asked.ok_or_else(|| used("outcome_unknown"))?;
+                pause = MAX_POLL_PAUSE.min(pause * 2);
+                // An entry that has disappeared was a claim, so its outcome is unknown.
+                let again = claim().await.map_err(|error| store_error(&error))?;
+                found = again.ok_or_else(|| refuse_used("outcome_unknown"))?;
             }
         };
-        // The first leg may have ended with its replica.
-        let late = |_| Err(used("outcome_unknown"));
-        tokio::time::timeout(self.wait(), waiting).await.unwrap_or_else(late)
+        // The replica of the first request may have died.
+        let timed_out = |_| Err(refuse_used("outcome_unknown"));
+        tokio::time::timeout(self.max_wait(), wait).await.unwrap_or_else(timed_out)
     }
 
-    /// Keeps the response for whoever comes again.
-    pub(super) async fn settle(&self, answer: &Outcome) {
+    /// Keeps the response for repetitions of the request.
+    pub(super) async fn settle(&self, response: &Outcome) {
         let settle = async |entry: &[u8]| {
-            within(self.store.settle(&self.key, entry, self.time())).await.inspect_err(|error| {
-                tracing::error!(target: "mrtr::state", %error, "the single-use store did not keep the response");
+            let settled = with_timeout(self.store.settle(&self.key, entry, self.retention())).await;
+            settled.inspect_err(|error| {
+                tracing::error!(
+                    target: "mrtr::state",
+                    %error,
+                    "the single-use store did not keep the response"
+                );
             })
         };
         let spent = self.entry(SPENT, &[]);
-        let token = if self.strict { None } else { self.seal(answer) };
+        let token = if self.strict { None } else { self.seal(response) };
         let kept = token.map(|token| self.entry(ANSWERED, token.as_bytes()));
         if settle(kept.as_ref().unwrap_or(&spent)).await.is_err() && kept.is_some() {
             let _ = settle(&spent).await;
         }
     }
 
-    /// How long a second leg waits for the first.
-    fn wait(&self) -> Duration {
+    /// Returns how long a repeated request waits for the response of the first one.
+    fn max_wait(&self) -> Duration {
         self.timeout.saturating_add(GRACE)
     }
 
-    /// How long an entry is kept: until no replica takes the state any more, and nobody waits for its response.
-    fn time(&self) -> Duration {
+    /// Returns how long an entry is kept: until no replica accepts the state, and no request waits
+    /// for the response.
+    fn retention(&self) -> Duration {
         let left = self.expires.0.saturating_sub(self.server.clock.now().0);
-        Duration::from_secs(left).saturating_add(SKEW).saturating_add(self.wait())
+        Duration::from_secs(left).saturating_add(CLOCK_SKEW).saturating_add(self.max_wait())
     }
 
     fn entry(&self, kind: u8, kept: &[u8]) -> Vec<u8> {
@@ -149,31 +173,36 @@ impl<'a> SingleUseClaim<'a> {
         entry.finish()
     }
 
-    /// Reads an entry that was made for the same answers.
+    /// Splits an entry into its kind and its content. `None` if it was made for other answers.
     fn read<'e>(&self, entry: &'e [u8]) -> Option<(u8, &'e [u8])> {
         let mut input = Decoder::new(entry);
         let (kind, answers) = (input.byte().ok()?, input.array::<32>().ok()?);
         (answers == *self.answers.as_bytes()).then(|| (kind, input.rest()))
     }
 
-    /// What the guard keeps is encrypted, and good for this state and these answers only. No request has this method, so
-    /// it is no `requestState`.
+    /// Returns the binding of kept responses to this state and these answers.
+    ///
+    /// No request has this method, so a kept response is not accepted as a `requestState`.
     fn binding(&self) -> Binding<'_> {
         let (method, target) = ("mrtr kept response", &self.key);
         Binding { principal: None, method, target, arguments: self.answers }
     }
 
-    fn seal(&self, answer: &Outcome) -> Option<String> {
+    fn seal(&self, response: &Outcome) -> Option<String> {
         let mut body = Encoder::new();
-        match answer {
+        match response {
             Ok(result) => body.byte(0).raw(result.as_str().as_bytes()),
             Err(error) => body.byte(1).raw(&serde_json::to_vec(error).ok()?),
         };
-        let validity = Validity::starting(self.server.clock.now(), self.time().as_secs());
+        let validity = Validity::starting(self.server.clock.now(), self.retention().as_secs());
         let sealed = seal(&*self.server.sealer, &self.binding(), validity, &body.finish());
         sealed
             .inspect_err(|error| {
-                tracing::warn!(target: "mrtr::state", %error, "the response is not kept and is sent only once");
+                tracing::warn!(
+                    target: "mrtr::state",
+                    %error,
+                    "the response is not kept; it is sent only once"
+                );
             })
             .ok()
     }
@@ -191,14 +220,16 @@ impl<'a> SingleUseClaim<'a> {
     }
 }
 
-/// A guard that does not answer is one that cannot be used.
-async fn within<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let late = |elapsed| Err(StoreError::Unavailable(Box::new(elapsed)));
-    tokio::time::timeout(GUARD_TIME, asked).await.unwrap_or_else(late)
+/// Applies [`STORE_TIMEOUT`] to an operation of the store.
+async fn with_timeout<T>(
+    operation: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let timed_out = |elapsed| Err(StoreError::Unavailable(Box::new(elapsed)));
+    tokio::time::timeout(STORE_TIMEOUT, operation).await.unwrap_or_else(timed_out)
 }
 
-/// Answers are the same if they mean the same, whatever order or spelling a client chooses.
-fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
+/// Returns a digest of answers that depends on their meaning, not on their order or formatting.
+fn answers_digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
     let mut parts = Vec::new();
     for (key, answer) in &responses.0 {
         let digest = Digest::from_json(Some(answer.get())).map_err(|error| {
@@ -207,11 +238,12 @@ fn digest(responses: &InputResponses) -> Result<Digest, ErrorObject> {
         })?;
         parts.push((key.as_bytes(), digest));
     }
-    Ok(unordered(parts))
+    Ok(order_independent_digest(parts))
 }
 
-/// The leg did not run. Unless the guard has recorded what it could not say, the state can be used.
-fn unavailable(error: &StoreError) -> ErrorObject {
+/// Creates the error response of a round that did not run because the store failed. The state stays
+/// usable, unless the store recorded the claim and its reply was lost.
+fn store_error(error: &StoreError) -> ErrorObject {
     tracing::error!(target: "mrtr::state", %error, "the single-use store failed");
     ErrorObject::internal("The server cannot tell whether this requestState was used; try again")
         .with_data(json!({ "reason": "single_use_store_unavailable" }))

@@ -13,12 +13,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::execute::{RoundExecution, Target};
-use super::{unfit, unknown};
+use super::{invalid_output, unknown};
 use crate::error::Error;
-use crate::handler::Called;
+use crate::handler::HandlerCall;
 use crate::output::ToolOutput;
-use crate::registry::Registry;
-use crate::registry::{Answering, Methods, Outcome};
+use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::tool::Tool;
 
@@ -28,17 +27,17 @@ fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
     _: Box<RequestParts>,
-) -> Answering<'r> {
+) -> ResponseFuture<'r> {
     Box::pin(async { server.page("tools", &server.tools, &ListParams::from_request(request)?) })
 }
 
-/// The parameters of `tools/call`, without the `_meta` that was read before.
+/// The parameters of `tools/call` without `_meta`, which the transport has parsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolCall<'a> {
     #[serde(borrow)]
     name: CowStr<'a>,
-    #[serde(borrow, default, deserialize_with = "text_of")]
+    #[serde(borrow, default, deserialize_with = "raw_json")]
     arguments: Option<&'a str>,
     #[serde(default, deserialize_with = "mrtr_schema::json::present")]
     input_responses: Option<InputResponses>,
@@ -46,17 +45,18 @@ struct ToolCall<'a> {
     request_state: Option<CowStr<'a>>,
 }
 
-fn text_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str>, D::Error> {
+fn raw_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(|raw| Some(raw.get()))
 }
 
 impl<'r> ToolCall<'r> {
-    fn of(request: &'r Request) -> Result<Self, ErrorObject> {
-        // As a whole where something is wrong, to say where.
-        Self::by_members(request).map_or_else(|| request.decode_params(), Ok)
+    fn from_request(request: &'r Request) -> Result<Self, ErrorObject> {
+        // If a member is invalid, the parameters are parsed again as a whole, for an error message
+        // with the position.
+        Self::from_members(request).map_or_else(|| request.decode_params(), Ok)
     }
 
-    fn by_members(request: &'r Request) -> Option<Self> {
+    fn from_members(request: &'r Request) -> Option<Self> {
         let params = request.params.as_ref()?;
         let responses = params.member("inputResponses").map(serde_json::from_str);
         let state = params.member("requestState").filter(|state| *state != "null");
@@ -74,13 +74,14 @@ impl<'r> ToolCall<'r> {
 
 impl Registry {
     pub(super) async fn call_tool(&self, request: &Request, parts: Box<RequestParts>) -> Outcome {
-        let (tool, round, handler) = match self.begin_tool(ToolCall::of(request)?, parts)? {
-            (tool, round, Ok(handler)) => (tool, round, handler),
-            (.., Err(why)) => {
-                let failure = ToolOutput::failure(format!("Invalid arguments: {why}"));
-                return self.complete(&failure);
-            }
-        };
+        let (tool, round, handler) =
+            match self.begin_tool(ToolCall::from_request(request)?, parts)? {
+                (tool, round, Ok(handler)) => (tool, round, handler),
+                (.., Err(why)) => {
+                    let failure = ToolOutput::failure(format!("Invalid arguments: {why}"));
+                    return self.complete(&failure);
+                }
+            };
         let complete = |outcome: Result<Box<CallToolResult>, Error>| {
             let result = outcome
                 .unwrap_or_else(|error| Box::new(ToolOutput::failure(error.message().to_owned())));
@@ -88,18 +89,19 @@ impl Registry {
             let fits = fits.and_then(|()| {
                 result.content.iter().try_for_each(ContentBlock::validate).map_err(String::from)
             });
-            fits.map_err(|why| unfit(&tool.wire.name, &why))?;
+            fits.map_err(|why| invalid_output(&tool.wire.name, &why))?;
             self.complete(&*result)
         };
         round.run(handler, |output| output.0, complete).await
     }
 
-    /// A leg of a tool's call, and its handler; an inner error says why the arguments do not fit.
+    /// Prepares a round of a tool's call, and calls the handler for its future. The inner error is
+    /// the reason why the arguments are invalid.
     fn begin_tool<'a>(
         &'a self,
         call: ToolCall<'a>,
         parts: Box<RequestParts>,
-    ) -> Result<(&'a Tool, RoundExecution<'a>, Called<ToolOutput>), ErrorObject> {
+    ) -> Result<(&'a Tool, RoundExecution<'a>, HandlerCall<ToolOutput>), ErrorObject> {
         let ToolCall { name: CowStr(name), arguments: given, input_responses, request_state } =
             call;
         let Some(tool) = self.tool(&name) else {
@@ -123,7 +125,7 @@ impl Registry {
     }
 }
 
-/// The arguments as an object; absent and null are an empty one.
+/// Returns the arguments as a JSON object; absent arguments and `null` are empty.
 fn arguments(given: Option<&str>) -> Result<&str, ErrorObject> {
     match given {
         None | Some("null") => Ok("{}"),

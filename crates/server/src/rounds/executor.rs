@@ -1,4 +1,4 @@
-//! The rule by which a round ends.
+//! The executor of a handler, and the rule by which a round ends.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,42 +11,42 @@ use super::fault::Fault;
 use super::journal::Journal;
 use super::round::{OpenInput, Round};
 
-/// How a leg ended.
+/// The end of a round.
 pub(crate) enum Ending<T> {
     /// The handler returned.
     Finished(T, Journal),
-    /// All that is left is to wait for answers.
+    /// The handler can only wait for answers, or for the next round.
     Suspended(Journal, Vec<OpenInput>),
-    /// The flow cannot go on.
+    /// The call cannot continue.
     Failed(Fault),
 }
 
-/// Runs a handler until the round ends.
+/// Runs a handler until its round ends.
 ///
-/// A round ends when the handler returns, or when all three hold:
+/// A round ends when the handler returns, or when all of these hold:
 ///
-/// 1. a question is open,
-/// 2. no step is in flight,
-/// 3. the handler's last poll was pending, and its waker was not fired during that poll or since.
+/// 1. A question is open, or the handler asked for the end of the round.
+/// 2. No step is in flight.
+/// 3. The handler's last poll was pending, and its waker was not called during that poll or since.
 ///
-/// Without the third, a handler that yields beside a question would split a joined round in two. A
-/// runtime may put the wake-up of a task that yields off until it has turned to its other tasks, so
-/// "since" is one turn of the runtime: the driver yields itself, and looks again. Where it is the only one to
-/// have the waker, there is nothing to look for.
+/// Without the third, a handler that yields beside a question would split into two rounds what
+/// should be one. A runtime may defer the wake-up of a task that yields until other tasks have run.
+/// So "since" includes one turn of the runtime: the driver yields once itself, and checks again. It
+/// skips that turn if the waker has no other holders.
 ///
-/// The round is closed before the handler is dropped: what is dropped with it was asked.
+/// The round is closed before the handler is dropped, so dropping a question does not withdraw it.
 pub(crate) async fn drive<T>(
     round: &Round,
     mut handler: Pin<Box<dyn Future<Output = T> + Send + '_>>,
 ) -> Ending<T> {
-    let own = Arc::new(OwnWaker {
+    let handler_waker = Arc::new(HandlerWaker {
         woken: AtomicBool::new(false),
         parent: Mutex::new(Waker::noop().clone()),
     });
-    let waker = Waker::from(Arc::clone(&own));
+    let waker = Waker::from(Arc::clone(&handler_waker));
     loop {
         let polled = poll_fn(|cx| {
-            own.begin();
+            handler_waker.reset();
             let poll = || handler.as_mut().poll(&mut Context::from_waker(&waker));
             let polled = catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {
                 round.fail(Fault::panicked(&*panic));
@@ -54,43 +54,45 @@ pub(crate) async fn drive<T>(
             });
             if let Poll::Ready(output) = polled {
                 let finished = round.finish().map(|journal| Ending::Finished(output, journal));
-                return Poll::Ready(Polled::Over(finished.unwrap_or_else(Ending::Failed)));
+                return Poll::Ready(Polled::Ended(finished.unwrap_or_else(Ending::Failed)));
             }
-            match round.look(cx.waker()) {
-                Err(fault) => Poll::Ready(Polled::Over(Ending::Failed(fault))),
-                Ok(Some(activity)) if !own.is_woken() => Poll::Ready(Polled::Suspended(activity)),
+            match round.poll_suspended(cx.waker()) {
+                Err(fault) => Poll::Ready(Polled::Ended(Ending::Failed(fault))),
+                Ok(Some(activity)) if !handler_waker.is_woken() => {
+                    Poll::Ready(Polled::Suspended(activity))
+                }
                 Ok(_) => {
-                    own.wait(cx.waker());
+                    handler_waker.forward_to(cx.waker());
                     Poll::Pending
                 }
             }
         })
         .await;
         let activity = match polled {
-            Polled::Over(ending) => return ending,
+            Polled::Ended(ending) => return ending,
             Polled::Suspended(activity) => activity,
         };
-        // Whether others have the waker, besides `own`, `waker`, and those who wait for the end of the round; `None` if that
-        // cannot be known.
-        let others = || {
-            let known = round.waiters_using(&waker).map(|here| 2 + here);
-            known.map(|known| Arc::strong_count(&own) > known)
+        // Whether the waker has holders besides `handler_waker`, `waker`, and the round's own list;
+        // `None` if that cannot be known.
+        let has_other_holders = || {
+            let known = 2 + round.close_waiters_with(&waker)?;
+            Some(Arc::strong_count(&handler_waker) > known)
         };
-        let mut beside = others();
-        // What nobody has, nobody fires.
-        if beside != Some(false) {
+        let mut waits_elsewhere = has_other_holders();
+        if waits_elsewhere != Some(false) {
             tokio::task::yield_now().await;
-            beside = others();
+            waits_elsewhere = has_other_holders();
         }
-        if !own.is_woken()
+        if !handler_waker.is_woken()
             && let Some((journal, open)) = round.close_if_suspended(activity)
         {
-            if beside == Some(true) {
-                let keys: Vec<_> = open.iter().map(|open| &*open.key).collect();
+            if waits_elsewhere == Some(true) {
+                let questions: Vec<_> = open.iter().map(|open| &*open.key).collect();
                 tracing::warn!(
                     target: "mrtr::rounds",
-                    beside = ?keys,
-                    "the handler also waits for what is neither a question nor a step: that is dropped, as the round ends"
+                    ?questions,
+                    "the handler also waits for something that is neither a question nor a \
+                     step; it is dropped when the round ends"
                 );
             }
             return Ending::Suspended(journal, open);
@@ -98,30 +100,34 @@ pub(crate) async fn drive<T>(
     }
 }
 
-/// What came of a poll.
+/// The result of polling a handler.
 enum Polled<T> {
-    Over(Ending<T>),
-    /// There is nothing to wait for but answers, as of this activity.
+    Ended(Ending<T>),
+    /// The handler is suspended, as of this [activity](Round::poll_suspended).
     Suspended(u64),
 }
 
-/// The handler's waker: it notes that it was fired, and passes it on to who waits for that. During a poll nobody does: who
-/// polls looks afterwards.
-struct OwnWaker {
+/// The waker of a handler. It records that it was called, and wakes its parent, the driver's waker.
+///
+/// The parent is not set during a poll: the driver checks [`is_woken`](Self::is_woken) afterwards.
+struct HandlerWaker {
     woken: AtomicBool,
     parent: Mutex<Waker>,
 }
 
-impl OwnWaker {
-    /// From here on counts what fires it.
-    fn begin(&self) {
+// All accesses are sequentially consistent. In `forward_to` and `wake_by_ref`, each side writes
+// what the other side then reads, and one of them has to see the other's write; weaker orderings
+// would rely on the mutex between them.
+impl HandlerWaker {
+    /// Forgets earlier calls.
+    fn reset(&self) {
         self.woken.store(false, Ordering::SeqCst);
     }
 
-    /// Passes on to `parent` that it was fired, be it before this or after.
-    fn wait(&self, parent: &Waker) {
+    /// Wakes `parent` at the next call, or now if there was one since the last reset.
+    fn forward_to(&self, parent: &Waker) {
         self.parent.lock().unwrap_or_else(PoisonError::into_inner).clone_from(parent);
-        // Who fires it before the line above may have found another parent.
+        // A call before the line above may have woken an earlier parent.
         if self.is_woken() {
             parent.wake_by_ref();
         }
@@ -132,7 +138,7 @@ impl OwnWaker {
     }
 }
 
-impl Wake for OwnWaker {
+impl Wake for HandlerWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

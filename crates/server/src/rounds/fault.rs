@@ -1,27 +1,30 @@
-//! What ends a flow without a result.
+//! Faults: errors that end a call and that the handler does not see.
 
 use std::fmt;
 
 use mrtr_schema::capabilities::ClientCapabilities;
 
-/// Why a flow cannot go on. The handler does not see it: it is dropped.
+/// The reason why a call cannot continue. The handler is dropped.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     /// A mistake in the handler.
     Handler(String),
-    /// The handler asked what the client does not support.
+    /// The handler needs features that the client does not support.
     Capability(Box<ClientCapabilities>),
-    /// The code is not the one that recorded the journal.
+    /// The journal was recorded by different code.
     Changed(String),
     /// The handler panicked.
     Panicked(String),
 }
 
 impl Fault {
+    /// Creates the fault of a caught panic, with the panic's message if it is a string.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Self::Panicked(text.unwrap_or_else(|| "no message".to_owned()))
+        let message = match panic.downcast_ref::<&str>() {
+            Some(message) => Some((*message).to_owned()),
+            None => panic.downcast_ref::<String>().cloned(),
+        };
+        Self::Panicked(message.unwrap_or_else(|| "no message".to_owned()))
     }
 }
 
@@ -29,10 +32,8 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Handler(why) | Self::Changed(why) => f.write_str(why),
-            Self::Capability(_) => {
-                f.write_str("the client lacks a capability that the handler needs")
-            }
-            Self::Panicked(why) => write!(f, "the handler panicked: {why}"),
+            Self::Capability(_) => f.write_str("the client lacks a capability the handler needs"),
+            Self::Panicked(message) => write!(f, "the handler panicked: {message}"),
         }
     }
 }

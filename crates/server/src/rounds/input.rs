@@ -1,4 +1,4 @@
-//! Questions, as futures.
+//! Questions to the client, as futures.
 
 use std::fmt;
 use std::future::Future;
@@ -11,38 +11,81 @@ use super::round::{InputPoll, Round};
 use crate::error::Error;
 use crate::question::Question;
 
-/// What a person did with a question.
+/// The user's choice on an elicitation: the result of [`InputFuture::outcome`].
+///
+/// ```
+/// # use mrtr_server::{Context, ElicitOutcome, Result};
+/// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// # struct Consent { yes: bool }
+/// # async fn release(reservation: &str) -> Result<()> { Ok(()) }
+/// async fn deposit(cx: &Context, reservation: &str) -> Result<bool> {
+///     match cx.elicit("deposit", "Pay a deposit of 20 €?").outcome().await? {
+///         ElicitOutcome::Accept(Consent { yes: true }) => Ok(true),
+///         // The user has answered "no", declined, or dismissed the form.
+///         _ => {
+///             cx.step("release", async |_| release(reservation).await).await?;
+///             Ok(false)
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElicitOutcome<T> {
-    /// Answered.
+    /// The user submitted the form, or consented to open the URL.
     Accept(T),
-    /// Refused to answer.
+    /// The user declined to answer.
     Decline,
-    /// Dismissed the question.
+    /// The user dismissed the question.
     Cancel,
 }
 
-/// Why an answer does not fit, or what it means for the handler.
+/// A decoded answer. The outer error is the reason why the answer is rejected; the inner one is the
+/// error that the handler gets.
 pub(crate) type Decoded<T> = Result<Result<T, Error>, String>;
-/// Reads an answer to the question under a key.
+/// Decodes the answer (second argument) to the question under a key (first argument).
 type Decode<T> = Box<dyn Fn(&str, &str) -> Decoded<T> + Send + Sync>;
 
-/// A question on its way: await it for the answer.
+/// A question to the client, made by [`Context::elicit`](crate::Context::elicit) and its siblings.
+/// Await it for the answer.
 ///
-/// While it has no answer it stays pending, and the round may end: then the handler is dropped here,
-/// and runs again from its first line when the answer has come. It never fails just because it has to
-/// wait. A question in a task of its own ends with [`Error::is_round_closed`] when the round does.
+/// A question without an answer stays pending, and the round may end. The handler is then dropped
+/// at this point, and runs again from its first line when the answer has arrived. In a task of its
+/// own, a question fails with [`Error::is_round_closed`] when the round ends.
 ///
-/// Dropping it before the round ends withdraws the question.
-#[must_use = "an input request is made when it is awaited"]
+/// Questions that are awaited together are sent in one round. Dropping one before the round ends
+/// withdraws it.
+///
+/// ```
+/// # use mrtr_server::{Context, Result};
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Seat {
+///     place: String,
+/// }
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Diet {
+///     avoid: String,
+/// }
+///
+/// async fn book(cx: Context) -> Result<String> {
+///     let (seat, diet) = tokio::try_join!(
+///         cx.elicit::<Seat>("seat", "Inside or outside?"),
+///         cx.elicit::<Diet>("diet", "Anything you do not eat?").optional(),
+///     )?;
+///     let avoid = diet.map_or("nothing".to_owned(), |diet| diet.avoid);
+///     Ok(format!("A seat {}, avoiding {avoid}.", seat.place))
+/// }
+/// # let _ = mrtr_server::Tool::new("book", "Books a table", book);
+/// ```
+#[must_use = "a question is asked when it is awaited"]
 pub struct InputFuture<T> {
     guard: OpenGuard,
     decode: Decode<T>,
-    /// What it comes to if the client cannot be asked, if it may be passed over.
+    /// The output if the question is optional and the client does not support it.
     skipped: Option<fn() -> T>,
 }
 
-/// Takes the question back when it is dropped.
+/// Withdraws an open question when it is dropped.
 struct OpenGuard {
     round: Arc<Round>,
     key: Arc<str>,
@@ -51,38 +94,41 @@ struct OpenGuard {
 
 #[derive(Debug)]
 enum InputState {
-    /// What is to be asked, or why it cannot be.
+    /// Not polled yet. An error is the reason why the question is invalid.
     New(Result<Question, String>),
-    OpenInput,
-    /// It is not asked: the flow has a fault.
-    Stuck,
+    Open,
+    /// The call has a fault, so the question is never asked.
+    Failed,
     Done,
 }
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        if matches!(self.progress, InputState::OpenInput) {
+        if matches!(self.progress, InputState::Open) {
             self.round.withdraw(&self.key);
         }
     }
 }
 
 impl<T> InputFuture<T> {
-    /// A question; if it cannot be asked, the reason why.
+    /// Creates a question. An error in place of the question is reported at the first poll.
     pub(crate) fn new(
         round: &Arc<Round>,
         key: impl Into<Arc<str>>,
         question: Result<Question, String>,
         decode: impl Fn(&str, &str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
-        let (round, progress) = (Arc::clone(round), InputState::New(question));
-        let guard = OpenGuard { round, key: key.into(), progress };
+        let guard = OpenGuard {
+            round: Arc::clone(round),
+            key: key.into(),
+            progress: InputState::New(question),
+        };
         Self { guard, decode: Box::new(decode), skipped: None }
     }
 }
 
 impl<T: 'static> InputFuture<T> {
-    /// Returns the user's choice as a value instead of an error: accepted, declined or cancelled.
+    /// Turns a declined or dismissed question into a value instead of an error.
     ///
     /// ```
     /// # use mrtr_server::{Context, ElicitOutcome, Result};
@@ -109,7 +155,11 @@ impl<T: 'static> InputFuture<T> {
         InputFuture { guard, decode, skipped: None }
     }
 
-    /// Does without an answer: `None` if the person declines or dismisses the question, and if the client cannot ask it.
+    /// Makes the question optional: the output is `None` if the user declines or dismisses it, or
+    /// if the client does not support it.
+    ///
+    /// A question that was skipped for lack of support is recorded in the journal, so later rounds
+    /// do not ask it either.
     ///
     /// ```
     /// # use mrtr_server::{Context, Result};
@@ -121,11 +171,9 @@ impl<T: 'static> InputFuture<T> {
     /// # Ok(avoid)
     /// # }
     /// ```
-    ///
-    /// That the client could not ask it is kept in the state: later rounds do not ask it either.
     pub fn optional(self) -> InputFuture<Option<T>> {
         let Self { guard, decode, .. } = self;
-        // The only errors are that it was declined or dismissed.
+        // The only errors are that the user declined or dismissed the question.
         let decode: Decode<Option<T>> = Box::new(move |key, text| Ok(Ok(decode(key, text)?.ok())));
         InputFuture { guard, decode, skipped: Some(|| None) }
     }
@@ -137,38 +185,39 @@ impl<T> Future for InputFuture<T> {
     fn poll(mut self: StdPin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { guard, decode, skipped } = &mut *self;
         let OpenGuard { round, key, progress } = guard;
-        let stuck = |why: &str| {
+        let fail = |why: &str| {
             round.fail(Fault::Handler(format!("the question {key:?} {why}")));
-            InputState::Stuck
+            InputState::Failed
         };
         *progress = match std::mem::replace(progress, InputState::Done) {
             InputState::New(Ok(question)) => {
                 let decode = |text: &str| decode(key, text);
                 let optional = skipped.is_some();
-                match (round.ask(key, question, optional, cx.waker(), decode), skipped) {
+                let polled = round.request_input(key, question, optional, cx.waker(), decode);
+                match (polled, skipped) {
                     (InputPoll::Answered(answer), _) => return Poll::Ready(answer),
-                    (InputPoll::Skipped, Some(answer)) => return Poll::Ready(Ok(answer())),
+                    (InputPoll::Skipped, Some(skipped)) => return Poll::Ready(Ok(skipped())),
                     (InputPoll::Waiting, _) => {
-                        *progress = InputState::OpenInput;
+                        *progress = InputState::Open;
                         return Poll::Pending;
                     }
-                    _ => InputState::OpenInput,
+                    _ => InputState::Open,
                 }
             }
-            InputState::New(Err(why)) => stuck(&format!("cannot be asked: {why}")),
-            InputState::Done => stuck("is awaited again after its answer"),
+            InputState::New(Err(why)) => fail(&format!("is invalid: {why}")),
+            InputState::Done => fail("was awaited again after it was answered"),
             waiting => waiting,
         };
-        // In the handler's own task it is dropped by the end of the round.
-        if round.is_closed(cx.waker()) {
+        // Only a task of the handler's own sees the end of the round: the handler itself is
+        // dropped.
+        round.poll_closed(cx.waker()).map(|()| {
             *progress = InputState::Done;
-            return Poll::Ready(Err(Error::round_closed(key)));
-        }
-        Poll::Pending
+            Err(Error::round_closed(key))
+        })
     }
 }
 
-// Nothing in it is pinned: it may move between polls.
+// No field is structurally pinned.
 impl<T> Unpin for InputFuture<T> {}
 
 impl<T> fmt::Debug for InputFuture<T> {

@@ -1,4 +1,4 @@
-//! What travels in the sealed state: the flow, what was asked, and what was learned.
+//! The content of the sealed request state: the call, its open questions, and its journal.
 
 use std::sync::Arc;
 
@@ -9,100 +9,101 @@ use super::fault::Fault;
 use super::shared_str::SharedStr;
 use super::version::Version;
 
-/// The version of the journal's format. A replica refuses what it does not know.
+/// The version of the binary format. A replica refuses states in a format that it does not know.
 const FORMAT: u8 = 1;
 
-/// The longest value of one entry in bytes.
+/// The longest value of one entry, in bytes.
 pub(crate) const MAX_ENTRY: usize = 8 * 1024;
-/// The longest journal in bytes.
+/// The longest packed state, in bytes. The journal goes over the network twice in each round.
 pub(crate) const MAX_JOURNAL: usize = 64 * 1024;
 
-/// What identifies a flow over all its rounds.
+/// The identity of a call and its progress, in each of its states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallMeta {
     pub(crate) id: [u8; 16],
     pub(crate) started: UnixSeconds,
-    /// How many rounds have ended without a result.
+    /// The number of rounds that have ended without a result.
     pub(crate) rounds: u64,
-    /// How many of them because a replica had better not go on.
+    /// The number of those rounds that ended with a hand-over to another replica.
     pub(crate) hand_overs: u8,
 }
 
-/// The digest of a question as a person reads it.
+/// A digest of a question's visible text and fields: an answer counts for this wording only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pin(pub(crate) [u8; 16]);
+pub(crate) struct QuestionDigest(pub(crate) [u8; 16]);
 
-impl Pin {
-    pub(crate) fn of(parts: &[&[u8]]) -> Self {
-        let mut pin = [0; 16];
-        for (to, from) in pin.iter_mut().zip(*Digest::from_parts(parts).as_bytes()) {
+impl QuestionDigest {
+    pub(crate) fn new(parts: &[&[u8]]) -> Self {
+        let mut digest = [0; 16];
+        for (to, from) in digest.iter_mut().zip(*Digest::from_parts(parts).as_bytes()) {
             *to = from;
         }
-        Self(pin)
+        Self(digest)
     }
 }
 
-/// The digest of what stands under keys, whatever its order: which of two joined things came first is chance.
-pub(crate) fn unordered(mut parts: Vec<(&[u8], Digest)>) -> Digest {
+/// Returns a digest of keys and values that does not depend on their order: which of two concurrent
+/// questions or steps comes first is chance.
+pub(crate) fn order_independent_digest(mut parts: Vec<(&[u8], Digest)>) -> Digest {
     parts.sort_unstable_by_key(|(key, value)| (*key, *value.as_bytes()));
     let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, value.as_bytes()]).collect();
     Digest::from_parts(&flat)
 }
 
-/// One thing that was learned, under the author's key.
+/// One entry of the journal: an answer, a step result or a decision, under the handler's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: SharedStr,
     pub(crate) kind: EntryKind,
     /// JSON.
     pub(crate) value: SharedStr,
-    /// Whether this pass has come to it.
+    /// Whether the current replay has reached it.
     pub(crate) used: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
-    /// An answer to the question with this pin.
+    /// An answer to the question with this digest.
     Answer {
-        pin: Pin,
-        /// Whether a pass has come to its question.
+        digest: QuestionDigest,
+        /// Whether a replay has reached its question.
         read: bool,
     },
-    /// A step's result.
+    /// The result of a step.
     Step(StepKind),
-    /// An answer to another wording of a question: for the version of the handler that asks so.
-    Aside(Pin),
-    /// What was decided for the handler: [`SKIPPED`], which of the [`SIDES`] won a race, or [`CHECKPOINT`].
-    Choice,
+    /// An answer to another wording of a question, kept for the handler version that uses it.
+    OtherWording(QuestionDigest),
+    /// A decision about the control flow: [`SKIPPED`], one of [`RACE_WINNERS`], or [`CHECKPOINT`].
+    Decision,
 }
 
-/// The client could not be asked.
+/// The decision that an optional question was skipped, because the client does not support it.
 pub(super) const SKIPPED: &str = "null";
-/// The round was ended here.
+/// The decision that a round ended at a checkpoint.
 pub(super) const CHECKPOINT: &str = "true";
-/// The first or the second side of a race won it.
-pub(super) const SIDES: [&str; 2] = ["0", "1"];
+/// The decisions that the first or the second side won a race.
+pub(super) const RACE_WINNERS: [&str; 2] = ["0", "1"];
 
-/// What is special about a step.
+/// The kind of a recorded step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StepKind {
-    /// A pass need not come to it.
+    /// Whether later replays need not reach it.
     pub(crate) skippable: bool,
-    /// It failed, and the value is its error.
+    /// Whether it failed; then the value is its error.
     pub(crate) failed: bool,
 }
 
 impl EntryKind {
-    /// Whether an earlier pass has come to it, and this one should too.
-    pub(super) fn is_behind(self) -> bool {
-        !matches!(self, Self::Answer { read: false, .. } | Self::Aside(_))
+    /// Returns whether an earlier replay has reached it, so that this one should reach it, too.
+    pub(super) fn was_reached(self) -> bool {
+        !matches!(self, Self::Answer { read: false, .. } | Self::OtherWording(_))
     }
 
-    /// Of the question that it answers.
-    pub(super) fn pin(self) -> Option<Pin> {
+    /// Returns the digest of the question that it answers.
+    pub(super) fn digest(self) -> Option<QuestionDigest> {
         match self {
-            Self::Answer { pin, .. } | Self::Aside(pin) => Some(pin),
-            Self::Step(_) | Self::Choice => None,
+            Self::Answer { digest, .. } | Self::OtherWording(digest) => Some(digest),
+            Self::Step(_) | Self::Decision => None,
         }
     }
 
@@ -110,8 +111,8 @@ impl EntryKind {
         match self {
             Self::Answer { read: true, .. } => 0,
             Self::Answer { read: false, .. } => 4,
-            Self::Aside(_) => 6,
-            Self::Choice => 2,
+            Self::OtherWording(_) => 6,
+            Self::Decision => 2,
             Self::Step(StepKind { skippable: false, failed: false }) => 1,
             Self::Step(StepKind { skippable: true, failed: false }) => 3,
             Self::Step(StepKind { skippable: false, failed: true }) => 5,
@@ -121,9 +122,11 @@ impl EntryKind {
 
     fn unpack(input: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         Ok(match input.byte()? {
-            kind @ (0 | 4) => Self::Answer { pin: Pin(input.array()?), read: kind == 0 },
-            6 => Self::Aside(Pin(input.array()?)),
-            2 => Self::Choice,
+            kind @ (0 | 4) => {
+                Self::Answer { digest: QuestionDigest(input.array()?), read: kind == 0 }
+            }
+            6 => Self::OtherWording(QuestionDigest(input.array()?)),
+            2 => Self::Decision,
             kind @ (1 | 3 | 5 | 7) => {
                 Self::Step(StepKind { skippable: kind & 2 != 0, failed: kind & 4 != 0 })
             }
@@ -133,86 +136,91 @@ impl EntryKind {
 }
 
 impl Entry {
-    /// How long it is when it is packed, or a little more.
+    /// Returns its packed length in bytes, rounded up: 1 for the kind, 3 each for the lengths of
+    /// key and value, which are varints.
     pub(super) fn size(&self) -> usize {
-        let pin = self.kind.pin().map_or(0, |pin| size_of_val(&pin));
-        7 + pin + self.key.len() + self.value.len()
+        let digest = self.kind.digest().map_or(0, |digest| size_of_val(&digest));
+        7 + digest + self.key.len() + self.value.len()
     }
 }
 
-/// What was learned, in the order in which it was learned.
+/// The entries of a call, in the order in which they were recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Journal {
     pub(crate) entries: Vec<Entry>,
 }
 
 impl Journal {
-    /// The first step that was recorded after the answer at `position`.
-    pub(crate) fn step_after(&self, position: usize) -> Option<&Entry> {
+    /// Returns the first step that was recorded after the answer at `position`.
+    pub(crate) fn first_step_after(&self, position: usize) -> Option<&Entry> {
         self.entries.iter().skip(position).find(|entry| matches!(entry.kind, EntryKind::Step(_)))
     }
 
-    /// A recorded step that this pass has not come to.
-    pub(crate) fn lost_step(&self) -> Option<&Entry> {
-        let lost = |entry: &&Entry| match entry.kind {
+    /// Returns a recorded step that the current replay should have reached and has not.
+    pub(crate) fn unreached_step(&self) -> Option<&Entry> {
+        let unreached = |entry: &&Entry| match entry.kind {
             EntryKind::Step(kind) => !entry.used && !kind.skippable,
-            EntryKind::Answer { .. } | EntryKind::Aside(_) | EntryKind::Choice => false,
+            EntryKind::Answer { .. } | EntryKind::OtherWording(_) | EntryKind::Decision => false,
         };
-        self.entries.iter().find(lost)
+        self.entries.iter().find(unreached)
     }
 
-    /// The longest entry.
+    /// Returns the entry with the longest value.
     pub(crate) fn largest(&self) -> Option<&Entry> {
         self.entries.iter().max_by_key(|entry| entry.value.len())
     }
 }
 
-/// Questions that went out, in the order of their keys.
+/// The questions that a state was sent with, sorted by key.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct PendingInputs(Vec<(Arc<str>, Pin)>);
+pub(crate) struct PendingInputs(Vec<(Arc<str>, QuestionDigest)>);
 
 impl PendingInputs {
-    /// A question's key and what it asks, if it is one of them.
-    pub(super) fn get(&self, key: &str) -> Option<&(Arc<str>, Pin)> {
-        let at = self.0.binary_search_by(|(pending, _)| (**pending).cmp(key)).ok()?;
-        self.0.get(at)
+    /// Returns the key and the digest of the question under `key`.
+    pub(super) fn get(&self, key: &str) -> Option<&(Arc<str>, QuestionDigest)> {
+        let index = self.0.binary_search_by(|(pending, _)| (**pending).cmp(key)).ok()?;
+        self.0.get(index)
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub(crate) fn contains(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 }
 
-impl FromIterator<(Arc<str>, Pin)> for PendingInputs {
-    fn from_iter<I: IntoIterator<Item = (Arc<str>, Pin)>>(questions: I) -> Self {
+impl FromIterator<(Arc<str>, QuestionDigest)> for PendingInputs {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, QuestionDigest)>>(questions: I) -> Self {
         let mut questions = Vec::from_iter(questions);
         questions.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Self(questions)
     }
 }
 
-/// The body of a sealed state.
+/// The content of a sealed request state.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CallState {
     pub(crate) version: Version,
     pub(crate) meta: CallMeta,
-    /// The questions that went out with this state.
+    /// The questions that the state is sent with.
     pub(crate) pending: PendingInputs,
     pub(crate) content: CallStateContent,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CallStateContent {
-    /// Of a handler that asks in line.
+    /// The journal of an inline handler.
     Journal(Journal),
-    /// Of a handler that keeps its state itself: JSON of its own.
+    /// The state of a handler in the manual form, as JSON.
     Manual(String),
 }
 
 impl CallState {
-    /// Starts the flow over: it stays the same flow, and nothing was learned.
-    pub(crate) fn forget(&mut self, manual: bool, method: &str, target: &str) {
-        tracing::info!(target: "mrtr::rounds", method, target, version = self.version.number, "a call of an earlier version starts over");
+    /// Restarts the call: it keeps its identity, and loses its questions and its journal.
+    pub(crate) fn restart(&mut self, manual: bool, method: &str, target: &str) {
+        tracing::info!(
+            target: "mrtr::rounds",
+            method, target, version = self.version.number,
+            "restarting a call of an earlier handler version"
+        );
         self.pending = PendingInputs::default();
         self.content = if manual {
             CallStateContent::Manual(String::new())
@@ -227,23 +235,25 @@ impl CallState {
             CallStateContent::Manual(state) => state.len(),
         };
         let pending: usize =
-            self.pending.0.iter().map(|(key, pin)| key.len() + size_of_val(pin)).sum();
+            self.pending.0.iter().map(|(key, digest)| key.len() + size_of_val(digest)).sum();
         let mut out = Encoder::with_capacity(64 + pending + entries);
         out.byte(FORMAT).number(self.version.number.into()).number(self.version.since.into());
         out.raw(&self.meta.id).number(self.meta.started.0).number(self.meta.rounds);
         out.byte(self.meta.hand_overs);
         out.number(self.pending.0.len() as u64);
-        for (key, pin) in &self.pending.0 {
-            out.bytes(key.as_bytes()).raw(&pin.0);
+        for (key, digest) in &self.pending.0 {
+            out.bytes(key.as_bytes()).raw(&digest.0);
         }
         match &self.content {
-            CallStateContent::Manual(state) => drop(out.byte(0).bytes(state.as_bytes())),
+            CallStateContent::Manual(state) => {
+                out.byte(0).bytes(state.as_bytes());
+            }
             CallStateContent::Journal(journal) => {
                 out.byte(1).number(journal.entries.len() as u64);
                 for entry in &journal.entries {
                     out.byte(entry.kind.to_byte());
-                    if let Some(pin) = entry.kind.pin() {
-                        out.raw(&pin.0);
+                    if let Some(digest) = entry.kind.digest() {
+                        out.raw(&digest.0);
                     }
                     out.bytes(entry.key.as_bytes()).bytes(entry.value.as_bytes());
                 }
@@ -265,34 +275,34 @@ impl CallState {
             rounds: input.number()?,
             hand_overs: input.byte()?,
         };
-        // Lists grow as they are read: a count is no reason to allocate.
+        // Nothing is allocated on the strength of a count: lists grow as their items are read.
         let mut pending = Vec::new();
         for _ in 0..input.number()? {
-            pending.push((input.text()?.into(), Pin(input.array()?)));
+            pending.push((input.text()?.into(), QuestionDigest(input.array()?)));
         }
         let pending = pending.into_iter().collect();
         let content = match input.byte()? {
             0 => CallStateContent::Manual(input.text()?.to_owned()),
             1 => {
                 let count = input.number()?;
-                let (mut texts, mut pieces) =
-                    (String::with_capacity(input.rest().len()), Vec::new());
-                let mut piece = |text: &str| {
+                let mut texts = String::with_capacity(input.rest().len());
+                let mut slices = Vec::new();
+                let mut append = |text: &str| {
                     texts.push_str(text);
                     texts.len() - text.len()..texts.len()
                 };
                 for _ in 0..count {
                     let kind = EntryKind::unpack(&mut input)?;
-                    pieces.push((kind, piece(input.text()?), piece(input.text()?)));
+                    slices.push((kind, append(input.text()?), append(input.text()?)));
                 }
                 let texts = Arc::from(texts);
                 let entry = |(kind, key, value)| Entry {
-                    key: SharedStr::piece(&texts, key),
+                    key: SharedStr::slice(&texts, key),
                     kind,
-                    value: SharedStr::piece(&texts, value),
+                    value: SharedStr::slice(&texts, value),
                     used: false,
                 };
-                let journal = Journal { entries: pieces.into_iter().map(entry).collect() };
+                let journal = Journal { entries: slices.into_iter().map(entry).collect() };
                 CallStateContent::Journal(journal)
             }
             _ => return Err(DecodeError),
@@ -302,12 +312,16 @@ impl CallState {
     }
 }
 
-/// Whether a packed state is too long to seal; the fault names its longest entry, and so does the warning on the way.
-pub(crate) fn check_size(packed: usize, saved: &CallState) -> Result<(), Fault> {
+/// Checks the length of a packed state, and warns if it is more than half of the limit.
+///
+/// # Errors
+///
+/// A fault that names the longest entry, if the state is too long to be sealed.
+pub(crate) fn check_size(packed: usize, state: &CallState) -> Result<(), Fault> {
     if packed <= MAX_JOURNAL / 2 {
         return Ok(());
     }
-    let largest = match &saved.content {
+    let largest = match &state.content {
         CallStateContent::Journal(journal) => journal.largest().map(|entry| &*entry.key),
         CallStateContent::Manual(_) => Some("the handler's own state"),
     };
@@ -320,7 +334,7 @@ pub(crate) fn check_size(packed: usize, saved: &CallState) -> Result<(), Fault> 
         return Ok(());
     }
     Err(Fault::Handler(format!(
-        "the state has {packed} bytes; at most {MAX_JOURNAL} are kept (the longest part is {largest:?})"
+        "the state has {packed} bytes; the limit is {MAX_JOURNAL} (largest part: {largest:?})"
     )))
 }
 
@@ -328,9 +342,8 @@ pub(crate) fn check_size(packed: usize, saved: &CallState) -> Result<(), Fault> 
 mod tests {
     use super::*;
 
-    /// What there is room for is worked out without packing it.
     #[test]
-    fn a_size_is_that_of_what_is_packed_or_a_little_more() {
+    fn entry_size_is_at_least_the_packed_length() {
         let packed = |entries: Vec<Entry>| {
             let meta = CallMeta { id: [7; 16], started: UnixSeconds(0), rounds: 3, hand_overs: 1 };
             let content = CallStateContent::Journal(Journal { entries });
@@ -343,22 +356,24 @@ mod tests {
             .pack()
             .len()
         };
-        let none = packed(Vec::new());
-        let pin = Pin([9; 16]);
-        for kind in
-            [EntryKind::Choice, EntryKind::Answer { pin, read: true }, EntryKind::Aside(pin)]
-        {
+        let empty = packed(Vec::new());
+        let digest = QuestionDigest([9; 16]);
+        for kind in [
+            EntryKind::Decision,
+            EntryKind::Answer { digest, read: true },
+            EntryKind::OtherWording(digest),
+        ] {
             for length in [0, 1, 127, 128, MAX_ENTRY] {
                 let key = "k".repeat(length.min(200)).into();
                 let entry = Entry { key, kind, value: "v".repeat(length).into(), used: true };
-                let (size, packed) = (entry.size(), packed(vec![entry]) - none);
+                let (size, packed) = (entry.size(), packed(vec![entry]) - empty);
                 assert!((packed..packed + 5).contains(&size), "{size} for {packed}");
             }
         }
     }
 
     #[test]
-    fn what_is_saved_comes_back() {
+    fn unpack_reverses_pack_and_rejects_everything_else() {
         let meta =
             CallMeta { id: [7; 16], started: UnixSeconds(1_785_196_800), rounds: 3, hand_overs: 1 };
         let entry = |key: &str, kind| Entry {
@@ -367,28 +382,30 @@ mod tests {
             value: "{\"a\":1}".into(),
             used: false,
         };
+        let answer = |byte, read| EntryKind::Answer { digest: QuestionDigest([byte; 16]), read };
         let journal = Journal {
             entries: vec![
                 entry("hold", EntryKind::Step(StepKind::default())),
                 entry("quote", EntryKind::Step(StepKind { skippable: true, failed: false })),
                 entry("pay", EntryKind::Step(StepKind { skippable: false, failed: true })),
                 entry("try", EntryKind::Step(StepKind { skippable: true, failed: true })),
-                entry("seat", EntryKind::Answer { pin: Pin([9; 16]), read: true }),
-                entry("diet", EntryKind::Answer { pin: Pin([8; 16]), read: false }),
-                entry("first", EntryKind::Choice),
-                entry("diet", EntryKind::Aside(Pin([7; 16]))),
+                entry("seat", answer(9, true)),
+                entry("diet", answer(8, false)),
+                entry("first", EntryKind::Decision),
+                entry("diet", EntryKind::OtherWording(QuestionDigest([7; 16]))),
             ],
         };
         for content in [CallStateContent::Journal(journal), CallStateContent::Manual("[1]".into())]
         {
             let version = Version { number: 300, since: 2 };
-            let pending = [("seat", 2), ("diet", 1)].map(|(key, n)| (key.into(), Pin([n; 16])));
+            let pending =
+                [("seat", 2), ("diet", 1)].map(|(key, n)| (key.into(), QuestionDigest([n; 16])));
             let pending = PendingInputs::from_iter(pending);
-            assert_eq!(pending.get("diet"), Some(&("diet".into(), Pin([1; 16]))));
-            assert_eq!((pending.has("seat"), pending.has("hold")), (true, false));
-            let saved = CallState { version, meta, pending, content };
-            let bytes = saved.pack();
-            assert_eq!(CallState::unpack(&bytes).as_ref(), Ok(&saved));
+            assert_eq!(pending.get("diet"), Some(&("diet".into(), QuestionDigest([1; 16]))));
+            assert_eq!((pending.contains("seat"), pending.contains("hold")), (true, false));
+            let state = CallState { version, meta, pending, content };
+            let bytes = state.pack();
+            assert_eq!(CallState::unpack(&bytes).as_ref(), Ok(&state));
             for end in 0..bytes.len() {
                 assert!(CallState::unpack(&bytes[..end]).is_err(), "cut to {end}");
             }

@@ -1,4 +1,4 @@
-//! Races, whose outcome every later pass repeats.
+//! Races between two futures, with a recorded winner.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -8,32 +8,34 @@ use std::task::Poll;
 use super::round::Round;
 use crate::error::Error;
 
-/// See [`crate::Context::race`].
+/// Implements [`Context::race`](crate::Context::race).
 pub(crate) async fn race<T>(
     round: Arc<Round>,
     key: Arc<str>,
     one: impl Future<Output = Result<T, Error>>,
     other: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    match round.winner(&key) {
+    match round.race_winner(&key) {
         Some(true) => return one.await,
         Some(false) => return other.await,
         None => {}
     }
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    let (mut one_failed, mut other_failed) = (false, false);
+    let mut one = pin!(one);
+    let mut other = pin!(other);
+    let mut one_failed = false;
+    let mut other_failed = false;
     poll_fn(|cx| {
         if !one_failed && let Poll::Ready(output) = one.as_mut().poll(cx) {
             one_failed = output.is_err();
             if output.is_ok() || other_failed {
-                round.decide(&key, true);
+                round.record_race_winner(&key, true);
                 return Poll::Ready(output);
             }
         }
         if !other_failed && let Poll::Ready(output) = other.as_mut().poll(cx) {
             other_failed = output.is_err();
             if output.is_ok() || one_failed {
-                round.decide(&key, false);
+                round.record_race_winner(&key, false);
                 return Poll::Ready(output);
             }
         }

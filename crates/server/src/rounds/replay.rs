@@ -1,4 +1,4 @@
-//! One pass of the handler over what is recorded.
+//! One replay: the execution of a handler against a journal.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,148 +7,158 @@ use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
 use super::journal::{
-    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PendingInputs, Pin, SKIPPED, StepKind,
+    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PendingInputs, QuestionDigest, SKIPPED,
+    StepKind,
 };
 use super::shared_str::SharedStr;
 
-/// An index takes as long as some searches.
-const FEW: usize = 16;
+/// The number of linear searches before an index is built: an index costs as much as about this
+/// many.
+const SEARCHES_BEFORE_INDEX: usize = 16;
 
-/// The journal as this pass finds it, and what the pass adds.
+/// The journal as the current replay finds it, and what the replay adds.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     journal: Journal,
-    /// Answers that arrived with this request. They enter the journal when their question accepts them, so that it
-    /// stays in the order in which things were learned.
-    fresh: Vec<Entry>,
-    /// Keys that this pass has used, and that it found nothing under, or nothing that did.
-    new: BTreeSet<Arc<str>>,
-    /// How many keys were not found at once.
-    missed: usize,
-    /// Where keys are, once many were not found at once, as far as it was made.
+    /// Answers that arrived with this request. Each enters the journal when its question accepts
+    /// it, which keeps the journal in the order in which the handler used its entries.
+    arrived: Vec<Entry>,
+    /// Keys that this replay has used and that are not in the journal, or were not when it used
+    /// them.
+    new_keys: BTreeSet<Arc<str>>,
+    /// The number of keys that were not at `next`.
+    searches: usize,
+    /// The positions of keys, after many searches. It covers the first `indexed` entries.
     index: HashMap<SharedStr, usize>,
     indexed: usize,
-    /// Where the next key will be, most often: a pass goes over the journal in its order.
+    /// The likely position of the next key: a replay mostly reads the journal in its order.
     next: usize,
-    /// How many entries that an earlier pass came to this one has not come to.
-    ahead: usize,
-    /// Whether it has come to something that no earlier pass had come to.
-    at_the_end: bool,
-    /// How long the entries are, packed, with those that this pass has forgotten.
+    /// The number of entries that an earlier replay reached, and this one has not reached yet.
+    unreached: usize,
+    /// Whether the handler has used a key that no earlier replay has used.
+    is_past_journal: bool,
+    /// The packed length of all entries, including those that this replay has removed.
     size: usize,
 }
 
-/// What there is under a key.
+/// The place of a key's entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
-    /// The journal's entry at this position.
-    Recorded(usize),
-    /// The answer at this position of those that arrived.
-    Fresh(usize),
-    Nothing,
+pub(super) enum Location {
+    /// A position in the journal.
+    Journal(usize),
+    /// A position among the answers that arrived with the request.
+    Arrived(usize),
+    /// There is no entry.
+    Absent,
 }
 
-/// What an answer is to its question.
+/// The result of looking up the answer to a question.
 #[derive(Debug)]
 pub(super) enum Lookup<T> {
     Answered(T),
-    /// The question was passed over, since the client could not be asked.
+    /// The optional question was skipped, because the client does not support it.
     Skipped,
-    /// It is asked, with the reason why the last answer did not do, if there was one.
-    Ask(Option<String>),
+    /// The question has to be asked, with the reason why the previous answer was rejected, if any.
+    Unanswered(Option<String>),
     Fault(Fault),
 }
 
 impl Replay {
-    /// `pending` are the questions of the state that came with the request; a response to anything else is not looked at.
+    /// Starts a replay. Responses to anything but `pending`, the questions of the request state,
+    /// are ignored.
     pub(super) fn new(
         journal: Journal,
         pending: &PendingInputs,
         responses: InputResponses,
     ) -> Self {
-        let ahead = journal.entries.iter().filter(|entry| entry.kind.is_behind()).count();
+        let unreached = journal.entries.iter().filter(|entry| entry.kind.was_reached()).count();
         let size = journal.entries.iter().map(Entry::size).sum();
-        let mut replay = Self { journal, ahead, size, ..Self::default() };
+        let mut replay = Self { journal, unreached, size, ..Self::default() };
         for (key, answer) in responses.0 {
-            if let Some((key, pin)) = pending.get(&key)
+            if let Some((key, digest)) = pending.get(&key)
                 && replay.find(key).is_none()
             {
-                let kind = EntryKind::Answer { pin: *pin, read: false };
+                let kind = EntryKind::Answer { digest: *digest, read: false };
                 let (key, value) = (key.into(), answer.get().into());
-                replay.fresh.push(Entry { key, kind, value, used: false });
+                replay.arrived.push(Entry { key, kind, value, used: false });
             }
         }
         replay
     }
 
-    /// The answers that are known, by their keys.
+    /// Returns the keys and values of all answers.
     pub(super) fn answers(&self) -> Vec<(SharedStr, SharedStr)> {
-        let all = self.journal.entries.iter().chain(&self.fresh);
+        let all = self.journal.entries.iter().chain(&self.arrived);
         let answers = all.filter(|entry| matches!(entry.kind, EntryKind::Answer { .. }));
         answers.map(|entry| (entry.key.clone(), entry.value.clone())).collect()
     }
 
+    /// Returns the position of a key in the journal. Answers to other wordings are not found.
     fn find(&mut self, key: &str) -> Option<usize> {
-        let is_aside = |entry: &Entry| matches!(entry.kind, EntryKind::Aside(_));
-        let is_it = |entry: &Entry| *entry.key == *key && !is_aside(entry);
-        if self.journal.entries.get(self.next).is_some_and(is_it) {
+        let is_other_wording = |entry: &Entry| matches!(entry.kind, EntryKind::OtherWording(_));
+        let matches = |entry: &Entry| *entry.key == *key && !is_other_wording(entry);
+        if self.journal.entries.get(self.next).is_some_and(matches) {
             return Some(self.next);
         }
-        self.missed += 1;
-        if self.missed <= FEW {
-            return self.journal.entries.iter().position(is_it);
+        self.searches += 1;
+        if self.searches <= SEARCHES_BEFORE_INDEX {
+            return self.journal.entries.iter().position(matches);
         }
-        for (at, entry) in self.journal.entries.iter().enumerate().skip(self.indexed) {
-            if !is_aside(entry) {
-                self.index.insert(entry.key.clone(), at);
+        for (position, entry) in self.journal.entries.iter().enumerate().skip(self.indexed) {
+            if !is_other_wording(entry) {
+                self.index.insert(entry.key.clone(), position);
             }
         }
         self.indexed = self.journal.entries.len();
         self.index.get(key).copied()
     }
 
-    /// Uses a key; a key is used once in a pass.
-    pub(super) fn take(&mut self, key: &Arc<str>) -> Result<Place, Fault> {
-        let twice = || Fault::Handler(format!("the key {key:?} is used twice in one replay"));
-        let found = self.find(key);
-        if let Some((at, entry)) =
-            found.and_then(|at| Some((at, self.journal.entries.get_mut(at)?)))
+    /// Marks a key as used, and locates its entry.
+    ///
+    /// # Errors
+    ///
+    /// A fault, if this replay has used the key before.
+    pub(super) fn use_key(&mut self, key: &Arc<str>) -> Result<Location, Fault> {
+        let used_twice = || Fault::Handler(format!("the key {key:?} is used twice in one replay"));
+        if let Some(position) = self.find(key)
+            && let Some(entry) = self.journal.entries.get_mut(position)
         {
             if std::mem::replace(&mut entry.used, true) {
-                return Err(twice());
+                return Err(used_twice());
             }
-            self.ahead -= usize::from(entry.kind.is_behind());
-            self.next = at + 1;
-            return Ok(Place::Recorded(at));
+            self.unreached -= usize::from(entry.kind.was_reached());
+            self.next = position + 1;
+            return Ok(Location::Journal(position));
         }
-        if let Some(at) = self.fresh.iter().position(|entry| *entry.key == **key) {
-            return Ok(Place::Fresh(at));
+        if let Some(position) = self.arrived.iter().position(|entry| *entry.key == **key) {
+            return Ok(Location::Arrived(position));
         }
-        self.at_the_end = true;
-        if self.new.insert(Arc::clone(key)) { Ok(Place::Nothing) } else { Err(twice()) }
+        self.is_past_journal = true;
+        if self.new_keys.insert(Arc::clone(key)) { Ok(Location::Absent) } else { Err(used_twice()) }
     }
 
-    /// Holds the answer at `place` against its question as it reads now. One that does not fit is forgotten, and one to another
-    /// wording is set aside.
+    /// Looks up the answer to a question, whose entry is at `location`.
     ///
-    /// `decode` says why an answer does not fit, or what it is.
+    /// `digest` is of the question as it reads now. An answer that `decode` rejects is removed, and
+    /// an answer to another wording is kept as such. The error of `decode` is the reason of the
+    /// rejection.
     pub(super) fn answer<T>(
         &mut self,
-        (key, place): (&Arc<str>, Place),
-        pin: Pin,
+        (key, location): (&Arc<str>, Location),
+        digest: QuestionDigest,
         optional: bool,
         decode: impl Fn(&str) -> Result<T, String>,
     ) -> Lookup<T> {
-        let last = match place {
-            Place::Nothing => None,
-            Place::Fresh(at) => Some(self.fresh.remove(at)),
-            Place::Recorded(at) => {
-                let Some(entry) = self.journal.entries.get(at) else {
-                    return Lookup::Ask(None);
+        let previous = match location {
+            Location::Absent => None,
+            Location::Arrived(position) => Some(self.arrived.remove(position)),
+            Location::Journal(position) => {
+                let Some(entry) = self.journal.entries.get(position) else {
+                    return Lookup::Unanswered(None);
                 };
-                let is_read = match entry.kind {
-                    EntryKind::Answer { pin: answered, read: true } => {
-                        if answered == pin
+                let was_read = match entry.kind {
+                    EntryKind::Answer { digest: answered, read: true } => {
+                        if answered == digest
                             && let Ok(answer) = decode(&entry.value)
                         {
                             return Lookup::Answered(answer);
@@ -156,116 +166,129 @@ impl Replay {
                         true
                     }
                     EntryKind::Answer { read: false, .. } => false,
-                    EntryKind::Choice if *entry.value == *SKIPPED && optional => {
+                    EntryKind::Decision if *entry.value == *SKIPPED && optional => {
                         return Lookup::Skipped;
                     }
-                    EntryKind::Choice if *entry.value == *SKIPPED => true,
-                    EntryKind::Step(_) => return Lookup::Fault(entry.was("a step", "a question")),
-                    _ => return Lookup::Fault(entry.was("another choice", "a question")),
+                    EntryKind::Decision if *entry.value == *SKIPPED => true,
+                    EntryKind::Step(_) => {
+                        return Lookup::Fault(entry.kind_changed("a step", "a question"));
+                    }
+                    _ => return Lookup::Fault(entry.kind_changed("another choice", "a question")),
                 };
-                // Something was done on the strength of this: it cannot be taken back silently. What nobody has read, nothing
-                // was done on.
-                if let Some(step) = self.journal.step_after(at).filter(|_| is_read) {
+                // A step may have acted on an answer that the handler has read, so the answer
+                // cannot be replaced silently.
+                if let Some(step) = self.journal.first_step_after(position).filter(|_| was_read) {
                     let step = &step.key;
                     return Lookup::Fault(Fault::Changed(format!(
-                        "the question {key:?} reads differently than when it was answered, and the step {step:?} was \
-                         done since"
+                        "the question {key:?} has changed since it was answered, and the step \
+                         {step:?} has run since"
                     )));
                 }
-                Some(self.remove(at))
+                Some(self.remove(position))
             }
         };
-        let found = match last {
-            Some(entry) if entry.kind.pin() == Some(pin) => match decode(&entry.value) {
-                Err(reason) => Lookup::Ask(Some(reason)),
+        let found = match previous {
+            Some(entry) if entry.kind.digest() == Some(digest) => match decode(&entry.value) {
+                Err(reason) => Lookup::Unanswered(Some(reason)),
                 Ok(answer) => {
-                    self.push(Entry { kind: EntryKind::Answer { pin, read: true }, ..entry });
+                    self.push(Entry { kind: EntryKind::Answer { digest, read: true }, ..entry });
                     Lookup::Answered(answer)
                 }
             },
-            other => self.answer_aside(key, other, pin, decode),
+            other => self.swap_wording(key, other, digest, decode),
         };
-        if matches!(found, Lookup::Ask(_)) {
-            self.new.insert(Arc::clone(key));
+        if matches!(found, Lookup::Unanswered(_)) {
+            self.new_keys.insert(Arc::clone(key));
         }
         found
     }
 
-    /// Looks for an answer that was set aside, and sets `other` aside instead, if it is one. After an upgrade that happens once.
-    /// While two versions take turns, each finds the answer to its own wording. If the message is made of what changes, it
-    /// happens on every round.
-    fn answer_aside<T>(
+    /// Looks up an answer to this wording that was kept while another wording was in use, and keeps
+    /// `other`, an answer to another wording, instead.
+    ///
+    /// During an upgrade, two versions of a handler may alternate; each then finds the answer to
+    /// its own wording. If a message contains something that changes, this happens in every round.
+    fn swap_wording<T>(
         &mut self,
         key: &str,
         other: Option<Entry>,
-        pin: Pin,
+        digest: QuestionDigest,
         decode: impl Fn(&str) -> Result<T, String>,
     ) -> Lookup<T> {
-        let is_aside =
-            |entry: &Entry| matches!(entry.kind, EntryKind::Aside(_)) && *entry.key == *key;
-        let mut aside = self.journal.entries.iter().position(is_aside);
-        let mut found = Lookup::Ask(None);
-        if let Some((at, entry)) = aside.and_then(|at| Some((at, self.journal.entries.get(at)?)))
-            && entry.kind == EntryKind::Aside(pin)
+        let is_kept =
+            |entry: &Entry| matches!(entry.kind, EntryKind::OtherWording(_)) && *entry.key == *key;
+        let mut kept = self.journal.entries.iter().position(is_kept);
+        let mut found = Lookup::Unanswered(None);
+        if let Some(position) = kept
+            && let Some(entry) = self.journal.entries.get(position)
+            && entry.kind == EntryKind::OtherWording(digest)
             && let Ok(answer) = decode(&entry.value)
         {
-            let entry = self.remove(at);
-            self.push(Entry { kind: EntryKind::Answer { pin, read: true }, ..entry });
-            (aside, found) = (None, Lookup::Answered(answer));
+            let entry = self.remove(position);
+            self.push(Entry { kind: EntryKind::Answer { digest, read: true }, ..entry });
+            kept = None;
+            found = Lookup::Answered(answer);
         }
         if let Some(other) = other
-            && let Some(answered) = other.kind.pin()
+            && let Some(answered) = other.kind.digest()
         {
-            tracing::warn!(target: "mrtr::rounds", key, "the question reads differently than when it was answered");
-            aside.map(|at| self.remove(at));
-            self.push(Entry { kind: EntryKind::Aside(answered), ..other });
+            tracing::warn!(
+                target: "mrtr::rounds",
+                key, "the question has changed since it was answered"
+            );
+            if let Some(position) = kept {
+                self.remove(position);
+            }
+            self.push(Entry { kind: EntryKind::OtherWording(answered), ..other });
         }
         found
     }
 
-    /// Takes an entry out of the journal.
-    fn remove(&mut self, at: usize) -> Entry {
-        self.next = self.next.min(at);
+    /// Removes an entry from the journal.
+    fn remove(&mut self, position: usize) -> Entry {
+        self.next = self.next.min(position);
         self.index.clear();
         self.indexed = 0;
-        self.journal.entries.remove(at)
+        self.journal.entries.remove(position)
     }
 
-    fn entry(&self, place: Place) -> Option<&Entry> {
-        match place {
-            Place::Nothing => None,
-            Place::Recorded(at) => self.journal.entries.get(at),
-            Place::Fresh(at) => self.fresh.get(at),
+    fn entry(&self, location: Location) -> Option<&Entry> {
+        match location {
+            Location::Absent => None,
+            Location::Journal(position) => self.journal.entries.get(position),
+            Location::Arrived(position) => self.arrived.get(position),
         }
     }
 
-    /// The step that is recorded at `place`.
-    pub(super) fn step(&self, place: Place) -> Result<Option<(StepKind, &str)>, Fault> {
-        match self.entry(place).map(|entry| (entry, entry.kind)) {
-            None => Ok(None),
-            Some((entry, EntryKind::Step(kind))) => Ok(Some((kind, &entry.value))),
-            Some((entry, EntryKind::Choice)) => Err(entry.was("a choice", "a step")),
-            Some((entry, _)) => Err(entry.was("a question", "a step")),
+    /// Returns the recorded result of the step at `location`.
+    pub(super) fn step(&self, location: Location) -> Result<Option<(StepKind, &str)>, Fault> {
+        let Some(entry) = self.entry(location) else { return Ok(None) };
+        match entry.kind {
+            EntryKind::Step(kind) => Ok(Some((kind, &entry.value))),
+            EntryKind::Decision => Err(entry.kind_changed("a choice", "a step")),
+            _ => Err(entry.kind_changed("a question", "a step")),
         }
     }
 
-    /// Which of these was chosen under the key at `place`, of `what` it is now.
-    pub(super) fn choice<const N: usize>(
+    /// Returns the recorded decision at `location`, which is one of `choices`. `what` names the
+    /// decision in errors.
+    pub(super) fn decision<const N: usize>(
         &self,
-        place: Place,
+        location: Location,
         what: &str,
-        of: [&'static str; N],
+        choices: [&'static str; N],
     ) -> Result<Option<&'static str>, Fault> {
-        let Some(entry) = self.entry(place) else { return Ok(None) };
-        match (entry.kind, of.into_iter().find(|value| *entry.value == **value)) {
-            (EntryKind::Choice, Some(chosen)) => Ok(Some(chosen)),
-            (EntryKind::Choice, None) => Err(entry.was("another choice", what)),
-            (EntryKind::Step(_), _) => Err(entry.was("a step", what)),
-            _ => Err(entry.was("a question", what)),
+        let Some(entry) = self.entry(location) else { return Ok(None) };
+        let chosen = choices.into_iter().find(|choice| *entry.value == **choice);
+        match (entry.kind, chosen) {
+            (EntryKind::Decision, Some(chosen)) => Ok(Some(chosen)),
+            (EntryKind::Decision, None) => Err(entry.kind_changed("another choice", what)),
+            (EntryKind::Step(_), _) => Err(entry.kind_changed("a step", what)),
+            _ => Err(entry.kind_changed("a question", what)),
         }
     }
 
-    /// Keeps what was learned under a key that this pass has used.
+    /// Records an entry under a key that this replay has used.
     pub(super) fn record(&mut self, key: &Arc<str>, kind: EntryKind, value: String) {
         self.push(Entry { key: key.into(), kind, value: value.into(), used: true });
     }
@@ -275,38 +298,42 @@ impl Replay {
         self.journal.entries.push(Entry { used: true, ..entry });
     }
 
-    /// Whether the result of a step would find no room, however short it is in the end. To be asked before the step
-    /// has done anything.
+    /// Checks, before a step has any effect, that there is room for a result of maximum length.
+    ///
+    /// # Errors
+    ///
+    /// A fault that names the longest entry.
     pub(super) fn check_room(&self, key: &str) -> Result<(), Fault> {
         if self.size + MAX_ENTRY <= MAX_JOURNAL {
             return Ok(());
         }
         Err(Fault::Handler(format!(
-            "the step {key:?} was not begun: there may be no room for its result, as {} bytes of {MAX_JOURNAL} are in \
-             use, most of them by {:?}",
+            "the step {key:?} was not run: its result may not fit, because {} of {MAX_JOURNAL} \
+             bytes are in use (longest entry: {:?})",
             self.size,
             self.journal.largest().map_or("", |entry| &entry.key)
         )))
     }
 
-    /// Whether the pass has not yet come to where the last leg ended: to all that was recorded, and to the questions
-    /// that were answered since.
+    /// Returns whether the replay has not reached the end of the previous round yet: some entries,
+    /// or some questions that were answered since.
     pub(super) fn is_replaying(&self) -> bool {
-        // What nobody comes to any more, such as the other side of a race, is waited for until something new comes up.
-        !self.at_the_end && (self.ahead > 0 || !self.fresh.is_empty())
+        // Some entries may never be reached, such as the losing side of a race. A new key shows
+        // that the replay is past them.
+        !self.is_past_journal && (self.unreached > 0 || !self.arrived.is_empty())
     }
 
-    /// What the next leg is to know.
+    /// Returns the journal for the next round.
     pub(super) fn into_journal(mut self) -> Journal {
-        // Answers whose question this pass has not come to are kept for the next.
-        self.journal.entries.append(&mut self.fresh);
+        // Answers whose question this replay has not reached are kept for the next one.
+        self.journal.entries.append(&mut self.arrived);
         self.journal
     }
 }
 
 impl Entry {
-    /// It was one thing when it was recorded, and is another now.
-    fn was(&self, before: &str, now: &str) -> Fault {
+    /// Creates the fault of an entry that was recorded for one thing and is used for another.
+    fn kind_changed(&self, before: &str, now: &str) -> Fault {
         let key = &self.key;
         Fault::Changed(format!("{key:?} is {now} now, but was {before} when it was recorded"))
     }
@@ -317,22 +344,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_used_once_whatever_became_of_its_answer() {
-        let (key, pin) = (Arc::from("a"), Pin([1; 16]));
+    fn keys_are_rejected_at_second_use_also_if_their_answer_was_removed() {
+        let key = Arc::from("a");
+        let digest = QuestionDigest([1; 16]);
         let fits = |fits: bool| move |_: &str| fits.then_some(()).ok_or_else(String::new);
         for (answered, does_fit, is_asked) in
-            [(pin, true, false), (pin, false, true), (Pin([2; 16]), true, true)]
+            [(digest, true, false), (digest, false, true), (QuestionDigest([2; 16]), true, true)]
         {
             let pending = PendingInputs::from_iter([(Arc::clone(&key), answered)]);
             let responses = serde_json::from_str(r#"{"a":{"action":"decline"}}"#).unwrap();
             let mut replay = Replay::new(Journal::default(), &pending, responses);
-            let place = replay.take(&key).unwrap();
-            let found = replay.answer((&key, place), pin, false, fits(does_fit));
-            assert_eq!(matches!(found, Lookup::Ask(_)), is_asked, "{found:?}");
-            assert!(replay.take(&key).is_err());
+            let location = replay.use_key(&key).unwrap();
+            let found = replay.answer((&key, location), digest, false, fits(does_fit));
+            assert_eq!(matches!(found, Lookup::Unanswered(_)), is_asked, "{found:?}");
+            assert!(replay.use_key(&key).is_err());
         }
         let mut replay = Replay::default();
-        assert!(matches!(replay.take(&key), Ok(Place::Nothing)));
-        assert!(replay.take(&key).is_err());
+        assert!(matches!(replay.use_key(&key), Ok(Location::Absent)));
+        assert!(replay.use_key(&key).is_err());
     }
 }

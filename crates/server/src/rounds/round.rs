@@ -1,7 +1,7 @@
-//! One leg's state, shared between the handler and whoever drives it.
+//! The state of one round, shared between the handler and its driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use mrtr_codec::{Digest, UnixSeconds};
 use mrtr_schema::capabilities::ClientCapabilities;
@@ -9,106 +9,107 @@ use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
 use super::journal::{
-    CHECKPOINT, CallMeta, EntryKind, Journal, MAX_ENTRY, PendingInputs, SIDES, SKIPPED, StepKind,
-    unordered,
+    CHECKPOINT, CallMeta, EntryKind, Journal, MAX_ENTRY, PendingInputs, RACE_WINNERS, SKIPPED,
+    StepKind, order_independent_digest,
 };
-use super::replay::{Lookup, Place, Replay};
+use super::replay::{Location, Lookup, Replay};
 use super::shared_str::SharedStr;
 use super::step_scope;
 use crate::question::Question;
 use crate::request_parts::RequestParts;
 use crate::runtime::Runtime;
 
-/// At most how often the replicas of a flow move it on, and after how many rounds no more: clients give up after nine or ten
-/// rounds of any kind.
+/// The most hand-overs of one call, and the last round that may end with one. Many clients give up
+/// after nine or ten rounds of any kind.
 const MAX_HAND_OVERS: u8 = 2;
 const LAST_HAND_OVER_ROUND: u64 = 6;
 
-/// One leg: who sent it, and how far it has come.
+/// One round of a call: its request, its identity, and its progress.
 pub struct Round {
     pub(crate) parts: Box<RequestParts>,
-    /// A new flow's is drawn when it is first needed: most calls neither ask nor do steps.
+    /// The identity of the call. A new call draws it at first use: most calls neither ask nor run
+    /// steps.
     id: OnceLock<[u8; 16]>,
-    /// When the first state of the flow was sealed; a new flow has none.
+    /// The time at which the first state of the call was sealed. A new call has none.
     started: Option<UnixSeconds>,
     rounds: u64,
     hand_overs: u8,
-    /// What was answered when the leg began.
-    answers: Vec<(SharedStr, SharedStr)>,
-    /// Who wants to hear of steps.
+    /// The answers that were known when the round began.
+    initial_answers: Vec<(SharedStr, SharedStr)>,
+    /// The test that records the steps of this request.
     #[cfg(feature = "testing")]
-    pub(crate) steps: Option<crate::testing::StepLog>,
+    pub(crate) step_log: Option<crate::testing::StepLog>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What is recorded; taken away when the round ends.
+    /// The replay; taken away when the round ends.
     replay: Replay,
-    /// Questions that wait for the next leg.
+    /// The questions to send.
     open: Vec<OpenInput>,
     steps_in_flight: usize,
-    /// How many wait for the round to end without asking anything.
-    end_waiters: usize,
-    /// Whether a step was done on this leg.
-    has_new_entries: bool,
-    /// Whether another replica is to go on, since this one had better not.
+    /// The number of checkpoints and steps that ask for the end of the round without a question.
+    suspend_requests: usize,
+    /// Whether a step has completed in this round.
+    has_new_step: bool,
+    /// Whether the call is to be handed over to another replica.
     handed_over: bool,
     fault: Option<Fault>,
     closed: bool,
     driver: Option<Waker>,
-    /// How often something happened that the driver has to look at.
+    /// The number of events that the driver has to react to.
     activity: u64,
-    /// Who waits for the end of the round. In a task of its own, nothing else would end the wait.
-    waiters: Vec<Waker>,
+    /// The wakers to call when the round ends. A task of the handler's own has no other wake-up.
+    close_waiters: Vec<Waker>,
 }
 
-/// A question that waits.
+/// An open question.
 pub(crate) struct OpenInput {
     pub(crate) key: Arc<str>,
     pub(crate) question: Question,
 }
 
-/// What became of a look at a question.
+/// The result of the first poll of a question.
 pub(crate) enum InputPoll<T> {
     Answered(T),
-    /// The client cannot be asked, and the question is one that may be passed over.
+    /// The optional question was skipped, because the client does not support it.
     Skipped,
-    /// It is open, or the flow has a fault: in both cases the round will end.
+    /// The question is open, or the call has a fault. In both cases the round will end.
     Waiting,
     Closed,
 }
 
-/// What became of the start of a step.
+/// The result of starting a step.
 pub(crate) enum StepStart<T> {
-    /// Its result, or its error.
+    /// The step ran in an earlier round.
     Recorded(T),
     Run,
-    /// Another replica does it: the round is to end before.
+    /// The round is to end, so that another replica runs the step.
     HandOver,
-    /// The round has ended or the flow has a fault; the handler goes no further.
+    /// The round has ended or the call has a fault: the handler does not continue.
     Abandoned,
 }
 
 impl Round {
-    /// The first leg of a flow.
+    /// Creates the first round of a call.
     pub(crate) fn first(parts: Box<RequestParts>) -> Self {
         Self {
             id: OnceLock::new(),
             started: None,
             rounds: 0,
             hand_overs: 0,
-            answers: Vec::new(),
+            initial_answers: Vec::new(),
             #[cfg(feature = "testing")]
-            steps: parts.extensions.get().cloned(),
+            step_log: parts.extensions.get().cloned(),
             state: Mutex::default(),
             parts,
         }
     }
 
-    /// A later leg. `pending` are the questions of the state that came with it; a response to anything
-    /// else is not looked at.
-    pub(crate) fn later(
+    /// Creates a later round from the content of a request state. Responses to anything but
+    /// `pending` are ignored.
+    pub(crate) fn resume(
         meta: CallMeta,
         journal: Journal,
         pending: &PendingInputs,
@@ -116,59 +117,63 @@ impl Round {
         parts: Box<RequestParts>,
     ) -> Self {
         let replay = Replay::new(journal, pending, responses);
-        let answers = replay.answers();
+        let initial_answers = replay.answers();
         let state = State { replay, ..State::default() };
-        Self { answers, state: Mutex::new(state), ..Self::without_journal(meta, parts) }
+        Self { initial_answers, state: Mutex::new(state), ..Self::resume_manual(meta, parts) }
     }
 
-    /// A later round without a journal, in the manual form.
-    pub(crate) fn without_journal(meta: CallMeta, parts: Box<RequestParts>) -> Self {
+    /// Creates a later round of a handler in the manual form, which has no journal.
+    pub(crate) fn resume_manual(meta: CallMeta, parts: Box<RequestParts>) -> Self {
         let CallMeta { id, started, rounds, hand_overs } = meta;
-        let (id, started) = (id.into(), Some(started));
+        let id = OnceLock::from(id);
+        let started = Some(started);
         Self { id, started, rounds, hand_overs, ..Self::first(parts) }
     }
 
-    /// What identifies the flow.
+    /// Returns the identity of the call.
     ///
     /// # Errors
     ///
-    /// If it is new, and there are no random numbers.
+    /// A fault, if the call is new and the operating system has no random numbers.
     pub(crate) fn id(&self) -> Result<[u8; 16], Fault> {
         if let Some(id) = self.id.get() {
             return Ok(*id);
         }
         let mut id = [0; 16];
         getrandom::fill(&mut id)
-            .map_err(|error| Fault::Handler(format!("there are no random numbers: {error}")))?;
+            .map_err(|error| Fault::Handler(format!("no random numbers available: {error}")))?;
         Ok(*self.id.get_or_init(|| id))
     }
 
-    /// The flow as the next leg is to know it, if it is sealed `now`.
+    /// Returns the identity and progress of the call for a state that is sealed `now`.
     ///
     /// # Errors
     ///
-    /// As [`Round::id`].
+    /// Those of [`Round::id`].
     pub(crate) fn next_meta(&self, now: UnixSeconds) -> Result<CallMeta, Fault> {
         let hand_overs = self.hand_overs.saturating_add(self.lock().handed_over.into());
         let started = self.started.unwrap_or(now);
         Ok(CallMeta { id: self.id()?, started, rounds: self.rounds + 1, hand_overs })
     }
 
-    /// How many rounds have ended without a result.
+    /// Returns the number of rounds that have ended without a result.
     pub(crate) fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// The digest of the answers that were known when the leg began: earlier ones, and those that came with it. They count by
-    /// their meaning, not by how a client writes them. Results of steps do not: how many of them are known when a leg begins
-    /// depends on where the leg before ended, which is chance where a replica lets others go on, and a step has to have
-    /// the same key wherever it runs.
-    pub(crate) fn known(&self) -> Digest {
+    /// Returns the digest of the answers that were known when the round began. It depends on their
+    /// meaning, not on the client's JSON formatting.
+    ///
+    /// Step results are left out: a step must have the same key wherever it runs, and which results
+    /// a round begins with depends on hand-overs, which are chance.
+    pub(crate) fn answers_digest(&self) -> Digest {
         let digest = |value: &SharedStr| {
             Digest::from_json(Some(value))
                 .unwrap_or_else(|_| Digest::from_parts(&[value.as_bytes()]))
         };
-        unordered(self.answers.iter().map(|(key, value)| (key.as_bytes(), digest(value))).collect())
+        let answers = self.initial_answers.iter();
+        let digests = answers.map(|(key, value)| (key.as_bytes(), digest(value)));
+        order_independent_digest(digests.collect())
     }
 
     pub(crate) fn capabilities(&self) -> &ClientCapabilities {
@@ -180,15 +185,17 @@ impl Round {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in somebody's `Deserialize` leaves nothing half done.
+        // Only a `Deserialize` of the handler's can panic under the lock, and it runs between
+        // changes of the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// First look at a question: its answer if it has one that fits, else it opens.
+    /// Looks up the answer to a question, and opens the question if it has none.
     ///
-    /// `decode` says why an answer does not fit; then the question is asked again with the reason. One that is `optional`
-    /// is passed over if the client cannot be asked.
-    pub(crate) fn ask<T>(
+    /// `decode` reads an answer; its error is the reason why the answer is rejected, and the
+    /// question is asked again with that reason. An `optional` question is skipped if the client
+    /// does not support it.
+    pub(crate) fn request_input<T>(
         &self,
         key: &Arc<str>,
         question: Question,
@@ -200,48 +207,50 @@ impl Round {
         if state.closed {
             return InputPoll::Closed;
         }
-        let Some(place) = state.enter(self, key) else { return state.wait(waker) };
-        let question = match state.replay.answer((key, place), question.pin(), optional, decode) {
+        let Some(location) = state.use_key(self, key) else { return state.waiting(waker) };
+        let answer = state.replay.answer((key, location), question.digest(), optional, decode);
+        let question = match answer {
             Lookup::Answered(answer) => return InputPoll::Answered(answer),
             Lookup::Skipped => return InputPoll::Skipped,
             Lookup::Fault(fault) => {
                 state.fail(fault);
-                return state.wait(waker);
+                return state.waiting(waker);
             }
-            Lookup::Ask(Some(reason)) => question.again(&reason),
-            Lookup::Ask(None) => question,
+            Lookup::Unanswered(Some(reason)) => question.with_rejection(&reason),
+            Lookup::Unanswered(None) => question,
         };
-        if let Some(missing) = question.missing(self.capabilities()) {
+        if let Some(missing) = question.missing_capabilities(self.capabilities()) {
             if optional {
-                // What the next leg's client can do makes no difference: the handler has gone on.
-                state.replay.record(key, EntryKind::Choice, SKIPPED.to_owned());
+                // Recorded, because the capabilities of the next request may differ, and the
+                // handler has continued without an answer.
+                state.replay.record(key, EntryKind::Decision, SKIPPED.to_owned());
                 return InputPoll::Skipped;
             }
             state.fail(Fault::Capability(Box::new(missing)));
-            return state.wait(waker);
+            return state.waiting(waker);
         }
         state.open.push(OpenInput { key: Arc::clone(key), question });
         state.cancel_hand_over();
         state.wake_driver();
-        state.wait(waker)
+        state.waiting(waker)
     }
 
-    /// Whether the round has ended; until it has, `waker` waits for that.
-    pub(crate) fn is_closed(&self, waker: &Waker) -> bool {
+    /// Waits for the end of the round.
+    pub(crate) fn poll_closed(&self, waker: &Waker) -> Poll<()> {
         let mut state = self.lock();
-        let closed = state.closed;
-        if !closed {
-            let _: InputPoll<()> = state.wait(waker);
+        if state.closed {
+            return Poll::Ready(());
         }
-        closed
+        state.wake_on_close(waker);
+        Poll::Pending
     }
 
-    /// A question whose future was dropped before the round ended is not asked.
+    /// Closes a question whose future was dropped before the round ended.
     pub(crate) fn withdraw(&self, key: &str) {
         self.lock().open.retain(|open| *open.key != *key);
     }
 
-    /// Whether the pass has not yet come to where the last leg ended.
+    /// Returns whether the replay has not reached the end of the previous round yet.
     pub(crate) fn is_replaying(&self) -> bool {
         self.lock().replay.is_replaying()
     }
@@ -251,33 +260,30 @@ impl Round {
         self.parts.progress(progress, total, message, self.is_replaying());
     }
 
-    /// First look at a step, which may be left to another replica. `recall` reads what was recorded; its error is that it
-    /// cannot be read.
+    /// Starts a step, unless its result is recorded or another replica is to run it.
+    ///
+    /// `decode` reads the recorded result.
     pub(crate) fn begin_step<T>(
         &self,
         key: &Arc<str>,
-        recall: impl FnOnce(StepKind, &str) -> Result<T, String>,
+        decode: impl FnOnce(StepKind, &str) -> Result<T, String>,
     ) -> StepStart<T> {
         let mut state = self.lock();
         if state.closed || state.fault.is_some() {
             return StepStart::Abandoned;
         }
-        let Some(place) = state.enter(self, key) else { return StepStart::Abandoned };
-        let recorded = state.replay.step(place).and_then(|step| {
-            let recalled = step.map(|(kind, value)| recall(kind, value)).transpose();
-            let of_another_type = |why| {
-                Fault::Changed(format!(
-                    "the recorded result of step {key:?} is of another type: {why}"
-                ))
-            };
-            recalled.map_err(of_another_type)
+        let Some(location) = state.use_key(self, key) else { return StepStart::Abandoned };
+        let recorded = state.replay.step(location).and_then(|step| {
+            let decoded = step.map(|(kind, value)| decode(kind, value)).transpose();
+            let why = |why| format!("the recorded result of step {key:?} has another type: {why}");
+            decoded.map_err(|error| Fault::Changed(why(error)))
         });
-        let begins = match recorded {
+        let checked = match recorded {
             Ok(Some(recorded)) => return StepStart::Recorded(recorded),
             Ok(None) => state.replay.check_room(key),
             Err(fault) => Err(fault),
         };
-        if let Err(fault) = begins {
+        if let Err(fault) = checked {
             state.fail(fault);
             return StepStart::Abandoned;
         }
@@ -294,70 +300,25 @@ impl Round {
         StepStart::Run
     }
 
-    /// First look at a race: whether its first side won it, if it was decided.
-    pub(crate) fn winner(&self, key: &Arc<str>) -> Option<bool> {
-        let mut state = self.lock();
-        let place = state.enter(self, key)?;
-        let chosen = state.replay.choice(place, "a race", SIDES);
-        let chosen = chosen.map_err(|fault| state.fail(fault)).ok()??;
-        Some(SIDES.first() == Some(&chosen))
-    }
-
-    /// Decides a race.
-    pub(crate) fn decide(&self, key: &Arc<str>, first: bool) {
-        let mut state = self.lock();
-        if !state.closed {
-            let [one, other] = SIDES;
-            let value = if first { one } else { other };
-            state.replay.record(key, EntryKind::Choice, value.to_owned());
-        }
-    }
-
-    /// Whether the round was ended here before; if not, now is when. `None` if the handler goes no further.
-    pub(crate) fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
-        let mut state = self.lock();
-        let place = state.enter(self, key)?;
-        let chosen = state.replay.choice(place, "a checkpoint", [CHECKPOINT]);
-        let chosen = chosen.map_err(|fault| state.fail(fault)).ok()?;
-        if chosen.is_none() {
-            state.replay.record(key, EntryKind::Choice, CHECKPOINT.to_owned());
-        }
-        Some(chosen.is_some())
-    }
-
-    /// Another look at a step that was left to another replica: whether it is to be done here after all.
-    pub(crate) fn begin_after_hand_over(&self) -> bool {
+    /// Starts a step after it was left to another replica, if the hand-over was cancelled.
+    pub(crate) fn begin_handed_over_step(&self) -> bool {
         let mut state = self.lock();
         let begins = !state.handed_over && !state.closed && state.fault.is_none();
         state.steps_in_flight += usize::from(begins);
         begins
     }
 
-    /// Asks that the round ends when there is nothing to wait for but answers, whether there is a question or not.
-    pub(crate) fn wait_for_end(&self, waker: &Waker) {
-        let mut state = self.lock();
-        state.end_waiters += 1;
-        state.wake_driver();
-        let _: InputPoll<()> = state.wait(waker);
-    }
-
-    /// Whoever asked for it does not wait any more.
-    pub(crate) fn cancel_wait(&self) {
-        let mut state = self.lock();
-        state.end_waiters = state.end_waiters.saturating_sub(1);
-    }
-
-    /// Ends a step, with its result if it has one to record.
+    /// Ends a step, and records its result if it has one.
     pub(crate) fn end_step(&self, key: &Arc<str>, result: Option<(StepKind, String)>) {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
         if let Some((kind, value)) = result {
             let length = value.len();
             state.replay.record(key, EntryKind::Step(kind), value);
-            state.has_new_entries = true;
+            state.has_new_step = true;
             if length > MAX_ENTRY {
                 let why = format!(
-                    "the result of step {key:?} has {length} bytes; at most {MAX_ENTRY} are kept"
+                    "the result of step {key:?} has {length} bytes; the limit is {MAX_ENTRY}"
                 );
                 state.fail(Fault::Handler(why));
             }
@@ -365,17 +326,64 @@ impl Round {
         state.wake_driver();
     }
 
+    /// Returns whether the first side of a race won it, if the winner is recorded.
+    pub(crate) fn race_winner(&self, key: &Arc<str>) -> Option<bool> {
+        let mut state = self.lock();
+        let location = state.use_key(self, key)?;
+        let chosen = state.replay.decision(location, "a race", RACE_WINNERS);
+        let chosen = chosen.map_err(|fault| state.fail(fault)).ok()??;
+        Some(RACE_WINNERS.first() == Some(&chosen))
+    }
+
+    /// Records the winner of a race.
+    pub(crate) fn record_race_winner(&self, key: &Arc<str>, first_won: bool) {
+        let mut state = self.lock();
+        if !state.closed {
+            let [first, second] = RACE_WINNERS;
+            let winner = if first_won { first } else { second };
+            state.replay.record(key, EntryKind::Decision, winner.to_owned());
+        }
+    }
+
+    /// Returns whether an earlier round ended at this checkpoint. If not, records that this round
+    /// does. `None` if the call has a fault.
+    pub(crate) fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
+        let mut state = self.lock();
+        let location = state.use_key(self, key)?;
+        let passed = state.replay.decision(location, "a checkpoint", [CHECKPOINT]);
+        let passed = passed.map_err(|fault| state.fail(fault)).ok()?.is_some();
+        if !passed {
+            state.replay.record(key, EntryKind::Decision, CHECKPOINT.to_owned());
+        }
+        Some(passed)
+    }
+
+    /// Requests that the round ends as soon as the handler is suspended, with or without a
+    /// question.
+    pub(crate) fn request_suspend(&self, waker: &Waker) {
+        let mut state = self.lock();
+        state.suspend_requests += 1;
+        state.wake_driver();
+        state.wake_on_close(waker);
+    }
+
+    /// Takes back one [request](Self::request_suspend).
+    pub(crate) fn cancel_suspend_request(&self) {
+        let mut state = self.lock();
+        state.suspend_requests = state.suspend_requests.saturating_sub(1);
+    }
+
     pub(crate) fn fail(&self, fault: Fault) {
         self.lock().fail(fault);
     }
 
-    /// Called after each poll of the handler that left it waiting. If there is nothing to wait for but answers: how often
-    /// something happened that the driver has to look at. Otherwise the next time that something happens wakes `driver`.
+    /// Checks, after a poll of the handler, whether it can only wait for answers or the next round.
+    /// If so, returns the number of events so far. If not, the next event wakes `driver`.
     ///
     /// # Errors
     ///
-    /// If there is a fault.
-    pub(crate) fn look(&self, driver: &Waker) -> Result<Option<u64>, Fault> {
+    /// The fault of the call.
+    pub(crate) fn poll_suspended(&self, driver: &Waker) -> Result<Option<u64>, Fault> {
         let mut state = self.lock();
         if let Some(fault) = &state.fault {
             return Err(fault.clone());
@@ -387,26 +395,27 @@ impl Round {
         Ok(suspended.then_some(state.activity))
     }
 
-    /// How many wait for the end of the round by this waker, if nobody waits by another: what those wait for besides
-    /// cannot be known.
-    pub(crate) fn waiters_using(&self, waker: &Waker) -> Option<usize> {
+    /// Returns the number of wakers that wait for the end of the round, if all of them are `waker`.
+    /// Whatever else tasks with other wakers wait for cannot be known.
+    pub(crate) fn close_waiters_with(&self, waker: &Waker) -> Option<usize> {
         let state = self.lock();
-        let here = state.waiters.iter().all(|waiter| waiter.will_wake(waker));
-        here.then_some(state.waiters.len())
+        let all = state.close_waiters.iter().all(|waiter| waiter.will_wake(waker));
+        all.then_some(state.close_waiters.len())
     }
 
-    /// Ends the round, if there is still nothing to wait for but answers and nothing has happened since
-    /// `activity`. What is decided and what is done are one: no step can begin in between.
+    /// Ends the round, if the handler is still suspended and nothing has happened since `activity`.
+    ///
+    /// The check and the end are one atomic operation: no step can begin in between.
     pub(crate) fn close_if_suspended(&self, activity: u64) -> Option<(Journal, Vec<OpenInput>)> {
         let mut state = self.lock();
         (state.is_suspended() && state.activity == activity).then(|| state.close())
     }
 
-    /// Ends the round, as the handler has returned.
+    /// Ends the round after the handler has returned.
     ///
     /// # Errors
     ///
-    /// If there is a fault.
+    /// The fault of the call.
     pub(crate) fn finish(&self) -> Result<Journal, Fault> {
         let mut state = self.lock();
         match &state.fault {
@@ -415,7 +424,7 @@ impl Round {
         }
     }
 
-    /// Ends the round. Whoever waits elsewhere learns of it; nothing is recorded any more.
+    /// Ends the round: wakes the tasks that wait for its end, and records nothing from now on.
     pub(crate) fn close(&self) {
         self.lock().close();
     }
@@ -434,35 +443,41 @@ impl State {
         }
     }
 
-    fn wait<T>(&mut self, waker: &Waker) -> InputPoll<T> {
-        if !self.waiters.iter().any(|other| other.will_wake(waker)) {
-            self.waiters.push(waker.clone());
+    fn wake_on_close(&mut self, waker: &Waker) {
+        if !self.close_waiters.iter().any(|other| other.will_wake(waker)) {
+            self.close_waiters.push(waker.clone());
         }
+    }
+
+    fn waiting<T>(&mut self, waker: &Waker) -> InputPoll<T> {
+        self.wake_on_close(waker);
         InputPoll::Waiting
     }
 
-    /// Whether the flow may be left to another replica: with something new, and without a question. An answer that came in
-    /// between would give a step another idempotency key than it may have run under on a leg whose response was lost.
+    /// Returns whether the call may be handed over: after a step of this round, without an open
+    /// question.
+    ///
+    /// An answer that arrived in between would change the idempotency key of a step that may have
+    /// run already, in a round whose response was lost.
     fn may_hand_over(&self) -> bool {
-        self.handed_over
-            || (self.has_new_entries && self.open.is_empty() && self.steps_in_flight == 0)
+        self.handed_over || (self.has_new_step && self.open.is_empty() && self.steps_in_flight == 0)
     }
 
-    /// There is a question: what was left to another replica is done here.
+    /// Cancels a hand-over, because a question was opened. Its steps run on this replica.
     fn cancel_hand_over(&mut self) {
         if std::mem::take(&mut self.handed_over) {
-            self.waiters.drain(..).for_each(Waker::wake);
+            self.close_waiters.drain(..).for_each(Waker::wake);
         }
     }
 
     fn is_suspended(&self) -> bool {
-        let waits = !self.open.is_empty() || self.end_waiters > 0;
+        let waits = !self.open.is_empty() || self.suspend_requests > 0;
         waits && self.steps_in_flight == 0 && self.fault.is_none()
     }
 
     fn close(&mut self) -> (Journal, Vec<OpenInput>) {
         self.driver = None;
-        self.waiters.drain(..).for_each(Waker::wake);
+        self.close_waiters.drain(..).for_each(Waker::wake);
         if std::mem::replace(&mut self.closed, true) {
             return Default::default();
         }
@@ -470,14 +485,15 @@ impl State {
         (replay.into_journal(), std::mem::take(&mut self.open))
     }
 
-    /// Uses a key; a key is used once in a pass, and none inside a step.
-    fn enter(&mut self, round: &Round, key: &Arc<str>) -> Option<Place> {
-        let taken = match step_scope::step_of(round) {
-            None => self.replay.take(key),
+    /// Marks a key as used in this replay. `None` if that is a fault: the key was used before, or
+    /// the handler is inside a step.
+    fn use_key(&mut self, round: &Round, key: &Arc<str>) -> Option<Location> {
+        let location = match step_scope::current_step(round) {
+            None => self.replay.use_key(key),
             Some(step) => Err(Fault::Handler(format!(
-                "{key:?} is asked or done inside the step {step:?}: what a step does is recorded as one"
+                "{key:?} is inside the step {step:?}: steps cannot contain questions or other steps"
             ))),
         };
-        taken.map_err(|fault| self.fail(fault)).ok()
+        location.map_err(|fault| self.fail(fault)).ok()
     }
 }

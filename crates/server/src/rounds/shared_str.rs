@@ -1,4 +1,4 @@
-//! Pieces of one long text.
+//! Substrings of one shared string.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -6,17 +6,19 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// A piece of a text that others have pieces of: a journal is read at once, and not piece by piece.
+/// A substring of a reference-counted string.
+///
+/// All keys and values of an unpacked journal share one allocation.
 #[derive(Clone)]
 pub(crate) struct SharedStr {
-    of: Arc<str>,
-    at: Range<usize>,
+    text: Arc<str>,
+    range: Range<usize>,
 }
 
 impl SharedStr {
-    /// `at` is where it begins and ends in `of`.
-    pub(super) fn piece(of: &Arc<str>, at: Range<usize>) -> Self {
-        Self { of: Arc::clone(of), at }
+    /// Creates the substring of `text` at `range`, in bytes.
+    pub(super) fn slice(text: &Arc<str>, range: Range<usize>) -> Self {
+        Self { text: Arc::clone(text), range }
     }
 }
 
@@ -24,25 +26,25 @@ impl Deref for SharedStr {
     type Target = str;
 
     fn deref(&self) -> &str {
-        self.of.get(self.at.clone()).unwrap_or_default()
+        self.text.get(self.range.clone()).unwrap_or_default()
     }
 }
 
 impl From<&str> for SharedStr {
     fn from(text: &str) -> Self {
-        Self { of: text.into(), at: 0..text.len() }
+        Self { text: text.into(), range: 0..text.len() }
     }
 }
 
 impl From<&Arc<str>> for SharedStr {
     fn from(text: &Arc<str>) -> Self {
-        Self::piece(text, 0..text.len())
+        Self::slice(text, 0..text.len())
     }
 }
 
 impl From<String> for SharedStr {
     fn from(text: String) -> Self {
-        Self { at: 0..text.len(), of: text.into() }
+        Self { range: 0..text.len(), text: text.into() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Steps: side effects whose results are kept.
+//! Steps: side effects whose results are recorded.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -14,60 +14,101 @@ use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 use tracing::Instrument as _;
 
+use super::checkpoint::SuspendRequest;
 use super::fault::Fault;
 use super::journal::StepKind;
 use super::round::{Round, StepStart};
 use super::step_scope::StepScope;
 use crate::error::Error;
 
-/// What a step's closure is given.
+/// The argument of a step's closure: its idempotency key, and retries.
+///
+/// ```
+/// # use mrtr_server::{Context, Result, Step};
+/// # async fn charge(euros: u64, key: &str) -> Result<String> { Ok(format!("{euros} {key}")) }
+/// async fn pay(cx: &Context, euros: u64) -> Result<String> {
+///     cx.step("pay", async move |step: Step| charge(euros, step.idempotency_key()).await).await
+/// }
+/// ```
 pub struct Step {
     round: Arc<Round>,
     key: Arc<str>,
     inputs: Option<Digest>,
-    /// Once it was asked for.
+    /// Computed at first use.
     idempotency_key: OnceLock<String>,
 }
 
 impl Step {
-    /// A key to hand to the outside world, so that it does the thing once however often the step runs:
-    /// the same for the same step of the same flow, given the same answers, or, where the step has
-    /// [`inputs`](StepFuture::inputs), the same inputs.
+    /// Returns a key for external systems, so that they perform the operation once even if the step
+    /// runs several times: 32 hexadecimal digits.
     ///
-    /// A step runs at most once per request received. A client that never got the response sends the
-    /// request again, and then only the outside world can know that it was done before. Two things the
-    /// key does not cover. A *first* request that is sent twice starts two flows with two keys, unless the step is
-    /// [`after_checkpoint`](StepFuture::after_checkpoint). And a client that goes back and answers differently gets another key,
-    /// because it asks for another thing.
+    /// The key is the same for the same step of the same call, given the same answers. If the step
+    /// is [`idempotent_on`](StepFuture::idempotent_on) inputs, it depends on those instead of the
+    /// answers.
     ///
-    /// So does an honest one, if a step failed (or was given up) and runs again after a question that was answered in between:
-    /// a card that was refused wants another payment than the next card. Where it is the same thing that is tried again, say what
-    /// it is done with, by [`inputs`](StepFuture::inputs).
+    /// A step runs at most once per request received. A client that lost a response repeats the
+    /// request, and only the external system can know that the operation was performed. The key
+    /// does not cover two cases:
+    ///
+    /// - A *first* request that is sent twice starts two calls with two keys, unless the step runs
+    ///   [`after_checkpoint`](StepFuture::after_checkpoint).
+    /// - A client that goes back to an older state and answers differently gets another key,
+    ///   because it requests another operation.
+    ///
+    /// The key also changes if a failed step runs again after another question was answered: a
+    /// declined card and the next card are two payments. If it is the same operation, name its
+    /// inputs with [`idempotent_on`](StepFuture::idempotent_on).
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # async fn post(path: &str, idempotency_key: &str) -> Result<u32> { Ok(4) }
+    /// async fn hold(cx: &Context) -> Result<u32> {
+    ///     // Every run of this step in this call sends the same `Idempotency-Key`.
+    ///     cx.step("hold", async |step| post("/tables/hold", step.idempotency_key()).await).await
+    /// }
+    /// ```
     pub fn idempotency_key(&self) -> &str {
         self.idempotency_key.get_or_init(|| idempotency_key(&self.round, &self.key, self.inputs))
     }
 
-    /// Tries `what` up to `times`, until it does not fail. Between two tries it waits: 100 ms after the first, then twice
-    /// as long each time, 10 s at most, and up to half of that less by chance, so that many who failed together do not
-    /// come again together. All tries have the same [idempotency key](Self::idempotency_key), and the
-    /// [deadline](StepFuture::timeout) holds for all of them. `times` of 0 is 1.
+    /// Runs `operation` until it succeeds, at most `attempts` times (0 counts as 1).
+    ///
+    /// The pause after the first attempt is 100 ms. It doubles with each attempt, up to 10 s, and
+    /// is shortened at random by up to half, so that many clients do not retry at the same time.
+    /// All attempts share the [idempotency key](Self::idempotency_key), and the
+    /// [timeout](StepFuture::timeout) of the step.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # async fn transfer(idempotency_key: &str) -> Result<String> { Ok("receipt".to_owned()) }
+    /// async fn pay(cx: &Context) -> Result<String> {
+    ///     cx.step("transfer", async |step| {
+    ///         step.retry(3, || transfer(step.idempotency_key())).await
+    ///     })
+    ///     .await
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
-    /// That of the last try.
-    pub async fn retry<T, E, Fut>(&self, times: u32, mut what: impl FnMut() -> Fut) -> Result<T, E>
+    /// The error of the last attempt.
+    pub async fn retry<T, E, Fut>(
+        &self,
+        attempts: u32,
+        mut operation: impl FnMut() -> Fut,
+    ) -> Result<T, E>
     where
         Fut: Future<Output = Result<T, E>>,
     {
-        let mut pause = FIRST_PAUSE;
-        for _ in 1..times {
-            if let Ok(done) = what().await {
-                return Ok(done);
+        let mut pause = MIN_RETRY_PAUSE;
+        for _ in 1..attempts {
+            if let Ok(output) = operation().await {
+                return Ok(output);
             }
-            tokio::time::sleep(pause.mul_f64(1.0 - chance() / 2.0)).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            tokio::time::sleep(pause.mul_f64(1.0 - random_fraction() / 2.0)).await;
+            pause = MAX_RETRY_PAUSE.min(pause * 2);
         }
-        what().await
+        operation().await
     }
 }
 
@@ -77,54 +118,95 @@ impl fmt::Debug for Step {
     }
 }
 
-/// A number from 0 to 1. Without random numbers, nothing is left to chance.
-fn chance() -> f64 {
+/// Returns a random number from 0 to 1; 0 if the operating system has no random numbers.
+fn random_fraction() -> f64 {
     getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pauses before the second attempt of [`Step::retry`], and between later ones.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(100);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a step may go on without its client, if it has no deadline.
-const ALONE: Duration = Duration::from_mins(1);
+/// The default timeout of a step that [finishes on disconnect](StepFuture::finish_on_disconnect):
+/// as long as the default timeout of a request.
+const DETACHED_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A step on its way: await it for its result. Until then it can be told more about itself.
+/// A step, made by [`Context::step`](crate::Context::step). Set its options, then await it for its
+/// result.
 ///
-/// Dropping it before it is done cuts it off, unless it is to [finish](Self::finish_on_disconnect), and nothing is kept.
-#[must_use = "a step is done when it is awaited"]
+/// Dropping it before it completes cancels the step, unless it is to
+/// [finish on disconnect](Self::finish_on_disconnect), and records nothing.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mrtr_server::{Context, Result};
+/// # async fn reserve(seat: &str) -> Result<String> { Ok(seat.to_owned()) }
+/// # async fn quote() -> Result<u64> { Ok(20) }
+/// # async fn charge(euros: u64, idempotency_key: &str) -> Result<String> {
+/// #     Ok(format!("{euros} {idempotency_key}"))
+/// # }
+///
+/// async fn buy(cx: Context) -> Result<String> {
+///     // A failure decides what happens next, so it is recorded like a success.
+///     let window = cx
+///         .step("window", async |_| reserve("window").await)
+///         .timeout(Duration::from_secs(5))
+///         .record_errors()
+///         .await;
+///     let seat = match window {
+///         Ok(seat) => seat,
+///         Err(_) => cx.step("aisle", async |_| reserve("aisle").await).await?,
+///     };
+///
+///     // Another version of this handler may do without this step.
+///     let euros = cx.step("quote", async |_| quote().await).skippable().await?;
+///
+///     // The user is charged once, even if the first request arrives twice, and the charge is not
+///     // cancelled if the client disconnects.
+///     let receipt = cx
+///         .step("charge", async move |step| charge(euros, step.idempotency_key()).await)
+///         .after_checkpoint()
+///         .idempotent_on(&euros)
+///         .finish_on_disconnect()
+///         .await?;
+///     Ok(format!("{seat}: {receipt}"))
+/// }
+/// # let _ = mrtr_server::Tool::new("buy", "Buys a seat", buy);
+/// ```
+#[must_use = "a step runs when it is awaited"]
 pub struct StepFuture<'a, T> {
     round: Arc<Round>,
     key: Arc<str>,
-    options: Options,
-    /// Has it done in a task of its own.
+    options: StepOptions,
+    /// Moves the step to a task of its own.
     detach: Option<Detach<'a, T>>,
     progress: StepState<'a, T>,
 }
 
-type Detach<'a, T> = fn(Doing<'a, T>, &str, Duration, &Round) -> Doing<'a, T>;
-
-type Start<'a, T> = Box<dyn FnOnce(Step) -> Doing<'a, T> + Send + 'a>;
-type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+type StepOutput<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+type RunStep<'a, T> = Box<dyn FnOnce(Step) -> StepOutput<'a, T> + Send + 'a>;
+type Detach<'a, T> = fn(StepOutput<'a, T>, &str, Duration, &Round) -> StepOutput<'a, T>;
 
 #[derive(Debug, Default)]
-struct Options {
+struct StepOptions {
     after_checkpoint: bool,
     kind: StepKind,
-    records_errors: bool,
-    deadline: Option<Duration>,
+    record_errors: bool,
+    timeout: Option<Duration>,
     inputs: Option<Digest>,
 }
 
 enum StepState<'a, T> {
-    New(Start<'a, T>),
-    /// It is another replica's, if nothing else comes up.
-    Left(Start<'a, T>, EndWaiter),
-    /// What it holds is dropped first, then it has ended.
-    Running(Doing<'a, T>, Option<Pin<Box<Sleep>>>, Running),
-    /// The round ends before it is done; somebody may have asked for that.
+    New(RunStep<'a, T>),
+    /// Left to another replica, unless a question is opened in this round.
+    HandedOver(RunStep<'a, T>, SuspendRequest),
+    /// The guard comes last: the step has ended when its future and its timer have been dropped.
+    Running(StepOutput<'a, T>, Option<Pin<Box<Sleep>>>, InFlightGuard),
+    /// Not to run in this round, which will end. The step may have requested that.
     Abandoned(
-        #[expect(dead_code, reason = "it is held, and taken back by being dropped")]
-        Option<EndWaiter>,
+        #[expect(dead_code, reason = "held for its `Drop`, which takes the request back")]
+        Option<SuspendRequest>,
     ),
     Done,
 }
@@ -135,42 +217,48 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
         F: FnOnce(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
     {
-        let run = Box::new(move |step| Box::pin(run(step)) as Doing<'a, T>);
-        let options = Options::default();
+        let run = Box::new(move |step| Box::pin(run(step)) as StepOutput<'a, T>);
+        let options = StepOptions::default();
         Self { round, key, options, detach: None, progress: StepState::New(run) }
     }
 
-    /// If nothing of the flow was sealed yet, lets the client come once more, with a state and without an answer,
-    /// before the step runs. Then a first request that is sent twice does not do it under two
-    /// [idempotency keys](Step::idempotency_key). It costs a round trip, and a round of those that a client grants.
+    /// Runs the step only after a request state was sealed. In the first round, the round ends
+    /// without a question, and the client repeats the request with the state.
+    ///
+    /// A first request that is sent twice then has one [idempotency key](Step::idempotency_key)
+    /// instead of two. It costs a round trip, and one of the rounds that a client allows.
     pub fn after_checkpoint(mut self) -> Self {
         self.options.after_checkpoint = true;
         self
     }
 
-    /// A later pass need not come to this step. Without this, a handler that ends without coming to a step that was
-    /// done is taken for one that has changed, and the call fails.
+    /// Allows later replays to end without reaching this step. Without this option, the call fails:
+    /// a handler that does not reach a recorded step has changed, or is not deterministic.
     pub fn skippable(mut self) -> Self {
         self.options.kind.skippable = true;
         self
     }
 
-    /// Keeps the error too, if it ends in one: later rounds get that, and do not run it again. Of an error that only the
-    /// log may name, later rounds know no more than that it was one. Default: a step that failed runs again.
+    /// Records the error if the step fails: later rounds return that error, and do not run the step
+    /// again. Internal errors are recorded without their message. Default: a failed step runs
+    /// again.
     pub fn record_errors(mut self) -> Self {
-        self.options.records_errors = true;
+        self.options.record_errors = true;
         self
     }
 
-    /// How long it may take; then it is cut off, and ends in an error that the model can read. Default: as long as the leg
-    /// ([`crate::Tool::deadline`], 1 min).
+    /// Sets a timeout. A step that exceeds it is cancelled, and fails with an error that the model
+    /// can read. Default: the rest of the request's
+    /// [`request_timeout`](crate::Tool::request_timeout) (1 min).
     pub fn timeout(mut self, time: Duration) -> Self {
-        self.options.deadline = Some(time);
+        self.options.timeout = Some(time);
         self
     }
 
-    /// What the step is done with. Then its [idempotency key](Step::idempotency_key) depends on this, on the flow and on
-    /// the step's key, and not on what else was answered.
+    /// Makes the [idempotency key](Step::idempotency_key) depend on `inputs` instead of all answers
+    /// so far. It always depends on the call and on the step's key.
+    ///
+    /// Inputs that cannot be serialized as JSON fail the call.
     pub fn idempotent_on(mut self, inputs: &impl Serialize) -> Self {
         let json = serde_json::to_string(inputs).map_err(|error| error.to_string());
         let digest =
@@ -178,7 +266,7 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
         match json.and_then(digest) {
             Ok(digest) => self.options.inputs = Some(digest),
             Err(why) => {
-                let why = format!("the inputs of step {:?} have no digest: {why}", self.key);
+                let why = format!("the inputs of step {:?} are not valid JSON: {why}", self.key);
                 self.round.fail(Fault::Handler(why));
             }
         }
@@ -187,39 +275,40 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
 }
 
 impl<T: Send + 'static> StepFuture<'static, T> {
-    /// Once it has begun, does it to its end, whatever becomes of the request: for what must not be left half done.
-    /// Without this, a client that goes away cuts the step off, and so does the end of the leg.
+    /// Runs the step to its end even if the client disconnects or the round ends. Without this
+    /// option, both cancel it.
     ///
-    /// It runs in a task of its own, until its [`deadline`](Self::deadline) (default: 1 min).
-    /// [`Server::finished`](crate::Server::finished) waits for it; `mrtr::serve` gives that 10 s when it shuts down. Nobody is
-    /// there to keep its result: if the client sends its request again, the step runs again, with the same
-    /// [idempotency key](Step::idempotency_key).
+    /// The step runs in a task of its own, within its [`timeout`](Self::timeout) (default: 1 min).
+    /// [`Server::drained`](crate::Server::drained) waits for it; at shutdown, `mrtr::serve` allows
+    /// it 10 s. The result of a step that has lost its client is not recorded: if the client
+    /// repeats the request, the step runs again, with the same [idempotency
+    /// key](Step::idempotency_key).
     pub fn finish_on_disconnect(mut self) -> Self {
-        self.detach = Some(detached);
+        self.detach = Some(run_detached);
         self
     }
 }
 
-/// Does it in a task of its own.
-fn detached<T: Send + 'static>(
-    doing: Doing<'static, T>,
+/// Runs a step in a task of its own.
+fn run_detached<T: Send + 'static>(
+    output: StepOutput<'static, T>,
     key: &str,
     time: Duration,
     round: &Round,
-) -> Doing<'static, T> {
-    let running = round.runtime().tasks.track();
-    let late = too_late(key);
+) -> StepOutput<'static, T> {
+    let tracked = round.runtime().tasks.track();
+    let timeout_error = timeout_error(key);
     let task = tokio::spawn(
         async move {
-            let done = tokio::time::timeout(time, doing).await;
-            drop(running);
-            done.unwrap_or(Err(late))
+            let output = tokio::time::timeout(time, output).await;
+            drop(tracked);
+            output.unwrap_or(Err(timeout_error))
         }
         .in_current_span(),
     );
     Box::pin(async {
         match task.await {
-            Ok(done) => done,
+            Ok(output) => output,
             Err(failed) => match failed.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(cancelled) => Err(Error::internal(cancelled)),
@@ -228,8 +317,8 @@ fn detached<T: Send + 'static>(
     })
 }
 
-fn too_late(key: &str) -> Error {
-    Error::new(format!("{key:?} took too long and was given up."))
+fn timeout_error(key: &str) -> Error {
+    Error::new(format!("The step {key:?} timed out."))
 }
 
 impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
@@ -240,43 +329,42 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
         let (round, key) = (&this.round, &this.key);
         this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
             StepState::New(_) if this.options.after_checkpoint && round.rounds() == 0 => {
-                StepState::Abandoned(Some(EndWaiter::new(round, cx)))
+                StepState::Abandoned(Some(SuspendRequest::new(round, cx)))
             }
-            StepState::New(run) => match round.begin_step(key, recall) {
+            StepState::New(run) => match round.begin_step(key, decode) {
                 StepStart::Abandoned => StepState::Abandoned(None),
-                StepStart::HandOver => StepState::Left(run, EndWaiter::new(round, cx)),
+                StepStart::HandOver => StepState::HandedOver(run, SuspendRequest::new(round, cx)),
                 StepStart::Recorded(result) => return Poll::Ready(result),
                 StepStart::Run => start(round, key, &this.options, this.detach, run),
             },
-            StepState::Left(run, end_waiters) if round.begin_after_hand_over() => {
-                drop(end_waiters);
+            StepState::HandedOver(run, request) if round.begin_handed_over_step() => {
+                drop(request);
                 start(round, key, &this.options, this.detach, run)
             }
             StepState::Done => {
-                round.fail(Fault::Handler(format!(
-                    "the step {key:?} is awaited again after its result"
-                )));
+                let why = format!("the step {key:?} was awaited again after it completed");
+                round.fail(Fault::Handler(why));
                 StepState::Abandoned(None)
             }
             other => other,
         };
-        let StepState::Running(doing, deadline, running) = &mut this.progress else {
-            // In the handler's own task it is dropped by the end of the round.
-            let closed = round.is_closed(cx.waker());
-            return if closed { Poll::Ready(Err(Error::round_closed(key))) } else { Poll::Pending };
+        let StepState::Running(output, timer, guard) = &mut this.progress else {
+            // Only a task of the handler's own sees the end of the round: the handler itself is
+            // dropped.
+            return round.poll_closed(cx.waker()).map(|()| Err(Error::round_closed(key)));
         };
-        let result = match (doing.as_mut().poll(cx), deadline) {
+        let result = match (output.as_mut().poll(cx), timer) {
             (Poll::Ready(result), _) => result,
             (Poll::Pending, None) => return Poll::Pending,
-            (Poll::Pending, Some(deadline)) => {
-                ready!(deadline.as_mut().poll(cx));
-                Err(too_late(key))
+            (Poll::Pending, Some(timer)) => {
+                ready!(timer.as_mut().poll(cx));
+                Err(timeout_error(key))
             }
         };
-        match keep(&result, &this.options) {
-            Ok(kept) => running.result = kept,
+        match encode(&result, &this.options) {
+            Ok(encoded) => guard.result = encoded,
             Err(error) => {
-                let why = format!("the result of step {key:?} cannot be kept: {error}");
+                let why = format!("the result of step {key:?} is not valid JSON: {error}");
                 round.fail(Fault::Handler(why));
             }
         }
@@ -288,11 +376,11 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
 fn start<'a, T: 'a>(
     round: &Arc<Round>,
     key: &Arc<str>,
-    options: &Options,
+    options: &StepOptions,
     detach: Option<Detach<'a, T>>,
-    run: Start<'a, T>,
+    run: RunStep<'a, T>,
 ) -> StepState<'a, T> {
-    let running = Running::new(round, key);
+    let guard = InFlightGuard { round: Arc::clone(round), key: Arc::clone(key), result: None };
     let step = Step {
         round: Arc::clone(round),
         key: Arc::clone(key),
@@ -300,26 +388,31 @@ fn start<'a, T: 'a>(
         idempotency_key: OnceLock::new(),
     };
     #[cfg(feature = "testing")]
-    if let Some(steps) = &round.steps {
-        steps.begun(key, step.idempotency_key());
+    if let Some(log) = &round.step_log {
+        log.record(key, step.idempotency_key());
     }
-    let doing: Doing<'a, T> = Box::pin(StepScope::new(&**round, key, run(step)));
-    let (doing, deadline) = match detach {
-        None => (doing, options.deadline.map(tokio::time::sleep).map(Box::pin)),
-        // The deadline goes with it.
-        Some(detach) => (detach(doing, key, options.deadline.unwrap_or(ALONE), round), None),
-    };
-    StepState::Running(doing, deadline, running)
+    let output: StepOutput<'a, T> = Box::pin(StepScope::new(&**round, key, run(step)));
+    match detach {
+        None => {
+            let timer = options.timeout.map(tokio::time::sleep).map(Box::pin);
+            StepState::Running(output, timer, guard)
+        }
+        // The task has a timer of its own.
+        Some(detach) => {
+            let time = options.timeout.unwrap_or(DETACHED_TIMEOUT);
+            StepState::Running(detach(output, key, time, round), None, guard)
+        }
+    }
 }
 
-/// What there is to keep of a result.
-fn keep<T: Serialize>(
+/// Encodes a result for the journal. `None` if it is not to be recorded.
+fn encode<T: Serialize>(
     result: &Result<T, Error>,
-    options: &Options,
+    options: &StepOptions,
 ) -> Result<Option<(StepKind, String)>, serde_json::Error> {
     match result {
         Ok(value) => Ok(Some((options.kind, serde_json::to_string(value)?))),
-        Err(_) if !options.records_errors => Ok(None),
+        Err(_) if !options.record_errors => Ok(None),
         Err(error) => {
             let kind = StepKind { failed: true, ..options.kind };
             Ok(Some((kind, serde_json::to_string(&error.to_recorded())?)))
@@ -327,77 +420,38 @@ fn keep<T: Serialize>(
     }
 }
 
-/// Reads what was kept; the error is that it cannot be read.
-fn recall<T: DeserializeOwned>(kind: StepKind, kept: &str) -> Result<Result<T, Error>, String> {
-    let read = if kind.failed {
-        serde_json::from_str(kept).map(|kept| Err(Error::from_recorded(kept)))
+/// Decodes a recorded result. The outer error says why that is impossible.
+fn decode<T: DeserializeOwned>(kind: StepKind, recorded: &str) -> Result<Result<T, Error>, String> {
+    let decoded = if kind.failed {
+        serde_json::from_str(recorded).map(|recorded| Err(Error::from_recorded(recorded)))
     } else {
-        serde_json::from_str(kept).map(Ok)
+        serde_json::from_str(recorded).map(Ok)
     };
-    read.map_err(|error| error.to_string())
+    decoded.map_err(|error| error.to_string())
 }
 
-/// Ends the round with a state, once: see [`crate::Context::checkpoint`].
-pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), Error> {
-    let passed = round.checkpoint(&key);
-    if passed == Some(true) {
-        return Ok(());
-    }
-    let mut end_waiters = None;
-    std::future::poll_fn(|cx| {
-        if passed.is_some() {
-            end_waiters.get_or_insert_with(|| EndWaiter::new(&round, cx));
-        }
-        if round.is_closed(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    Err(Error::round_closed(&key))
-}
-
-/// Somebody who waits for the round to end. Dropping it takes that back.
-struct EndWaiter(Arc<Round>);
-
-impl EndWaiter {
-    fn new(round: &Arc<Round>, cx: &Context<'_>) -> Self {
-        round.wait_for_end(cx.waker());
-        Self(Arc::clone(round))
-    }
-}
-
-impl Drop for EndWaiter {
-    fn drop(&mut self) {
-        self.0.cancel_wait();
-    }
-}
-
-/// A step in flight. Dropping it ends the step, whether it came to a result or not.
-struct Running {
+/// A step in flight. Dropping it ends the step, and records the result if there is one.
+struct InFlightGuard {
     round: Arc<Round>,
     key: Arc<str>,
     result: Option<(StepKind, String)>,
 }
 
-impl Running {
-    fn new(round: &Arc<Round>, key: &Arc<str>) -> Self {
-        Self { round: Arc::clone(round), key: Arc::clone(key), result: None }
-    }
-}
-
-impl Drop for Running {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.round.end_step(&self.key, self.result.take());
     }
 }
 
 fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
-    // It has one: a step begins with it.
+    // The identity was drawn when the step began.
     let call = round.id().unwrap_or_default();
     let digest = match inputs {
         None => Digest::from_parts(&[
             b"idempotency key",
             &call,
             key.as_bytes(),
-            round.known().as_bytes(),
+            round.answers_digest().as_bytes(),
         ]),
         Some(inputs) => Digest::from_parts(&[
             b"idempotency key of inputs",
@@ -410,7 +464,7 @@ fn idempotency_key(round: &Round, key: &str, inputs: Option<Digest>) -> String {
     hex(half)
 }
 
-/// In hexadecimal digits.
+/// Formats bytes as lowercase hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
         // Writing to a string cannot fail.
@@ -419,7 +473,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-// Nothing in it is pinned: it may move between polls.
+// No field is structurally pinned.
 impl<T> Unpin for StepFuture<'_, T> {}
 
 impl<T> fmt::Debug for StepFuture<'_, T> {

@@ -1,27 +1,32 @@
-//! Versions of a handler, of which several may run side by side.
+//! Handler versions, of which several may run side by side during an upgrade.
 
-/// Which version wrote a state (or the first of several that did), and which versions can go on from it.
+/// The version of the handler that wrote a state, and the oldest version compatible with it.
+///
+/// If several versions wrote to one state, it is their [merge](Version::merge).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) number: u32,
-    /// The first version that goes on from the journals of this one, and from whose journals this one goes on.
+    /// The oldest version that can resume journals of this one, and whose journals this one can
+    /// resume.
     pub(crate) since: u32,
 }
 
-/// What becomes of a journal.
+/// The way in which a handler treats a journal that another version wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compatibility {
-    /// By key.
+    /// It resumes the call; entries are matched by key.
     Resume,
-    /// As if nothing had been learned.
+    /// It starts the call over with an empty journal.
     Restart,
-    /// It was written by a version that is too new.
+    /// It refuses the state: the version that wrote it is too new.
     Refuse,
 }
 
 impl Version {
-    /// What this version does with a journal that `other` wrote. Of two versions that cannot go on from each other, it is
-    /// the newer that starts over: if both did, a flow that goes to and fro between them would never end.
+    /// Returns how this version treats a journal that `other` wrote.
+    ///
+    /// Of two incompatible versions, only the newer restarts the call: if both did, a call that
+    /// alternates between them would never end.
     pub(crate) fn compatibility_with(self, other: Self) -> Compatibility {
         if other.number < self.since {
             Compatibility::Restart
@@ -32,8 +37,9 @@ impl Version {
         }
     }
 
-    /// What a state says in which the work of both is. Who cannot go on from one of them cannot from this.
-    pub(crate) fn and(self, other: Self) -> Self {
+    /// Merges two versions for a state with entries of both: a version that is incompatible with
+    /// one of them is incompatible with the merge.
+    pub(crate) fn merge(self, other: Self) -> Self {
         Self { number: self.number.min(other.number), since: self.since.max(other.since) }
     }
 }

@@ -1,4 +1,4 @@
-//! A guard for one process.
+//! A single-use store in memory, for one process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,53 +8,56 @@ use tokio::time::Instant;
 
 use super::{SingleUseStore, StoreError};
 
-/// What an entry takes beside its key and value, roughly.
+/// The approximate memory of an entry in bytes, in addition to its key, which is stored twice, and
+/// its value.
 const OVERHEAD: usize = 256;
 
-/// A [`SingleUseStore`] in this process's memory: for a server that is one process, and for tests.
+/// A [`SingleUseStore`] in memory, for tests and for servers of one process.
 ///
-/// It knows nothing of other replicas, and forgets all when the process ends: on a fleet it would let a state be used
-/// once on each replica, and again after each restart. So it has to be asked for by this name.
+/// It is not shared with other replicas, and it is lost at a restart. With several replicas, each
+/// of them would accept a state once, and again after each restart.
 ///
-/// It never forgets an entry before its time: when it is full, it refuses.
+/// When it is full, it refuses new entries instead of evicting old ones.
 #[derive(Debug)]
 pub struct MemoryStore {
-    most: usize,
+    max_bytes: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     entries: HashMap<String, Record>,
-    /// Which entry ends when, the next one first.
-    ends: BTreeSet<(Instant, String)>,
+    /// The expiry of each entry, the earliest first.
+    expiries: BTreeSet<(Instant, String)>,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Record {
-    ends: Instant,
+    expires: Instant,
     value: Vec<u8>,
 }
 
 impl MemoryStore {
-    /// A guard that takes up to about `bytes` of memory. A used state takes some 400 bytes and its response; so
-    /// 64 MiB are enough for some ten thousand with responses of a few kilobytes.
+    /// Creates a store that uses up to about `bytes` of memory.
+    ///
+    /// A used state takes about 400 bytes in addition to its response. 64 MiB are enough for more
+    /// than ten thousand states with responses of a few kilobytes.
     pub fn new(bytes: usize) -> Self {
-        Self { most: bytes, state: Mutex::default() }
+        Self { max_bytes: bytes, state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.expire(Instant::now());
+        state.remove_expired(Instant::now());
         state
     }
 }
 
 impl State {
-    fn expire(&mut self, now: Instant) {
-        while self.ends.first().is_some_and(|(ends, _)| *ends <= now) {
-            if let Some((_, key)) = self.ends.pop_first() {
+    fn remove_expired(&mut self, now: Instant) {
+        while self.expiries.first().is_some_and(|(expires, _)| *expires <= now) {
+            if let Some((_, key)) = self.expiries.pop_first() {
                 self.remove(&key);
             }
         }
@@ -66,10 +69,10 @@ impl State {
         Some(entry)
     }
 
-    fn insert(&mut self, key: &str, value: &[u8], ends: Instant) {
+    fn insert(&mut self, key: &str, value: &[u8], expires: Instant) {
         self.bytes += size(key, value);
-        self.ends.insert((ends, key.to_owned()));
-        self.entries.insert(key.to_owned(), Record { ends, value: value.to_vec() });
+        self.expiries.insert((expires, key.to_owned()));
+        self.entries.insert(key.to_owned(), Record { expires, value: value.to_vec() });
     }
 }
 
@@ -77,8 +80,8 @@ fn size(key: &str, value: &[u8]) -> usize {
     OVERHEAD + 2 * key.len() + value.len()
 }
 
-/// Some time that is far away: an end that the clock cannot say is no end.
-fn after(time: Duration) -> Instant {
+/// Returns the instant after `time`. An instant that cannot be represented becomes a year from now.
+fn expiry(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or_else(|| now + Duration::from_hours(24 * 365))
 }
@@ -94,23 +97,24 @@ impl SingleUseStore for MemoryStore {
         if let Some(entry) = state.entries.get(key) {
             return Ok(Some(entry.value.clone()));
         }
-        if state.bytes + size(key, value) > self.most {
+        if state.bytes + size(key, value) > self.max_bytes {
             return Err(StoreError::Full);
         }
-        state.insert(key, value, after(time));
+        state.insert(key, value, expiry(time));
         Ok(None)
     }
 
     async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), StoreError> {
         let mut state = self.lock();
         let Some(old) = state.entries.get(key) else { return Ok(()) };
-        let (old, ends) = (old.value.len(), old.ends);
-        if state.bytes - old + value.len() > self.most {
+        let old_length = old.value.len();
+        let old_expiry = old.expires;
+        if state.bytes - old_length + value.len() > self.max_bytes {
             return Err(StoreError::Full);
         }
-        state.ends.remove(&(ends, key.to_owned()));
+        state.expiries.remove(&(old_expiry, key.to_owned()));
         state.remove(key);
-        state.insert(key, value, after(time));
+        state.insert(key, value, expiry(time));
         Ok(())
     }
 }
@@ -122,7 +126,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_claim_stands_until_its_time_is_over() {
+    async fn first_claim_holds_until_it_expires() {
         let store = MemoryStore::new(10_000);
         assert_eq!(store.claim("a", b"1", MINUTE).await.unwrap(), None);
         assert_eq!(store.claim("a", b"2", MINUTE).await.unwrap().as_deref(), Some(&b"1"[..]));
@@ -131,7 +135,7 @@ mod tests {
         assert_eq!(
             store.claim("b", b"3", MINUTE).await.unwrap(),
             None,
-            "there was nothing to settle"
+            "`settle` does not create entries"
         );
         tokio::time::advance(Duration::from_millis(119_998)).await;
         assert_eq!(store.claim("a", b"4", MINUTE).await.unwrap().as_deref(), Some(&b"done"[..]));
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_guard_refuses_and_forgets_nothing_and_has_room_again_later() {
+    async fn full_store_refuses_new_entries_and_evicts_none_until_they_expire() {
         let store = MemoryStore::new(3 * (OVERHEAD + 12));
         for key in ["a", "b", "c"] {
             assert_eq!(store.claim(key, &[0; 8], MINUTE).await.unwrap(), None);
@@ -156,6 +160,6 @@ mod tests {
         assert!(matches!(store.claim("f", b"", MINUTE).await, Err(StoreError::Full)));
         tokio::time::advance(MINUTE).await;
         let state = store.lock();
-        assert_eq!((state.bytes, state.entries.len(), state.ends.len()), (0, 0, 0));
+        assert_eq!((state.bytes, state.entries.len(), state.expiries.len()), (0, 0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! A guard in Redis.
+//! A single-use store in Redis.
 
 use std::time::Duration;
 
@@ -7,20 +7,25 @@ use redis::{Client, Cmd, FromRedisValue, RedisError, cmd};
 
 use super::{SingleUseStore, StoreError};
 
-/// How long a connection or an answer may take.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// The timeout of a connection attempt, and of a reply.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest time that an entry is kept: a hundred years.
-const MOST: Duration = Duration::from_hours(24 * 36_525);
+/// The longest time for which an entry is kept: a hundred years.
+const MAX_TIME: Duration = Duration::from_hours(24 * 36_525);
 
-/// A [`SingleUseStore`] in Redis 7 or newer, or in Valkey: one connection, shared by all calls, which comes back by itself
-/// when it breaks.
+/// A [`SingleUseStore`] in Redis 7 or newer, or in Valkey.
 ///
-/// What Redis forgets can be used again. So it must not evict keys (`maxmemory-policy noeviction`; a full one then
-/// refuses), and has to write down what it is told before it answers (`appendonly yes`, `appendfsync always`): without
-/// that, a restart forgets the last second, or all; and so does a failover to a replica that was behind. Responses in it
-/// are sealed. For a cluster, or for TLS, implement
-/// [`SingleUseStore`] with a client of your own: it is two commands.
+/// All calls share one connection, which is restored when it breaks.
+///
+/// A state whose entry is lost can be used again, so configure Redis to keep its entries:
+///
+/// - `maxmemory-policy noeviction`. When Redis is full, it then refuses new entries.
+/// - `appendonly yes` and `appendfsync always`. Otherwise a restart loses the entries of the last
+///   second, or all.
+///
+/// A failover to a Redis replica that lags behind loses entries, too. Responses in the store are
+/// sealed. For a cluster or TLS, implement [`SingleUseStore`] with another client: it is two
+/// commands.
 #[derive(Clone)]
 pub struct RedisStore {
     connection: ConnectionManager,
@@ -30,22 +35,24 @@ pub struct RedisStore {
 impl RedisStore {
     /// Connects to `redis://[user:password@]host[:port][/database]`, or to `redis+unix:///path`.
     ///
-    /// Cancelled, it leaves nothing behind.
+    /// Dropping the future cancels the attempt.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`], if the URL is none or nobody answers within some seconds. It does not hold the password.
+    /// [`StoreError::Unavailable`], if the URL is invalid or the server does not reply within a few
+    /// seconds. The error does not contain the password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let client = Client::open(url).map_err(unavailable)?;
         let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(DEADLINE))
-            .set_response_timeout(Some(DEADLINE))
+            .set_connection_timeout(Some(TIMEOUT))
+            .set_response_timeout(Some(TIMEOUT))
             .set_number_of_retries(1);
         let connection = client.get_connection_manager_with_config(config).await;
         Ok(Self { connection: connection.map_err(unavailable)?, prefix: "mrtr:".to_owned() })
     }
 
-    /// What stands before every key. Default: `mrtr:`. Services need no prefixes of their own: their keys differ.
+    /// Sets the prefix of all keys. Default: `mrtr:`. Services that share a Redis do not need
+    /// different prefixes: their keys differ.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -53,8 +60,8 @@ impl RedisStore {
 
     fn set(&self, key: &str, value: &[u8], time: Duration) -> Cmd {
         let mut set = cmd("SET");
-        // Redis knows no time of zero, and none that its clock cannot say.
-        let time = time.clamp(Duration::from_millis(1), MOST).as_millis();
+        // Redis rejects a time of zero, and a time that overflows its clock.
+        let time = time.clamp(Duration::from_millis(1), MAX_TIME).as_millis();
         let time = u64::try_from(time).unwrap_or(u64::MAX);
         set.arg(format!("{}{key}", self.prefix)).arg(value).arg("PX").arg(time);
         set
@@ -62,7 +69,7 @@ impl RedisStore {
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         command.query_async(&mut self.connection.clone()).await.map_err(|error: RedisError| {
-            // `-OOM command not allowed when used memory > 'maxmemory'`
+            // The reply of a full Redis: `-OOM command not allowed when used memory > 'maxmemory'`.
             if error.code() == Some("OOM") { StoreError::Full } else { unavailable(error) }
         })
     }
@@ -83,7 +90,8 @@ impl SingleUseStore for RedisStore {
     }
 
     async fn settle(&self, key: &str, value: &[u8], time: Duration) -> Result<(), StoreError> {
-        self.query::<Option<String>>(self.set(key, value, time).arg("XX")).await.map(drop)
+        let _previous: Option<String> = self.query(self.set(key, value, time).arg("XX")).await?;
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A call, with a person who answers as a test says.
+//! A call with scripted answers and network faults.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,12 +15,48 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::replicas::Replicas;
-use super::steps::StepBegun;
+use super::steps::StepRun;
 
-/// A call to a [`Replicas`], from its first request to its result.
+/// A call with scripted answers, from its first request to its result.
 ///
-/// It declares every capability unless told otherwise, so that it can be asked anything; what it is asked and has no answer
-/// for is a [`TestError`].
+/// By default the client declares every capability. An input request without a scripted answer
+/// fails the call with [`TestError::NoAnswer`].
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// use mrtr_server::testing::{Replicas, TestCall};
+/// use mrtr_server::{Context, Result, Server, Tool};
+/// use serde_json::json;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Guests {
+///     guests: u8,
+/// }
+///
+/// async fn invite(cx: Context) -> Result<String> {
+///     let Guests { guests } = cx.elicit("guests", "How many guests?").await?;
+///     Ok(format!("{guests} guests"))
+/// }
+///
+/// let server = Server::builder("party", "1").allow_anonymous().ephemeral_key();
+/// let server = server.tool(Tool::new("invite", "Invites guests", invite)).build()?;
+/// let replicas = Replicas::new([server]);
+///
+/// let invite = || TestCall::tool("invite", json!({}));
+/// // The first answer does not fit the form, so the question is asked again.
+/// let transcript = invite()
+///     .answer("guests", json!({ "guests": "many" }))
+///     .answer("guests", json!({ "guests": 3 }))
+///     .run(&replicas)
+///     .await?;
+/// assert_eq!(transcript.text(), "3 guests");
+/// assert_eq!(transcript.rounds().len(), 2);
+///
+/// let declined = invite().decline("guests").run(&replicas).await?;
+/// assert!(declined.is_error());
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct TestCall {
     method: &'static str,
@@ -28,83 +64,86 @@ pub struct TestCall {
     capabilities: Value,
     answers: HashMap<String, Vec<Value>>,
     faults: Vec<(usize, Fault)>,
-    most_rounds: usize,
-    /// The first thing that could not be written as JSON.
+    max_rounds: usize,
+    /// The first value that could not be serialized.
     mistake: Option<String>,
 }
 
-/// What goes wrong with a request, or comes beside it.
+/// A network fault, injected into one round by [`TestCall::fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Its response is lost, and it is sent again.
-    Lost,
-    /// It is sent twice at once; the one response that counts is the first one's.
-    Twice,
-    /// The client goes away while the handler first waits for something, and sends it again.
-    Cut,
-    /// The request of the round before comes once more, before it. From round 2 on.
-    Late,
-    /// Its answers come in another order. There have to be two.
+    /// The response is lost, and the client repeats the request.
+    ResponseLost,
+    /// The request arrives twice, concurrently. The client takes the response to the first copy.
+    Duplicate,
+    /// The client disconnects when the handler first waits, and repeats the request.
+    Disconnect,
+    /// The request of the previous round arrives once more, before the request of this round.
+    /// Possible from round 2 on.
+    StaleRequest,
+    /// The responses to the input requests are in reverse order. The round needs at least two.
     Reordered,
-    /// Somebody else sends it first. The call fails if they get anything but an error. From round 2 on, and where the fleet has a
-    /// principal: without one, everybody is the same caller.
-    Stranger,
+    /// Another principal sends the request first; anything but an error as the response fails the
+    /// call. Possible from round 2 on, and if the [`Replicas`] have a principal: without one, all
+    /// callers are the same.
+    WrongPrincipal,
 }
 
-/// What a test has not foreseen.
+/// The error of a call that did not go as the test provides for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
-    /// A question that the test has no answer to.
-    #[error("{key:?} was asked, and there is no answer to it: {question}")]
+    /// The test has no answer to an input request.
+    #[error("no answer to the input request {key:?}: {question}")]
     NoAnswer {
-        /// The question's key.
+        /// The key of the input request.
         key: String,
-        /// As it was asked, in JSON.
+        /// The input request as JSON.
         question: String,
     },
-    /// More rounds than many clients have patience for, or than [`TestCall::at_most`] says.
-    #[error("the call takes more than {most} rounds; asked were {asked:?}")]
-    Rounds {
-        /// How many it may take.
-        most: usize,
-        /// What was asked in each of them.
-        asked: Vec<Vec<String>>,
+    /// The call takes more rounds than [`TestCall::max_rounds`].
+    #[error("the call takes more than {max} rounds; requested were {keys:?}")]
+    TooManyRounds {
+        /// The limit.
+        max: usize,
+        /// The keys of the input requests in each round.
+        keys: Vec<Vec<String>>,
     },
-    /// Who is not the caller got something with the caller's state.
-    #[error("somebody else was served in round {round}: {outcome}")]
-    Stranger {
+    /// Another principal was served with the caller's request state.
+    #[error("another principal was served in round {round}: {outcome}")]
+    WrongPrincipalServed {
         /// The round.
         round: usize,
-        /// What they got, in JSON.
+        /// The result as JSON.
         outcome: String,
     },
-    /// A fault that did not happen, so that the test shows nothing about it: the round was not reached, or the fault makes no sense in it.
-    #[error("{fault:?} did not happen in round {round}")]
-    Unhappened {
-        /// The round that it was to happen in.
+    /// A fault was not injected, so the test proves nothing about it: the call did not reach the
+    /// round, or the fault is impossible in it.
+    #[error("{fault:?} was not injected in round {round}")]
+    FaultNotInjected {
+        /// The round for which the fault was planned.
         round: usize,
         /// The fault.
         fault: Fault,
     },
-    /// Something in the test cannot be written as JSON, or the fleet has no replicas.
-    #[error("the call cannot be made: {0}")]
-    TestCall(String),
+    /// The call cannot be made: a value is not valid JSON, or there are no replicas.
+    #[error("invalid test call: {0}")]
+    InvalidCall(String),
 }
 
 impl TestCall {
-    /// A call of a tool.
+    /// Creates a call of a tool.
     pub fn tool(name: &str, arguments: impl Serialize) -> Self {
         Self::new(method::TOOLS_CALL, json!({ "name": name })).argument("arguments", arguments)
     }
 
-    /// A prompt; its arguments are texts.
+    /// Creates a request for a prompt. The values of its arguments are strings.
     pub fn prompt(name: &str, arguments: impl Serialize) -> Self {
         Self::new(method::PROMPTS_GET, json!({ "name": name })).argument("arguments", arguments)
     }
 
-    /// The contents of a resource.
+    /// Creates a request for the contents of a resource.
     pub fn resource(uri: &str) -> Self {
         Self::new(method::RESOURCES_READ, json!({ "uri": uri }))
     }
@@ -116,101 +155,119 @@ impl TestCall {
             "sampling": { "tools": {}, "context": {} },
             "roots": {},
         });
-        let (answers, faults) = (HashMap::new(), Vec::new());
-        Self { method, params, capabilities, answers, faults, most_rounds: 8, mistake: None }
+        Self {
+            method,
+            params,
+            capabilities,
+            answers: HashMap::new(),
+            faults: Vec::new(),
+            max_rounds: 8,
+            mistake: None,
+        }
     }
 
     fn argument(mut self, name: &str, value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
-            Ok(value) => drop(self.params.insert(name.to_owned(), value)),
-            Err(error) => drop(self.mistake.get_or_insert(format!("{name}: {error}"))),
+            Ok(value) => {
+                self.params.insert(name.to_owned(), value);
+                self
+            }
+            Err(error) => self.mistake(format!("{name}: {error}")),
         }
+    }
+
+    fn mistake(mut self, why: String) -> Self {
+        self.mistake.get_or_insert(why);
         self
     }
 
-    /// Fills in the form under `key`. Of several answers under one key, the first is for the first time it is asked, and the
-    /// last for all times that have none of their own.
-    pub fn answer(mut self, key: &str, content: impl Serialize) -> Self {
+    /// Answers the form under `key` with `content`.
+    ///
+    /// If a key has several answers, they are used in order, and the last one is repeated.
+    pub fn answer(self, key: &str, content: impl Serialize) -> Self {
         match ElicitResult::accept(content) {
             Ok(result) => self.respond(key, result),
-            Err(error) => {
-                self.mistake.get_or_insert(format!("the answer to {key:?}: {error}"));
-                self
-            }
+            Err(error) => self.mistake(format!("the answer to {key:?}: {error}")),
         }
     }
 
-    /// Consents to visit the URL under `key`.
-    pub fn visit(self, key: &str) -> Self {
+    /// Consents to open the URL under `key`.
+    pub fn accept_url(self, key: &str) -> Self {
         self.respond(key, json!({ "action": "accept" }))
     }
 
-    /// Declines the question under `key`.
+    /// Declines the elicitation under `key`.
     pub fn decline(self, key: &str) -> Self {
         self.respond(key, ElicitResult::decline())
     }
 
-    /// Dismisses the question under `key`.
+    /// Dismisses the elicitation under `key`.
     pub fn cancel(self, key: &str) -> Self {
         self.respond(key, ElicitResult::cancel())
     }
 
-    /// Answers the question under `key` with any result: an `ElicitResult`, `CreateMessageResult` or `ListRootsResult`, or what
-    /// a hostile client would send.
+    /// Answers the input request under `key` with any result: an `ElicitResult`,
+    /// `CreateMessageResult` or `ListRootsResult`, or the invalid result of a hostile client.
     pub fn respond(mut self, key: &str, result: impl Serialize) -> Self {
         match serde_json::to_value(result) {
-            Ok(result) => self.answers.entry(key.to_owned()).or_default().push(result),
-            Err(error) => {
-                self.mistake.get_or_insert(format!("the answer to {key:?}: {error}"));
+            Ok(result) => {
+                self.answers.entry(key.to_owned()).or_default().push(result);
+                self
             }
+            Err(error) => self.mistake(format!("the answer to {key:?}: {error}")),
         }
-        self
     }
 
-    /// What the client can be asked, as `ClientCapabilities`. Default: everything.
+    /// Sets the capabilities of the client, as `ClientCapabilities`. Default: all.
     pub fn capabilities(mut self, capabilities: impl Serialize) -> Self {
         match serde_json::to_value(capabilities) {
-            Ok(capabilities) => self.capabilities = capabilities,
-            Err(error) => drop(self.mistake.get_or_insert(format!("capabilities: {error}"))),
+            Ok(capabilities) => {
+                self.capabilities = capabilities;
+                self
+            }
+            Err(error) => self.mistake(format!("capabilities: {error}")),
         }
-        self
     }
 
-    /// Lets something go wrong in a round; the first request is in round 1. Several faults of one round come one after the
-    /// other. One that does not happen is a [`TestError`].
+    /// Injects a fault into a round; the first request is round 1. Faults of one round are injected
+    /// one after the other.
     pub fn fault(mut self, round: usize, fault: Fault) -> Self {
         self.faults.push((round, fault));
         self
     }
 
-    /// How many rounds without a result the call may take. Default: 8, since clients tend to give up after nine or ten.
-    pub fn at_most(mut self, rounds: usize) -> Self {
-        self.most_rounds = rounds;
+    /// Sets the most rounds that may end without a result. Default: 8, because many clients give up
+    /// after nine or ten.
+    pub fn max_rounds(mut self, max: usize) -> Self {
+        self.max_rounds = max;
         self
     }
 
-    /// Makes the call, and answers what is asked, until there is a result or an error.
+    /// Makes the call and answers its input requests, until there is a result or an error.
     ///
     /// # Errors
     ///
-    /// [`TestError`], if something happens that the test does not provide for. What the server refuses is none: it stands in
-    /// [`Transcript::outcome`].
-    pub async fn run(&self, fleet: &Replicas) -> Result<Transcript, TestError> {
+    /// [`TestError`], if the call does not go as the test provides for. An error response of the
+    /// server is not one: it is the [`Transcript::outcome`].
+    pub async fn run(&self, replicas: &Replicas) -> Result<Transcript, TestError> {
         if let Some(mistake) = &self.mistake {
-            return Err(TestError::TestCall(mistake.clone()));
+            return Err(TestError::InvalidCall(mistake.clone()));
         }
-        let before = fleet.log().steps().len();
-        let (mut rounds, mut questions) = (Vec::new(), Vec::new());
+        let earlier_steps = replicas.log().steps().len();
+        let mut rounds = Vec::new();
+        let mut questions = Vec::new();
         let mut largest_state = 0;
-        let (mut last, mut params) = (None, self.params.clone());
+        let mut previous = None;
+        let mut params = self.params.clone();
         let outcome = loop {
-            let outcome = self.round(fleet, rounds.len() + 1, &mut params, last.as_ref()).await?;
+            let round = rounds.len() + 1;
+            let outcome = self.round(replicas, round, &mut params, previous.as_ref()).await?;
             let result = match outcome {
                 Ok(result) if result.get("resultType") == Some(&json!("input_required")) => result,
                 outcome => break outcome,
             };
             let mut next = self.params.clone();
-            let mut asked = Vec::new();
+            let mut keys = Vec::new();
             let mut responses = Map::new();
             for (key, question) in
                 result.get("inputRequests").and_then(Value::as_object).into_iter().flatten()
@@ -218,11 +275,11 @@ impl TestCall {
                 let times = questions.iter().filter(|(known, _)| known == key).count();
                 responses.insert(key.clone(), self.answer_to(key, question, times)?);
                 questions.push((key.clone(), question.clone()));
-                asked.push(key.clone());
+                keys.push(key.clone());
             }
-            rounds.push(asked);
-            if rounds.len() > self.most_rounds {
-                return Err(TestError::Rounds { most: self.most_rounds, asked: rounds });
+            rounds.push(keys);
+            if rounds.len() > self.max_rounds {
+                return Err(TestError::TooManyRounds { max: self.max_rounds, keys: rounds });
             }
             if let Some(state) = result.get("requestState") {
                 largest_state = largest_state.max(state.as_str().map_or(0, str::len));
@@ -231,80 +288,86 @@ impl TestCall {
             if !responses.is_empty() {
                 next.insert("inputResponses".to_owned(), Value::Object(responses));
             }
-            last = Some(std::mem::replace(&mut params, next));
+            previous = Some(std::mem::replace(&mut params, next));
         };
-        // There was a request for each round, and one more.
-        if let Some((round, fault)) =
-            self.faults.iter().find(|(of, _)| !(1..=rounds.len() + 1).contains(of))
-        {
-            return Err(TestError::Unhappened { round: *round, fault: *fault });
+        // One request per round without a result, and the last one.
+        let requests = rounds.len() + 1;
+        let unreached = self.faults.iter().find(|(round, _)| !(1..=requests).contains(round));
+        if let Some(&(round, fault)) = unreached {
+            return Err(TestError::FaultNotInjected { round, fault });
         }
-        let steps = fleet.log().steps().split_off(before);
+        let steps = replicas.log().steps().split_off(earlier_steps);
         Ok(Transcript { outcome, rounds, questions, steps, largest_state })
     }
 
     fn answer_to(&self, key: &str, question: &Value, times: usize) -> Result<Value, TestError> {
         let answers = self.answers.get(key).map(Vec::as_slice).unwrap_or_default();
         let answer = answers.get(times).or(answers.last()).cloned();
-        let none = || TestError::NoAnswer { key: key.to_owned(), question: question.to_string() };
-        answer.ok_or_else(none)
+        let missing =
+            || TestError::NoAnswer { key: key.to_owned(), question: question.to_string() };
+        answer.ok_or_else(missing)
     }
 
-    /// One request, with what goes wrong about it.
+    /// Sends the request of one round, with its faults.
     async fn round(
         &self,
-        fleet: &Replicas,
+        replicas: &Replicas,
         round: usize,
         params: &mut Map<String, Value>,
-        last: Option<&Map<String, Value>>,
+        previous: Option<&Map<String, Value>>,
     ) -> Result<Outcome, TestError> {
-        let mut first = None;
+        let principal = replicas.principal();
+        let mut response = None;
         for (_, fault) in self.faults.iter().filter(|(of, _)| *of == round) {
-            let unhappened = TestError::Unhappened { round, fault: *fault };
-            let principal = fleet.principal();
-            // What came before was lost.
-            first = None;
+            let not_injected = TestError::FaultNotInjected { round, fault: *fault };
+            // A later fault of the same round happens to a repeated request: the response to the
+            // earlier one was lost.
+            response = None;
             match fault {
-                Fault::Lost => drop(self.leg(fleet, params, principal).await?),
-                Fault::Twice => {
-                    let (one, other) = tokio::join!(
-                        self.leg(fleet, params, principal),
-                        self.leg(fleet, params, principal)
-                    );
-                    drop(other?);
-                    first = Some(one?);
+                Fault::ResponseLost => {
+                    let _ = self.request(replicas, params, principal).await?;
                 }
-                Fault::Cut => cut(self.leg(fleet, params, principal)).await,
-                Fault::Late => {
-                    let last = last.ok_or(unhappened)?;
-                    drop(self.leg(fleet, last, principal).await?);
+                Fault::Duplicate => {
+                    let (first, second) = tokio::join!(
+                        self.request(replicas, params, principal),
+                        self.request(replicas, params, principal)
+                    );
+                    let _ = second?;
+                    response = Some(first?);
+                }
+                Fault::Disconnect => poll_once(self.request(replicas, params, principal)).await,
+                Fault::StaleRequest => {
+                    let stale = previous.ok_or(not_injected)?;
+                    let _ = self.request(replicas, stale, principal).await?;
                 }
                 Fault::Reordered => match params.get_mut("inputResponses") {
                     Some(Value::Object(answers)) if answers.len() > 1 => {
                         *answers = std::mem::take(answers).into_iter().rev().collect();
                     }
-                    _ => return Err(unhappened),
+                    _ => return Err(not_injected),
                 },
-                Fault::Stranger => {
-                    if principal.is_none() || last.is_none() {
-                        return Err(unhappened);
+                Fault::WrongPrincipal => {
+                    if principal.is_none() || previous.is_none() {
+                        return Err(not_injected);
                     }
-                    let stranger = Principal::new("https://elsewhere.example", "stranger");
-                    if let Ok(outcome) = self.leg(fleet, params, Some(&stranger)).await? {
-                        return Err(TestError::Stranger { round, outcome: outcome.to_string() });
+                    let other = Principal::new("https://elsewhere.example", "stranger");
+                    if let Ok(result) = self.request(replicas, params, Some(&other)).await? {
+                        let outcome = result.to_string();
+                        return Err(TestError::WrongPrincipalServed { round, outcome });
                     }
                 }
             }
         }
-        match first {
+        match response {
             Some(outcome) => Ok(outcome),
-            None => self.leg(fleet, params, fleet.principal()).await,
+            None => self.request(replicas, params, principal).await,
         }
     }
 
-    async fn leg(
+    /// Sends one request.
+    async fn request(
         &self,
-        fleet: &Replicas,
+        replicas: &Replicas,
         params: &Map<String, Value>,
         principal: Option<&Principal>,
     ) -> Result<Outcome, TestError> {
@@ -314,10 +377,10 @@ impl TestCall {
             "io.modelcontextprotocol/clientCapabilities": self.capabilities,
         });
         params.insert("_meta".to_owned(), meta);
-        let unmade = |why: &dyn fmt::Display| TestError::TestCall(why.to_string());
+        let unmade = |why: &dyn fmt::Display| TestError::InvalidCall(why.to_string());
         let params = Params::new(&params).map_err(|error| unmade(&error))?;
         let request = Request::new(RequestId::Number(1), self.method, Some(params));
-        let response = fleet.leg(OutgoingRequest::new(request), principal).await;
+        let response = replicas.exchange(OutgoingRequest::new(request), principal).await;
         let outcome = response.map_err(|error| unmade(&error))?.outcome;
         outcome
             .map(|result| serde_json::from_str(result.get()).map_err(|error| unmade(&error)))
@@ -328,60 +391,62 @@ impl TestCall {
 type Outcome = Result<Value, ErrorObject>;
 
 /// Polls a request once, and drops it.
-async fn cut<T>(leg: impl Future<Output = T>) {
-    let mut leg = pin!(leg);
+async fn poll_once<T>(request: impl Future<Output = T>) {
+    let mut request = pin!(request);
     poll_fn(|cx| {
-        let _ = leg.as_mut().poll(cx).is_ready();
+        let _ = request.as_mut().poll(cx).is_ready();
         Poll::Ready(())
     })
     .await;
 }
 
-/// What became of a call.
+/// The course of a call: its outcome, its input requests, and its steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transcript {
-    /// The result as JSON, or the error that the server answered with.
+    /// The result as JSON, or the error of the server's response.
     pub outcome: Result<Value, ErrorObject>,
     rounds: Vec<Vec<String>>,
     questions: Vec<(String, Value)>,
-    steps: Vec<StepBegun>,
+    steps: Vec<StepRun>,
     largest_state: usize,
 }
 
 impl Transcript {
-    /// The text of a tool's result; empty if there is none.
+    /// Returns the first text of a tool's result; empty if there is none.
     pub fn text(&self) -> &str {
         let result = self.outcome.as_ref().ok();
         let text = result.and_then(|result| result.pointer("/content/0/text"));
         text.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether it ended in an error of the server's, or in a result that says that the tool failed.
+    /// Returns whether the call ended with an error response, or with a tool result that has
+    /// `isError`.
     pub fn is_error(&self) -> bool {
         self.outcome.as_ref().map_or(true, |result| result.get("isError") == Some(&json!(true)))
     }
 
-    /// The keys that each round asked for; none for a round that only went on elsewhere.
+    /// Returns the keys of the input requests in each round without a result; a round that ended
+    /// with request state alone has none.
     pub fn rounds(&self) -> &[Vec<String>] {
         &self.rounds
     }
 
-    /// The question under `key`, as it was asked last.
+    /// Returns the most recent input request under `key`, as JSON.
     pub fn question(&self, key: &str) -> Option<&Value> {
         self.questions.iter().rev().find(|(asked, _)| asked == key).map(|(_, question)| question)
     }
 
-    /// How often a step was begun, on all legs.
-    pub fn runs(&self, step: &str) -> usize {
-        self.steps.iter().filter(|begun| begun.key == step).count()
+    /// Returns the number of times that a step ran, in all rounds.
+    pub fn step_runs(&self, key: &str) -> usize {
+        self.steps.iter().filter(|run| run.key == key).count()
     }
 
-    /// All steps that were begun, in their order.
-    pub fn steps(&self) -> &[StepBegun] {
+    /// Returns all runs of steps, in the order in which they began.
+    pub fn steps(&self) -> &[StepRun] {
         &self.steps
     }
 
-    /// How many bytes the longest state had.
+    /// Returns the length of the longest request state in bytes.
     pub fn largest_state(&self) -> usize {
         self.largest_state
     }

@@ -1,4 +1,4 @@
-//! Replicas, and their clock.
+//! In-memory replicas, their clock, and the record of their requests.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,24 +8,25 @@ use mrtr_schema::jsonrpc::Response;
 use mrtr_transport::{InProcess, OutgoingRequest, Transport, TransportError};
 use serde_json::Value;
 
-use super::steps::{StepBegun, StepLog};
+use super::steps::{StepLog, StepRun};
 use crate::clock::Clock;
 use crate::server::Server;
 
-/// A clock that stands still until it is told to move on ([`ServerBuilder::clock`](crate::ServerBuilder::clock)). Clones are one
-/// clock.
+/// A clock that stands still until it is advanced. Clones share the time.
+///
+/// Give it to [`ServerBuilder::clock`](crate::ServerBuilder::clock).
 #[derive(Debug, Clone)]
 pub struct TestClock(Arc<AtomicU64>);
 
 impl Default for TestClock {
-    /// 2026-07-28T00:00:00Z.
+    /// Creates a clock that stands at 2026-07-28T00:00:00Z.
     fn default() -> Self {
         Self(Arc::new(AtomicU64::new(1_785_196_800)))
     }
 }
 
 impl TestClock {
-    /// Moves on by so many seconds.
+    /// Advances the time by `seconds`.
     pub fn advance(&self, seconds: u64) {
         self.0.fetch_add(seconds, Ordering::SeqCst);
     }
@@ -37,46 +38,83 @@ impl Clock for TestClock {
     }
 }
 
-/// Replicas of a server, reached in turn: each request goes to the next one. They need one key ring, as any replicas do.
+/// Replicas of a server behind a round-robin load balancer: each request goes to the next replica.
+///
+/// Like real replicas, they need a shared key ring. `Replicas` is a [`Transport`], so a client can
+/// use it like a remote server.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// use mrtr_server::testing::{Replicas, TestCall, TestClock};
+/// use mrtr_server::{KeyRing, Principal, Server, SharedKeyRing, Tool};
+/// use serde_json::json;
+///
+/// async fn whoami(caller: Principal) -> String {
+///     caller.subject().to_owned()
+/// }
+///
+/// let clock = TestClock::default();
+/// let ring = SharedKeyRing::new(KeyRing::ephemeral()?);
+/// let replica = || {
+///     Server::builder("accounts", "1")
+///         .sealer(ring.clone())
+///         .clock(clock.clone())
+///         .require_principal()
+///         .tool(Tool::new("whoami", "Names the caller", whoami))
+///         .build()
+/// };
+/// let replicas = Replicas::new([replica()?, replica()?])
+///     .as_principal(Principal::new("https://issuer.example", "alice"));
+/// let log = replicas.log();
+///
+/// let transcript = TestCall::tool("whoami", json!({})).run(&replicas).await?;
+/// assert_eq!(transcript.text(), "alice");
+/// assert_eq!(log.exchanges().len(), 1);
+/// assert_eq!(log.exchanges()[0].replica, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Replicas {
     servers: Vec<Server>,
     next: AtomicUsize,
     principal: Option<Principal>,
-    log: Log,
+    log: RequestLog,
 }
 
 /// One request and its response.
 #[derive(Debug, Clone)]
-pub struct Leg {
-    /// Which replica answered.
+#[non_exhaustive]
+pub struct Exchange {
+    /// The index of the replica that responded.
     pub replica: usize,
-    /// The request's parameters.
+    /// The parameters of the request.
     pub params: Value,
-    /// The result, or the error under `error`.
+    /// The result, or the JSON-RPC error as the member `error`.
     pub outcome: Value,
 }
 
 impl Replicas {
-    /// A fleet of these replicas.
+    /// Creates a load balancer in front of these replicas.
     pub fn new(replicas: impl IntoIterator<Item = Server>) -> Self {
         let servers = replicas.into_iter().collect();
-        Self { servers, next: AtomicUsize::new(0), principal: None, log: Log::default() }
+        Self { servers, next: AtomicUsize::new(0), principal: None, log: RequestLog::default() }
     }
 
-    /// The caller, as an authentication layer would have established it.
+    /// Sets the authenticated caller of every request. Default: none.
     #[must_use]
     pub fn as_principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
     }
 
-    /// A handle on the record of all legs, to keep when the fleet goes into a client.
-    pub fn log(&self) -> Log {
+    /// Returns a handle to the record of all requests. It stays valid after the replicas have been
+    /// moved into a client.
+    pub fn log(&self) -> RequestLog {
         self.log.clone()
     }
 
-    /// One request, to the next replica.
-    pub(super) async fn leg(
+    /// Sends one request to the next replica.
+    pub(super) async fn exchange(
         &self,
         outgoing: OutgoingRequest<'_>,
         principal: Option<&Principal>,
@@ -96,8 +134,7 @@ impl Replicas {
             Ok(result) => serde_json::from_str(result.get()).unwrap_or_default(),
             Err(error) => serde_json::json!({ "error": error }),
         };
-        let leg = Leg { replica, params: sent, outcome };
-        self.log.legs.lock().unwrap_or_else(PoisonError::into_inner).push(leg);
+        self.log.record(Exchange { replica, params: sent, outcome });
         Ok(response)
     }
 
@@ -106,37 +143,41 @@ impl Replicas {
     }
 }
 
-/// The record of a fleet's legs. Clones are one record.
+/// The record of all requests to some [`Replicas`]. Clones share the record.
 #[derive(Debug, Clone, Default)]
-pub struct Log {
-    legs: Arc<Mutex<Vec<Leg>>>,
+pub struct RequestLog {
+    exchanges: Arc<Mutex<Vec<Exchange>>>,
     steps: StepLog,
 }
 
-impl Log {
-    /// All legs that were answered so far.
-    pub fn legs(&self) -> Vec<Leg> {
-        self.legs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl RequestLog {
+    fn record(&self, exchange: Exchange) {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
     }
 
-    /// All steps that were begun so far, on legs that nobody waited for too.
-    pub fn steps(&self) -> Vec<StepBegun> {
+    /// Returns all requests that got a response so far.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns all runs of steps so far, including those of requests that were cancelled.
+    pub fn steps(&self) -> Vec<StepRun> {
         self.steps.all()
     }
 
-    /// The keys that each leg asked for.
-    pub fn asked(&self) -> Vec<Vec<String>> {
-        let keys = |leg: &Leg| {
-            let requests = leg.outcome.get("inputRequests").and_then(Value::as_object);
+    /// Returns the keys of the input requests in each response.
+    pub fn input_keys(&self) -> Vec<Vec<String>> {
+        let keys = |exchange: &Exchange| {
+            let requests = exchange.outcome.get("inputRequests").and_then(Value::as_object);
             requests.map(|all| all.keys().cloned().collect()).unwrap_or_default()
         };
-        self.legs().iter().map(keys).collect()
+        self.exchanges().iter().map(keys).collect()
     }
 }
 
 impl Transport for Replicas {
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
-        self.leg(outgoing, self.principal.as_ref()).await
+        self.exchange(outgoing, self.principal.as_ref()).await
     }
 }
 

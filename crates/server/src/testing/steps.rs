@@ -1,27 +1,28 @@
-//! Which steps were begun.
+//! The record of the steps that ran.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A step that was begun, whatever came of it.
+/// One run of a step, successful or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepBegun {
-    /// Its key.
+#[non_exhaustive]
+pub struct StepRun {
+    /// The key of the step.
     pub key: String,
-    /// What it handed to the outside world.
+    /// The idempotency key that this run gave to external systems.
     pub idempotency_key: String,
 }
 
-/// Comes with a request, and hears of its steps.
+/// A request extension that records the steps of the request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StepLog(Arc<Mutex<Vec<StepBegun>>>);
+pub(crate) struct StepLog(Arc<Mutex<Vec<StepRun>>>);
 
 impl StepLog {
-    pub(crate) fn begun(&self, key: &str, idempotency_key: &str) {
-        let begun = StepBegun { key: key.to_owned(), idempotency_key: idempotency_key.to_owned() };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(begun);
+    pub(crate) fn record(&self, key: &str, idempotency_key: &str) {
+        let run = StepRun { key: key.to_owned(), idempotency_key: idempotency_key.to_owned() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
     }
 
-    pub(super) fn all(&self) -> Vec<StepBegun> {
+    pub(super) fn all(&self) -> Vec<StepRun> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,16 +1,16 @@
-//! What is waited for, released and kept as a round ends.
+//! Steps and tasks at the end of a round.
 
 use std::time::Duration;
 
 use mrtr_server::{Context, Tool};
 
-use crate::replicas::{Count, Text, run};
+use crate::support::{Counter, Text, run};
 
-/// A step that a task of its own begins while the round is about to end is waited for.
+/// A step that a spawned task starts while the round is about to end is waited for.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_begins_as_the_round_ends_is_waited_for() {
+async fn step_that_starts_as_the_round_ends_is_waited_for() {
     for yields in 0..4 {
-        let (begun, done) = (Count::default(), Count::default());
+        let (begun, done) = (Counter::default(), Counter::default());
         let (text, asked) = run(|| {
             let (begun, done) = (begun.clone(), done.clone());
             Tool::new("t", "", move |cx: Context| {
@@ -21,9 +21,9 @@ async fn a_step_that_begins_as_the_round_ends_is_waited_for() {
                             tokio::task::yield_now().await;
                         }
                         let step = own.step("slow", async move |_| {
-                            begun.up();
+                            begun.increment();
                             tokio::time::sleep(Duration::from_secs(1)).await;
-                            Ok(done.up())
+                            Ok(done.increment())
                         });
                         step.await
                     });
@@ -34,13 +34,13 @@ async fn a_step_that_begins_as_the_round_ends_is_waited_for() {
         })
         .await;
         assert_eq!((text.as_str(), asked.len()), ("a 1", 2), "after {yields} yields");
-        assert_eq!(begun.get(), done.get(), "none was cut off, after {yields} yields");
+        assert_eq!(begun.get(), done.get(), "no step may be cancelled, after {yields} yields");
     }
 }
 
-/// A step in a task of its own that is never done is released when the call has failed.
+/// A step in a spawned task that never runs is released when the call fails.
 #[tokio::test]
-async fn a_step_that_is_never_done_leaves_no_task() {
+async fn failed_call_releases_a_step_in_a_spawned_task() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
     let (text, _) = run(|| {
@@ -59,7 +59,7 @@ async fn a_step_that_is_never_done_leaves_no_task() {
 }
 
 #[tokio::test]
-async fn an_entry_of_8_kib_is_kept_and_a_longer_one_is_not() {
+async fn journal_entry_holds_at_most_8_kib() {
     for (bytes, kept) in [(8190, true), (8191, false)] {
         let (text, _) = run(|| {
             Tool::new("t", "", move |cx: Context| async move {

@@ -1,4 +1,4 @@
-//! Lists, resources, prompts and completion, with a client.
+//! Lists, resources, prompts and completion, through a client.
 
 use std::time::Duration;
 
@@ -14,8 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::replicas::{Text, client, replica};
-use crate::request_state::{raw_send, with_meta};
+use crate::support::{Text, client, replica, send_request, with_meta};
 
 #[derive(Deserialize, JsonSchema)]
 struct Doc {
@@ -65,7 +64,7 @@ fn fleet() -> Replicas {
 }
 
 #[tokio::test]
-async fn all_pages_of_a_list_come_in_order_from_any_replica() {
+async fn list_pages_arrive_in_order_from_any_replica() {
     let fleet = fleet();
     let log = fleet.log();
     let tools = Client::builder(fleet).build().list_tools().await.unwrap();
@@ -74,23 +73,27 @@ async fn all_pages_of_a_list_come_in_order_from_any_replica() {
         names,
         ["tool-0", "tool-1", "tool-2", "tool-3", "tool-4", "tool-5", "tool-6", "tool-7"]
     );
-    let legs = log.legs();
-    assert_eq!(legs.len(), 3);
+    let rounds = log.exchanges();
+    assert_eq!(rounds.len(), 3);
     assert!(
-        legs.iter()
-            .all(|leg| leg.outcome["ttlMs"] == 300_000 && leg.outcome["cacheScope"] == "public")
+        rounds
+            .iter()
+            .all(|round| round.outcome["ttlMs"] == 300_000
+                && round.outcome["cacheScope"] == "public")
     );
 }
 
 #[tokio::test]
-async fn cursors_that_were_never_given_out_are_refused() {
+async fn unknown_cursors_are_rejected() {
     let fleet = fleet();
     for cursor in ["", "x", "YXQgMw==", "YXQgMDM", "YXQgMA", "YXQgOTk", "YXQgLTE"] {
-        let outcome = raw_send(&fleet, "tools/list", with_meta(json!({ "cursor": cursor }))).await;
+        let outcome =
+            send_request(&fleet, "tools/list", with_meta(json!({ "cursor": cursor }))).await;
         assert_eq!(outcome["error"]["code"], -32602, "{cursor}: {outcome}");
     }
-    // "at 3", as it is given out.
-    let outcome = raw_send(&fleet, "tools/list", with_meta(json!({ "cursor": "YXQgMw" }))).await;
+    // "at 3", as the server encodes it.
+    let outcome =
+        send_request(&fleet, "tools/list", with_meta(json!({ "cursor": "YXQgMw" }))).await;
     assert_eq!(outcome["tools"].as_array().unwrap().len(), 3);
 }
 
@@ -101,17 +104,18 @@ async fn resources_and_prompts_ask_as_tools_do() {
     let read = client.read_resource("doc://7?lang=de").await.unwrap();
     assert_eq!(read.contents[0].text.as_deref(), Some("7 Some(\"de\") why"));
     assert_eq!(read.contents[0].uri, "doc://7?lang=de");
-    let interim = &log.legs()[0].outcome;
+    let interim = &log.exchanges()[0].outcome;
     assert_eq!((interim.get("ttlMs"), interim.get("cacheScope")), (None, None));
-    // Its own hints are a second, for anyone; but what depends on answers is for nobody to reuse.
+    // The template allows anyone to cache for a second; a result that depends on answers must not
+    // be cached at all.
     assert_eq!((read.ttl_ms, read.cache_scope), (0, CacheScope::Private));
     let prompt = client.get_prompt("translate", json!({ "id": "7" })).await.unwrap();
     assert_eq!(prompt.messages[0].content.as_text(), Some("Translate 7 in a tone tone"));
-    assert_eq!(log.asked(), [vec!["why"], vec![], vec!["tone"], vec![]]);
+    assert_eq!(log.input_keys(), [vec!["why"], vec![], vec!["tone"], vec![]]);
 }
 
 #[tokio::test]
-async fn contents_carry_what_the_resource_says_of_itself() {
+async fn contents_carry_the_media_type_and_the_encoding() {
     let client = Client::builder(fleet()).build();
     let text = client.read_resource("doc://static").await.unwrap();
     assert_eq!(text.contents[0].mime_type.as_deref(), Some("text/plain"));
@@ -123,7 +127,7 @@ async fn contents_carry_what_the_resource_says_of_itself() {
 }
 
 #[tokio::test]
-async fn suggestions_are_the_first_hundred_and_say_how_many_there_are() {
+async fn completion_returns_at_most_100_values_and_the_total() {
     let client = Client::builder(fleet()).build();
     let argument = CompleteArgument::new("id", "a");
     let context = CompleteContext::new([("lang".to_owned(), "de".to_owned())].into());
@@ -147,7 +151,7 @@ async fn suggestions_are_the_first_hundred_and_say_how_many_there_are() {
 }
 
 #[tokio::test]
-async fn discovery_tells_what_there_is() {
+async fn discover_reports_capabilities_and_server_info() {
     let found = Client::builder(fleet()).build().discover().await.unwrap();
     let capabilities = serde_json::to_value(&found.capabilities).unwrap();
     assert_eq!(
@@ -163,7 +167,7 @@ async fn discovery_tells_what_there_is() {
 }
 
 #[test]
-fn servers_whose_resources_cannot_work_are_not_built() {
+fn build_rejects_invalid_resources_templates_and_completers() {
     let read = async |_: Context| "x";
     let doc = async |_: Context, doc: Doc| doc.id;
     let none = async |_: CompletionRequest| Ok(Vec::new());
@@ -197,7 +201,7 @@ fn servers_whose_resources_cannot_work_are_not_built() {
 }
 
 #[tokio::test]
-async fn a_prompt_is_named_for_people_and_bounds_its_flows_as_a_tool_does() {
+async fn prompt_has_a_title_and_an_answer_timeout() {
     let clock = TestClock::default();
     let ask = async |cx: Context| -> mrtr_server::Result<_> {
         Ok(cx.elicit::<Text>("tone", "Which tone?").await?.text)
@@ -206,18 +210,18 @@ async fn a_prompt_is_named_for_people_and_bounds_its_flows_as_a_tool_does() {
         Prompt::new("ask", "", ask).title("Ask away").answer_timeout(Duration::from_secs(5));
     let fleet = Replicas::new([replica(&clock).allow_anonymous().prompt(prompt).build().unwrap()]);
 
-    let listed = raw_send(&fleet, "prompts/list", with_meta(json!({}))).await;
+    let listed = send_request(&fleet, "prompts/list", with_meta(json!({}))).await;
     assert_eq!(listed["prompts"][0]["title"], "Ask away");
 
-    let first = raw_send(&fleet, "prompts/get", with_meta(json!({ "name": "ask" }))).await;
+    let first = send_request(&fleet, "prompts/get", with_meta(json!({ "name": "ask" }))).await;
     let answer = json!({ "tone": { "action": "accept", "content": { "text": "kind" } } });
     let retry = json!({
         "name": "ask", "requestState": first["requestState"], "inputResponses": answer,
     });
     clock.advance(4);
-    let done = raw_send(&fleet, "prompts/get", with_meta(retry.clone())).await;
+    let done = send_request(&fleet, "prompts/get", with_meta(retry.clone())).await;
     assert_eq!(done["messages"][0]["content"]["text"], "kind");
     clock.advance(2);
-    let late = raw_send(&fleet, "prompts/get", with_meta(retry)).await;
+    let late = send_request(&fleet, "prompts/get", with_meta(retry)).await;
     assert_eq!(late["error"]["data"]["reason"], "invalid_request_state", "{late}");
 }

@@ -1,4 +1,4 @@
-//! What must hold when legs are cut off, declined, repeated or misused.
+//! Rounds that are cancelled, declined, repeated or misused.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,26 +10,25 @@ use mrtr_server::{Context, Error, Result, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
-use crate::request_state::send;
+use crate::support::{Counter, Text, alice, call_tool, client, fleet, replica, run};
 
-/// What a handler does after it has spawned its question.
+/// The rest of a handler that has spawned its question.
 type Then = std::pin::Pin<Box<dyn Future<Output = Result<String>> + Send>>;
 
-/// A tool whose question is held by a task of its own, which says when it is released.
-fn spawned(released: Count, then: fn(Context) -> Then) -> Tool {
+/// Returns a tool whose question is awaited in a spawned task, which counts its release.
+fn spawned(released: Counter, then: fn(Context) -> Then) -> Tool {
     Tool::new("t", "", move |cx: Context| {
         let released = released.clone();
         async move {
             let own = cx.clone();
             tokio::spawn(async move {
                 let answer = own.elicit::<Text>("spawned", "?").await;
-                // Whatever comes next in it ends as well.
+                // A later step of the task ends as well.
                 let step = own.step("after", async |_| Ok(1)).await;
                 if answer.is_err_and(|e| e.is_round_closed())
                     && step.is_err_and(|e| e.is_round_closed())
                 {
-                    released.up();
+                    released.increment();
                 }
             });
             then(cx).await
@@ -44,8 +43,8 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_releases_what_waits_in_tasks() {
-    let released = Count::default();
+async fn disconnect_releases_waiting_tasks() {
+    let released = Counter::default();
     let fleet = fleet(|| {
         spawned(released.clone(), |cx| {
             Box::pin(async move {
@@ -66,8 +65,8 @@ async fn a_client_that_goes_away_releases_what_waits_in_tasks() {
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_be_asked_releases_what_waits_in_tasks() {
-    let released = Count::default();
+async fn missing_capability_releases_waiting_tasks() {
+    let released = Counter::default();
     let fleet = fleet(|| spawned(released.clone(), |_| Box::pin(std::future::pending())));
     let error = Client::builder(fleet).build().call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(error.as_server_error().unwrap().code, -32021);
@@ -76,7 +75,7 @@ async fn a_client_that_cannot_be_asked_releases_what_waits_in_tasks() {
 }
 
 #[tokio::test]
-async fn declining_beside_a_recorded_step_is_a_tool_error_and_no_changed_flow() {
+async fn declining_beside_a_recorded_step_is_a_tool_error() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, n) =
@@ -90,14 +89,14 @@ async fn declining_beside_a_recorded_step_is_a_tool_error_and_no_changed_flow() 
 }
 
 #[tokio::test]
-async fn a_step_does_not_begin_once_the_flow_has_a_fault() {
-    let runs = Count::default();
+async fn step_does_not_start_after_a_fault() {
+    let runs = Counter::default();
     let fleet = fleet(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
-                let pay = cx.step("pay", async |_| Ok(runs.up()));
+                let pay = cx.step("pay", async |_| Ok(runs.increment()));
                 let (a, _) = tokio::try_join!(cx.elicit::<Text>("a", "?"), pay)?;
                 Ok::<_, Error>(a.text)
             }
@@ -108,10 +107,10 @@ async fn a_step_does_not_begin_once_the_flow_has_a_fault() {
     assert_eq!(runs.get(), 0);
 }
 
-/// The same request again has the same key, and another answer to the same question has another: or the
-/// world outside would take a changed order for a repeated one.
+/// A repeated request has the same key, and another answer has another key. Otherwise an external
+/// system would take a changed order for a repeated one.
 #[tokio::test]
-async fn the_idempotency_key_goes_with_what_is_known() {
+async fn idempotency_key_depends_on_the_answers() {
     let keys: Arc<Mutex<Vec<String>>> = Arc::default();
     let fleet = fleet(|| {
         let keys = Arc::clone(&keys);
@@ -128,12 +127,12 @@ async fn the_idempotency_key_goes_with_what_is_known() {
             }
         })
     });
-    let first = send(&fleet, "t", json!({}), json!({})).await;
+    let first = call_tool(&fleet, "t", json!({}), json!({})).await;
     for text in [r#"{"text":"1"}"#, r#"{ "text" : "\u0031" }"#, r#"{"text":"1000"}"#] {
         let content: Value = serde_json::from_str(text).unwrap();
         let answer = json!({ "a": { "action": "accept", "content": content } });
         let more = json!({ "requestState": first["requestState"], "inputResponses": answer });
-        assert_eq!(send(&fleet, "t", json!({}), more).await["content"][0]["text"], "paid");
+        assert_eq!(call_tool(&fleet, "t", json!({}), more).await["content"][0]["text"], "paid");
     }
     let keys = keys.lock().unwrap().clone();
     assert_eq!(keys[0], keys[1]);
@@ -142,7 +141,7 @@ async fn the_idempotency_key_goes_with_what_is_known() {
 
 /// A replica whose handler has the other form (inline or manual) cannot continue the call.
 #[tokio::test]
-async fn a_state_of_the_other_form_ends_the_call() {
+async fn state_of_the_other_handler_form_ends_the_call() {
     let inline = || {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             Ok(cx.elicit::<Text>("a", "?").await?.text)
@@ -169,7 +168,7 @@ async fn a_state_of_the_other_form_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_awaited_again_is_a_fault_and_not_a_wait() {
+async fn awaiting_a_question_twice_is_an_internal_error() {
     let text = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut question = cx.elicit::<Text>("a", "?");
@@ -181,16 +180,16 @@ async fn a_question_that_is_awaited_again_is_a_fault_and_not_a_wait() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_before_it_is_a_future_is_an_internal_error() {
+async fn handler_that_panics_before_returning_a_future_is_an_internal_error() {
     let text = run(|| {
         Tool::new("t", "", |_: Context| -> std::future::Ready<Result<String>> { panic!("at once") })
     });
     assert_eq!(text.await.0, "! the server refused the call: Internal error (-32603)");
 }
 
-/// An answer is learned when its question takes it: a step that was done before does not depend on it.
+/// A step depends on the answers that the handler had taken when the step ran, not on later ones.
 #[tokio::test]
-async fn a_step_done_before_an_answer_was_taken_does_not_bind_it() {
+async fn step_does_not_bind_answers_that_are_taken_after_it() {
     let clock = TestClock::default();
     let tool = |message: &'static str| {
         Tool::new("t", "", move |cx: Context| async move {
@@ -214,9 +213,9 @@ async fn a_step_done_before_an_answer_was_taken_does_not_bind_it() {
     assert_eq!(client.build().call_tool("t", json!({})).await.unwrap().text(), "done");
 }
 
-/// A handler that never has enough comes to an end, in line and in the manual form.
+/// A handler that asks forever is stopped, in the inline and in the manual form.
 #[tokio::test]
-async fn a_flow_takes_so_many_rounds_and_no_more() {
+async fn max_rounds_limits_inline_and_manual_handlers() {
     let endless = || {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             for n in 0.. {
@@ -228,13 +227,17 @@ async fn a_flow_takes_so_many_rounds_and_no_more() {
     };
     let (text, asked) = run(endless).await;
     assert!(text.contains("Internal error"), "{text}");
-    assert_eq!(asked.len(), 4, "three rounds, and the leg that wants a fourth: {asked:?}");
-    let by_hand = || {
+    assert_eq!(
+        asked.len(),
+        4,
+        "three rounds, and the request that would start a fourth: {asked:?}"
+    );
+    let manual_tool = || {
         Tool::manual("t", "", async |cx: ManualContext| -> Result<_> {
             let n = cx.state::<u32>()?.unwrap_or_default();
             Ok(InputRequired::new().elicit::<Text>("q", "?").state(&(n + 1)))
         })
         .max_rounds(2)
     };
-    assert_eq!(run(by_hand).await.1.len(), 3);
+    assert_eq!(run(manual_tool).await.1.len(), 3);
 }

@@ -1,4 +1,4 @@
-//! What a client can be asked: only what it declared, with this request.
+//! Input requests and the capabilities they need, which a client declares with each request.
 
 use mrtr_schema::sampling::CreateMessageParams;
 use mrtr_server::manual::{InputRequired, ManualContext};
@@ -6,17 +6,16 @@ use mrtr_server::{ClientFeature, Context, ElicitOutcome, Error, Result, Tool};
 use mrtr_testkit::Replicas;
 use serde_json::{Value, json};
 
-use crate::replicas::{Text, fleet};
-use crate::request_state::raw_send;
+use crate::support::{Text, fleet, send_request};
 
-/// Calls the tool `t` with these capabilities.
+/// Calls the tool `t` as a client with these capabilities.
 async fn call(fleet: &Replicas, capabilities: Value, more: Value) -> Value {
     let mut params = json!({ "name": "t", "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     } });
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    raw_send(fleet, "tools/call", params).await
+    send_request(fleet, "tools/call", params).await
 }
 
 fn sampling(more: &Value) -> CreateMessageParams {
@@ -40,7 +39,7 @@ async fn ask(cx: Context, what: &str) -> Result<String> {
     Ok("asked".to_owned())
 }
 
-/// The same question in the manual form.
+/// Asks the same question in the manual form.
 fn manual(what: &str) -> InputRequired {
     let asks = InputRequired::new();
     match what {
@@ -55,7 +54,7 @@ fn manual(what: &str) -> InputRequired {
 }
 
 #[tokio::test]
-async fn what_a_client_did_not_declare_is_not_asked() {
+async fn undeclared_capabilities_are_reported_as_required() {
     let forms = json!({ "elicitation": {} });
     for (what, declared, undeclared, required) in [
         (
@@ -98,10 +97,10 @@ async fn what_a_client_did_not_declare_is_not_asked() {
         ),
     ] {
         let inline = fleet(|| Tool::new("t", "", move |cx: Context| ask(cx, what)));
-        let by_hand = fleet(|| {
+        let manual_form = fleet(|| {
             Tool::manual("t", "", move |_: ManualContext| std::future::ready(manual(what)))
         });
-        for fleet in [&inline, &by_hand] {
+        for fleet in [&inline, &manual_form] {
             let asked = call(fleet, declared.clone(), json!({})).await;
             assert_eq!(asked["resultType"], "input_required", "{what}: {asked}");
             let refused = call(fleet, undeclared.clone(), json!({})).await;
@@ -111,9 +110,9 @@ async fn what_a_client_did_not_declare_is_not_asked() {
     }
 }
 
-/// A flow goes on with another client than it began with, or with one that was updated.
+/// A call can be continued by another client, or by an updated one.
 #[tokio::test]
-async fn capabilities_are_those_of_the_request_and_not_of_the_one_before() {
+async fn capabilities_are_those_of_the_current_request() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             cx.elicit::<Text>("a", "?").await?;
@@ -133,7 +132,7 @@ async fn capabilities_are_those_of_the_request_and_not_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_page_is_asked_for_and_accepting_it_is_consent_and_no_more() {
+async fn elicit_url_tells_consent_refusal_and_cancellation_apart() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let url = "https://a.example/login?flow=1";
@@ -162,7 +161,7 @@ async fn a_page_is_asked_for_and_accepting_it_is_consent_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_form_is_accepted_declined_or_cancelled_and_the_three_are_told_apart() {
+async fn elicit_outcome_tells_accept_decline_and_cancel_apart() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             Ok(match cx.elicit::<Text>("q", "?").outcome().await? {
@@ -183,7 +182,7 @@ async fn a_form_is_accepted_declined_or_cancelled_and_the_three_are_told_apart()
 }
 
 #[tokio::test]
-async fn a_question_that_no_client_may_be_asked_is_the_authors_mistake() {
+async fn forbidden_questions_are_internal_errors() {
     let all = json!({ "elicitation": { "url": {} }, "sampling": { "tools": {} } });
     for url in ["javascript:alert(1)", "no url", "file:///x"] {
         let inline = fleet(|| {
@@ -192,11 +191,11 @@ async fn a_question_that_no_client_may_be_asked_is_the_authors_mistake() {
                 Ok::<_, Error>("went")
             })
         });
-        let by_hand = fleet(|| {
+        let manual_form = fleet(|| {
             let ask = move || InputRequired::new().elicit_url("q", "Go", url);
             Tool::manual("t", "", move |_: ManualContext| std::future::ready(ask()))
         });
-        for fleet in [inline, by_hand] {
+        for fleet in [inline, manual_form] {
             let refused = call(&fleet, all.clone(), json!({})).await;
             assert_eq!(refused["error"]["code"], -32603, "{url}: {refused}");
         }
@@ -213,9 +212,9 @@ async fn a_question_that_no_client_may_be_asked_is_the_authors_mistake() {
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
 }
 
-/// What does not fit is asked for again.
+/// An invalid answer is asked for again.
 #[tokio::test]
-async fn roots_that_lead_elsewhere_are_not_taken() {
+async fn invalid_roots_are_asked_again() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let roots = cx.roots("q").await?;
@@ -236,7 +235,7 @@ async fn roots_that_lead_elsewhere_are_not_taken() {
 }
 
 #[tokio::test]
-async fn a_tool_that_always_asks_says_so_before_it_runs() {
+async fn requires_rejects_clients_before_the_handler_runs() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |_: Context| -> Result<String> { Err(Error::new("it ran")) })
             .requires([ClientFeature::Form, ClientFeature::Roots])

@@ -1,4 +1,4 @@
-//! Replicas that let others go on.
+//! Replicas that hand calls over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +10,17 @@ use mrtr_server::{Context, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, alice, client, replica};
+use crate::support::{Counter, Text, alice, call_tool, client, replica};
 
-/// Does some steps, and says how often any ran.
-fn steps(n: u64, runs: &Count) -> Tool {
+/// Returns a tool that runs `n` steps and returns how often a step ran.
+fn steps(n: u64, runs: &Counter) -> Tool {
     let runs = runs.clone();
     Tool::new("t", "", move |cx: Context| {
         let runs = runs.clone();
         async move {
             let mut last = 0;
             for step in 0..n {
-                last = cx.step(format!("step-{step}"), async |_| Ok(runs.up())).await?;
+                last = cx.step(format!("step-{step}"), async |_| Ok(runs.increment())).await?;
             }
             Ok::<_, mrtr_server::Error>(last.to_string())
         }
@@ -38,41 +38,43 @@ fn fleet(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_moves_on_twice_and_not_more_often() {
-    for (overloaded, legs) in [(false, 1), (true, 3)] {
-        let runs = Count::default();
+async fn overloaded_replica_hands_a_call_over_at_most_twice() {
+    for (overloaded, rounds) in [(false, 1), (true, 3)] {
+        let runs = Counter::default();
         let (client, log) = client(fleet(|| steps(10, &runs), move || overloaded));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
         assert_eq!((result.text().as_str(), runs.get()), ("10", 10), "each step ran once");
-        assert_eq!(log.legs().len(), legs);
+        assert_eq!(log.exchanges().len(), rounds);
     }
 }
 
-/// What has done nothing new would move on for nothing, and a call with one step is done with it.
+/// A round that recorded nothing new is not handed over, and a call with one step completes.
 #[tokio::test(start_paused = true)]
-async fn a_call_moves_on_only_with_something_new() {
-    let runs = Count::default();
+async fn hand_over_needs_a_new_step() {
+    let runs = Counter::default();
     let (client, log) = client(fleet(|| steps(1, &runs), || true));
     client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!(log.legs().len(), 1);
+    assert_eq!(log.exchanges().len(), 1);
 }
 
-/// Clients that give up after nine or ten rounds are not brought there by moving on.
+/// Hand-overs must not push a call to the ninth or tenth round, where clients give up.
 #[tokio::test(start_paused = true)]
-async fn a_call_does_not_move_on_late() {
-    for (rounds, legs) in [(5, 5 + 2 + 1), (6, 6 + 1)] {
-        let runs = Count::default();
+async fn hand_over_stops_after_the_sixth_round() {
+    // After five questions there is room for one hand-over: the second would come after the sixth
+    // round. After six questions there is none.
+    for (questions, requests) in [(5, 5 + 1 + 1), (6, 6 + 1)] {
+        let runs = Counter::default();
         let tool = || {
             let runs = runs.clone();
             Tool::new("t", "", move |cx: Context| {
                 let runs = runs.clone();
                 async move {
-                    for n in 0..rounds {
+                    for n in 0..questions {
                         cx.elicit::<Text>(format!("q{n}"), "?").await?;
                     }
-                    // The first of these has something new before it from the second on.
+                    // From the second step on, the round has recorded something new.
                     for n in 0..4 {
-                        cx.step(format!("s{n}"), async |_| Ok(runs.up())).await?;
+                        cx.step(format!("s{n}"), async |_| Ok(runs.increment())).await?;
                     }
                     Ok::<_, mrtr_server::Error>("done".to_owned())
                 }
@@ -80,16 +82,15 @@ async fn a_call_does_not_move_on_late() {
         };
         let (client, log) = client(fleet(tool, || true));
         client.build().call_tool("t", json!({})).await.unwrap();
-        // Of the two times, the second would be after the sixth round.
-        let legs = if rounds == 5 { legs - 1 } else { legs };
-        assert_eq!((log.legs().len(), runs.get()), (legs, 4), "after {rounds} rounds");
+        let counts = (log.exchanges().len(), runs.get());
+        assert_eq!(counts, (requests, 4), "after {questions} questions");
     }
 }
 
-/// A step that runs while the shutdown begins is finished, and the next one is another replica's.
+/// The step that runs when the shutdown begins completes, and another replica runs the next one.
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_closes_hands_over_after_the_step() {
-    let (clock, runs) = (TestClock::default(), Count::default());
+async fn shutdown_hands_over_after_the_running_step() {
+    let (clock, runs) = (TestClock::default(), Counter::default());
     let first: Arc<std::sync::OnceLock<Server>> = Arc::default();
     let closed = Arc::new(AtomicBool::new(false));
     let make = |closes: bool| {
@@ -102,7 +103,7 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
                         server.begin_shutdown();
                         closed.store(true, Ordering::SeqCst);
                     }
-                    Ok(runs.up())
+                    Ok(runs.increment())
                 })
                 .await?;
                 let who = cx
@@ -121,13 +122,13 @@ async fn a_replica_that_closes_hands_over_after_the_step() {
     let result = client.call_tool("t", json!({})).await.unwrap();
     assert_eq!(result.text(), "second, 1 runs");
     assert!(closed.load(Ordering::SeqCst));
-    assert_eq!(log.asked(), [Vec::<String>::new(), Vec::new()]);
+    assert_eq!(log.input_keys(), [Vec::<String>::new(), Vec::new()]);
 }
 
-/// A key that no other replica has leaves nobody to go on: the call is finished here.
+/// With an ephemeral key, no other replica could continue: the call completes here.
 #[tokio::test(start_paused = true)]
-async fn a_call_stays_where_its_key_is() {
-    let runs = Count::default();
+async fn ephemeral_key_prevents_hand_over() {
+    let runs = Counter::default();
     let server = Server::builder("test", "1")
         .require_principal()
         .ephemeral_key()
@@ -137,14 +138,14 @@ async fn a_call_stays_where_its_key_is() {
     server.begin_shutdown();
     let (client, log) = client(Replicas::new([server]).as_principal(alice()));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("10", 1));
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("10", 1));
 }
 
-/// A question that comes up after a step was left to another replica keeps the step here: its answer would give it another
-/// key. What was begun so is finished before the round ends.
+/// A question that comes up after a step was deferred to another replica makes the step run here:
+/// the answer would change its key. The step completes before the round ends.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_comes_up_late_keeps_the_step_here() {
-    let (begun, done) = (Count::default(), Count::default());
+async fn late_question_cancels_the_hand_over() {
+    let (begun, done) = (Counter::default(), Counter::default());
     let tool = || {
         let (begun, done) = (begun.clone(), done.clone());
         Tool::new("t", "", move |cx: Context| {
@@ -153,9 +154,9 @@ async fn a_question_that_comes_up_late_keeps_the_step_here() {
                 let steps = async {
                     cx.step("one", async |_| Ok(())).await?;
                     cx.step("two", async |_| {
-                        begun.up();
+                        begun.increment();
                         tokio::time::sleep(Duration::from_secs(1)).await;
-                        Ok(done.up())
+                        Ok(done.increment())
                     })
                     .await
                 };
@@ -170,19 +171,19 @@ async fn a_question_that_comes_up_late_keeps_the_step_here() {
         })
     };
     let fleet = fleet(tool, || true);
-    let first = crate::request_state::send(&fleet, "t", json!({}), json!({})).await;
+    let first = call_tool(&fleet, "t", json!({}), json!({})).await;
     assert!(first["inputRequests"]["a"].is_object());
-    assert_eq!((begun.get(), done.get()), (1, 1), "it was done on this leg");
+    assert_eq!((begun.get(), done.get()), (1, 1), "the step ran in this round");
     let (client, log) = client(fleet);
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.asked().len()), ("2 a", 3));
+    assert_eq!((result.text().as_str(), log.input_keys().len()), ("2 a", 3));
     assert_eq!((begun.get(), done.get()), (2, 2), "once in each call");
 }
 
-/// Without a question, what yields beside it changes nothing: the step is another replica's.
+/// Without a question, a future that yields beside the step changes nothing: it stays deferred.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_was_left_stays_left() {
-    let runs = Count::default();
+async fn deferred_step_runs_on_the_next_replica() {
+    let runs = Counter::default();
     let tool = || {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -190,7 +191,7 @@ async fn a_step_that_was_left_stays_left() {
             async move {
                 let steps = async {
                     cx.step("one", async |_| Ok(())).await?;
-                    cx.step("two", async |_| Ok(runs.up())).await
+                    cx.step("two", async |_| Ok(runs.increment())).await
                 };
                 let beside = async {
                     for _ in 0..3 {
@@ -204,9 +205,9 @@ async fn a_step_that_was_left_stays_left() {
         })
     };
     let fleet = fleet(tool, || true);
-    let first = crate::request_state::send(&fleet, "t", json!({}), json!({})).await;
+    let first = call_tool(&fleet, "t", json!({}), json!({})).await;
     assert_eq!((first["resultType"].as_str(), runs.get()), (Some("input_required"), 0));
     let more = json!({ "requestState": first["requestState"] });
-    let last = crate::request_state::send(&fleet, "t", json!({}), more).await;
+    let last = call_tool(&fleet, "t", json!({}), more).await;
     assert_eq!(last["content"][0]["text"], "1");
 }

@@ -1,4 +1,4 @@
-//! The mistakes that `crates/mrtr/src/guide/rounds.md` names, and what the log says of each.
+//! The mistakes that `docs/rounds.md` lists, and the log message of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,19 @@ use std::time::Duration;
 use mrtr_server::{Context, Tool};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, client, fleet};
-use crate::request_state::Lines;
+use crate::support::{Counter, LogLines, Text, call_tool, client, fleet};
 
-/// Runs a tool, and returns what was logged.
+/// Runs a tool and returns the log.
 async fn logged(tool: impl Fn() -> Tool) -> String {
-    let (lines, _guard) = Lines::collect();
+    let (lines, _guard) = LogLines::collect();
     let (client, _) = client(fleet(tool));
     let _ = client.build().call_tool("t", json!({})).await;
     lines.text()
 }
 
 #[tokio::test]
-async fn each_mistake_is_named_as_the_book_says() {
-    let passes = Arc::new(Count::default());
+async fn each_mistake_is_logged_as_documented() {
+    let replays = Arc::new(Counter::default());
     let twice = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             for _ in 0..2 {
@@ -29,25 +28,25 @@ async fn each_mistake_is_named_as_the_book_says() {
         })
     };
     let branches = || {
-        let passes = Arc::clone(&passes);
+        let replays = Arc::clone(&replays);
         Tool::new("t", "", move |cx: Context| {
-            let passes = Arc::clone(&passes);
+            let replays = Arc::clone(&replays);
             async move {
-                if passes.up() == 1 {
+                if replays.increment() == 1 {
                     cx.step("hold", async |_| Ok(1)).await?;
                 }
                 Ok::<_, mrtr_server::Error>(cx.elicit::<Text>("a", "?").await?.text)
             }
         })
     };
-    let times = Arc::new(Count::default());
+    let times = Arc::new(Counter::default());
     let changes = || {
         let times = Arc::clone(&times);
         Tool::new("t", "", move |cx: Context| {
             let times = Arc::clone(&times);
             async move {
                 Ok::<_, mrtr_server::Error>(
-                    cx.elicit::<Text>("a", format!("At {}?", times.up())).await?.text,
+                    cx.elicit::<Text>("a", format!("At {}?", times.increment())).await?.text,
                 )
             }
         })
@@ -67,36 +66,33 @@ async fn each_mistake_is_named_as_the_book_says() {
             step.await
         })
     };
-    let book = include_str!("../../../mrtr/src/guide/rounds.md");
+    let docs = include_str!("../../../mrtr/src/guide/rounds.md");
     for (log, message) in [
         (logged(twice).await, r#"the key "guest" is used twice in one replay"#),
         (
             logged(branches).await,
-            r#"the handler ended without coming to the step "hold", which was done"#,
+            r#"the handler returned without reaching the recorded step "hold""#,
         ),
-        (logged(changes).await, "the question reads differently than when it was answered"),
-        (
-            logged(long).await,
-            r#"the result of step "report" has 9002 bytes; at most 8192 are kept"#,
-        ),
+        (logged(changes).await, "the question has changed since it was answered"),
+        (logged(long).await, r#"the result of step "report" has 9002 bytes; the limit is 8192"#),
         (
             logged(inside).await,
-            r#""seat" is asked or done inside the step "hold": what a step does is recorded as one"#,
+            r#""seat" is inside the step "hold": steps cannot contain questions or other steps"#,
         ),
     ] {
         assert!(log.contains(message), "{message}\nin the log: {log}");
         assert!(
-            book.contains(&format!("`{message}`")) || book.contains(&format!("`` {message} ``")),
+            docs.contains(&format!("`{message}`")) || docs.contains(&format!("`` {message} ``")),
             "{message}"
         );
     }
 }
 
-/// What is neither a question nor a step, and still waits when the round ends, is dropped, and the log says so; what
-/// a round is made to wait for is not.
+/// A future that is neither a question nor a step is dropped when the round ends, and the log says
+/// so. Questions, steps and spawned tasks cause no such message.
 #[tokio::test(start_paused = true)]
-async fn what_is_dropped_beside_a_question_is_logged() {
-    let dropped = "the handler also waits for what is neither a question nor a step";
+async fn dropped_work_beside_a_question_is_logged() {
+    let dropped = "the handler also waits for something that is neither a question nor a step";
     let hour = Duration::from_hours(1);
     let timer = || {
         Tool::new("t", "", move |cx: Context| async move {
@@ -105,7 +101,7 @@ async fn what_is_dropped_beside_a_question_is_logged() {
         })
     };
     let log = logged(timer).await;
-    assert!(log.contains(dropped) && log.contains(r#"beside=["a"]"#), "{log}");
+    assert!(log.contains(dropped) && log.contains(r#"questions=["a"]"#), "{log}");
 
     let alone = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
@@ -120,7 +116,7 @@ async fn what_is_dropped_beside_a_question_is_logged() {
             Ok(a.text + &b.text)
         })
     };
-    // Nobody knows what a task of its own waits for.
+    // The server cannot see what a spawned task waits for.
     let spawned = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             Ok(tokio::spawn(cx.elicit::<Text>("a", "?")).await??.text)
@@ -138,9 +134,9 @@ async fn what_is_dropped_beside_a_question_is_logged() {
     }
 }
 
-/// A step may call another server, in this process too, whose tool asks: that is no mistake.
+/// A step may call a tool of another server in the same process, and that tool may ask.
 #[tokio::test]
-async fn what_a_step_calls_may_ask() {
+async fn step_may_call_another_server_that_asks() {
     let inner = Arc::new(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             Ok(cx.elicit::<Text>("seat", "?").await?.text)
@@ -152,7 +148,7 @@ async fn what_a_step_calls_may_ask() {
             let inner = Arc::clone(&inner);
             async move {
                 let asked = cx.step("call", async move |_| {
-                    let asked = crate::request_state::send(&inner, "t", json!({}), json!({})).await;
+                    let asked = call_tool(&inner, "t", json!({}), json!({})).await;
                     Ok(asked["inputRequests"]["seat"].is_object())
                 });
                 Ok::<_, mrtr_server::Error>(asked.await?.to_string())

@@ -1,4 +1,4 @@
-//! Long calls, and many.
+//! Long calls, and many calls.
 
 use mrtr_client::RoundLimits;
 use mrtr_server::testing::TestCall;
@@ -6,13 +6,12 @@ use mrtr_server::{Context, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, alice, client, fleet, replica};
-use crate::request_state::send;
+use crate::support::{Counter, Text, alice, call_tool, client, fleet, replica};
 
-/// A hundred steps of a hundred bytes and twenty rounds stay within what a flow may keep.
+/// A hundred steps of 100 bytes and twenty rounds fit into the journal.
 #[tokio::test]
-async fn a_hundred_steps_and_twenty_rounds() {
-    let runs = Count::default();
+async fn journal_holds_a_hundred_steps_and_twenty_rounds() {
+    let runs = Counter::default();
     let tool = || {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -22,7 +21,7 @@ async fn a_hundred_steps_and_twenty_rounds() {
                     cx.elicit::<Text>(format!("question {round}"), "?").await?;
                     for step in 0..5 {
                         let key = format!("step {round}.{step}");
-                        cx.step(key, async |_| Ok(format!("{:0100}", runs.up()))).await?;
+                        cx.step(key, async |_| Ok(format!("{:0100}", runs.increment()))).await?;
                     }
                 }
                 Ok::<_, mrtr_server::Error>(runs.get().to_string())
@@ -32,15 +31,16 @@ async fn a_hundred_steps_and_twenty_rounds() {
     let (client, log) = client(fleet(tool));
     let limits = RoundLimits::default().with_input_rounds(20);
     let result = client.round_limits(limits).build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("100", 21));
-    let longest = log.legs().iter().map(|leg| leg.outcome.to_string().len()).max();
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("100", 21));
+    let longest = log.exchanges().iter().map(|round| round.outcome.to_string().len()).max();
     assert!(longest.is_some_and(|bytes| bytes < 32 << 10), "{longest:?}");
 }
 
-/// A version that comes to its steps in another order finds each of forty, and the answer to its own wording of a question.
+/// A version that reaches its forty steps in another order finds each of them, and the answer to its
+/// own wording of a question.
 #[tokio::test]
-async fn a_long_journal_is_found_in_any_order() {
-    let (clock, runs) = (TestClock::default(), Count::default());
+async fn journal_entries_are_found_in_any_order() {
+    let (clock, runs) = (TestClock::default(), Counter::default());
     let server = |wording: &'static str, backwards: bool| {
         let runs = runs.clone();
         let tool = Tool::new("t", "", move |cx: Context| {
@@ -48,7 +48,7 @@ async fn a_long_journal_is_found_in_any_order() {
             async move {
                 for step in 0..40 {
                     let step = if backwards { 39 - step } else { step };
-                    cx.step(format!("step {step}"), async |_| Ok(runs.up())).await?;
+                    cx.step(format!("step {step}"), async |_| Ok(runs.increment())).await?;
                 }
                 let a = cx.elicit::<Text>("a", wording).await?.text;
                 Ok::<_, mrtr_server::Error>(a + &cx.elicit::<Text>("b", "?").await?.text)
@@ -56,19 +56,20 @@ async fn a_long_journal_is_found_in_any_order() {
         });
         replica(&clock).tool(tool).build().unwrap()
     };
-    let legs = [("one", false), ("two", true), ("one", true), ("one", true)];
-    let fleet = Replicas::new(legs.map(|(wording, backwards)| server(wording, backwards)));
+    let rounds = [("one", false), ("two", true), ("one", true), ("one", true)];
+    let fleet = Replicas::new(rounds.map(|(wording, backwards)| server(wording, backwards)));
     let text = |text: &str| json!({ "text": text });
     let call =
         TestCall::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
-    let story = call.answer("b", text("third")).run(&fleet.as_principal(alice())).await.unwrap();
-    assert_eq!((story.text(), runs.get()), ("firstthird", 40));
-    assert_eq!(story.rounds(), [["a"], ["a"], ["b"]]);
+    let transcript =
+        call.answer("b", text("third")).run(&fleet.as_principal(alice())).await.unwrap();
+    assert_eq!((transcript.text(), runs.get()), ("firstthird", 40));
+    assert_eq!(transcript.rounds(), [["a"], ["a"], ["b"]]);
 }
 
-/// A thousand calls whose clients never come back, each with a question in a task of its own, leave no task.
+/// A thousand calls whose clients never return, each with a question in a spawned task, leave no task.
 #[tokio::test]
-async fn a_thousand_rounds_leave_no_task_behind() {
+async fn a_thousand_abandoned_calls_leave_no_task() {
     let clock = TestClock::default();
     let tool = Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let own = cx.clone();
@@ -79,7 +80,7 @@ async fn a_thousand_rounds_leave_no_task_behind() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = alive();
     for _ in 0..1000 {
-        let first = send(&fleet, "t", json!({}), json!({})).await;
+        let first = call_tool(&fleet, "t", json!({}), json!({})).await;
         assert_eq!(first["resultType"], "input_required");
     }
     tokio::task::yield_now().await;

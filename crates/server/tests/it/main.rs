@@ -1,11 +1,13 @@
-//! What flows promise, over a fleet on which every leg runs on another replica.
+//! Tests of the server through its wire format, with replicas that each get one round of a call.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod build_errors;
 mod cancellation;
 mod discovery;
 mod edge_cases;
 mod elicitation;
+mod extractors;
 mod hand_over;
 mod handler_mistakes;
 mod limits;
@@ -14,14 +16,16 @@ mod pending_calls;
 mod race_and_optional;
 #[cfg(all(feature = "redis", unix))]
 mod redis_store;
-mod replicas;
+mod refused_states;
 mod request_state;
 mod results;
 #[cfg(feature = "validate")]
 mod schema_validation;
+mod sealers;
 mod single_use;
 mod steps;
 mod structured;
+mod support;
 mod suspension;
 mod telemetry;
 mod testing;

@@ -1,4 +1,4 @@
-//! A call that one process began, and another one ends, while the fleet is replaced.
+//! A call that one process begins and another completes, while the replicas are replaced.
 
 use mrtr_client::{CallOutcome, Client, PendingCall};
 use mrtr_schema::elicitation::ElicitResult;
@@ -8,14 +8,14 @@ use mrtr_server::{Context, KeyRing, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, Text, alice, secret};
+use crate::support::{Counter, Text, alice, secret};
 
-fn tool(runs: &Count) -> Tool {
+fn tool(runs: &Counter) -> Tool {
     let runs = runs.clone();
     Tool::new("t", "", move |cx: Context| {
         let runs = runs.clone();
         async move {
-            let hold = cx.step("hold", async |_| Ok(runs.up())).await?;
+            let hold = cx.step("hold", async |_| Ok(runs.increment())).await?;
             let a: Text = cx.elicit("a", "?").await?;
             let b: Text = cx.elicit("b", format!("{}?", a.text)).await?;
             Ok::<_, mrtr_server::Error>(format!("{hold} {} {}", a.text, b.text))
@@ -29,10 +29,10 @@ fn answer(key: &str, text: &str) -> InputResponses {
     answers
 }
 
-/// Nothing is left of the processes but what was written down, and the key that sealed the state only opens.
+/// Only the serialized call remains of the first process, and the key that sealed it is retiring.
 #[tokio::test]
-async fn a_call_outlives_its_client_its_servers_and_their_key() {
-    let (clock, runs) = (TestClock::default(), Count::default());
+async fn pending_call_survives_its_client_its_servers_and_their_key() {
+    let (clock, runs) = (TestClock::default(), Counter::default());
     let ring = || KeyRing::builder("https://test.example/mcp");
     let fleet = |ring: KeyRing| {
         let server =
@@ -43,7 +43,7 @@ async fn a_call_outlives_its_client_its_servers_and_their_key() {
     let after = || fleet(ring().active(secret(1)).retiring(secret(0)).build().unwrap());
     let client =
         |fleet| Client::builder(fleet).on_form(async |_, _| Ok(ElicitResult::decline())).build();
-    let written = |turn: CallOutcome<CallToolResult>| match turn {
+    let written = |outcome: CallOutcome<CallToolResult>| match outcome {
         CallOutcome::InputRequired(call) => serde_json::to_string(&call).unwrap(),
         CallOutcome::Complete(done) => done.text(),
     };
@@ -54,16 +54,16 @@ async fn a_call_outlives_its_client_its_servers_and_their_key() {
     let second = written(second);
     let done = client(after()).resume(read(&second), &answer("b", "y")).await.unwrap();
     assert_eq!(written(done), "1 x y");
-    assert_eq!(runs.get(), 1, "the step was not done again");
+    assert_eq!(runs.get(), 1, "the step must not run again");
 
-    // Somebody else's is nobody's.
-    let theirs = Replicas::new([Server::builder("test", "1")
+    // Another caller cannot continue the call.
+    let anonymous = Replicas::new([Server::builder("test", "1")
         .key_ring(ring().active(secret(0)).build().unwrap())
         .clock(clock.clone())
         .allow_anonymous()
         .tool(tool(&runs))
         .build()
         .unwrap()]);
-    let error = client(theirs).resume::<CallToolResult>(read(&first), &answer("a", "x")).await;
+    let error = client(anonymous).resume::<CallToolResult>(read(&first), &answer("a", "x")).await;
     assert_eq!(error.unwrap_err().as_server_error().unwrap().code, -32602);
 }

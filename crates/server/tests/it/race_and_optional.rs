@@ -1,4 +1,4 @@
-//! What is decided for a handler: which of two came first, and what the client could not be asked.
+//! Recorded decisions: the winner of a race, and skipped optional questions.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,11 +9,12 @@ use mrtr_server::testing::TestCall;
 use mrtr_server::{Context, ElicitOutcome, Tool};
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
-use crate::request_state::{raw_send, send, with_meta};
+use crate::support::{
+    Counter, LogLines, Text, alice, call_tool, client, fleet, replica, run, send_request, with_meta,
+};
 use mrtr_testkit::{Replicas, TestClock};
 
-/// The first of two questions, then another one: who won stands in each round.
+/// Returns a tool that races two questions and then asks another, with the winner in its result.
 fn racing() -> Tool {
     Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let one = async { Ok(format!("one {}", cx.elicit::<Text>("one", "?").await?.text)) };
@@ -37,34 +38,34 @@ fn asked(outcome: &Value) -> Vec<&str> {
     keys.map(String::as_str).collect()
 }
 
-/// Whoever is answered wins, and wins in every later round: also if the answer to the other comes later.
+/// The answered side wins in every later round, even if the other side is answered later.
 #[tokio::test]
-async fn a_race_is_won_once() {
+async fn race_has_the_same_winner_in_every_round() {
     for (answered, winner, left) in [
         (&["one"][..], "one", "other"),
         (&["other"], "other", "one"),
         (&["one", "other"], "one", "other"),
     ] {
         let fleet = fleet(racing);
-        let first = send(&fleet, "t", json!({}), json!({})).await;
+        let first = call_tool(&fleet, "t", json!({}), json!({})).await;
         assert_eq!(asked(&first), ["one", "other"], "both are asked, in one round");
         let more =
             json!({ "requestState": first["requestState"], "inputResponses": answers(answered) });
-        let second = send(&fleet, "t", json!({}), more).await;
-        assert_eq!(asked(&second), ["more"], "the other one is withdrawn");
+        let second = call_tool(&fleet, "t", json!({}), more).await;
+        assert_eq!(asked(&second), ["more"], "the losing question is withdrawn");
         let more = json!({
             "requestState": second["requestState"],
             "inputResponses": answers(&["more", left]),
         });
-        let last = send(&fleet, "t", json!({}), more).await;
+        let last = call_tool(&fleet, "t", json!({}), more).await;
         assert_eq!(last["content"][0]["text"], format!("{winner} {winner} more"));
     }
 }
 
-/// A client has to answer all that it is asked: what is declined has lost, and what was begun beside it goes on.
+/// A client answers all questions of a round: a declined side loses, and the other side continues.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_wins_no_race() {
-    let paid = Count::default();
+async fn declined_side_loses_the_race() {
+    let paid = Counter::default();
     let tool = || {
         let paid = paid.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -74,7 +75,7 @@ async fn a_refusal_wins_no_race() {
                     let text = cx.elicit::<Text>("card", "?").await?.text;
                     let pay = cx.step("pay", async |_| {
                         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-                        Ok(paid.up())
+                        Ok(paid.increment())
                     });
                     Ok(format!("{text} {}", pay.await?))
                 };
@@ -87,24 +88,28 @@ async fn a_refusal_wins_no_race() {
         no(TestCall::tool("t", json!({})).answer("card", json!({ "text": "x" })), "invoice")
     };
     for no in [TestCall::decline as fn(TestCall, &str) -> TestCall, TestCall::cancel] {
-        let story = call(no).run(&fleet(tool)).await.unwrap();
-        assert_eq!((story.text(), story.runs("pay")), (format!("x {}", paid.get()).as_str(), 1));
+        let transcript = call(no).run(&fleet(tool)).await.unwrap();
+        assert_eq!(
+            (transcript.text(), transcript.step_runs("pay")),
+            (format!("x {}", paid.get()).as_str(), 1)
+        );
     }
     let none = TestCall::tool("t", json!({})).cancel("card").decline("invoice");
-    let story = none.run(&fleet(tool)).await.unwrap();
-    assert!(story.is_error() && story.text().contains("\"card\""), "{story:?}");
+    let transcript = none.run(&fleet(tool)).await.unwrap();
+    assert!(transcript.is_error() && transcript.text().contains("\"card\""), "{transcript:?}");
 }
 
-/// Both are answered, and the first side is late on the leg that decides: it does not win on the next, where it is not.
+/// Both sides are answered, and the first is slower in the round that decides: it does not win in the
+/// next round, where it is faster.
 #[tokio::test]
-async fn chance_decides_a_race_only_once() {
-    let pass = Count::default();
+async fn race_winner_does_not_depend_on_later_scheduling() {
+    let replay = Counter::default();
     let (text, asked) = run(|| {
-        let pass = pass.clone();
+        let replay = replay.clone();
         Tool::new("t", "", move |cx: Context| {
-            let pass = pass.clone();
+            let replay = replay.clone();
             async move {
-                let late = pass.up() == 2;
+                let late = replay.increment() == 2;
                 let one = async {
                     if late {
                         tokio::task::yield_now().await;
@@ -121,9 +126,9 @@ async fn chance_decides_a_race_only_once() {
     assert_eq!((text.as_str(), asked.len()), ("othermore", 3));
 }
 
-/// A side that is ready at once wins too; and a second race is another one.
+/// A side that is ready at once wins, in two independent races.
 #[tokio::test]
-async fn what_is_ready_wins_and_what_it_beat_is_not_asked() {
+async fn ready_side_wins_and_the_other_is_not_asked() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let ready =
@@ -139,10 +144,10 @@ async fn what_is_ready_wins_and_what_it_beat_is_not_asked() {
     assert_eq!(asked, [vec!["more".to_owned()], vec![]]);
 }
 
-/// An answer that nobody needs any more does not hold back what the handler tells after it.
+/// The unused answer of the loser does not hold back progress that the handler reports later.
 #[tokio::test]
-async fn the_losers_answer_mutes_nothing() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+async fn answer_of_the_loser_does_not_mute_progress() {
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let (client, log) = client(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
@@ -154,17 +159,17 @@ async fn the_losers_answer_mutes_nothing() {
             Ok(text)
         })
     }));
-    let heard = Arc::clone(&told);
-    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
-    let result = client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("onemore", 3));
-    assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
+    let sink = Arc::clone(&reported);
+    let on_progress = move |progress: Progress| sink.lock().unwrap().push(progress.progress);
+    let result = client.on_progress(on_progress).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("onemore", 3));
+    assert_eq!(*reported.lock().unwrap(), [1.0, 2.0]);
 }
 
-/// The side that lost is not waited for, whatever it had done.
+/// The replay does not wait for the losing side, whatever it has done.
 #[tokio::test]
-async fn a_lost_side_mutes_nothing() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+async fn steps_of_the_losing_side_do_not_mute_progress() {
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let (client, _) = client(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             let ask = async |key: &str| Ok(cx.elicit::<Text>(key, "?").await?.text);
@@ -186,17 +191,17 @@ async fn a_lost_side_mutes_nothing() {
             Ok(first + &more)
         })
     }));
-    let heard = Arc::clone(&told);
-    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
-    let result = client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
+    let sink = Arc::clone(&reported);
+    let on_progress = move |progress: Progress| sink.lock().unwrap().push(progress.progress);
+    let result = client.on_progress(on_progress).build().call_tool("t", json!({})).await.unwrap();
     assert_eq!(result.text(), "bmore");
-    assert_eq!(*told.lock().unwrap(), [1.0, 2.0]);
+    assert_eq!(*reported.lock().unwrap(), [1.0, 2.0]);
 }
 
-/// What was a step, and is a question now, is said so in the log.
+/// The log names a key whose kind has changed.
 #[tokio::test]
-async fn a_question_is_no_step() {
-    let (lines, _guard) = crate::request_state::Lines::collect();
+async fn log_names_a_step_that_became_a_question() {
+    let (lines, _guard) = LogLines::collect();
     let clock = TestClock::default();
     let server = |asks: bool| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -221,9 +226,9 @@ async fn a_question_is_no_step() {
     }
 }
 
-/// One key for a race and for a question that was passed over, or for one that was answered, is a change that is noticed.
+/// A key of a race must not be the key of a question, answered or skipped.
 #[tokio::test]
-async fn a_race_is_no_question_and_a_question_no_race() {
+async fn race_and_question_with_one_key_end_the_call() {
     let tool = |races: bool| {
         Tool::new("t", "", move |cx: Context| async move {
             let asks = cx.elicit::<Text>("key", "?").optional();
@@ -237,15 +242,15 @@ async fn a_race_is_no_question_and_a_question_no_race() {
             Ok::<_, mrtr_server::Error>(text)
         })
     };
-    let (lines, _guard) = crate::request_state::Lines::collect();
+    let (lines, _guard) = LogLines::collect();
     let clock = TestClock::default();
     let server = |races| replica(&clock).tool(tool(races)).build().unwrap();
     for (first, second) in [(true, false), (false, true)] {
         for capabilities in [json!({}), json!({ "elicitation": {} })] {
             let fleet = Replicas::new([server(first), server(second)]).as_principal(alice());
             let call = TestCall::tool("t", json!({})).answer("key", json!({ "text": "x" }));
-            let story = call.capabilities(&capabilities).run(&fleet).await.unwrap();
-            let data = story.outcome.unwrap_err().data;
+            let transcript = call.capabilities(&capabilities).run(&fleet).await.unwrap();
+            let data = transcript.outcome.unwrap_err().data;
             assert_eq!(data, Some(json!({ "reason": "call_changed" })), "{first} {capabilities}");
         }
     }
@@ -258,10 +263,10 @@ async fn a_race_is_no_question_and_a_question_no_race() {
     }
 }
 
-/// What was told before the round ended is not told again, whether an answer came or not.
+/// Progress that an earlier round reported is not sent again.
 #[tokio::test]
-async fn what_was_told_is_told_once() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+async fn progress_is_sent_once_across_rounds() {
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let (client, log) = client(fleet(|| {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
             cx.progress(1.0, None, None);
@@ -272,26 +277,26 @@ async fn what_was_told_is_told_once() {
             Ok("done")
         })
     }));
-    let heard = Arc::clone(&told);
-    let hear = move |progress: Progress| heard.lock().unwrap().push(progress.progress);
-    client.on_progress(hear).build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((log.legs().len(), told.lock().unwrap().clone()), (2, vec![1.0, 2.0, 3.0]));
+    let sink = Arc::clone(&reported);
+    let on_progress = move |progress: Progress| sink.lock().unwrap().push(progress.progress);
+    client.on_progress(on_progress).build().call_tool("t", json!({})).await.unwrap();
+    assert_eq!((log.exchanges().len(), reported.lock().unwrap().clone()), (2, vec![1.0, 2.0, 3.0]));
 }
 
 #[tokio::test]
-async fn a_race_is_no_step_and_a_step_no_race() {
-    let (lines, _guard) = crate::request_state::Lines::collect();
+async fn race_and_step_with_one_key_end_the_call() {
+    let (lines, _guard) = LogLines::collect();
     for (raced_first, why) in [
         (true, r#""key" is a step now, but was a choice when it was recorded"#),
         (false, r#""key" is a race now, but was a step when it was recorded"#),
     ] {
-        let pass = Count::default();
+        let replay = Counter::default();
         let (client, _) = client(fleet(|| {
-            let pass = pass.clone();
+            let replay = replay.clone();
             Tool::new("t", "", move |cx: Context| {
-                let pass = pass.clone();
+                let replay = replay.clone();
                 async move {
-                    if raced_first == (pass.up() == 1) {
+                    if raced_first == (replay.increment() == 1) {
                         cx.race("key", std::future::ready(Ok(())), std::future::ready(Ok(())))
                             .await?;
                     } else {
@@ -316,9 +321,9 @@ fn optional() -> Tool {
     })
 }
 
-/// A client that shows forms is asked; declining is an answer like another.
+/// A client with forms is asked; a refusal is an answer.
 #[tokio::test]
-async fn an_optional_question_is_asked_where_it_can_be() {
+async fn optional_question_is_asked_if_the_client_supports_it() {
     let (text, asked) = run(optional).await;
     assert_eq!(text, r#"Some("a") true"#);
     assert_eq!(asked, [vec!["a".to_owned()], vec!["b".to_owned()], vec![]]);
@@ -327,17 +332,13 @@ async fn an_optional_question_is_asked_where_it_can_be() {
         let client = Client::builder(fleet(optional))
             .on_form(move |_, _| std::future::ready(Ok(no.clone())));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
-        assert_eq!(
-            result.text(),
-            "None true",
-            "`ask` tells a refusal from a question that was not asked"
-        );
+        assert_eq!(result.text(), "None true", "`outcome` tells a refusal from a skipped question");
     }
 }
 
-/// One that shows none is not, on any leg: what the handler did without it stands.
+/// A client without forms is not asked, in any round: the handler's path without the answer stands.
 #[tokio::test]
-async fn an_optional_question_is_passed_over_where_it_cannot_be_asked() {
+async fn optional_question_is_skipped_for_good_if_the_client_lacks_it() {
     let result = Client::builder(fleet(optional)).build().call_tool("t", json!({})).await.unwrap();
     assert_eq!(result.text(), "None false");
 
@@ -353,17 +354,17 @@ async fn an_optional_question_is_passed_over_where_it_cannot_be_asked() {
         Replicas::new([replica(&clock).tool(tool()).build().unwrap()]).as_principal(alice());
     let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    let first = raw_send(&fleet, "tools/call", params).await;
+    let first = send_request(&fleet, "tools/call", params).await;
     assert_eq!(asked(&first), [""; 0]);
-    // The same call, by a client that has learned to show forms.
+    // The same call, by a client that now supports forms.
     let more = json!({ "requestState": first["requestState"] });
-    let last = send(&fleet, "t", json!({}), more).await;
+    let last = call_tool(&fleet, "t", json!({}), more).await;
     assert_eq!(last["content"][0]["text"], "false");
 }
 
-/// What is optional no more is asked after all.
+/// A question that is no longer optional is asked after all.
 #[tokio::test]
-async fn a_question_that_was_passed_over_can_become_needed() {
+async fn skipped_question_is_asked_once_it_is_required() {
     let clock = TestClock::default();
     let tool = |needed: bool| {
         Tool::new("t", "", move |cx: Context| async move {
@@ -377,8 +378,8 @@ async fn a_question_that_was_passed_over_can_become_needed() {
     let fleet = Replicas::new([server(false), server(true)]).as_principal(alice());
     let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    let first = raw_send(&fleet, "tools/call", params).await;
+    let first = send_request(&fleet, "tools/call", params).await;
     let more = json!({ "requestState": first["requestState"] });
-    let second = send(&fleet, "t", json!({}), more).await;
+    let second = call_tool(&fleet, "t", json!({}), more).await;
     assert_eq!(asked(&second), ["a"]);
 }

@@ -1,4 +1,4 @@
-//! The replay guard in Redis, with a real one.
+//! The single-use store in Redis, with a real server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -12,13 +12,12 @@ use mrtr_server::single_use::{RedisStore, SingleUseStore as _, StoreError};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
-use crate::replicas::{Count, alice, replica};
-use crate::request_state::send;
-use crate::single_use::{answered, guess, state, text, used};
+use crate::support::single_use::{answered, first_state, guess, text, used};
+use crate::support::{Counter, alice, call_tool, replica};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A server of our own, on a socket in a directory of its own, which ends with this value.
+/// A Redis server on a socket in its own directory. Dropping it stops the server.
 struct Redis {
     process: Child,
     socket: PathBuf,
@@ -48,7 +47,7 @@ impl Redis {
         let ready =
             |line: Result<String, _>| line.is_ok_and(|line| line.contains("eady to accept"));
         assert!(lines.any(ready), "redis-server did not start");
-        // What it says later has somewhere to go.
+        // Drains later output, so that the pipe never fills.
         std::thread::spawn(move || lines.for_each(drop));
         process
     }
@@ -57,12 +56,12 @@ impl Redis {
         format!("redis+unix://{}", self.socket.display())
     }
 
-    async fn guard(&self) -> RedisStore {
+    async fn store(&self) -> RedisStore {
         RedisStore::connect(&self.url()).await.unwrap()
     }
 
-    /// Sends a command as a line, and returns the answer.
-    fn ask(&self, command: &str) -> String {
+    /// Sends a command as a line and returns the reply.
+    fn command(&self, command: &str) -> String {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         write!(stream, "{command}\r\nQUIT\r\n").unwrap();
         let mut answer = String::new();
@@ -70,12 +69,12 @@ impl Redis {
         answer.strip_suffix("+OK\r\n").unwrap_or(&answer).trim_end().to_owned()
     }
 
-    fn end(&mut self) {
+    fn stop(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    fn start_again(&mut self) {
+    fn restart(&mut self) {
         self.process = Self::spawn(&self.socket);
     }
 }
@@ -88,56 +87,59 @@ impl Drop for Redis {
     }
 }
 
-/// Each replica has a connection of its own.
+/// Each replica has its own connection.
 #[tokio::test]
-async fn a_fleet_uses_a_state_once() {
-    let (redis, ran, clock) = (Redis::start(), Count::default(), TestClock::default());
+async fn redis_store_makes_a_state_work_once_across_replicas() {
+    let (redis, ran, clock) = (Redis::start(), Counter::default(), TestClock::default());
     let mut replicas = Vec::new();
     for _ in 0..3 {
-        let replica = replica(&clock).tool(guess(&ran)).single_use_store(redis.guard().await);
+        let replica = replica(&clock).tool(guess(&ran)).single_use_store(redis.store().await);
         replicas.push(replica.build().unwrap());
     }
     let fleet = Replicas::new(replicas).as_principal(alice());
-    let state = state(&fleet).await;
-    assert_eq!(redis.ask("DBSIZE"), ":0");
-    let first = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let state = first_state(&fleet).await;
+    assert_eq!(redis.command("DBSIZE"), ":0");
+    let first = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!(text(&first), "a 1");
     for _ in 0..3 {
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, first);
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "b")).await, used());
+        assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, first);
+        assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "b")).await, used());
     }
     assert_eq!(ran.get(), 1);
 
-    // All at once.
-    let (other, fleet) = (self::state(&fleet).await, Arc::new(fleet));
-    let legs = (0..20).map(|n| {
+    // Concurrent requests.
+    let (other, fleet) = (first_state(&fleet).await, Arc::new(fleet));
+    let rounds = (0..20).map(|n| {
         let (fleet, more) =
             (Arc::clone(&fleet), answered(&other, if n % 2 == 0 { "a" } else { "b" }));
-        tokio::spawn(async move { send(&fleet, "t", json!({}), more).await })
+        tokio::spawn(async move { call_tool(&fleet, "t", json!({}), more).await })
     });
     let mut outcomes = Vec::new();
-    for leg in legs.collect::<Vec<_>>() {
-        outcomes.push(leg.await.unwrap());
+    for round in rounds.collect::<Vec<_>>() {
+        outcomes.push(round.await.unwrap());
     }
     let refused = outcomes.iter().filter(|outcome| **outcome == used()).count();
     assert_eq!((ran.get(), refused), (2, 10));
-    assert_eq!(redis.ask("DBSIZE"), ":2");
+    assert_eq!(redis.command("DBSIZE"), ":2");
 
-    let keys = redis.ask("KEYS *");
+    let keys = redis.command("KEYS *");
     let key = keys.lines().find(|line| line.starts_with("mrtr:")).unwrap();
-    let left = redis.ask(&format!("PTTL {key}"));
+    let left = redis.command(&format!("PTTL {key}"));
     let left: u64 = left.strip_prefix(':').unwrap().parse().unwrap();
-    assert!((660_000..=722_000).contains(&left), "a round's time and some more, not {left} ms");
+    assert!(
+        (660_000..=722_000).contains(&left),
+        "expected the answer timeout and a little more, not {left} ms"
+    );
 }
 
-/// Of many at once, one is first.
+/// One of many concurrent claims wins.
 #[tokio::test]
-async fn one_claim_is_first() {
+async fn redis_store_lets_one_concurrent_claim_win() {
     let redis = Redis::start();
-    let (one, other) = (redis.guard().await, redis.guard().await.prefix("mrtr:"));
+    let (one, other) = (redis.store().await, redis.store().await.prefix("mrtr:"));
     let claims = (0..50_u8).map(|n| {
-        let guard = if n % 2 == 0 { one.clone() } else { other.clone() };
-        tokio::spawn(async move { guard.claim("k", &[n, 0, 0xff], MINUTE).await.unwrap() })
+        let store = if n % 2 == 0 { one.clone() } else { other.clone() };
+        tokio::spawn(async move { store.claim("k", &[n, 0, 0xff], MINUTE).await.unwrap() })
     });
     let mut firsts = 0;
     let mut seen = Vec::new();
@@ -153,34 +155,34 @@ async fn one_claim_is_first() {
     assert_eq!(other.claim("k", b"", MINUTE).await.unwrap().as_deref(), Some(&b"done"[..]));
     one.settle("nothing", b"done", MINUTE).await.unwrap();
     assert_eq!(other.claim("nothing", b"x", Duration::ZERO).await.unwrap(), None);
-    let prefixed = redis.guard().await.prefix("b:");
+    let prefixed = redis.store().await.prefix("b:");
     assert_eq!(prefixed.claim("k", b"", Duration::MAX).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_full_redis_refuses() {
+async fn redis_store_reports_a_full_server() {
     let redis = Redis::start();
-    let guard = redis.guard().await;
-    assert_eq!(redis.ask("CONFIG SET maxmemory 1"), "+OK");
-    assert!(matches!(guard.claim("k", b"", MINUTE).await, Err(StoreError::Full)));
-    assert_eq!(redis.ask("CONFIG SET maxmemory 0"), "+OK");
-    assert_eq!(guard.claim("k", b"", MINUTE).await.unwrap(), None);
+    let store = redis.store().await;
+    assert_eq!(redis.command("CONFIG SET maxmemory 1"), "+OK");
+    assert!(matches!(store.claim("k", b"", MINUTE).await, Err(StoreError::Full)));
+    assert_eq!(redis.command("CONFIG SET maxmemory 0"), "+OK");
+    assert_eq!(store.claim("k", b"", MINUTE).await.unwrap(), None);
 }
 
-/// It fails while Redis is away, and works when it is back, on the same connection.
+/// Claims fail while Redis is down, and work again on the same connection.
 #[tokio::test]
-async fn a_redis_that_comes_back_is_used_again() {
+async fn redis_store_reconnects() {
     let mut redis = Redis::start();
-    let guard = redis.guard().await;
-    assert_eq!(guard.claim("k", b"", MINUTE).await.unwrap(), None);
-    redis.end();
-    let error = guard.claim("k", b"", MINUTE).await.unwrap_err();
+    let store = redis.store().await;
+    assert_eq!(store.claim("k", b"", MINUTE).await.unwrap(), None);
+    redis.stop();
+    let error = store.claim("k", b"", MINUTE).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-    redis.start_again();
+    redis.restart();
     // The first commands may still find the broken connection.
     let mut claimed = Err(error);
     for _ in 0..100 {
-        claimed = guard.claim("l", b"", MINUTE).await;
+        claimed = store.claim("l", b"", MINUTE).await;
         if claimed.is_ok() {
             break;
         }
@@ -189,7 +191,7 @@ async fn a_redis_that_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis_is_said_and_without_the_password() {
+async fn redis_store_errors_hide_the_password() {
     for url in ["", "http://x", "redis+unix:///no/such/socket"] {
         let error = RedisStore::connect(url).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{url}: {error}");

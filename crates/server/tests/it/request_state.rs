@@ -1,45 +1,12 @@
-//! What a server refuses, and what it says then.
+//! Rejected requests: their responses, and their reasons in the log.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
-use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_server::{Context, KeyRing, Principal, Prompt, Resource, Server, Tool};
 use mrtr_testkit::{Replicas, TestClock};
-use mrtr_transport::{OutgoingRequest, Transport as _};
 use serde_json::{Value, json};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Dispatch, Level};
-use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::replicas::{Text, alice, replica, ring, secret};
-
-/// Sends one leg, and returns the result, or the error under `error`.
-pub(crate) async fn send(fleet: &Replicas, tool: &str, arguments: Value, more: Value) -> Value {
-    let mut params = with_meta(json!({ "name": tool, "arguments": arguments }));
-    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    raw_send(fleet, "tools/call", params).await
-}
-
-/// Parameters with the `_meta` of a client that shows forms.
-pub(crate) fn with_meta(mut params: Value) -> Value {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
-    });
-    params.as_object_mut().unwrap().insert("_meta".to_owned(), meta);
-    params
-}
-
-pub(crate) async fn raw_send(fleet: &Replicas, method: &str, params: Value) -> Value {
-    let params = Params::new(&params).unwrap();
-    let request = Request::new(RequestId::Number(1), method, Some(params));
-    let response = fleet.send(OutgoingRequest::new(request)).await.unwrap();
-    match response.outcome {
-        Ok(result) => serde_json::from_str(result.get()).unwrap(),
-        Err(error) => json!({ "error": error }),
-    }
-}
+use crate::support::{
+    LogLines, Text, alice, call_tool, invalid_state, replica, ring, secret, send_request,
+};
 
 fn tools(builder: mrtr_server::ServerBuilder) -> Server {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -56,60 +23,10 @@ fn tools(builder: mrtr_server::ServerBuilder) -> Server {
     builder.tool(ask("t")).tool(ask("u")).build().unwrap()
 }
 
-/// Collects what is logged on this thread.
-#[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Lines {
-    /// Collects until the guard is dropped.
-    pub(crate) fn collect() -> (Self, (DefaultGuard, Dispatch)) {
-        Self::collect_from(Level::INFO)
-    }
-
-    /// The same, from this level on, with a line for the end of each span.
-    pub(crate) fn collect_from(level: Level) -> (Self, (DefaultGuard, Dispatch)) {
-        let lines = Self::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_span_events(FmtSpan::CLOSE)
-            .with_writer(move || writer.clone())
-            .with_ansi(false)
-            .finish();
-        // With a single subscriber, `tracing` lets the thread that comes first decide for all whether a line is
-        // of interest.
-        let second = Dispatch::new(tracing_subscriber::registry());
-        (lines, (tracing::subscriber::set_default(subscriber), second))
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-pub(crate) fn frozen() -> Value {
-    json!({ "error": {
-        "code": -32602,
-        "message": "Invalid or expired requestState",
-        "data": { "reason": "invalid_request_state" },
-    } })
-}
-
-/// Every cause gets one answer, and only the log says which it was.
+/// All causes share one response; only the log names the cause.
 #[tokio::test]
-async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_the_log() {
-    let (lines, _guard) = Lines::collect();
+async fn rejected_states_get_one_response_and_the_log_names_the_reason() {
+    let (lines, _guard) = LogLines::collect();
 
     let clock = TestClock::default();
     let fleet = |builder: mrtr_server::ServerBuilder, principal: Option<Principal>| {
@@ -121,72 +38,73 @@ async fn a_state_that_is_not_accepted_is_refused_with_one_answer_and_named_in_th
     };
     let home = fleet(replica(&clock), Some(alice()));
     let arguments = json!({ "n": 9_007_199_254_740_993_u64 });
-    let first = send(&home, "t", arguments.clone(), json!({})).await;
+    let first = call_tool(&home, "t", arguments.clone(), json!({})).await;
     let state = first["requestState"].as_str().unwrap();
     let answer = json!({ "a": { "action": "accept", "content": { "text": "x" } } });
     let retry = |state: &str| json!({ "requestState": state, "inputResponses": answer });
 
     let mut expect = Vec::new();
     let mut refused = |outcome: Value, reason: &'static str| {
-        assert_eq!(outcome, frozen(), "{reason}");
+        assert_eq!(outcome, invalid_state(), "{reason}");
         expect.push(reason);
     };
-    // In the middle, and cut where a whole number of bytes ends.
+    // One letter changed in the middle, and a cut at a whole number of bytes.
     let letter = if state.as_bytes()[90] == b'A' { "B" } else { "A" };
     let flipped = format!("{}{letter}{}", &state[..90], &state[91..]);
-    refused(send(&home, "t", arguments.clone(), retry(&flipped)).await, "forged");
+    refused(call_tool(&home, "t", arguments.clone(), retry(&flipped)).await, "forged");
     let cut = 6 + (state.len() - 6) / 4 * 4 - 4;
-    refused(send(&home, "t", arguments.clone(), retry(&state[..cut])).await, "forged");
-    refused(send(&home, "t", arguments.clone(), retry("x")).await, "malformed");
-    refused(send(&home, "t", arguments.clone(), retry("")).await, "malformed");
-    refused(send(&home, "u", arguments.clone(), retry(state)).await, "wrong_target");
-    // As doubles the two numbers would be equal.
+    refused(call_tool(&home, "t", arguments.clone(), retry(&state[..cut])).await, "forged");
+    refused(call_tool(&home, "t", arguments.clone(), retry("x")).await, "malformed");
+    refused(call_tool(&home, "t", arguments.clone(), retry("")).await, "malformed");
+    refused(call_tool(&home, "u", arguments.clone(), retry(state)).await, "wrong_target");
+    // The two numbers would be equal as doubles.
     refused(
-        send(&home, "t", json!({ "n": 9_007_199_254_740_992_u64 }), retry(state)).await,
+        call_tool(&home, "t", json!({ "n": 9_007_199_254_740_992_u64 }), retry(state)).await,
         "wrong_arguments",
     );
-    refused(send(&home, "t", json!({}), retry(state)).await, "wrong_arguments");
+    refused(call_tool(&home, "t", json!({}), retry(state)).await, "wrong_arguments");
 
     let bob = fleet(replica(&clock), Some(Principal::new("https://login.example", "bob")));
-    refused(send(&bob, "t", arguments.clone(), retry(state)).await, "wrong_principal");
-    let nobody = fleet(replica(&clock).allow_anonymous(), None);
-    refused(send(&nobody, "t", arguments.clone(), retry(state)).await, "wrong_principal");
+    refused(call_tool(&bob, "t", arguments.clone(), retry(state)).await, "wrong_principal");
+    let anonymous = fleet(replica(&clock).allow_anonymous(), None);
+    refused(call_tool(&anonymous, "t", arguments.clone(), retry(state)).await, "wrong_principal");
 
     let other = |ring: KeyRing| {
         Server::builder("test", "1").require_principal().key_ring(ring).clock(clock.clone())
     };
     let audience = KeyRing::builder("https://other.example/mcp").active(secret(0)).build().unwrap();
     refused(
-        send(&fleet(other(audience), Some(alice())), "t", arguments.clone(), retry(state)).await,
+        call_tool(&fleet(other(audience), Some(alice())), "t", arguments.clone(), retry(state))
+            .await,
         "unknown_key",
     );
     let key = KeyRing::builder("https://test.example/mcp").active(secret(9)).build().unwrap();
     refused(
-        send(&fleet(other(key), Some(alice())), "t", arguments.clone(), retry(state)).await,
+        call_tool(&fleet(other(key), Some(alice())), "t", arguments.clone(), retry(state)).await,
         "unknown_key",
     );
 
     assert_eq!(
-        send(&home, "t", arguments.clone(), retry(state)).await["content"][0]["text"],
+        call_tool(&home, "t", arguments.clone(), retry(state)).await["content"][0]["text"],
         "x Some(9007199254740993)"
     );
     clock.advance(600);
-    refused(send(&home, "t", arguments.clone(), retry(state)).await, "expired");
+    refused(call_tool(&home, "t", arguments.clone(), retry(state)).await, "expired");
 
     let log = lines.text();
     let logged: Vec<_> =
         log.lines().filter_map(|line| line.split("reason=\"").nth(1)?.split('"').next()).collect();
     assert_eq!(logged, expect);
     assert!(!log.contains(state), "a state must not be logged");
-    let book = include_str!("../../../mrtr/src/guide/deploying.md");
-    let row = book.lines().find(|line| line.starts_with("| `mrtr.state.refusals`")).unwrap();
+    let docs = include_str!("../../../mrtr/src/guide/deploying.md");
+    let row = docs.lines().find(|line| line.starts_with("| `mrtr.state.refusals`")).unwrap();
     for reason in expect {
-        assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the book");
+        assert!(row.contains(&format!("`{reason}`")), "{reason} is missing in docs/deploying.md");
     }
 }
 
 #[tokio::test]
-async fn a_flow_ends_with_its_lifetime_however_fresh_its_state() {
+async fn call_timeout_ends_a_call_however_fresh_its_state() {
     let clock = TestClock::default();
     let tool = Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         for n in 0..20 {
@@ -196,11 +114,11 @@ async fn a_flow_ends_with_its_lifetime_however_fresh_its_state() {
     });
     let server = replica(&clock).tool(tool).build().unwrap();
     let fleet = Replicas::new([server]).as_principal(alice());
-    let mut last = send(&fleet, "t", json!({}), json!({})).await;
+    let mut last = call_tool(&fleet, "t", json!({}), json!({})).await;
     for n in 0..6 {
         clock.advance(599);
         let answer = json!({ format!("q{n}"): { "action": "accept", "content": { "text": "x" } } });
-        last = send(
+        last = call_tool(
             &fleet,
             "t",
             json!({}),
@@ -208,16 +126,16 @@ async fn a_flow_ends_with_its_lifetime_however_fresh_its_state() {
         )
         .await;
     }
-    assert!(last["inputRequests"].is_object(), "59 minutes and 54 seconds are within the hour");
+    assert!(last["inputRequests"].is_object(), "59 min 54 s are within the hour");
     clock.advance(6);
     assert_eq!(
-        send(&fleet, "t", json!({}), json!({ "requestState": last["requestState"] })).await,
-        frozen()
+        call_tool(&fleet, "t", json!({}), json!({ "requestState": last["requestState"] })).await,
+        invalid_state()
     );
 }
 
 #[tokio::test]
-async fn requests_that_are_wrong_are_told_what_is_wrong() {
+async fn invalid_requests_get_an_error_that_names_the_mistake() {
     let clock = TestClock::default();
     let fleet = Replicas::new([tools(replica(&clock).allow_anonymous())]);
     let meta = |key: &str| {
@@ -253,11 +171,11 @@ async fn requests_that_are_wrong_are_told_what_is_wrong() {
         ("prompts/list", meta(""), -32601, "prompts/list"),
         ("initialize", meta(""), -32601, "2026-07-28"),
     ] {
-        let (got, message) = error(raw_send(&fleet, method, params).await);
+        let (got, message) = error(send_request(&fleet, method, params).await);
         assert_eq!(got, code, "{method}: {message}");
         assert!(message.contains(part), "{method}: {message}");
     }
-    let outcome = raw_send(
+    let outcome = send_request(
         &fleet,
         "server/discover",
         json!({ "_meta": {
@@ -284,29 +202,29 @@ async fn requests_that_are_wrong_are_told_what_is_wrong() {
         ),
         ("t", json!({ "requestState": 5 }), -32602, "requestState"),
     ] {
-        let (got, message) = error(send(&fleet, tool, json!({}), more).await);
+        let (got, message) = error(call_tool(&fleet, tool, json!({}), more).await);
         assert_eq!(got, code, "{message}");
         assert!(message.contains(part), "{message}");
     }
-    // Arguments of the wrong type are for the model to mend.
-    let result = send(&fleet, "t", json!({ "n": "three" }), json!({})).await;
+    // Arguments of the wrong type are a tool error, which the model can correct.
+    let result = call_tool(&fleet, "t", json!({ "n": "three" }), json!({})).await;
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("Invalid arguments: n: invalid type: string \"three\""), "{text}");
 }
 
 #[tokio::test]
-async fn anonymous_callers_are_served_only_where_that_was_said() {
+async fn anonymous_callers_are_rejected_unless_the_server_allows_them() {
     let clock = TestClock::default();
     let closed = Replicas::new([tools(replica(&clock))]);
-    let outcome = send(&closed, "t", json!({}), json!({})).await;
+    let outcome = call_tool(&closed, "t", json!({}), json!({})).await;
     assert_eq!(outcome["error"]["code"], -32600);
     let open = Replicas::new([tools(replica(&clock).allow_anonymous())]);
-    assert!(send(&open, "t", json!({}), json!({})).await["requestState"].is_string());
+    assert!(call_tool(&open, "t", json!({}), json!({})).await["requestState"].is_string());
 }
 
 #[test]
-fn keys_and_states_are_not_printed() {
+fn debug_output_hides_keys() {
     let server = tools(Server::builder("test", "1").key_ring(ring()).allow_anonymous());
     let printed = format!("{server:?} {:?} {:?}", ring(), secret(0));
     assert!(!printed.contains("[0, 1, 2"), "{printed}");
@@ -314,7 +232,7 @@ fn keys_and_states_are_not_printed() {
 }
 
 #[test]
-fn servers_that_cannot_work_are_not_built() {
+fn build_rejects_invalid_names_schemas_icons_and_uris() {
     let server = || Server::builder("s", "1").require_principal().ephemeral_key();
     let tool = |name: &str| Tool::new(name, "", async |_: Context| "x");
     let text = Tool::new("t", "", async |_: Context, text: String| text);

@@ -1,4 +1,4 @@
-//! What every method's result looks like on the wire.
+//! The results of all methods on the wire.
 
 #![expect(clippy::panic, reason = "handlers panic on purpose")]
 
@@ -13,8 +13,7 @@ use mrtr_server::{
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 
-use crate::replicas::{Text, alice, replica};
-use crate::request_state::{raw_send, with_meta};
+use crate::support::{Text, alice, replica, send_request, with_meta};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Doc {
@@ -39,9 +38,9 @@ fn everything() -> Replicas {
         "fail" => Err(Error::internal("secret")),
         "wrong" => Err(Error::invalid("no such id")),
         "panic" => panic!("secret"),
-        "who" => {
-            Ok(vec![typed.principal().map_or("nobody", mrtr_server::Principal::subject).to_owned()])
-        }
+        "who" => Ok(vec![
+            typed.principal().map_or("anonymous", mrtr_server::Principal::subject).to_owned(),
+        ]),
         "known" => Ok(typed.arguments.into_keys().collect()),
         _ => Ok(vec!["1".to_owned()]),
     };
@@ -103,11 +102,11 @@ struct Path {
 }
 
 async fn send(method: &str, params: Value) -> Value {
-    raw_send(&everything(), method, with_meta(params)).await
+    send_request(&everything(), method, with_meta(params)).await
 }
 
 #[tokio::test]
-async fn every_result_has_its_type_says_who_made_it_and_how_long_it_lasts() {
+async fn every_result_has_type_server_info_and_cache_hints() {
     let id = json!({ "name": "id", "value": "" });
     for (method, params, ttl, scope) in [
         ("server/discover", json!({}), 60_000, "public"),
@@ -148,7 +147,7 @@ async fn every_result_has_its_type_says_who_made_it_and_how_long_it_lasts() {
 }
 
 #[tokio::test]
-async fn a_server_that_announces_changes_says_so_and_one_that_does_not_does_not() {
+async fn list_changed_is_declared_only_with_a_change_notifier() {
     let capabilities = send("server/discover", json!({})).await["capabilities"].clone();
     for kind in ["tools", "prompts", "resources"] {
         assert_eq!(capabilities[kind]["listChanged"], true, "{kind}");
@@ -158,17 +157,17 @@ async fn a_server_that_announces_changes_says_so_and_one_that_does_not_does_not(
     let bare = replica(&TestClock::default()).tool(Tool::new("t", "", async |_: Context| "x"));
     let bare = Replicas::new([bare.build().unwrap()]).as_principal(alice());
     let capabilities =
-        raw_send(&bare, "server/discover", with_meta(json!({}))).await["capabilities"].clone();
+        send_request(&bare, "server/discover", with_meta(json!({}))).await["capabilities"].clone();
     assert_eq!(capabilities["tools"].get("listChanged"), None);
     assert_eq!((capabilities.get("prompts"), capabilities.get("completions")), (None, None));
     for method in ["completion/complete", "prompts/list", "resources/list"] {
-        let refused = raw_send(&bare, method, with_meta(json!({}))).await;
+        let refused = send_request(&bare, method, with_meta(json!({}))).await;
         assert_eq!(refused["error"]["code"], -32601, "{method}");
     }
 }
 
 #[tokio::test]
-async fn lists_say_what_there_is_in_the_words_of_the_specification() {
+async fn lists_use_the_wire_format_of_the_specification() {
     let tools = send("tools/list", json!({})).await;
     let tool = |name: &str| {
         let all = tools["tools"].as_array().unwrap();
@@ -198,14 +197,14 @@ async fn lists_say_what_there_is_in_the_words_of_the_specification() {
     );
 }
 
-/// Nobody's list depends on who asks over which connection, or on what was asked before.
+/// A list depends neither on the connection nor on earlier requests.
 #[tokio::test]
-async fn lists_are_the_same_for_everybody_and_always() {
+async fn lists_do_not_depend_on_earlier_requests() {
     let (one, two) = (everything(), everything());
     let list = async |fleet: &Replicas| {
         let mut all = Vec::new();
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
-            all.push(raw_send(fleet, method, with_meta(json!({}))).await);
+            all.push(send_request(fleet, method, with_meta(json!({}))).await);
         }
         all
     };
@@ -216,20 +215,20 @@ async fn lists_are_the_same_for_everybody_and_always() {
         ("prompts/get", json!({ "name": "p", "arguments": { "id": "1" } })),
         ("resources/read", json!({ "uri": "a:1" })),
     ] {
-        raw_send(&one, method, with_meta(params)).await;
+        send_request(&one, method, with_meta(params)).await;
     }
     assert_eq!(before, list(&one).await);
     assert_eq!(before, list(&two).await);
 }
 
 #[tokio::test]
-async fn names_that_differ_in_case_are_different_tools() {
+async fn tool_names_are_case_sensitive() {
     assert_eq!(send("tools/call", json!({ "name": "A" })).await["content"][0]["text"], "large");
     assert_eq!(send("tools/call", json!({ "name": "a" })).await["resultType"], "input_required");
 }
 
 #[tokio::test]
-async fn what_a_client_says_it_is_changes_nothing() {
+async fn client_info_does_not_bind_a_call() {
     let fleet = everything();
     let with_info = |info: Value| {
         let mut params = with_meta(json!({ "name": "a" }));
@@ -237,17 +236,17 @@ async fn what_a_client_says_it_is_changes_nothing() {
         params
     };
     let one = json!({ "name": "one", "version": "1" });
-    let first = raw_send(&fleet, "tools/call", with_info(one)).await;
+    let first = send_request(&fleet, "tools/call", with_info(one)).await;
     let mut retry = with_info(json!({ "name": "other", "version": "9" }));
     retry["requestState"] = first["requestState"].clone();
     retry["inputResponses"] =
         json!({ "q": { "action": "accept", "content": { "text": "went on" } } });
-    let result = raw_send(&fleet, "tools/call", retry).await;
+    let result = send_request(&fleet, "tools/call", retry).await;
     assert_eq!(result["content"][0]["text"], "went on");
 }
 
 #[tokio::test]
-async fn what_goes_wrong_in_prompts_resources_and_completion_has_its_code() {
+async fn errors_of_prompts_resources_and_completion_have_their_codes() {
     let complete = |value: &str| json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": "id", "value": value } });
     for (method, params, number, part) in [
         ("prompts/get", json!({ "name": "nope" }), -32602, "nope"),
@@ -308,7 +307,7 @@ async fn what_goes_wrong_in_prompts_resources_and_completion_has_its_code() {
 }
 
 #[tokio::test]
-async fn suggestions_know_who_asks_and_only_arguments_that_there_are() {
+async fn completion_sees_the_principal_and_declared_arguments_only() {
     let suggest = async |of: Value, value: &str, known: Value| {
         let argument = json!({ "name": "id", "value": value });
         let params = json!({ "ref": of, "argument": argument, "context": { "arguments": known } });
@@ -327,7 +326,7 @@ async fn suggestions_know_who_asks_and_only_arguments_that_there_are() {
 }
 
 #[tokio::test]
-async fn no_variable_of_a_template_leads_out_of_its_place() {
+async fn template_variables_reject_path_traversal() {
     for (uri, fits) in [
         ("file:///a/b.txt", true),
         ("file:///a/b..c", true),
@@ -351,7 +350,7 @@ async fn no_variable_of_a_template_leads_out_of_its_place() {
 }
 
 #[tokio::test]
-async fn a_tool_without_arguments_takes_none_and_says_so_without_positions() {
+async fn invalid_arguments_are_named_without_positions() {
     for (name, arguments, part) in [
         ("A", json!({ "x": 1 }), "x"),
         ("typed", json!({ "id": 5 }), "id"),
@@ -364,9 +363,9 @@ async fn a_tool_without_arguments_takes_none_and_says_so_without_positions() {
     }
 }
 
-/// It is in the log; what goes out says no more than that something went wrong inside.
+/// The log has the reason; the client gets an internal error.
 #[tokio::test]
-async fn content_that_is_not_well_formed_is_not_sent() {
+async fn malformed_content_is_not_sent() {
     let image = || {
         let block = json!({ "type": "image", "data": "no base64", "mimeType": "image/png" });
         serde_json::from_value::<ContentBlock>(block).unwrap()
@@ -390,13 +389,13 @@ async fn content_that_is_not_well_formed_is_not_sent() {
         ("prompts/get", json!({ "name": "p" })),
         ("resources/read", json!({ "uri": "a:1" })),
     ] {
-        let refused = raw_send(&fleet, method, with_meta(params)).await;
+        let refused = send_request(&fleet, method, with_meta(params)).await;
         assert_eq!(refused["error"]["code"], -32603, "{method}: {refused}");
     }
 }
 
 #[tokio::test]
-async fn every_list_can_be_paged() {
+async fn every_list_has_pages() {
     let text = |name: &str| Resource::new(format!("a:{name}"), name, async |_: Context| "x");
     let template = |name: &str| {
         ResourceTemplate::new(
@@ -420,18 +419,18 @@ async fn every_list_can_be_paged() {
         ("resources/list", "resources"),
         ("resources/templates/list", "resourceTemplates"),
     ] {
-        let first = raw_send(&fleet, method, with_meta(json!({}))).await;
+        let first = send_request(&fleet, method, with_meta(json!({}))).await;
         let cursor = json!({ "cursor": first["nextCursor"] });
-        let second = raw_send(&fleet, method, with_meta(cursor)).await;
+        let second = send_request(&fleet, method, with_meta(cursor)).await;
         let name = |page: &Value| page[member][0]["name"].clone();
         assert_eq!([name(&first), name(&second)], [json!("x"), json!("y")], "{method}");
         assert_eq!((first[member].as_array().unwrap().len(), second.get("nextCursor")), (1, None));
     }
 }
 
-/// Tasks, say, would be added like this.
+/// An extension such as tasks adds its methods in this way.
 #[tokio::test]
-async fn an_extension_declares_itself_and_adds_methods() {
+async fn extension_declares_settings_and_adds_methods() {
     #[derive(serde::Deserialize)]
     struct Get {
         id: u32,
@@ -451,7 +450,7 @@ async fn an_extension_declares_itself_and_adds_methods() {
         .unwrap();
     let fleet = Replicas::new([server]).as_principal(alice());
     let send =
-        async |method: &str, params: Value| raw_send(&fleet, method, with_meta(params)).await;
+        async |method: &str, params: Value| send_request(&fleet, method, with_meta(params)).await;
     let discovered = send("server/discover", json!({})).await;
     assert_eq!(
         discovered["capabilities"]["extensions"],
@@ -483,7 +482,7 @@ async fn an_extension_declares_itself_and_adds_methods() {
             "{wrong}"
         );
     }
-    // Not even where this server has no prompts.
+    // Protocol methods are reserved even if this server has no prompts.
     let builder = replica(&TestClock::default())
         .method("prompts/get", async |_: ExtensionRequest| Ok(mrtr_schema::Object::new()));
     assert!(builder.build().unwrap_err().to_string().contains("is a method of the protocol"));

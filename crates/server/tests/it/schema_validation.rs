@@ -1,11 +1,10 @@
-//! Arguments and results are held against the schemas that a tool publishes.
+//! Validation of arguments and results against the schemas that a tool publishes.
 
 use mrtr_server::{Context, Server, Tool, ToolOutput};
 use mrtr_testkit::Replicas;
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, fleet};
-use crate::request_state::send;
+use crate::support::{Counter, call_tool, fleet};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Party {
@@ -13,7 +12,7 @@ struct Party {
     people: u8,
     #[schemars(length(max = 5), regex(pattern = "^[A-Z]"))]
     name: String,
-    /// A number of the type's own bounds.
+    /// A number with the bounds of its type.
     table: Option<u16>,
 }
 
@@ -23,18 +22,18 @@ fn object(schema: Value) -> mrtr_schema::Object {
 }
 
 #[tokio::test]
-async fn arguments_have_to_fit_what_the_schema_says_beyond_the_type() {
-    let ran = Count::default();
+async fn arguments_must_match_the_schema_beyond_the_type() {
+    let ran = Counter::default();
     let counter = ran.clone();
     let fleet = fleet(move || {
         let counter = counter.clone();
         Tool::new("t", "", move |_: Context, party: Party| {
-            counter.up();
+            counter.increment();
             let text = format!("{} {} {:?}", party.people, party.name, party.table);
             std::future::ready(Ok::<_, mrtr_server::Error>(text))
         })
     });
-    let fine = send(&fleet, "t", json!({ "people": 2, "name": "Ada" }), json!({})).await;
+    let fine = call_tool(&fleet, "t", json!({ "people": 2, "name": "Ada" }), json!({})).await;
     assert_eq!(fine["content"][0]["text"], "2 Ada None");
     for (arguments, part) in [
         (json!({ "people": 0, "name": "Ada" }), "/people"),
@@ -43,15 +42,15 @@ async fn arguments_have_to_fit_what_the_schema_says_beyond_the_type() {
         (json!({ "people": 2, "name": "ada" }), "/name"),
         (json!({ "people": 2, "name": "Ada", "table": 70_000 }), "table"),
     ] {
-        let refused = send(&fleet, "t", arguments, json!({})).await;
+        let refused = call_tool(&fleet, "t", arguments, json!({})).await;
         let text = refused["content"][0]["text"].as_str().unwrap();
         assert!(refused["isError"] == true && text.contains(part), "{refused}");
     }
-    assert_eq!(ran.get(), 1, "the handler sees only what fits");
+    assert_eq!(ran.get(), 1, "the handler must see valid arguments only");
 }
 
 #[tokio::test]
-async fn a_schema_written_by_hand_holds_beside_the_type() {
+async fn custom_input_schema_applies_in_addition_to_the_type() {
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string", "enum": ["x", "y"] } },
         "required": ["a"], "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] });
     let fleet = fleet(|| {
@@ -64,15 +63,18 @@ async fn a_schema_written_by_hand_holds_beside_the_type() {
         )
         .input_schema(object(schema.clone()))
     });
-    assert_eq!(send(&fleet, "t", json!({ "a": "x" }), json!({})).await["content"][0]["text"], "1");
+    assert_eq!(
+        call_tool(&fleet, "t", json!({ "a": "x" }), json!({})).await["content"][0]["text"],
+        "1"
+    );
     for arguments in [json!({}), json!({ "a": "z" }), json!({ "a": "x", "b": 1 })] {
-        let refused = send(&fleet, "t", arguments, json!({})).await;
+        let refused = call_tool(&fleet, "t", arguments, json!({})).await;
         assert_eq!(refused["isError"], true, "{refused}");
     }
 }
 
 #[tokio::test]
-async fn output_that_does_not_fit_is_not_sent() {
+async fn output_that_violates_its_schema_is_not_sent() {
     let output = |value: Option<Value>| {
         let tool = move || {
             let value = value.clone();
@@ -87,7 +89,7 @@ async fn output_that_does_not_fit_is_not_sent() {
         };
         fleet(tool)
     };
-    let call = async |fleet: Replicas| send(&fleet, "t", json!({}), json!({})).await;
+    let call = async |fleet: Replicas| call_tool(&fleet, "t", json!({}), json!({})).await;
     let fits = call(output(Some(json!({ "n": 5 })))).await;
     assert_eq!(fits["structuredContent"], json!({ "n": 5 }));
     for value in [Some(json!({ "n": 4 })), Some(json!({})), Some(json!([])), None] {
@@ -97,7 +99,7 @@ async fn output_that_does_not_fit_is_not_sent() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_refused_when_the_server_is_built() {
+fn build_rejects_invalid_json_schemas() {
     let tool = || Tool::new("t", "", async |_: Context| "x");
     for schema in [
         json!({ "type": "object", "properties": 5 }),

@@ -1,6 +1,6 @@
-//! States that work once.
+//! Request states that work once.
 
-mod guards;
+mod store;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,113 +14,121 @@ use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use self::guards::Scripted;
-use crate::replicas::{Count, Text, alice, client, replica};
-use crate::request_state::{raw_send, send, with_meta};
+use self::store::ScriptedStore;
+use crate::support::single_use::{answered, first_state, guess, text, used};
+use crate::support::{Counter, Text, alice, call_tool, client, replica, send_request, with_meta};
 
-/// Asks for a text, and says it and how often it came so far.
-pub(crate) fn guess(ran: &Count) -> Tool {
-    let ran = ran.clone();
-    Tool::new("t", "", move |cx: Context| {
-        let ran = ran.clone();
-        async move {
-            let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-            Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.up()))
-        }
-    })
-    .single_use()
-}
-
-fn fleet(guard: &Arc<impl SingleUseStore>, tool: impl Fn() -> Tool) -> Replicas {
+fn fleet(store: &Arc<impl SingleUseStore>, tool: impl Fn() -> Tool) -> Replicas {
     let clock = TestClock::default();
     let replica =
-        |_| replica(&clock).tool(tool()).single_use_store(Arc::clone(guard)).build().unwrap();
+        |_| replica(&clock).tool(tool()).single_use_store(Arc::clone(store)).build().unwrap();
     Replicas::new((0..3).map(replica)).as_principal(alice())
 }
 
-/// The answer to a state that was used.
-pub(crate) fn used() -> Value {
-    json!({ "error": {
-        "code": -32602,
-        "message": "This requestState was used already",
-        "data": { "reason": "request_state_used" },
-    } })
-}
-
-/// The answer to a state that was used by who did not come to a response.
+/// The response to a state whose first use never produced a response.
 fn unknown() -> Value {
     json!({ "error": {
         "code": -32602,
-        "message": "This requestState was used, and what came of it is not known",
+        "message": "This requestState was used, and its outcome is unknown",
         "data": { "reason": "outcome_unknown" },
     } })
 }
 
-fn guard() -> Arc<MemoryStore> {
+fn store() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new(1 << 20))
 }
 
-/// The first leg's state, and what a second leg adds to the request.
-pub(crate) async fn state(fleet: &Replicas) -> Value {
-    let first = send(fleet, "t", json!({}), json!({})).await;
-    first.get("requestState").cloned().unwrap_or_default()
-}
-
-pub(crate) fn answered(state: &Value, text: &str) -> Value {
-    let answer = ElicitResult::accept(json!({ "text": text })).unwrap();
-    json!({ "requestState": state, "inputResponses": { "guess": answer } })
-}
-
-pub(crate) fn text(result: &Value) -> &str {
-    result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default()
-}
-
 #[tokio::test]
-async fn a_state_is_good_for_one_answer_and_that_gets_its_response_again() {
-    let ran = Count::default();
-    let fleet = fleet(&guard(), || guess(&ran));
-    let state = state(&fleet).await;
-    let first = send(&fleet, "t", json!({}), answered(&state, "7")).await;
+async fn state_accepts_one_answer_and_repeats_its_response() {
+    let ran = Counter::default();
+    let fleet = fleet(&store(), || guess(&ran));
+    let state = first_state(&fleet).await;
+    let first = call_tool(&fleet, "t", json!({}), answered(&state, "7")).await;
     assert_eq!(text(&first), "7 1");
     for _ in 0..3 {
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "7")).await, first);
-        assert_eq!(send(&fleet, "t", json!({}), answered(&state, "8")).await, used());
+        assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "7")).await, first);
+        assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "8")).await, used());
     }
     let nothing = json!({ "requestState": state });
-    assert_eq!(send(&fleet, "t", json!({}), nothing).await, used(), "no answer is another answer");
+    assert_eq!(
+        call_tool(&fleet, "t", json!({}), nothing).await,
+        used(),
+        "no answer counts as another answer"
+    );
     assert_eq!(ran.get(), 1);
-    // The state after it is another, and a flow of its own is one too.
-    let other = self::state(&fleet).await;
-    assert_eq!(text(&send(&fleet, "t", json!({}), answered(&other, "8")).await), "8 2");
+    // The state of another call is independent.
+    let other = first_state(&fleet).await;
+    assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&other, "8")).await), "8 2");
 }
 
-/// What a client writes anew means the same: members in another order, numbers in another form, escapes.
+/// In strict mode, even the identical request is rejected once the first has completed.
 #[tokio::test]
-async fn answers_are_the_same_if_they_mean_the_same() {
-    let ran = Count::default();
-    let fleet = fleet(&guard(), || guess(&ran));
-    let state = state(&fleet).await;
+async fn strict_single_use_rejects_the_identical_request_after_completion() {
+    let ran = Counter::default();
+    let fleet = fleet(&store(), || guess(&ran).strict_single_use());
+    let state = first_state(&fleet).await;
+    let first = call_tool(&fleet, "t", json!({}), answered(&state, "7")).await;
+    assert_eq!(text(&first), "7 1", "the first request gets its response");
+    for answer in ["7", "8", "7"] {
+        let again = call_tool(&fleet, "t", json!({}), answered(&state, answer)).await;
+        assert_eq!(again, used(), "{answer}");
+    }
+    assert_eq!(ran.get(), 1);
+    // The state of another call is independent.
+    let other = first_state(&fleet).await;
+    assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&other, "8")).await), "8 2");
+}
+
+/// In strict mode, an identical request that waits for the first is rejected, too.
+#[tokio::test(start_paused = true)]
+async fn strict_single_use_rejects_concurrent_requests() {
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
+    let tool = || waiting(&ran, &started, &proceed).strict_single_use();
+    let fleet = Arc::new(fleet(&store(), tool));
+    let state = first_state(&fleet).await;
+    let round = || {
+        let (fleet, more) = (Arc::clone(&fleet), answered(&state, "a"));
+        tokio::spawn(async move { call_tool(&fleet, "t", json!({}), more).await })
+    };
+    let first = round();
+    started.acquire().await.unwrap().forget();
+    let others: Vec<_> = (0..5).map(|_| round()).collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    proceed.add_permits(1);
+    assert_eq!(text(&first.await.unwrap()), "a 1", "the first request gets its response");
+    for other in others {
+        assert_eq!(other.await.unwrap(), used());
+    }
+    assert_eq!(ran.get(), 1);
+}
+
+/// JSON that a client serializes again is equal: other member order, number format and escapes.
+#[tokio::test]
+async fn equivalent_json_answers_are_identical() {
+    let ran = Counter::default();
+    let fleet = fleet(&store(), || guess(&ran));
+    let state = first_state(&fleet).await;
     let more = |answers: &str| json!({ "requestState": state, "inputResponses": serde_json::from_str::<Value>(answers).unwrap() });
     let one = r#"{"guess":{"action":"accept","content":{"text":"a"}},"x":{"n":1.0}}"#;
     let same = r#"{"x":{"n":1},"guess":{"content":{"text":"\u0061"},"action":"accept"}}"#;
     let other = r#"{"x":{"n":2},"guess":{"content":{"text":"a"},"action":"accept"}}"#;
-    let first = send(&fleet, "t", json!({}), more(one)).await;
+    let first = call_tool(&fleet, "t", json!({}), more(one)).await;
     assert_eq!(text(&first), "a 1");
-    assert_eq!(send(&fleet, "t", json!({}), more(same)).await, first);
-    assert_eq!(send(&fleet, "t", json!({}), more(other)).await, used());
+    assert_eq!(call_tool(&fleet, "t", json!({}), more(same)).await, first);
+    assert_eq!(call_tool(&fleet, "t", json!({}), more(other)).await, used());
 }
 
-/// An answer that is refused on its merits is used up too; a leg that asks again hands out a new state.
+/// An answer that the handler rejects is used as well; a round that asks again returns a new state.
 #[tokio::test]
-async fn errors_and_rounds_are_responses_too() {
-    let ran = Count::default();
-    let fleet = fleet(&guard(), || {
+async fn errors_and_input_requests_are_repeated_too() {
+    let ran = Counter::default();
+    let fleet = fleet(&store(), || {
         let ran = ran.clone();
         Tool::new("t", "", move |cx: Context| {
             let ran = ran.clone();
             async move {
                 let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-                ran.up();
+                ran.increment();
                 match text.as_str() {
                     "more" => Ok(cx.elicit::<Text>("more", "And?").await?.text),
                     "panic" => panic!("as asked"),
@@ -131,29 +139,29 @@ async fn errors_and_rounds_are_responses_too() {
         .single_use()
     });
     for (at, answer) in ["panic", "other", "more"].into_iter().enumerate() {
-        let state = state(&fleet).await;
-        let first = send(&fleet, "t", json!({}), answered(&state, answer)).await;
-        let again = send(&fleet, "t", json!({}), answered(&state, answer)).await;
+        let state = first_state(&fleet).await;
+        let first = call_tool(&fleet, "t", json!({}), answered(&state, answer)).await;
+        let again = call_tool(&fleet, "t", json!({}), answered(&state, answer)).await;
         assert_eq!((&first, ran.get()), (&again, at + 1), "{answer}");
         if answer == "more" {
             assert_eq!(first["resultType"], "input_required");
             let next = json!({ "more": ElicitResult::accept(json!({ "text": "b" })).unwrap() });
             let next = json!({ "requestState": first["requestState"], "inputResponses": next });
-            assert_eq!(text(&send(&fleet, "t", json!({}), next).await), "b");
+            assert_eq!(text(&call_tool(&fleet, "t", json!({}), next).await), "b");
         }
     }
 }
 
 #[tokio::test]
-async fn an_honest_client_notices_nothing() {
-    let ran = Count::default();
-    let (client, log) = client(fleet(&guard(), || guess(&ran)));
+async fn ordinary_call_works_with_single_use() {
+    let ran = Counter::default();
+    let (client, log) = client(fleet(&store(), || guess(&ran)));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.legs().len()), ("guess 1", 2));
+    assert_eq!((result.text().as_str(), log.exchanges().len()), ("guess 1", 2));
 }
 
 #[test]
-fn there_is_no_server_without_a_guard_if_something_is_for_single_use() {
+fn build_rejects_single_use_without_a_store() {
     async fn nothing(_: Context) -> mrtr_server::Result<String> {
         Ok(String::new())
     }
@@ -184,7 +192,7 @@ fn there_is_no_server_without_a_guard_if_something_is_for_single_use() {
     guarded.single_use_store(MemoryStore::new(1)).build().unwrap();
 }
 
-/// The variables of a template.
+/// The variables of the template.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Id {
     #[serde(rename = "id")]
@@ -192,8 +200,8 @@ struct Id {
 }
 
 #[tokio::test]
-async fn prompts_and_resources_are_for_single_use_too() {
-    let ran = Count::default();
+async fn single_use_covers_prompts_and_resources() {
+    let ran = Counter::default();
     let clock = TestClock::default();
     let server = {
         let (in_prompt, in_resource, in_template) = (ran.clone(), ran.clone(), ran.clone());
@@ -201,13 +209,13 @@ async fn prompts_and_resources_are_for_single_use_too() {
             let ran = in_prompt.clone();
             async move {
                 let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-                ran.up();
+                ran.increment();
                 Ok::<_, mrtr_server::Error>(PromptOutput::from(text))
             }
         });
-        let read = async |cx: Context, ran: Count| -> mrtr_server::Result<_> {
+        let read = async |cx: Context, ran: Counter| -> mrtr_server::Result<_> {
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
-            ran.up();
+            ran.increment();
             Ok(ResourceOutput::text(text))
         };
         replica(&clock)
@@ -222,7 +230,7 @@ async fn prompts_and_resources_are_for_single_use_too() {
                 })
                 .single_use(),
             )
-            .single_use_store(guard())
+            .single_use_store(store())
             .build()
             .unwrap()
     };
@@ -235,16 +243,16 @@ async fn prompts_and_resources_are_for_single_use_too() {
     .into_iter()
     .enumerate()
     {
-        let leg = |more: Value| {
+        let round = |more: Value| {
             let mut params = with_meta(target.clone());
             params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            raw_send(&fleet, method, params)
+            send_request(&fleet, method, params)
         };
-        let state = leg(json!({})).await["requestState"].clone();
-        let first = leg(answered(&state, "a")).await;
+        let state = round(json!({})).await["requestState"].clone();
+        let first = round(answered(&state, "a")).await;
         assert_eq!(first["resultType"], "complete", "{first}");
-        assert_eq!(leg(answered(&state, "a")).await, first);
-        assert_eq!(leg(answered(&state, "b")).await, used());
+        assert_eq!(round(answered(&state, "a")).await, first);
+        assert_eq!(round(answered(&state, "b")).await, used());
         assert_eq!(ran.get(), at + 1);
     }
 }
@@ -253,36 +261,36 @@ fn gate() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(0))
 }
 
-/// The handler waits where the test says so.
-fn waiting(ran: &Count, started: &Arc<Semaphore>, go_on: &Arc<Semaphore>) -> Tool {
-    let (ran, started, go_on) = (ran.clone(), Arc::clone(started), Arc::clone(go_on));
+/// Returns a tool that waits for the test after it has its answer.
+fn waiting(ran: &Counter, started: &Arc<Semaphore>, proceed: &Arc<Semaphore>) -> Tool {
+    let (ran, started, proceed) = (ran.clone(), Arc::clone(started), Arc::clone(proceed));
     Tool::new("t", "", move |cx: Context| {
-        let (ran, started, go_on) = (ran.clone(), Arc::clone(&started), Arc::clone(&go_on));
+        let (ran, started, proceed) = (ran.clone(), Arc::clone(&started), Arc::clone(&proceed));
         async move {
             let text = cx.elicit::<Text>("guess", "Which?").await?.text;
             started.add_permits(1);
-            go_on.acquire().await.unwrap().forget();
-            Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.up()))
+            proceed.acquire().await.unwrap().forget();
+            Ok::<_, mrtr_server::Error>(format!("{text} {}", ran.increment()))
         }
     })
     .single_use()
 }
 
-/// Of many that come at once, one runs; those with its answers wait for its response.
+/// One of many concurrent requests runs; identical ones wait for its response.
 #[tokio::test(start_paused = true)]
-async fn many_at_once_run_once() {
-    let (ran, started, go_on) = (Count::default(), gate(), gate());
-    let fleet = Arc::new(fleet(&guard(), || waiting(&ran, &started, &go_on)));
-    let state = state(&fleet).await;
-    let leg = |text: &'static str| {
+async fn concurrent_requests_run_once() {
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
+    let fleet = Arc::new(fleet(&store(), || waiting(&ran, &started, &proceed)));
+    let state = first_state(&fleet).await;
+    let round = |text: &'static str| {
         let (fleet, more) = (Arc::clone(&fleet), answered(&state, text));
-        tokio::spawn(async move { send(&fleet, "t", json!({}), more).await })
+        tokio::spawn(async move { call_tool(&fleet, "t", json!({}), more).await })
     };
-    let first = leg("a");
+    let first = round("a");
     started.acquire().await.unwrap().forget();
-    let others: Vec<_> = (0..20).map(|_| leg("a")).collect();
-    assert_eq!(leg("b").await.unwrap(), used(), "other answers do not wait");
-    go_on.add_permits(1);
+    let others: Vec<_> = (0..20).map(|_| round("a")).collect();
+    assert_eq!(round("b").await.unwrap(), used(), "other answers do not wait");
+    proceed.add_permits(1);
     let first = first.await.unwrap();
     assert_eq!(text(&first), "a 1");
     for other in others {
@@ -290,87 +298,87 @@ async fn many_at_once_run_once() {
     }
 }
 
-/// A client that goes away does not end what may run only once, and gets its response when it comes again.
+/// A round of a single-use call continues without its client, which gets the response by a retry.
 #[tokio::test(start_paused = true)]
-async fn a_leg_ends_without_its_client() {
-    let (ran, started, go_on) = (Count::default(), gate(), gate());
-    let fleet = fleet(&guard(), || waiting(&ran, &started, &go_on));
-    let state = state(&fleet).await;
+async fn single_use_round_completes_after_its_client_disconnects() {
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
+    let fleet = fleet(&store(), || waiting(&ran, &started, &proceed));
+    let state = first_state(&fleet).await;
     tokio::select! {
         biased;
-        _ = send(&fleet, "t", json!({}), answered(&state, "a")) => panic!("it waits"),
+        _ = call_tool(&fleet, "t", json!({}), answered(&state, "a")) => panic!("the handler should wait"),
         _ = started.acquire() => {}
     }
-    go_on.add_permits(1);
-    let again = send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    proceed.add_permits(1);
+    let again = call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     assert_eq!((text(&again), ran.get()), ("a 1", 1));
 }
 
-/// A replica that died left a claim: nobody knows how far it came, so nobody goes on, and nobody waits forever.
+/// A replica that died leaves a claim with an unknown outcome: retries wait, and are then rejected.
 #[tokio::test(start_paused = true)]
-async fn a_claim_without_a_response_is_refused_in_the_end() {
-    let ran = Count::default();
-    let fleet = fleet(&Scripted::new([]), || guess(&ran));
-    let state = state(&fleet).await;
-    send(&fleet, "t", json!({}), answered(&state, "a")).await;
+async fn claim_without_a_response_is_rejected_after_the_request_timeout() {
+    let ran = Counter::default();
+    let fleet = fleet(&ScriptedStore::new([]), || guess(&ran));
+    let state = first_state(&fleet).await;
+    call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     let began = tokio::time::Instant::now();
-    assert_eq!(send(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
+    assert_eq!(call_tool(&fleet, "t", json!({}), answered(&state, "a")).await, unknown());
     let waited = began.elapsed();
-    // A little longer than the first leg may take.
+    // A little longer than the request timeout of the first.
     assert!(waited > Duration::from_mins(1) && waited < Duration::from_secs(65), "{waited:?}");
     assert_eq!(ran.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_deadline_will_do() {
-    let ran = Count::default();
+async fn single_use_accepts_unlimited_timeouts() {
+    let ran = Counter::default();
     let fleet =
-        fleet(&guard(), || guess(&ran).request_timeout(Duration::MAX).call_timeout(Duration::MAX));
-    let state = state(&fleet).await;
+        fleet(&store(), || guess(&ran).request_timeout(Duration::MAX).call_timeout(Duration::MAX));
+    let state = first_state(&fleet).await;
     for _ in 0..2 {
-        assert_eq!(text(&send(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
+        assert_eq!(text(&call_tool(&fleet, "t", json!({}), answered(&state, "a")).await), "a 1");
     }
 }
 
-/// Who waits for a response that will not come does not wait when its client has gone.
+/// A request that waits for a response stops when its client disconnects.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_nobody() {
-    let ran = Count::default();
+async fn waiting_for_a_response_ends_with_the_client() {
+    let ran = Counter::default();
     let clock = TestClock::default();
     let server =
-        replica(&clock).tool(guess(&ran)).single_use_store(Scripted::new([])).build().unwrap();
+        replica(&clock).tool(guess(&ran)).single_use_store(ScriptedStore::new([])).build().unwrap();
     let fleet = Replicas::new([server.clone()]).as_principal(alice());
-    let state = state(&fleet).await;
-    send(&fleet, "t", json!({}), answered(&state, "a")).await;
+    let state = first_state(&fleet).await;
+    call_tool(&fleet, "t", json!({}), answered(&state, "a")).await;
     let soon = Duration::from_secs(1);
-    let waiter = send(&fleet, "t", json!({}), answered(&state, "a"));
+    let waiter = call_tool(&fleet, "t", json!({}), answered(&state, "a"));
     tokio::time::timeout(soon, waiter).await.unwrap_err();
     tokio::time::timeout(soon, server.drained()).await.unwrap();
 }
 
-/// A server can be asked whether something still runs whose client has gone; who only waits for it does not.
+/// `drained` waits for rounds that continue without a client, not for requests that wait for them.
 #[tokio::test(start_paused = true)]
-async fn a_server_knows_when_it_has_finished() {
-    let (ran, started, go_on) = (Count::default(), gate(), gate());
+async fn drained_waits_for_running_rounds_only() {
+    let (ran, started, proceed) = (Counter::default(), gate(), gate());
     let clock = TestClock::default();
-    let server = replica(&clock).tool(waiting(&ran, &started, &go_on)).single_use_store(guard());
+    let server = replica(&clock).tool(waiting(&ran, &started, &proceed)).single_use_store(store());
     let server = server.build().unwrap();
     let fleet = Replicas::new([server.clone()]).as_principal(alice());
     server.drained().await;
-    let state = state(&fleet).await;
+    let state = first_state(&fleet).await;
     let soon = Duration::from_secs(1);
     tokio::select! {
         biased;
-        _ = send(&fleet, "t", json!({}), answered(&state, "a")) => panic!("it waits"),
+        _ = call_tool(&fleet, "t", json!({}), answered(&state, "a")) => panic!("it waits"),
         _ = started.acquire() => {}
     }
-    // These come while the first runs, and go.
+    // These arrive while the first runs, and disconnect.
     for _ in 0..3 {
-        let waiter = send(&fleet, "t", json!({}), answered(&state, "a"));
+        let waiter = call_tool(&fleet, "t", json!({}), answered(&state, "a"));
         tokio::time::timeout(soon, waiter).await.unwrap_err();
     }
     tokio::time::timeout(soon, server.drained()).await.unwrap_err();
-    go_on.add_permits(1);
+    proceed.add_permits(1);
     tokio::time::timeout(soon, server.drained()).await.unwrap();
     assert_eq!(ran.get(), 1);
 }

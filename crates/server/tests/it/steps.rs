@@ -1,4 +1,4 @@
-//! What can be said of a step, and rounds that end without a question.
+//! Options of steps, and rounds that end without a question.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,23 +10,23 @@ use serde_json::json;
 
 use mrtr_testkit::{Replicas, TestClock};
 
-use crate::replicas::{Count, Text, alice, client, fleet, replica, run};
+use crate::support::{Counter, LogLines, Text, alice, call_tool, client, fleet, replica, run};
 
 fn keys(asked: &[&[&str]]) -> Vec<Vec<String>> {
     asked.iter().map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()).collect()
 }
 
 #[tokio::test]
-async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
-    let runs = Count::default();
+async fn after_checkpoint_defers_the_first_step_to_the_next_round() {
+    let runs = Counter::default();
     let (text, asked) = run(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
-                let one = cx.step("one", async |_| Ok(runs.up())).after_checkpoint().await?;
-                // Something is sealed by now.
-                let two = cx.step("two", async |_| Ok(runs.up())).after_checkpoint().await?;
+                let one = cx.step("one", async |_| Ok(runs.increment())).after_checkpoint().await?;
+                // A state has been sealed by now.
+                let two = cx.step("two", async |_| Ok(runs.increment())).after_checkpoint().await?;
                 Ok::<_, Error>(format!("{one} {two}"))
             }
         })
@@ -36,9 +36,9 @@ async fn a_step_that_is_sealed_first_runs_when_there_is_a_state() {
     assert_eq!(runs.get(), 2);
 }
 
-/// Beside a question it costs no round of its own; after one, none at all.
+/// `after_checkpoint` shares the round of a question beside it, and is free after one.
 #[tokio::test]
-async fn sealing_first_takes_a_round_only_where_there_is_none() {
+async fn after_checkpoint_adds_no_round_beside_or_after_a_question() {
     let tool = |beside: bool| {
         Tool::new("t", "", move |cx: Context| async move {
             let step = cx.step("step", async |_| Ok(7)).after_checkpoint();
@@ -55,18 +55,18 @@ async fn sealing_first_takes_a_round_only_where_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_ends_the_round_once() {
-    let (runs, passes) = (Count::default(), Count::default());
+async fn checkpoint_ends_the_round_once() {
+    let (runs, replays) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
-        let (runs, passes) = (runs.clone(), passes.clone());
+        let (runs, replays) = (runs.clone(), replays.clone());
         Tool::new("t", "", move |cx: Context| {
-            let (runs, passes) = (runs.clone(), passes.clone());
+            let (runs, replays) = (runs.clone(), replays.clone());
             async move {
-                passes.up();
-                let one = cx.step("one", async |_| Ok(runs.up())).await?;
+                replays.increment();
+                let one = cx.step("one", async |_| Ok(runs.increment())).await?;
                 cx.checkpoint("half").await?;
-                let two = cx.step("two", async |_| Ok(runs.up())).await?;
-                // A question beside it goes out with it.
+                let two = cx.step("two", async |_| Ok(runs.increment())).await?;
+                // A question beside the checkpoint is sent in the same round.
                 let (text, ()) =
                     tokio::try_join!(cx.elicit::<Text>("a", "?"), cx.checkpoint("more"))?;
                 Ok::<_, Error>(format!("{one} {two} {}", text.text))
@@ -75,12 +75,12 @@ async fn a_checkpoint_ends_the_round_once() {
     })
     .await;
     assert_eq!((text.as_str(), asked), ("1 2 a", keys(&[&[], &["a"], &[]])));
-    assert_eq!((runs.get(), passes.get()), (2, 3));
+    assert_eq!((runs.get(), replays.get()), (2, 3));
 }
 
-/// Who does not wait for it any more has not asked for it.
+/// A dropped step requests no checkpoint.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
+async fn dropped_step_after_checkpoint_ends_no_round() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut step = cx.step("step", async |_| Ok(7)).after_checkpoint();
@@ -99,15 +99,15 @@ async fn a_step_that_was_given_up_before_it_was_sealed_ends_no_round() {
 }
 
 #[tokio::test]
-async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped() {
+async fn unreached_step_ends_the_call_unless_it_is_skippable() {
     for skippable in [false, true] {
-        let passes = Count::default();
+        let replays = Counter::default();
         let (text, _) = run(|| {
-            let passes = passes.clone();
+            let replays = replays.clone();
             Tool::new("t", "", move |cx: Context| {
-                let passes = passes.clone();
+                let replays = replays.clone();
                 async move {
-                    if passes.up() == 1 {
+                    if replays.increment() == 1 {
                         let step = cx.step("gone", async |_| Ok(1));
                         if skippable {
                             step.skippable().await?
@@ -124,16 +124,16 @@ async fn a_step_that_is_no_longer_reached_ends_the_call_unless_it_may_be_dropped
     }
 }
 
-/// A step that fails, and what later rounds know of it.
+/// Runs a step that fails. Returns its runs and the error that the last round saw.
 async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
-    let runs = Count::default();
+    let runs = Counter::default();
     let (text, _) = run(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
                 let step = cx.step("step", async |_| -> Result<u8> {
-                    runs.up();
+                    runs.increment();
                     Err(error())
                 });
                 let failed = if keep { step.record_errors().await } else { step.await };
@@ -148,28 +148,28 @@ async fn failing(keep: bool, error: fn() -> Error) -> (usize, String) {
 }
 
 #[tokio::test]
-async fn errors_are_kept_if_that_is_said() {
+async fn record_errors_keeps_the_error_of_a_step() {
     let visible = || Error::new("sold out");
     assert_eq!(failing(false, visible).await, (2, "sold out".to_owned()));
     assert_eq!(failing(true, visible).await, (1, "sold out".to_owned()));
-    // What only the log may name is not in the state.
+    // An internal error is not in the state.
     let internal = || Error::internal("db-7.internal refused");
     let (runs, text) = failing(true, internal).await;
     assert_eq!((runs, text.as_str()), (1, "Something went wrong inside the server."));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_has_a_deadline_of_its_own() {
-    let (started, ended) = (Count::default(), Count::default());
+async fn step_timeout_cancels_the_step() {
+    let (started, ended) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
         let (started, ended) = (started.clone(), ended.clone());
         Tool::new("t", "", move |cx: Context| {
             let (started, ended) = (started.clone(), ended.clone());
             async move {
                 let slow = cx.step("slow", async |_| {
-                    started.up();
+                    started.increment();
                     tokio::time::sleep(Duration::from_secs(5)).await;
-                    Ok(ended.up())
+                    Ok(ended.increment())
                 });
                 let slow = slow.timeout(Duration::from_secs(2)).await;
                 let fast = cx.step("fast", async |_| Ok(1)).timeout(Duration::from_secs(2)).await;
@@ -178,13 +178,13 @@ async fn a_step_has_a_deadline_of_its_own() {
         })
     })
     .await;
-    assert_eq!(text, "\"slow\" took too long and was given up. 1");
+    assert_eq!(text, "The step \"slow\" timed out. 1");
     assert_eq!((asked.len(), started.get(), ended.get()), (1, 1, 0));
 }
 
-/// With inputs, the key for the outside world depends on them, and not on what else was answered.
+/// With declared inputs, the idempotency key depends on them and not on the answers.
 #[tokio::test]
-async fn an_idempotency_key_can_be_of_declared_inputs() {
+async fn idempotent_on_derives_the_key_from_its_inputs() {
     let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
     let fleet = fleet(|| {
         let seen = Arc::clone(&seen);
@@ -208,11 +208,11 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
             }
         })
     });
-    let state = crate::single_use::state(&fleet).await;
+    let state = crate::support::single_use::first_state(&fleet).await;
     for answer in ["x", "y", "x"] {
         let answer = json!({ "a": ElicitResult::accept(json!({ "text": answer })).unwrap() });
         let more = json!({ "requestState": state, "inputResponses": answer });
-        crate::request_state::send(&fleet, "t", json!({}), more).await;
+        call_tool(&fleet, "t", json!({}), more).await;
     }
     let seen = seen.lock().unwrap().clone();
     let of = |key: &str| -> Vec<String> {
@@ -221,17 +221,17 @@ async fn an_idempotency_key_can_be_of_declared_inputs() {
     let (pay, other) = (of("pay"), of("other"));
     assert_eq!(pay.len(), 3);
     assert!(pay.iter().all(|key| *key == pay[0]), "{pay:?}");
-    assert_ne!(pay[0], other[0], "another step");
+    assert_ne!(pay[0], other[0], "the key of another step differs");
     assert_ne!(pay[0], of("pay more x")[0]);
 }
 
 #[tokio::test]
-async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake() {
+async fn idempotent_on_needs_json_and_keys_differ_between_calls() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let amounts = [1, 1, 2].map(|amount| json!({ "amount": amount }));
-    let mut flows = 0;
+    let mut calls = 0;
     for amount in amounts {
-        flows += 1;
+        calls += 1;
         let (text, _) = run(|| {
             let (seen, amount) = (Arc::clone(&seen), amount.clone());
             Tool::new("t", "", move |cx: Context| {
@@ -251,17 +251,17 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
     }
     let mut distinct = seen.lock().unwrap().clone();
     distinct.dedup();
-    assert_eq!(distinct.len(), flows, "flows have keys of their own");
+    assert_eq!(distinct.len(), calls, "each call has its own key");
 
-    let runs = Count::default();
+    let runs = Counter::default();
     let (client, _) = client(fleet(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
             let runs = runs.clone();
             async move {
-                // A map whose keys are no texts is no JSON.
+                // A map whose keys are tuples does not serialize to JSON.
                 let inputs = std::collections::BTreeMap::from([((1, 2), 3)]);
-                let step = cx.step("pay", async |_| Ok(runs.up())).idempotent_on(&inputs);
+                let step = cx.step("pay", async |_| Ok(runs.increment())).idempotent_on(&inputs);
                 Ok::<_, Error>(step.await?.to_string())
             }
         })
@@ -272,11 +272,11 @@ async fn other_inputs_have_another_key_and_inputs_without_a_digest_are_a_mistake
     assert_eq!(runs.get(), 0);
 }
 
-/// All tries are one run of the step, with one key; between them is a pause that grows.
+/// All tries are one run of the step with one key, and the pause between them grows.
 #[tokio::test(start_paused = true)]
-async fn a_step_tries_again() {
+async fn step_retry_repeats_with_one_key_and_growing_pauses() {
     for (fails, times, text) in [(2, 3, "3"), (3, 3, "! "), (0, 0, "1")] {
-        let (tries, keys) = (Count::default(), Arc::new(Mutex::new(Vec::new())));
+        let (tries, keys) = (Counter::default(), Arc::new(Mutex::new(Vec::new())));
         let start = tokio::time::Instant::now();
         let (came_to, _) = run(|| {
             let (tries, keys) = (tries.clone(), Arc::clone(&keys));
@@ -286,7 +286,7 @@ async fn a_step_tries_again() {
                     let done = cx.step("flaky", async |s| {
                         s.retry(times, || async {
                             keys.lock().unwrap().push(s.idempotency_key().to_owned());
-                            let n = tries.up();
+                            let n = tries.increment();
                             if n <= fails { Err(Error::new("not yet")) } else { Ok(n) }
                         })
                         .await
@@ -303,17 +303,17 @@ async fn a_step_tries_again() {
         keys.dedup();
         assert_eq!(keys.len(), 1);
         let paused = start.elapsed().as_millis();
-        // 100 ms and 200 ms, each up to half of it less.
+        // Pauses of 100 ms and 200 ms, each shortened by up to half.
         let expected = if fails == 0 { 0..=0 } else { 150..=300 };
         assert!(expected.contains(&paused), "{paused} ms");
     }
 }
 
-/// What must not be left half done is done, though its client has gone; what need not is cut off.
+/// A step with `finish_on_disconnect` completes without its client; any other step is cancelled.
 #[tokio::test(start_paused = true)]
-async fn a_step_can_outlive_its_request() {
+async fn finish_on_disconnect_completes_the_step() {
     for (outlives, done) in [(true, 1), (false, 0)] {
-        let (started, finished) = (Count::default(), Count::default());
+        let (started, finished) = (Counter::default(), Counter::default());
         let clock = TestClock::default();
         let tool = || {
             let (started, finished) = (started.clone(), finished.clone());
@@ -321,9 +321,9 @@ async fn a_step_can_outlive_its_request() {
                 let (started, finished) = (started.clone(), finished.clone());
                 async move {
                     let step = cx.step("transfer", async move |_| {
-                        started.up();
+                        started.increment();
                         tokio::time::sleep(Duration::from_secs(10)).await;
-                        Ok(finished.up())
+                        Ok(finished.increment())
                     });
                     let n = if outlives { step.finish_on_disconnect().await? } else { step.await? };
                     Ok::<_, Error>(n.to_string())
@@ -332,19 +332,19 @@ async fn a_step_can_outlive_its_request() {
         };
         let server = replica(&clock).tool(tool()).build().unwrap();
         let fleet = Replicas::new([server.clone()]).as_principal(alice());
-        let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
+        let call = call_tool(&fleet, "t", json!({}), json!({}));
         tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
         server.drained().await;
         assert_eq!((started.get(), finished.get()), (1, done));
-        // With its client it is a step like another.
+        // With its client, it behaves as any other step.
         let (text, _) = run(tool).await;
         assert_eq!(text, (done + 1).to_string());
     }
 }
 
-/// It does not go on for ever, and its panics are the handler's.
+/// Its timeout still applies, and its panic is a panic of the handler.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_outlives_its_request_has_an_end() {
+async fn finish_on_disconnect_respects_timeouts_and_reports_panics() {
     let clock = TestClock::default();
     let tool = |panics: bool| {
         Tool::new("t", "", move |cx: Context| async move {
@@ -358,23 +358,23 @@ async fn a_step_that_outlives_its_request_has_an_end() {
     };
     let server = replica(&clock).tool(tool(false)).build().unwrap();
     let fleet = Replicas::new([server.clone()]).as_principal(alice());
-    let call = crate::request_state::send(&fleet, "t", json!({}), json!({}));
+    let call = call_tool(&fleet, "t", json!({}), json!({}));
     tokio::time::timeout(Duration::from_secs(1), call).await.unwrap_err();
     tokio::time::timeout(Duration::from_secs(5), server.drained()).await.unwrap();
     let (text, _) = run(|| tool(false)).await;
-    assert_eq!(text, "\"never\" took too long and was given up.");
+    assert_eq!(text, "The step \"never\" timed out.");
 
-    let (lines, _guard) = crate::request_state::Lines::collect();
+    let (lines, _guard) = LogLines::collect();
     let (text, _) = run(|| tool(true)).await;
     assert!(text.starts_with("! "), "{text}");
     assert!(lines.text().contains("the handler panicked: on purpose"), "{}", lines.text());
 }
 
-/// A step is begun only if there is room for what it comes to; and the log says when it gets tight.
+/// A step starts only if the journal has room for its result, and the log warns before that.
 #[tokio::test]
-async fn a_step_without_room_is_not_begun() {
-    let (lines, _guard) = crate::request_state::Lines::collect();
-    let runs = Count::default();
+async fn step_does_not_start_without_room_in_the_journal() {
+    let (lines, _guard) = LogLines::collect();
+    let runs = Counter::default();
     let (client, _) = client(fleet(|| {
         let runs = runs.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -382,7 +382,7 @@ async fn a_step_without_room_is_not_begun() {
             async move {
                 for n in 0..20 {
                     cx.step(format!("big-{n}"), async |_| {
-                        runs.up();
+                        runs.increment();
                         Ok("x".repeat(7 * 1024))
                     })
                     .await?;
@@ -396,20 +396,21 @@ async fn a_step_without_room_is_not_begun() {
     }));
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(error.as_server_error().unwrap().code, -32603);
-    // Eight of them are 56 KiB and a little, which leaves less than 8 KiB.
+    // Eight results take a little more than 56 KiB, which leaves less than 8 KiB.
     assert_eq!(runs.get(), 8);
     let log = lines.text();
     assert!(
         log.contains("the state is more than half full") && log.contains("largest=\"big-"),
         "{log}"
     );
-    assert!(log.contains("the step \"big-8\" was not begun"), "{log}");
-    assert!(log.contains("most of them by \"big-7\""), "{log}");
+    assert!(log.contains("the step \"big-8\" was not run"), "{log}");
+    assert!(log.contains("longest entry: \"big-7\""), "{log}");
 }
 
-/// Between two tries there are 50 to 100 ms, by chance: those who failed together do not come again together.
+/// Pauses between two tries are 50 to 100 ms at random, so that clients that failed together do not
+/// retry together.
 #[tokio::test(start_paused = true)]
-async fn tries_are_spread_by_chance() {
+async fn step_retry_pauses_are_randomized() {
     let (text, _) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let mut pauses = Vec::new();
@@ -422,7 +423,7 @@ async fn tries_are_spread_by_chance() {
                 assert!(cx.step(format!("step {n}"), fails).await?);
                 pauses.push(begun.elapsed().as_millis());
             }
-            // Time is told in whole milliseconds.
+            // The clock counts whole milliseconds.
             assert!(pauses.iter().all(|pause| (50..=101).contains(pause)), "{pauses:?}");
             pauses.sort_unstable();
             pauses.dedup();

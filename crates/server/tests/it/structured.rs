@@ -1,4 +1,4 @@
-//! Output for programs.
+//! Structured output.
 
 use mrtr_client::{CallError, Client};
 use mrtr_server::{Context, Json, Result, Tool};
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::replicas::{Text, client, replica};
+use crate::support::{Text, client, replica};
 
 #[derive(Serialize, JsonSchema)]
 struct Table {
@@ -17,7 +17,7 @@ struct Table {
     note: Option<String>,
 }
 
-/// Cannot be written as JSON.
+/// A value that does not serialize.
 #[derive(JsonSchema)]
 struct Secretive;
 
@@ -44,13 +44,17 @@ fn booking() -> Client<Replicas> {
 }
 
 #[tokio::test]
-async fn a_value_for_programs_comes_with_its_schema_and_as_text() {
+async fn json_output_has_a_schema_and_a_text_form() {
     let client = booking();
     let tools = client.list_tools().await.unwrap();
     let tool = tools.iter().find(|tool| tool.name == "table").unwrap();
     let schema = tool.output_schema.as_ref().unwrap();
     assert_eq!(schema["properties"]["people"]["type"], json!("integer"));
-    assert_eq!(schema["required"], json!(["people", "place"]), "what is left out is not promised");
+    assert_eq!(
+        schema["required"],
+        json!(["people", "place"]),
+        "fields that may be absent are not required"
+    );
 
     let result = client.call_tool("table", json!({})).await.unwrap();
     let value = json!({ "people": 2, "place": "place" });
@@ -59,14 +63,14 @@ async fn a_value_for_programs_comes_with_its_schema_and_as_text() {
 }
 
 #[tokio::test]
-async fn null_is_a_value() {
+async fn null_is_valid_structured_content() {
     let result = booking().call_tool("nothing", json!({})).await.unwrap();
     assert_eq!(result.structured_content, Some(Value::Null));
     assert_eq!(result.text(), "null");
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_written_fails_the_tool_and_shows_nothing() {
+async fn unserializable_output_fails_the_tool_without_details() {
     let result: Result<_, CallError> = booking().call_tool("broken", json!({})).await;
     let result = result.unwrap();
     assert!(result.is_error);

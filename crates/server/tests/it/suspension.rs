@@ -1,4 +1,4 @@
-//! When a round ends, and what the next one knows.
+//! The end of a round, and what the next round knows.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use mrtr_server::{ClientFeature, Context, ElicitOutcome, Error, Result, Tool};
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, client, fleet, replica, run};
+use crate::support::{Counter, Text, call_tool, client, fleet, replica, run};
 
 fn keys(rounds: &[&[&str]]) -> Vec<Vec<String>> {
     rounds.iter().map(|round| round.iter().map(ToString::to_string).collect()).collect()
 }
 
 #[tokio::test]
-async fn two_questions_in_sequence_take_two_rounds_and_two_joined_take_one() {
+async fn sequential_questions_take_two_rounds_and_joined_questions_take_one() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a: Text = cx.elicit("a", "?").await?;
@@ -36,18 +36,18 @@ async fn two_questions_in_sequence_take_two_rounds_and_two_joined_take_one() {
 }
 
 #[tokio::test]
-async fn a_step_before_questions_runs_once_and_keeps_its_key() {
-    let (runs, seen) = (Count::default(), Count::default());
+async fn step_before_questions_runs_once_while_the_handler_replays() {
+    let (runs, seen) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
         let (runs, seen) = (runs.clone(), seen.clone());
         Tool::new("t", "", move |cx: Context| {
             let (runs, seen) = (runs.clone(), seen.clone());
             async move {
-                seen.up();
+                seen.increment();
                 let n = cx
                     .step("count", async |s| {
                         assert_eq!(s.idempotency_key().len(), 32);
-                        Ok(runs.up())
+                        Ok(runs.increment())
                     })
                     .await?;
                 cx.elicit::<Text>("a", "?").await?;
@@ -59,12 +59,12 @@ async fn a_step_before_questions_runs_once_and_keeps_its_key() {
     .await;
     assert_eq!(text, "step 1");
     assert_eq!(asked, keys(&[&["a"], &["b"], &[]]));
-    assert_eq!((runs.get(), seen.get()), (1, 3), "the handler ran on every leg, the step on one");
+    assert_eq!((runs.get(), seen.get()), (1, 3), "the handler ran in every round, the step in one");
 }
 
-/// The third part of the rule: a handler that yields beside a question is not finished yet.
+/// A round ends when the handler makes no progress: a handler that yields still makes some.
 #[tokio::test]
-async fn a_cooperative_yield_beside_a_question_does_not_split_the_round() {
+async fn yielding_beside_a_question_does_not_split_the_round() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let late = async {
@@ -81,19 +81,19 @@ async fn a_cooperative_yield_beside_a_question_does_not_split_the_round() {
     assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a", "b"], &[]])));
 }
 
-/// The second part of the rule: a step beside a question is finished, and kept, before the round ends.
+/// A round ends after the steps that run beside its questions, and their results are recorded.
 #[tokio::test(start_paused = true)]
-async fn a_step_beside_a_question_is_waited_for() {
-    let (started, runs) = (Count::default(), Count::default());
+async fn round_waits_for_a_step_beside_a_question() {
+    let (started, runs) = (Counter::default(), Counter::default());
     let (text, asked) = run(|| {
         let (started, runs) = (started.clone(), runs.clone());
         Tool::new("t", "", move |cx: Context| {
             let (started, runs) = (started.clone(), runs.clone());
             async move {
                 let slow = cx.step("slow", async |_| {
-                    started.up();
+                    started.increment();
                     tokio::time::sleep(Duration::from_secs(5)).await;
-                    Ok(runs.up())
+                    Ok(runs.increment())
                 });
                 let (a, n) = tokio::try_join!(cx.elicit::<Text>("a", "?"), slow)?;
                 Ok::<_, Error>(format!("{} {n}", a.text))
@@ -102,12 +102,12 @@ async fn a_step_beside_a_question_is_waited_for() {
     })
     .await;
     assert_eq!((text.as_str(), asked), ("a 1", keys(&[&["a"], &[]])));
-    assert_eq!((started.get(), runs.get()), (1, 1), "it is not cut off and run again");
+    assert_eq!((started.get(), runs.get()), (1, 1), "the step is neither cancelled nor repeated");
 }
 
 #[tokio::test]
-async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
-    let released = Count::default();
+async fn question_in_a_spawned_task_is_asked_and_then_released() {
+    let released = Counter::default();
     let (text, asked) = run(|| {
         let released = released.clone();
         Tool::new("t", "", move |cx: Context| {
@@ -117,7 +117,7 @@ async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
                 let task = tokio::spawn(async move {
                     let answer = own.elicit::<Text>("spawned", "?").await;
                     if answer.as_ref().is_err_and(Error::is_round_closed) {
-                        released.up();
+                        released.increment();
                     }
                     answer
                 });
@@ -133,12 +133,12 @@ async fn a_question_in_a_task_of_its_own_is_asked_and_released() {
 }
 
 #[tokio::test]
-async fn a_dropped_question_is_not_asked() {
+async fn dropped_question_is_not_asked() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             tokio::select! {
                 biased;
-                _ = cx.elicit::<Text>("dropped", "?") => unreachable!("it has no answer"),
+                _ = cx.elicit::<Text>("dropped", "?") => unreachable!("the question has no answer"),
                 () = std::future::ready(()) => {}
             }
             Ok(cx.elicit::<Text>("kept", "?").await?.text)
@@ -149,14 +149,14 @@ async fn a_dropped_question_is_not_asked() {
 }
 
 #[tokio::test]
-async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
+async fn invalid_answer_is_asked_again_with_the_reason() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             Ok(cx.elicit::<Text>("a", "Your name?").await?.text)
         })
     });
     let log = fleet.log();
-    // The driver would not send this, so the legs are sent by hand.
+    // The client would not send this answer, so the test sends each round itself.
     let (first, second) = (call(&fleet, json!({})).await, log.clone());
     let state = first["requestState"].clone();
     let wrong = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": 5 } } }, "requestState": state });
@@ -168,11 +168,11 @@ async fn answers_that_do_not_fit_are_asked_again_with_the_reason() {
     );
     let right = json!({ "inputResponses": { "a": { "action": "accept", "content": { "text": "x" } } }, "requestState": again["requestState"] });
     assert_eq!(call(&fleet, right).await["content"][0]["text"], "x");
-    assert_eq!(second.asked(), keys(&[&["a"], &["a"], &[]]));
+    assert_eq!(second.input_keys(), keys(&[&["a"], &["a"], &[]]));
 }
 
 #[tokio::test]
-async fn answers_that_nobody_asked_for_count_for_nothing() {
+async fn unsolicited_answers_are_ignored() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a = cx.elicit::<Text>("a", "?").await?;
@@ -181,10 +181,10 @@ async fn answers_that_nobody_asked_for_count_for_nothing() {
         })
     });
     let answer = |text: &str| json!({ "action": "accept", "content": { "text": text } });
-    // Without any state: nothing was asked.
+    // Without a state, no question was asked.
     let first = call(&fleet, json!({ "inputResponses": { "a": answer("early") } })).await;
     assert!(first["inputRequests"]["a"].is_object());
-    // With a state that asked for `a` only: `b` is still asked.
+    // With a state that asked for `a` only, `b` is still asked.
     let both = json!({ "inputResponses": { "a": answer("1"), "b": answer("early") }, "requestState": first["requestState"] });
     let second = call(&fleet, both).await;
     assert!(second["inputRequests"]["b"].is_object());
@@ -194,7 +194,7 @@ async fn answers_that_nobody_asked_for_count_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
+async fn missing_answer_is_asked_again_and_the_others_are_kept() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, b) =
@@ -212,7 +212,7 @@ async fn a_missing_answer_is_asked_again_and_the_others_are_kept() {
 }
 
 #[tokio::test]
-async fn declining_is_a_tool_error_or_an_outcome() {
+async fn declining_is_a_tool_error_or_an_elicit_outcome() {
     let tool = || {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let outcome = match cx.elicit::<Text>("a", "?").outcome().await? {
@@ -227,7 +227,7 @@ async fn declining_is_a_tool_error_or_an_outcome() {
     for (action, expected) in [("decline", "declined"), ("cancel", "dismissed")] {
         let fleet = fleet(tool);
         let first = call(&fleet, json!({})).await;
-        // Content of a form that was not submitted is not read.
+        // The content of a form that was not accepted is ignored.
         let answer = |key: &str| json!({ key: { "action": action, "content": { "text": "x" } } });
         let second = call(
             &fleet,
@@ -246,7 +246,7 @@ async fn declining_is_a_tool_error_or_an_outcome() {
 }
 
 #[tokio::test]
-async fn a_client_is_asked_only_for_what_it_declared() {
+async fn sampling_needs_the_declared_capability() {
     let tool = |asks: &'static [ClientFeature]| {
         move || {
             Tool::new("t", "", async |cx: Context| -> Result<_> {
@@ -269,7 +269,7 @@ async fn a_client_is_asked_only_for_what_it_declared() {
 }
 
 #[tokio::test]
-async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
+async fn handler_mistakes_end_the_call_with_an_internal_error() {
     let twice = || {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let (a, b) = tokio::join!(cx.elicit::<Text>("a", "?"), cx.elicit::<Text>("a", "?"));
@@ -290,7 +290,7 @@ async fn mistakes_in_a_handler_end_the_flow_and_not_the_server() {
 }
 
 #[tokio::test]
-async fn errors_of_a_handler_keep_what_is_internal_to_the_log() {
+async fn handler_errors_show_only_their_public_message() {
     let io = || {
         Tool::new("t", "", async |_: Context| -> Result<String> {
             Err(std::io::Error::other("db-3"))?
@@ -306,9 +306,9 @@ async fn errors_of_a_handler_keep_what_is_internal_to_the_log() {
 }
 
 #[tokio::test]
-async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done_since() {
+async fn reworded_question_is_asked_again_unless_a_step_followed_it() {
     // A rolling upgrade: the replicas have different versions of the tool.
-    async fn flow(message: &'static str, with_step: bool) -> (String, Vec<Vec<String>>) {
+    async fn run_upgrade(message: &'static str, with_step: bool) -> (String, Vec<Vec<String>>) {
         let clock = mrtr_testkit::TestClock::default();
         let tool = |message: &'static str| {
             Tool::new("t", "", move |cx: Context| async move {
@@ -327,17 +327,17 @@ async fn a_question_that_reads_differently_is_asked_again_unless_a_step_was_done
             }));
         let (client, log) = client(fleet);
         let result = client.build().call_tool("t", json!({})).await;
-        (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.asked())
+        (result.map_or_else(|e| format!("! {e}"), |r| r.text()), log.input_keys())
     }
-    assert_eq!(flow("Inside?", true).await, ("ab".into(), keys(&[&["a"], &["b"], &[]])));
-    let (text, asked) = flow("Outside?", false).await;
+    assert_eq!(run_upgrade("Inside?", true).await, ("ab".into(), keys(&[&["a"], &["b"], &[]])));
+    let (text, asked) = run_upgrade("Outside?", false).await;
     assert_eq!((text.as_str(), asked), ("ab", keys(&[&["a"], &["b"], &["a"], &[]])));
-    let (text, _) = flow("Outside?", true).await;
+    let (text, _) = run_upgrade("Outside?", true).await;
     assert!(text.contains("The server has changed since this call began"), "{text}");
 }
 
 #[tokio::test]
-async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
+async fn recorded_step_that_is_not_reached_ends_the_call() {
     let clock = mrtr_testkit::TestClock::default();
     let tool = |steps: bool| {
         Tool::new("t", "", move |cx: Context| async move {
@@ -356,7 +356,7 @@ async fn a_recorded_step_that_is_not_reached_ends_the_flow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leg_has_a_deadline() {
+async fn request_timeout_ends_a_handler_that_sleeps() {
     let slow = || {
         Tool::new("t", "", async |_: Context| -> Result<_> {
             tokio::time::sleep(Duration::from_hours(1)).await;
@@ -367,7 +367,7 @@ async fn a_leg_has_a_deadline() {
 }
 
 #[tokio::test]
-async fn a_leg_that_never_rests_has_a_deadline() {
+async fn request_timeout_ends_a_handler_that_never_yields() {
     let busy = || {
         let never = async |_: Context| -> Result<String> {
             loop {
@@ -379,13 +379,13 @@ async fn a_leg_that_never_rests_has_a_deadline() {
     assert!(run(busy).await.0.contains("Internal error"));
 }
 
-/// Sends one leg by hand; `more` are parameters beside the usual ones.
+/// Sends one round of the tool `t`; `more` holds further parameters.
 async fn call(fleet: &mrtr_testkit::Replicas, more: Value) -> Value {
-    crate::request_state::send(fleet, "t", json!({}), more).await
+    call_tool(fleet, "t", json!({}), more).await
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_to_keep_is_refused_by_name_and_the_flow_goes_on() {
+async fn oversized_answer_is_rejected_by_key_and_the_call_continues() {
     let fleet = fleet(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let a: Text = cx.elicit("a", "?").await?;
@@ -403,13 +403,13 @@ async fn an_answer_that_is_too_long_to_keep_is_refused_by_name_and_the_flow_goes
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("the response to \"a\" has") && message.contains("8192"), "{message}");
     let second = call(&fleet, answer("a", 10, &first["requestState"])).await;
-    // What need not be kept may be long.
+    // An answer that no later round needs may be long.
     let last = call(&fleet, answer("b", 100_000, &second["requestState"])).await;
     assert_eq!(last["content"][0]["text"], "100010");
 }
 
 #[tokio::test]
-async fn handlers_get_what_the_server_provides_and_layers_leave() {
+async fn request_parts_hold_application_state_and_extensions_of_layers() {
     #[derive(Clone)]
     struct Pool(&'static str);
     #[derive(Clone)]
@@ -441,9 +441,10 @@ async fn handlers_get_what_the_server_provides_and_layers_leave() {
     );
 }
 
-/// What comes up in a task of its own, turn by turn, is asked in the same round: as long as something happens, it is waited for.
+/// Questions of a spawned task that come up one after another are asked in one round: the round
+/// does not end while the task makes progress.
 #[tokio::test]
-async fn questions_that_follow_each_other_in_a_task_are_asked_in_one_round() {
+async fn questions_of_a_spawned_task_share_the_round() {
     let (text, asked) = run(|| {
         Tool::new("t", "", async |cx: Context| -> Result<_> {
             let own = cx.clone();

@@ -1,4 +1,4 @@
-//! What those who look on learn of a request.
+//! Spans and metrics of requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,8 +8,7 @@ use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 use tracing::Level;
 
-use crate::replicas::{Text, alice, client, replica};
-use crate::request_state::{Lines, raw_send, send, with_meta};
+use crate::support::{LogLines, Text, alice, call_tool, client, replica, send_request, with_meta};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
 
@@ -19,10 +18,10 @@ fn asking() -> Tool {
     })
 }
 
-/// Each round is a span in the trace of its client, on whichever replica it is.
+/// Each round is a span in the trace of its client, on every replica.
 #[tokio::test]
-async fn all_rounds_are_in_the_trace_of_their_client() {
-    let (lines, _guard) = Lines::collect_from(Level::INFO);
+async fn every_round_is_a_span_in_the_trace_of_the_client() {
+    let (lines, _guard) = LogLines::collect_from(Level::INFO);
     let (clock, adopted) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
     let server = || {
         let adopted = Arc::clone(&adopted);
@@ -56,42 +55,42 @@ async fn all_rounds_are_in_the_trace_of_their_client() {
         assert!(!line.contains("error.type"), "{line}");
     }
 
-    // What has not the form of a trace context is nobody's parent.
+    // A malformed trace context is not adopted.
     let mut params = with_meta(json!({ "name": "t", "arguments": {} }));
-    params["_meta"]["traceparent"] = json!("00-nobody");
+    params["_meta"]["traceparent"] = json!("00-malformed");
     let fleet = Replicas::new([server()]).as_principal(alice());
-    raw_send(&fleet, "tools/call", params).await;
+    send_request(&fleet, "tools/call", params).await;
     assert_eq!(adopted.lock().unwrap().len(), 2);
 }
 
-/// Every refusal is counted by its reason, every request timed by its kind; and a client cannot make up names.
+/// Rejections are counted by reason and requests timed by kind; a client cannot invent label values.
 #[tokio::test]
-async fn metrics_have_reasons_and_no_made_up_names() {
+async fn metrics_have_reasons_and_known_names_only() {
     let clock = TestClock::default();
     let failing = Tool::new("f", "", async |_: Context| -> mrtr_server::Result<_> {
         Err::<String, _>(mrtr_server::Error::new("It cannot be done."))
     });
     let server = replica(&clock).tool(asking()).tool(failing).build().unwrap();
     let fleet = Replicas::new([server]).as_principal(alice());
-    let (lines, _guard) = Lines::collect_from(Level::TRACE);
+    let (lines, _guard) = LogLines::collect_from(Level::TRACE);
     let metrics = |what: &str| {
         let text = lines.text();
         let of_ours = text.lines().filter(|line| line.contains("mrtr::metrics: "));
         of_ours.filter(|line| line.contains(what)).map(str::to_owned).collect::<Vec<_>>()
     };
-    let first = send(&fleet, "t", json!({}), json!({})).await;
+    let first = call_tool(&fleet, "t", json!({}), json!({})).await;
     let state = first["requestState"].as_str().unwrap();
     clock.advance(86_400);
     for (state, reason) in [("v1.AAAA", "malformed"), (state, "expired")] {
-        send(&fleet, "t", json!({}), json!({ "requestState": state })).await;
+        call_tool(&fleet, "t", json!({}), json!({ "requestState": state })).await;
         let counted = metrics("monotonic_counter.mrtr.state.refusals=1");
         let counted: Vec<_> =
             counted.iter().filter(|line| line.contains(&format!("reason={reason:?}"))).collect();
         assert_eq!(counted.len(), 1, "{reason}: {}", lines.text());
     }
-    send(&fleet, "f", json!({}), json!({})).await;
-    send(&fleet, "made-up", json!({}), json!({})).await;
-    raw_send(&fleet, "made/up", with_meta(json!({}))).await;
+    call_tool(&fleet, "f", json!({}), json!({})).await;
+    call_tool(&fleet, "made-up", json!({}), json!({})).await;
+    send_request(&fleet, "made/up", with_meta(json!({}))).await;
     let timed = metrics("histogram.mcp.server.operation.duration=");
     let expected = [
         r#"mcp.method.name="tools/call" gen_ai.tool.name="t" mrtr.result_type="input_required""#,
@@ -108,20 +107,20 @@ async fn metrics_have_reasons_and_no_made_up_names() {
     assert!(!timed.concat().contains("made"), "{timed:#?}");
 }
 
-/// Those whose clients go away are counted, too.
+/// Requests whose clients disconnect are measured, too.
 #[tokio::test]
-async fn a_request_that_is_given_up_has_an_end() {
+async fn cancelled_request_is_measured() {
     let clock = TestClock::default();
     let slow = Tool::new("s", "", async |_: Context| -> mrtr_server::Result<_> {
         std::future::pending::<()>().await;
         Ok("never")
     });
     let fleet = Replicas::new([replica(&clock).tool(slow).build().unwrap()]).as_principal(alice());
-    let (lines, _guard) = Lines::collect_from(Level::TRACE);
+    let (lines, _guard) = LogLines::collect_from(Level::TRACE);
     let given_up = async { tokio::task::yield_now().await };
     tokio::select! {
         biased;
-        _ = send(&fleet, "s", json!({}), json!({})) => unreachable!(),
+        _ = call_tool(&fleet, "s", json!({}), json!({})) => unreachable!(),
         () = given_up => {}
     }
     let log = lines.text();

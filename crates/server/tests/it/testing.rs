@@ -1,13 +1,13 @@
-//! The module that people test their own tools with.
+//! The module `testing`, with which authors test their own handlers.
 
 use mrtr_server::manual::ManualContext;
 use mrtr_server::testing::{Fault, Replicas, TestCall, TestClock, TestError};
 use mrtr_server::{Context, Prompt, ResourceOutput, ResourceTemplate, Tool};
 use serde_json::json;
 
-use crate::replicas::{Text, alice, replica};
+use crate::support::{Text, alice, replica};
 
-/// A step, two questions in one round, a step, one more question.
+/// Returns a tool with a step, two questions in one round, a step, and another question.
 fn tool() -> Tool {
     Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
         let hold: String = cx.step("hold", async |s| Ok(s.idempotency_key().to_owned())).await?;
@@ -37,109 +37,120 @@ fn call() -> TestCall {
 }
 
 #[tokio::test]
-async fn a_story_says_what_happened() {
-    let story = call().run(&fleet()).await.unwrap();
-    assert_eq!((story.text(), story.is_error()), ("32 xyz", false));
-    assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]]);
-    assert_eq!(story.question("c").unwrap()["params"]["message"], "x and y?");
-    assert_eq!((story.runs("hold"), story.runs("pay"), story.runs("other")), (1, 1, 0));
-    assert_eq!(story.steps()[0].idempotency_key.len(), 32);
-    assert!((200..2000).contains(&story.largest_state()), "{}", story.largest_state());
+async fn transcript_reports_rounds_questions_steps_and_state_size() {
+    let transcript = call().run(&fleet()).await.unwrap();
+    assert_eq!((transcript.text(), transcript.is_error()), ("32 xyz", false));
+    assert_eq!(transcript.rounds(), [vec!["a", "b"], vec!["c"]]);
+    assert_eq!(transcript.question("c").unwrap()["params"]["message"], "x and y?");
+    assert_eq!(
+        (transcript.step_runs("hold"), transcript.step_runs("pay"), transcript.step_runs("other")),
+        (1, 1, 0)
+    );
+    assert_eq!(transcript.steps()[0].idempotency_key.len(), 32);
+    assert!((200..2000).contains(&transcript.largest_state()), "{}", transcript.largest_state());
 
-    let story = call().respond("a", json!({ "action": "decline" })).run(&fleet()).await.unwrap();
-    assert_eq!(story.text(), "32 xyz", "the first answer is for the first time");
+    let transcript =
+        call().respond("a", json!({ "action": "decline" })).run(&fleet()).await.unwrap();
+    assert_eq!(transcript.text(), "32 xyz", "the first answer is for the first time");
     let declined = TestCall::tool("t", json!({})).decline("a").answer("b", json!({ "text": "y" }));
-    let story = declined.run(&fleet()).await.unwrap();
-    assert!(story.is_error() && story.text().contains("\"a\""), "{story:?}");
+    let transcript = declined.run(&fleet()).await.unwrap();
+    assert!(transcript.is_error() && transcript.text().contains("\"a\""), "{transcript:?}");
 }
 
-/// Whatever goes wrong, the person is asked the same, the call comes to the same, and what ran again did so under one key.
+/// Under every fault, the questions and the result are the same, and repeated steps keep their key.
 #[tokio::test]
-async fn faults_make_no_difference_but_to_steps() {
+async fn faults_change_only_how_often_steps_run() {
     for (fault, round, hold, pay) in [
-        (Fault::Lost, 1, 2, 1),
-        (Fault::Lost, 2, 1, 2),
-        (Fault::Twice, 2, 1, 2),
-        (Fault::Cut, 2, 1, 2),
-        (Fault::Late, 2, 2, 1),
-        (Fault::Late, 3, 1, 2),
+        (Fault::ResponseLost, 1, 2, 1),
+        (Fault::ResponseLost, 2, 1, 2),
+        (Fault::Duplicate, 2, 1, 2),
+        (Fault::Disconnect, 2, 1, 2),
+        (Fault::StaleRequest, 2, 2, 1),
+        (Fault::StaleRequest, 3, 1, 2),
         (Fault::Reordered, 2, 1, 1),
-        (Fault::Stranger, 2, 1, 1),
-        (Fault::Stranger, 3, 1, 1),
-        (Fault::Twice, 1, 2, 1),
+        (Fault::WrongPrincipal, 2, 1, 1),
+        (Fault::WrongPrincipal, 3, 1, 1),
+        (Fault::Duplicate, 1, 2, 1),
     ] {
-        let story = call().fault(round, fault).run(&fleet()).await.unwrap();
-        assert_eq!(story.text(), "32 xyz", "{fault:?}");
-        assert_eq!(story.rounds(), [vec!["a", "b"], vec!["c"]], "{fault:?}");
-        assert_eq!((story.runs("hold"), story.runs("pay")), (hold, pay), "{fault:?} in {round}");
-        let mut keys: Vec<_> = story.steps().iter().filter(|step| step.key == "pay").collect();
+        let transcript = call().fault(round, fault).run(&fleet()).await.unwrap();
+        assert_eq!(transcript.text(), "32 xyz", "{fault:?}");
+        assert_eq!(transcript.rounds(), [vec!["a", "b"], vec!["c"]], "{fault:?}");
+        assert_eq!(
+            (transcript.step_runs("hold"), transcript.step_runs("pay")),
+            (hold, pay),
+            "{fault:?} in {round}"
+        );
+        let mut keys: Vec<_> = transcript.steps().iter().filter(|step| step.key == "pay").collect();
         keys.dedup();
         assert_eq!(keys.len(), 1, "{fault:?}");
     }
 }
 
 #[tokio::test]
-async fn faults_of_a_round_come_one_after_the_other() {
-    let twice_and_lost = call().fault(1, Fault::Twice).fault(1, Fault::Lost);
-    assert_eq!(twice_and_lost.run(&fleet()).await.unwrap().runs("hold"), 4);
-    let lost_and_twice = call().fault(1, Fault::Lost).fault(1, Fault::Twice);
-    assert_eq!(lost_and_twice.run(&fleet()).await.unwrap().runs("hold"), 3);
+async fn faults_of_one_round_apply_in_order() {
+    let twice_and_lost = call().fault(1, Fault::Duplicate).fault(1, Fault::ResponseLost);
+    assert_eq!(twice_and_lost.run(&fleet()).await.unwrap().step_runs("hold"), 4);
+    let lost_and_twice = call().fault(1, Fault::ResponseLost).fault(1, Fault::Duplicate);
+    assert_eq!(lost_and_twice.run(&fleet()).await.unwrap().step_runs("hold"), 3);
 }
 
-/// What a test has not foreseen, it hears of.
+/// A test fails on everything that it does not expect.
 #[tokio::test]
-async fn what_was_not_foreseen_is_a_failure() {
+async fn unexpected_questions_rounds_and_faults_fail_the_run() {
     let none =
         TestCall::tool("t", json!({})).answer("a", json!({ "text": "x" })).run(&fleet()).await;
     assert!(matches!(&none, Err(TestError::NoAnswer { key, .. }) if key == "b"), "{none:?}");
 
-    let rounds = call().at_most(1).run(&fleet()).await.unwrap_err();
+    let rounds = call().max_rounds(1).run(&fleet()).await.unwrap_err();
     assert_eq!(
         rounds.to_string(),
-        r#"the call takes more than 1 rounds; asked were [["a", "b"], ["c"]]"#
+        r#"the call takes more than 1 rounds; requested were [["a", "b"], ["c"]]"#
     );
 
-    // A handler that does not mind whose state it is: one for each caller alike.
+    // This handler completes in its first round, so that no later round can get a fault.
     let clock = TestClock::default();
     let tool =
         Tool::manual(
             "t",
             "",
             async |cx: ManualContext| {
-                if cx.unsolicited_answers().is_empty() { "anybody" } else { "?" }
+                if cx.unsolicited_answers().is_empty() { "anyone" } else { "?" }
             },
         );
     let open = Replicas::new([replica(&clock).tool(tool).build().unwrap()]).as_principal(alice());
     for (round, fault) in [
-        (0, Fault::Lost),
-        (2, Fault::Lost),
-        (1, Fault::Late),
+        (0, Fault::ResponseLost),
+        (2, Fault::ResponseLost),
+        (1, Fault::StaleRequest),
         (1, Fault::Reordered),
-        (1, Fault::Stranger),
+        (1, Fault::WrongPrincipal),
     ] {
         let unhappened = call().fault(round, fault).run(&open).await.unwrap_err();
-        assert_eq!(unhappened, TestError::Unhappened { round, fault });
+        assert_eq!(unhappened, TestError::FaultNotInjected { round, fault });
     }
 
     let unwritten = TestCall::tool("t", std::collections::HashMap::from([((1, 2), 3)]));
-    assert!(matches!(unwritten.run(&fleet()).await, Err(TestError::TestCall(_))));
-    let nobody = call().run(&Replicas::new([])).await;
-    assert!(matches!(nobody, Err(TestError::TestCall(_))), "{nobody:?}");
+    assert!(matches!(unwritten.run(&fleet()).await, Err(TestError::InvalidCall(_))));
+    let no_replicas = call().run(&Replicas::new([])).await;
+    assert!(matches!(no_replicas, Err(TestError::InvalidCall(_))), "{no_replicas:?}");
 }
 
-/// The server's refusals are part of the story.
+/// Errors of the server are part of the transcript.
 #[tokio::test]
-async fn errors_are_outcomes() {
-    let story = TestCall::tool("unknown", json!({})).run(&fleet()).await.unwrap();
-    assert_eq!((story.outcome.as_ref().unwrap_err().code, story.is_error()), (-32602, true));
-    let story = call().capabilities(json!({})).run(&fleet()).await.unwrap();
-    assert_eq!(story.outcome.as_ref().unwrap_err().code, -32021);
-    assert_eq!(story.steps().len(), 1);
+async fn transcript_reports_server_errors() {
+    let transcript = TestCall::tool("unknown", json!({})).run(&fleet()).await.unwrap();
+    assert_eq!(
+        (transcript.outcome.as_ref().unwrap_err().code, transcript.is_error()),
+        (-32602, true)
+    );
+    let transcript = call().capabilities(json!({})).run(&fleet()).await.unwrap();
+    assert_eq!(transcript.outcome.as_ref().unwrap_err().code, -32021);
+    assert_eq!(transcript.steps().len(), 1);
 }
 
-/// Prompts and resource templates ask in the same way.
+/// Prompts and resource templates ask as tools do.
 #[tokio::test]
-async fn prompts_and_resources_are_called_too() {
+async fn test_call_supports_prompts_and_resources() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Name {
         name: String,
@@ -166,9 +177,9 @@ async fn prompts_and_resources_are_called_too() {
         (TestCall::prompt("p", json!({ "name": "n" })), "/messages/0/content/text"),
         (TestCall::resource("file:///n"), "/contents/0/text"),
     ] {
-        let call = call.answer("a", json!({ "text": "x" })).fault(2, Fault::Lost);
-        let story = call.run(&fleet).await.unwrap();
-        assert_eq!(story.outcome.as_ref().unwrap().pointer(pointer), Some(&json!("x")));
-        assert_eq!(story.question("a").unwrap()["params"]["message"], "n?");
+        let call = call.answer("a", json!({ "text": "x" })).fault(2, Fault::ResponseLost);
+        let transcript = call.run(&fleet).await.unwrap();
+        assert_eq!(transcript.outcome.as_ref().unwrap().pointer(pointer), Some(&json!("x")));
+        assert_eq!(transcript.question("a").unwrap()["params"]["message"], "n?");
     }
 }

@@ -1,4 +1,4 @@
-//! Versions of a tool side by side.
+//! Versions of a tool that run side by side.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::replicas::{Count, Text, alice, client, replica};
-use crate::request_state::{Lines, frozen, send};
+use crate::support::{Counter, LogLines, Text, alice, call_tool, client, invalid_state, replica};
 
-/// Asks what it is told to, one after the other, and says what it learned.
+/// Returns a tool that asks these keys in sequence and joins the answers.
 fn asking(keys: &'static [&'static str]) -> Tool {
     Tool::new("t", "", move |cx: Context| async move {
         let mut all = String::new();
@@ -24,9 +23,9 @@ fn asking(keys: &'static [&'static str]) -> Tool {
     })
 }
 
-/// Old and new by turns: what both ask is asked once, whoever asked it.
+/// Old and new replicas alternate: a question of both versions is asked once.
 #[tokio::test]
-async fn answers_count_for_the_version_that_comes_next() {
+async fn answers_carry_over_between_versions() {
     let clock = TestClock::default();
     let old = || replica(&clock).tool(asking(&["a", "b", "c"])).build().unwrap();
     let new = || replica(&clock).tool(asking(&["b", "new", "a", "c"]).version(2)).build().unwrap();
@@ -37,13 +36,13 @@ async fn answers_count_for_the_version_that_comes_next() {
         let (client, log) = client(fleet.as_principal(alice()));
         let result = client.build().call_tool("t", json!({})).await.unwrap();
         assert_eq!(result.text(), text);
-        assert_eq!(log.asked().concat(), asked);
+        assert_eq!(log.input_keys().concat(), asked);
     }
 }
 
-/// Each version finds the answer to its own wording, however often they take turns.
+/// Each version finds the answer to its own wording, however often the versions alternate.
 #[tokio::test]
-async fn two_wordings_are_asked_once_each() {
+async fn each_wording_is_asked_once() {
     let clock = TestClock::default();
     let server = |wording: &'static str| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -58,21 +57,21 @@ async fn two_wordings_are_asked_once_each() {
     let call =
         TestCall::tool("t", json!({})).answer("a", text("first")).answer("a", text("second"));
     let call = call.answer("b", text("third"));
-    let story = call.run(&fleet).await.unwrap();
-    assert_eq!(story.text(), "one: first third");
-    assert_eq!(story.rounds(), [["a"], ["a"], ["b"], ["b"]]);
+    let transcript = call.run(&fleet).await.unwrap();
+    assert_eq!(transcript.text(), "one: first third");
+    assert_eq!(transcript.rounds(), [["a"], ["a"], ["b"], ["b"]]);
 
-    // What was set aside is for its own wording only.
+    // An answer that was set aside counts for its own wording only.
     let fleet = ["one", "two", "three", "three", "three"].map(server);
     let call = call.answer("a", text("fourth"));
-    let story = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
-    assert_eq!(story.text(), "three: fourth third");
-    assert_eq!(story.rounds(), [["a"], ["a"], ["a"], ["b"]]);
+    let transcript = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
+    assert_eq!(transcript.text(), "three: fourth third");
+    assert_eq!(transcript.rounds(), [["a"], ["a"], ["a"], ["b"]]);
 }
 
-/// Nothing was done on the strength of an answer that nobody has read: it can be asked again.
+/// No step depends on an unread answer, so that its question can be asked again.
 #[tokio::test]
-async fn an_answer_that_nobody_read_is_no_reason_to_end() {
+async fn unread_answer_can_be_asked_again_after_a_step() {
     let clock = TestClock::default();
     let old = || {
         Tool::new("t", "", async |cx: Context| -> mrtr_server::Result<_> {
@@ -98,14 +97,19 @@ async fn an_answer_that_nobody_read_is_no_reason_to_end() {
         let fleet = Replicas::new([old, new.clone(), new.clone(), new.clone(), new]);
         let text = |text: &str| json!({ "text": text });
         let call = TestCall::tool("t", json!({})).answer("a", text("a")).answer("b", text("b"));
-        let story = call.answer("c", text("c")).run(&fleet.as_principal(alice())).await.unwrap();
-        assert_eq!((story.text(), story.rounds().len()), ("acb", rounds), "{story:?}");
+        let transcript =
+            call.answer("c", text("c")).run(&fleet.as_principal(alice())).await.unwrap();
+        assert_eq!(
+            (transcript.text(), transcript.rounds().len()),
+            ("acb", rounds),
+            "{transcript:?}"
+        );
     }
 }
 
-/// A checkpoint does nothing that could be lost: a version that has none goes on.
+/// A checkpoint has no side effect: a version without it continues the call.
 #[tokio::test]
-async fn a_checkpoint_of_another_version_is_nothing_to_miss() {
+async fn version_without_the_checkpoint_continues_the_call() {
     let clock = TestClock::default();
     let server = |checkpoint: bool| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -117,13 +121,13 @@ async fn a_checkpoint_of_another_version_is_nothing_to_miss() {
         replica(&clock).tool(tool).build().unwrap()
     };
     let fleet = Replicas::new([server(true), server(false)]).as_principal(alice());
-    let story = TestCall::tool("t", json!({})).run(&fleet).await.unwrap();
-    assert_eq!((story.text(), story.rounds().len()), ("done", 1));
+    let transcript = TestCall::tool("t", json!({})).run(&fleet).await.unwrap();
+    assert_eq!((transcript.text(), transcript.rounds().len()), ("done", 1));
 }
 
-/// What a version in between has gone on with is as old as where it began, and as new as what was in it.
+/// A call keeps the oldest and the newest version that took part, whatever runs in between.
 #[tokio::test]
-async fn a_version_in_between_hides_nothing() {
+async fn min_compatible_version_looks_at_all_earlier_versions() {
     let clock = TestClock::default();
     let server = |version: u32, since: u32| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -139,16 +143,16 @@ async fn a_version_in_between_hides_nothing() {
     let call = TestCall::tool("t", json!({})).answer("a", json!({ "text": "x" }));
     let call = call.answer("b", json!({ "text": "y" }));
     let fleet = [&one, &two, &three, &three, &three].map(Clone::clone);
-    let story = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
-    assert_eq!(story.text(), "begun by 3, ended by 3: xy");
+    let transcript = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
+    assert_eq!(transcript.text(), "begun by 3, ended by 3: xy");
     let fleet = [three, two, one];
-    let story = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
-    assert_eq!(story.outcome.unwrap_err().code, -32602);
+    let transcript = call.run(&Replicas::new(fleet).as_principal(alice())).await.unwrap();
+    assert_eq!(transcript.outcome.unwrap_err().code, -32602);
 }
 
-/// A version that has nothing in common with those before starts over: the same flow, without what it learned.
+/// An incompatible version restarts the same call without its answers and step results.
 #[tokio::test]
-async fn a_version_can_start_over() {
+async fn min_compatible_version_restarts_the_call() {
     let (clock, keys) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
     let tool = |version: u32| {
         let keys = Arc::clone(&keys);
@@ -174,29 +178,29 @@ async fn a_version_can_start_over() {
     let answer = json!({ "a": ElicitResult::accept(json!({ "text": "x" })).unwrap() });
     let retry = |before: &Value| json!({ "requestState": before["requestState"], "inputResponses": answer });
 
-    let first = send(&old, "t", json!({}), json!({})).await;
-    let asked = send(&old, "t", json!({}), retry(&first)).await;
+    let first = call_tool(&old, "t", json!({}), json!({})).await;
+    let asked = call_tool(&old, "t", json!({}), retry(&first)).await;
     assert!(asked["inputRequests"]["a"].is_object());
-    let again = send(&new, "t", json!({}), retry(&asked)).await;
+    let again = call_tool(&new, "t", json!({}), retry(&asked)).await;
     assert!(
         again["inputRequests"]["a"].is_object(),
-        "the answer was one to the old version: {again}"
+        "the answer belonged to the old version: {again}"
     );
-    assert_eq!(send(&new, "t", json!({}), retry(&again)).await["content"][0]["text"], "2 x");
+    assert_eq!(call_tool(&new, "t", json!({}), retry(&again)).await["content"][0]["text"], "2 x");
     let ran = keys.lock().unwrap().clone();
     assert_eq!(ran.len(), 2);
-    assert_eq!(ran[0], ran[1], "it is the same flow: the outside world knows the step");
+    assert_eq!(ran[0], ran[1], "the call is the same, and so is the key for external systems");
 
-    // The other way round there is nothing to go on with.
-    let (lines, _guard) = Lines::collect();
-    assert_eq!(send(&old, "t", json!({}), retry(&again)).await, frozen());
+    // The old version cannot continue a call that the new one began.
+    let (lines, _guard) = LogLines::collect();
+    assert_eq!(call_tool(&old, "t", json!({}), retry(&again)).await, invalid_state());
     let log = lines.text();
     assert!(log.contains("newer_version") && log.contains("version=2"), "{log}");
 }
 
-/// What goes to and fro between two such versions comes to an end, and so does what only starts over.
+/// A call that alternates between two incompatible versions ends.
 #[tokio::test]
-async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
+async fn incompatible_versions_do_not_alternate() {
     let clock = TestClock::default();
     let old = replica(&clock).tool(asking(&["a", "b"]).version(1)).build().unwrap();
     let new = asking(&["c", "d"]).version(2).min_compatible_version(2);
@@ -204,32 +208,32 @@ async fn versions_that_exclude_each_other_do_not_go_round_in_circles() {
     let (client, log) = client(Replicas::new([old, new]).as_principal(alice()));
     let error = client.build().call_tool("t", json!({})).await.unwrap_err();
     assert_eq!(error.as_server_error().unwrap().code, -32602);
-    assert_eq!(log.asked().concat(), ["a", "c"]);
+    assert_eq!(log.input_keys().concat(), ["a", "c"]);
 }
 
-/// The manual form keeps its state itself, and starts over as on the first leg.
+/// A handler in the manual form restarts as in its first round.
 #[tokio::test]
-async fn the_manual_form_starts_over_too() {
+async fn min_compatible_version_restarts_the_manual_form() {
     use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
     let clock = TestClock::default();
     let tool = || {
         Tool::manual("t", "", async |cx: ManualContext| -> mrtr_server::Result<_> {
-            let Some(pass) = cx.state::<u32>()? else {
+            let Some(replay) = cx.state::<u32>()? else {
                 assert!(cx.answers().is_empty());
                 return Ok(InputRequired::new().elicit::<Text>("a", "?").state(&1).into());
             };
-            Ok(ManualOutput::<mrtr_server::ToolOutput>::from(pass.to_string()))
+            Ok(ManualOutput::<mrtr_server::ToolOutput>::from(replay.to_string()))
         })
     };
     let old = replica(&clock).tool(tool()).build().unwrap();
     let new = replica(&clock).tool(tool().version(1).min_compatible_version(1)).build().unwrap();
     let (client, log) = client(Replicas::new([old, new.clone(), new]).as_principal(alice()));
     let result = client.build().call_tool("t", json!({})).await.unwrap();
-    assert_eq!((result.text().as_str(), log.asked().concat().len()), ("1", 2));
+    assert_eq!((result.text().as_str(), log.input_keys().concat().len()), ("1", 2));
 }
 
 #[test]
-fn what_would_never_end_or_cannot_be_asked_is_no_server() {
+fn build_rejects_invalid_versions_and_forms() {
     #[derive(Deserialize, JsonSchema)]
     struct Nested {
         #[expect(dead_code, reason = "only its schema is looked at")]
@@ -248,15 +252,15 @@ fn what_would_never_end_or_cannot_be_asked_is_no_server() {
     );
 }
 
-/// A form that a tool will ask for in any case is refused to who shows none, before anything is done.
+/// A client without forms is rejected before a tool that always asks for a form runs.
 #[tokio::test]
-async fn a_form_that_is_announced_is_asked_of_the_capabilities_first() {
-    let ran = Count::default();
+async fn requires_form_rejects_clients_before_the_handler_runs() {
+    let ran = Counter::default();
     let clock = TestClock::default();
     let tool = {
         let ran = ran.clone();
         Tool::new("t", "", move |_: Context| {
-            ran.up();
+            ran.increment();
             std::future::ready(Ok::<_, mrtr_server::Error>("x"))
         })
     };
