@@ -1,4 +1,5 @@
-//! What a request goes through, piece by piece: `cargo bench --manifest-path benches/Cargo.toml --bench operations`.
+//! Benchmarks the parts of a request's processing:
+//! `cargo bench --manifest-path benches/Cargo.toml --bench operations`.
 
 use benches::OPERATIONS;
 use divan::Bencher;
@@ -10,6 +11,6 @@ fn main() {
 #[divan::bench(args = OPERATIONS.map(|(name, _)| name))]
 fn operation(bencher: Bencher, name: &str) {
     let found = OPERATIONS.into_iter().find(|(own, _)| *own == name);
-    let mut run = found.expect("it is in the table").1();
+    let mut run = found.expect("a known operation").1();
     bencher.bench_local(move || run());
 }

@@ -1,4 +1,5 @@
-//! What a round costs beside what its journal holds: the same leg, with more and more steps recorded before it.
+//! Measures the cost of a round by the size of its journal: the same round with more and more steps
+//! recorded before it.
 //!
 //! `cargo bench --manifest-path benches/Cargo.toml --bench rounds`
 
@@ -14,7 +15,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// How many steps are recorded, each with a result of 100 bytes. 400 are nearly all that a state can hold.
+/// Numbers of recorded steps, each with a result of 100 bytes. 400 is close to the maximum of a
+/// state.
 const STEPS: [u32; 5] = [0, 50, 100, 200, 400];
 
 fn main() {
@@ -31,7 +33,7 @@ struct Consent {
     yes: bool,
 }
 
-/// Records its steps, and asks twice.
+/// Runs the steps, and asks twice.
 async fn work(cx: Context, Steps { steps }: Steps) -> Result<String> {
     for n in 0..steps {
         let _: String = cx.step(format!("step-{n}"), async |_| Ok("x".repeat(98))).await?;
@@ -59,20 +61,20 @@ impl Caller {
         Self { server: InProcess::new(server), runtime }
     }
 
-    fn leg(&self, params: &Value) -> Box<str> {
-        self.leg_of(Params::new(params).unwrap())
+    fn send_value(&self, params: &Value) -> Box<str> {
+        self.send(Params::new(params).unwrap())
     }
 
-    fn leg_of(&self, params: Params) -> Box<str> {
+    fn send(&self, params: Params) -> Box<str> {
         let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
         let response = self.runtime.block_on(self.server.send(OutgoingRequest::new(request))).unwrap();
         Box::<str>::from(response.outcome.unwrap())
     }
 
-    /// The request that answers the question under `key`.
+    /// Returns the parameters that answer the question under `key`.
     fn answer(&self, steps: u32, before: Option<&Value>, key: &str) -> Value {
         let asked: Value =
-            serde_json::from_str(&self.leg(before.unwrap_or(&start(steps)))).unwrap();
+            serde_json::from_str(&self.send_value(before.unwrap_or(&start(steps)))).unwrap();
         let answer = ElicitResult::accept(json!({ "yes": true })).unwrap();
         let mut params = start(steps);
         let sent = params.as_object_mut().unwrap();
@@ -93,20 +95,20 @@ fn start(steps: u32) -> Value {
     })
 }
 
-/// The state is opened, the journal gone through, and a question asked in a new state.
+/// Opens the state, replays the handler, and asks a question with a new state.
 #[divan::bench(args = STEPS)]
-fn goes_on(bencher: Bencher, steps: u32) {
+fn next_question(bencher: Bencher, steps: u32) {
     let caller = Caller::new();
     let second = Params::new(&caller.answer(steps, None, "first")).unwrap();
-    bencher.with_inputs(|| second.clone()).bench_local_values(|second| caller.leg_of(second));
+    bencher.with_inputs(|| second.clone()).bench_local_values(|second| caller.send(second));
 }
 
-/// The state is opened, the journal gone through, and the call comes to its end.
+/// Opens the state, replays the handler, and completes the call.
 #[divan::bench(args = STEPS)]
-fn ends(bencher: Bencher, steps: u32) {
+fn completion(bencher: Bencher, steps: u32) {
     let caller = Caller::new();
     let third = caller.answer(steps, Some(&caller.answer(steps, None, "first")), "second");
-    assert!(caller.leg(&third).contains("2 consents"));
+    assert!(caller.send_value(&third).contains("2 consents"));
     let third = Params::new(&third).unwrap();
-    bencher.with_inputs(|| third.clone()).bench_local_values(|third| caller.leg_of(third));
+    bencher.with_inputs(|| third.clone()).bench_local_values(|third| caller.send(third));
 }

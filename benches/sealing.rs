@@ -1,4 +1,5 @@
-//! Sealing and opening beside the bare ciphers and beside the official SDK's token, which is signed only.
+//! Compares sealing and opening with the bare ciphers, and with the official SDK's token, which is
+//! only signed.
 //!
 //! `cargo bench --manifest-path benches/Cargo.toml --bench sealing`
 
@@ -24,7 +25,7 @@ fn ring() -> KeyRing {
     KeyRing::builder("https://service.example/mcp").active(secret).build().unwrap()
 }
 
-/// What a server seals: bound to a caller and a request, for ten minutes.
+/// Seals as a server does: bound to a caller and a request, for ten minutes.
 #[divan::bench(args = SIZES)]
 fn mrtr(bencher: Bencher, size: usize) {
     let (ring, body) = (ring(), vec![b'x'; size]);
@@ -38,7 +39,7 @@ fn mrtr(bencher: Bencher, size: usize) {
     });
 }
 
-/// The same binding as associated data, and a time to live.
+/// Signs with the same binding as associated data, and a time to live.
 #[divan::bench(args = SIZES)]
 fn rmcp_hmac(bencher: Bencher, size: usize) {
     let (codec, body) = (RequestStateCodec::try_new(KEY).unwrap(), vec![b'x'; size]);
@@ -53,7 +54,7 @@ fn rmcp_hmac(bencher: Bencher, size: usize) {
     });
 }
 
-/// Only the cipher, with a fixed nonce, in place.
+/// The cipher alone, in place, with a fixed nonce.
 #[divan::bench(args = SIZES)]
 fn raw_aes_gcm(bencher: Bencher, size: usize) {
     let cipher = Aes256Gcm::new((&KEY).into());
@@ -66,7 +67,7 @@ fn raw_aes_gcm(bencher: Bencher, size: usize) {
     });
 }
 
-/// Only the cipher, with a fixed nonce, in place.
+/// The cipher alone, in place, with a fixed nonce.
 #[divan::bench(args = SIZES)]
 fn raw_aws_lc(bencher: Bencher, size: usize) {
     let cipher = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &KEY).unwrap());
@@ -81,7 +82,7 @@ fn raw_aws_lc(bencher: Bencher, size: usize) {
     });
 }
 
-/// The system call for a nonce, which every token pays.
+/// The system call for a nonce, which every token needs.
 #[divan::bench]
 fn nonce_from_the_system() -> [u8; 24] {
     let mut nonce = [0; 24];

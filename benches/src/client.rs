@@ -1,4 +1,4 @@
-//! A call as the client's machine sees it.
+//! A call in the client's state machine.
 
 use mrtr_client::{Action, Event, RequestIds, Machine, RoundLimits};
 use mrtr_schema::elicitation::ElicitResult;
@@ -13,8 +13,8 @@ fn text(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-/// A question comes, is answered, and the result comes.
-pub fn flow() -> Operation {
+/// Receives a question, answers it, and receives the result.
+pub fn two_rounds() -> Operation {
     let state = "s".repeat(234);
     let asked = text(&format!(
         r#"{{"resultType":"input_required","inputRequests":{{"quantity":{{"method":"elicitation/create","params":{{"mode":"form","message":"How many of tea?","requestedSchema":{{"type":"object","properties":{{"quantity":{{"type":"integer","minimum":1,"maximum":10}}}},"required":["quantity"]}}}}}}}},"requestState":"{state}"}}"#

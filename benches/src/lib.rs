@@ -1,4 +1,4 @@
-//! What a request goes through, as operations that are done again and again.
+//! The parts of a request's processing, as operations that can be repeated.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -14,15 +14,15 @@ use mrtr_schema::jsonrpc::Message;
 use mrtr_schema::request_head::RequestHead;
 use mrtr_transport::{headers, sse};
 
-/// Done again and again.
+/// An operation that can be repeated.
 pub type Operation = Box<dyn FnMut()>;
 
-/// By name; each is built when it is wanted.
+/// Operations by name. Each is built on demand.
 pub const OPERATIONS: [(&str, fn() -> Operation); 13] = [
     ("envelope", envelope),
     ("headers", check_headers),
     ("echo", server::echo),
-    ("flow", server::flow),
+    ("flow", server::two_rounds),
     ("progress", server::progress),
     ("list", server::list),
     ("round", || server::round(0)),
@@ -31,12 +31,12 @@ pub const OPERATIONS: [(&str, fn() -> Operation); 13] = [
     ("open", opened),
     ("digest", digest),
     ("events", events),
-    ("client", client::flow),
+    ("client", client::two_rounds),
 ];
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}"#;
 
-/// A call, as its body.
+/// Returns the body of a call.
 fn call(tool: &str, arguments: &str, more: &str) -> Bytes {
     format!(
         r#"{{"jsonrpc":"2.0","id":1000000001,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},{more}"_meta":{META}}}}}"#
@@ -57,7 +57,7 @@ fn head(method: &'static str, name: &'static str) -> HeaderMap {
     fields.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
 }
 
-/// A body becomes a request.
+/// Parses a body into a request.
 fn envelope() -> Operation {
     let body = call("echo", r#"{"text":"The quick brown fox"}"#, "");
     Box::new(move || drop(black_box(Message::parse(black_box(&body)).unwrap())))
@@ -86,7 +86,7 @@ fn binding(arguments: Digest) -> Binding<'static> {
     Binding { principal: None, method: "tools/call", target: "order", arguments }
 }
 
-/// A state of 256 bytes becomes a token.
+/// Seals a state of 256 bytes.
 fn sealed() -> Operation {
     let (ring, arguments) = (ring(), Digest::from_json(Some("{}")).unwrap());
     Box::new(move || {
@@ -95,21 +95,21 @@ fn sealed() -> Operation {
     })
 }
 
-/// A token becomes a state of 256 bytes.
+/// Opens a token with a state of 256 bytes.
 fn opened() -> Operation {
     let (ring, arguments) = (ring(), Digest::from_json(Some("{}")).unwrap());
     let token = seal(&ring, &binding(arguments), Validity::starting(NOW, 600), &[7; 256]).unwrap();
     Box::new(move || drop(open(&ring, black_box(&token), &binding(arguments), NOW).unwrap()))
 }
 
-/// Arguments become their canonical digest.
+/// Computes the canonical digest of arguments.
 fn digest() -> Operation {
     let arguments =
         r#"{"item":"tea","people":2,"when":{"day":"Friday","at":[19,30]},"notes":"by the window"}"#;
     Box::new(move || _ = black_box(Digest::from_json(Some(black_box(arguments))).unwrap()))
 }
 
-/// A stream of four events is read.
+/// Reads a stream of four events.
 fn events() -> Operation {
     let event = r#"data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"total":3}}"#;
     let stream = format!("{event}\n\n").repeat(4);

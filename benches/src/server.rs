@@ -97,7 +97,7 @@ impl Caller {
         })
     }
 
-    /// The state that comes back with a question.
+    /// Returns the state of a response with a question.
     fn state(&mut self, head: &HeaderMap, body: &Bytes) -> String {
         let answer: Value = serde_json::from_slice(&self.call(head, body)).unwrap();
         answer.pointer("/result/requestState").unwrap().as_str().unwrap().to_owned()
@@ -110,7 +110,7 @@ fn with(key: &str, content: &str, state: &str) -> String {
     )
 }
 
-/// A call of one leg.
+/// A call of one round.
 pub fn echo() -> Operation {
     let mut caller = Caller::new(0);
     let head = head("tools/call", "echo");
@@ -118,8 +118,8 @@ pub fn echo() -> Operation {
     Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
 }
 
-/// A call of two legs, with a form in between.
-pub fn flow() -> Operation {
+/// A call of two rounds, with a form.
+pub fn two_rounds() -> Operation {
     let mut caller = Caller::new(0);
     let (head, tea) = (head("tools/call", "order"), r#"{"item":"tea"}"#);
     let first = call("order", tea, "");
@@ -131,7 +131,7 @@ pub fn flow() -> Operation {
     })
 }
 
-/// Three notifications and a result, as events.
+/// Three progress notifications and a result, as events.
 pub fn progress() -> Operation {
     let mut caller = Caller::new(0);
     let head = head("tools/call", "count");
@@ -152,7 +152,8 @@ pub fn list() -> Operation {
     Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
 }
 
-/// A state with so many results of a hundred bytes is opened, gone through, and sealed with one answer more.
+/// Opens a state with `steps` results of 100 bytes, replays the handler, and seals the state with
+/// one more answer.
 pub fn round(steps: u32) -> Operation {
     let mut caller = Caller::new(0);
     let (head, arguments) = (head("tools/call", "plan"), format!(r#"{{"steps":{steps}}}"#));

@@ -1,7 +1,10 @@
-"""A server on Python's SDK with the tools that `cargo xtask bench` calls; `benches/README.md` says what each must do.
+"""A server on the Python SDK with the tools that `cargo xtask bench` calls. `benches/README.md`
+describes their behaviour.
 
-It says `listening PORT` and serves until it is ended; with `--stdio` it serves the process that started it.
-`--tools N` adds N tools. `--json` makes every answer JSON, which is faster, but the SDK then sends no progress.
+The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
+parent process over stdin and stdout.
+`--tools N` adds N tools. `--json` makes every response JSON, which is faster, but then the SDK
+sends no progress.
 """
 
 import argparse
@@ -21,7 +24,7 @@ parser.add_argument("--json", action="store_true")
 parser.add_argument("--tools", type=int, default=0)
 options = parser.parse_args()
 
-# It seals `requestState` with AES-GCM, under a key of its own.
+# The SDK seals `requestState` with AES-GCM, under a random key.
 server = MCPServer("python", version="1.0.0", log_level="WARNING")
 
 
@@ -33,7 +36,7 @@ class Yes(BaseModel):
     yes: Annotated[bool, Field(strict=True)]
 
 
-# What is not async runs in a thread, which takes longer than any of this.
+# Functions that are not async run in a thread, which takes longer than their work.
 async def ask_quantity(item: str) -> Elicit[Quantity]:
     return Elicit(f"How many of {item}?", Quantity)
 
@@ -60,7 +63,8 @@ async def step() -> str:
     return "x" * 100
 
 
-# A resolver that asks nothing runs again in every round, so the steps are kept in a state of this tool's own.
+# A resolver without a question runs again in every round, so this tool keeps the steps in a state
+# of its own.
 QUESTIONS = {
     done: ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=Yes.model_json_schema()))
     for done, message in [(5, "Go on?"), (10, "Really?")]
@@ -82,7 +86,7 @@ async def plan(context: Context) -> str | InputRequiredResult:
 
 
 def says_yes(answer: object) -> bool:
-    """Whether the answer is yes; no if there is none yet. All others end the call."""
+    """Returns true for the answer yes, false for no answer. Any other answer ends the call."""
     if answer is None:
         return False
     if not isinstance(answer, ElicitResult) or answer.action != "accept":
@@ -91,7 +95,7 @@ def says_yes(answer: object) -> bool:
         if Yes.model_validate(answer.content).yes:
             return True
     except ValidationError as wrong:
-        raise ToolError("the answer does not fit the form") from wrong
+        raise ToolError("the answer does not match the form") from wrong
     raise ToolError("declined")
 
 
@@ -109,7 +113,7 @@ for n in range(1, options.tools + 1):
 if options.stdio:
     server.run()
 else:
-    # Without `json_response` too, only a call that sends progress is answered with a stream.
+    # Without `json_response`, the SDK still uses a stream only for calls that send progress.
     app = server.streamable_http_app(stateless_http=True, json_response=options.json)
     settings = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_level="warning")
     listener = socket.socket()

@@ -1,4 +1,5 @@
-"""Python's client completes the booking tool of the quickstart on our server: `booking.py URL`."""
+"""Completes the booking tool of the quickstart on our server with the Python SDK's client:
+`booking.py URL`."""
 
 import asyncio
 import sys
@@ -21,7 +22,7 @@ async def main(target: str) -> None:
         content = next(answer for word, answer in ANSWERS.items() if word in params.message)
         return ElicitResult(action="accept", content=content)
 
-    # The revision is named, so that a fall-back to an older one would fail, not pass.
+    # The revision is required explicitly, so that a fallback to an older one fails.
     async with Client(target, elicitation_callback=elicit, mode="2026-07-28") as client:
         tools = await client.list_tools()
         assert [tool.name for tool in tools.tools] == ["book"], tools
@@ -39,7 +40,7 @@ async def main(target: str) -> None:
         assert result.is_error and "declined" in result.content[0].text, result
         result = await client.call_tool("book", {"people": "two", "day": "Friday"})
         assert result.is_error and "people" in result.content[0].text, result
-    print("  ok: two rounds, declining, and a wrong argument, with Python's client")
+    print("  ok: two rounds, declining, and a wrong argument, with the Python SDK's client")
 
 
 asyncio.run(main(sys.argv[1]))

@@ -1,5 +1,5 @@
-"""Python's client on another SDK's server: `client.py URL` over HTTP, `client.py COMMAND ARGUMENT…` over
-stdio. `interop/README.md` says what it does, and prints.
+"""The Python SDK's client on another SDK's server: `client.py URL` over HTTP,
+`client.py COMMAND ARGUMENT…` over stdio. `interop/README.md` describes its calls and its output.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ TOOLS = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "ro
 ANSWERS = {"name": "Ada", "sure": True, "first": "Ada", "last": "Lovelace"}
 
 
-class Person:
-    """Who answers what the server asks, and remembers the questions."""
+class User:
+    """A user who answers the server's questions. Records the questions."""
 
     def __init__(self) -> None:
         self.declines = False
@@ -53,7 +53,7 @@ class Person:
 
 def expect(what: str, got, wanted) -> None:
     if got != wanted:
-        raise AssertionError(f"{what}: {got!r}, not {wanted!r}")
+        raise AssertionError(f"{what}: {got!r}, expected {wanted!r}")
 
 
 def answer(result: CallToolResult) -> tuple[bool, str]:
@@ -64,26 +64,27 @@ async def text(client: Client, tool: str, wanted: str, arguments: dict | None = 
     expect("the result", answer(await client.call_tool(tool, arguments)), (False, wanted))
 
 
-async def discover(client: Client, _person: Person) -> None:
-    # The client took the revision as given, so this is the first time that the server is asked.
+async def discover(client: Client, _person: User) -> None:
+    # The client took the revision as given, so this request is the first to ask the server.
     result = await client.session.send_request(DiscoverRequest(), DiscoverResult)
-    expect(f"{result.supported_versions} has it", VERSION in result.supported_versions, True)
+    versions = result.supported_versions
+    expect(f"{versions} contains {VERSION}", VERSION in versions, True)
 
 
-async def list_tools(client: Client, _person: Person) -> None:
+async def list_tools(client: Client, _person: User) -> None:
     tools = (await client.list_tools()).tools
     expect("the tools", sorted(tool.name for tool in tools), TOOLS)
 
 
-async def call(client: Client, _person: Person) -> None:
+async def call(client: Client, _person: User) -> None:
     await text(client, "add", "5", {"a": 2, "b": 3})
 
 
-async def error(client: Client, _person: Person) -> None:
+async def error(client: Client, _person: User) -> None:
     expect("the result", answer(await client.call_tool("fail")), (True, "out of order"))
 
 
-async def wrong_argument(client: Client, _person: Person) -> None:
+async def wrong_argument(client: Client, _person: User) -> None:
     try:
         result = await client.call_tool("add", {"a": "two", "b": 3})
     except MCPError as refused:
@@ -92,60 +93,60 @@ async def wrong_argument(client: Client, _person: Person) -> None:
         expect("isError", result.is_error, True)
 
 
-async def progress(client: Client, _person: Person) -> None:
-    heard = []
+async def progress(client: Client, _person: User) -> None:
+    received = []
 
     async def hear(progress: float, total: float | None, _message: str | None) -> None:
-        heard.append((progress, total))
+        received.append((progress, total))
 
     result = await client.call_tool("count", progress_callback=hear)
-    expect("the progress", heard, [(1, 3), (2, 3), (3, 3)])
+    expect("the progress", received, [(1, 3), (2, 3), (3, 3)])
     expect("the result", answer(result), (False, "counted"))
 
 
-async def form(client: Client, person: Person) -> None:
+async def form(client: Client, user: User) -> None:
     await text(client, "form", "Hello, Ada!")
-    expect("the questions", person.asked, ["What is your name?"])
+    expect("the questions", user.asked, ["What is your name?"])
 
 
-async def decline(client: Client, person: Person) -> None:
-    person.declines = True
+async def decline(client: Client, user: User) -> None:
+    user.declines = True
     await text(client, "form", "declined")
 
 
-async def url(client: Client, _person: Person) -> None:
+async def url(client: Client, _person: User) -> None:
     await text(client, "url", "logged in")
 
 
-async def sampling(client: Client, _person: Person) -> None:
+async def sampling(client: Client, _person: User) -> None:
     await text(client, "model", "Paris")
 
 
-async def roots(client: Client, _person: Person) -> None:
+async def roots(client: Client, _person: User) -> None:
     await text(client, "roots", "file:///work")
 
 
-async def rounds(client: Client, person: Person) -> None:
+async def rounds(client: Client, user: User) -> None:
     await text(client, "rounds", "Hello, Ada! true")
-    expect("the questions", person.asked, ["What is your name?", "Are you sure, Ada?"])
+    expect("the questions", user.asked, ["What is your name?", "Are you sure, Ada?"])
 
 
-async def joined(client: Client, person: Person) -> None:
+async def joined(client: Client, user: User) -> None:
     await text(client, "joined", "Ada Lovelace")
-    expect("the questions", sorted(person.asked), ["First name?", "Last name?"])
+    expect("the questions", sorted(user.asked), ["First name?", "Last name?"])
 
 
-async def state_only(client: Client, person: Person) -> None:
+async def state_only(client: Client, user: User) -> None:
     await text(client, "poll", "done")
-    expect("the questions", person.asked, [])
+    expect("the questions", user.asked, [])
 
 
-async def prompt(client: Client, _person: Person) -> None:
+async def prompt(client: Client, _person: User) -> None:
     messages = (await client.get_prompt("brief")).messages
     expect("the messages", [(m.role, m.content.text) for m in messages], [("user", "A brief for Ada")])
 
 
-async def template(client: Client, _person: Person) -> None:
+async def template(client: Client, _person: User) -> None:
     contents = (await client.read_resource("note://7")).contents
     expect("the contents", [part.text for part in contents], ["note 7 of Ada"])
 
@@ -171,18 +172,18 @@ ROWS = {
 
 
 async def main(target: str | StdioServerParameters) -> None:
-    person = Person()
+    user = User()
     callbacks = {
-        "elicitation_callback": person.elicit,
-        "sampling_callback": person.sample,
-        "list_roots_callback": person.roots,
+        "elicitation_callback": user.elicit,
+        "sampling_callback": user.sample,
+        "list_roots_callback": user.roots,
     }
-    # The revision is named, so that a fall-back to an older one would fail, not pass.
+    # The revision is required explicitly, so that a fallback to an older one fails.
     async with Client(target, mode=VERSION, read_timeout_seconds=10, **callbacks) as client:
         for name, row in ROWS.items():
-            person.declines, person.asked = False, []
+            user.declines, user.asked = False, []
             try:
-                await row(client, person)
+                await row(client, user)
                 outcome = "ok"
             except Exception as why:
                 outcome = f"{type(why).__name__}: {why}".replace("\n", " ")

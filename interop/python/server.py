@@ -1,7 +1,8 @@
-"""A server on Python's SDK, with one tool, prompt or template for each row of the table that
-`cargo xtask interop` prints; `interop/README.md` says what each must do.
+"""A server on the Python SDK, with one tool, prompt or template for each row of the table that
+`cargo xtask interop` prints. `interop/README.md` describes their behaviour.
 
-It says `listening PORT` and serves until it is ended; with `--stdio` it serves the process that started it.
+The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
+parent process over stdin and stdout.
 """
 
 import json
@@ -99,14 +100,15 @@ async def count(context: Context) -> str:
 
 @server.tool()
 def form(name: Annotated[ElicitationResult[Name], Resolve(ask_name)]) -> str:
-    """ClientFeature for a name."""
+    """Asks for a name."""
     return f"Hello, {name.data.name}!" if isinstance(name, AcceptedElicitation) else "declined"
 
 
-# Only forms, sampling and roots have resolvers, and only tools do; the others ask with a result of their own.
+# Only forms, sampling and roots have resolvers, and only in tools. The others return a result with
+# questions.
 @server.tool()
 def url(context: Context) -> str | InputRequiredResult:
-    """Sends people to a page."""
+    """Sends the user to a page."""
     answer = (context.input_responses or {}).get("login")
     if answer is None:
         params = ElicitRequestURLParams(message="Please log in", url="https://example.com/login")
@@ -118,31 +120,31 @@ def url(context: Context) -> str | InputRequiredResult:
 
 @server.tool()
 def model(reply: Annotated[CreateMessageResult, Resolve(ask_model)]) -> str:
-    """ClientFeature a model."""
+    """Asks a model."""
     return reply.content.text
 
 
 @server.tool()
 def roots(listed: Annotated[ListRootsResult, Resolve(ask_roots)]) -> str:
-    """ClientFeature for roots."""
+    """Asks for roots."""
     return ",".join(str(root.uri) for root in listed.roots)
 
 
 @server.tool()
 def rounds(name: Annotated[Name, Resolve(ask_name)], sure: Annotated[Sure, Resolve(ask_sure)]) -> str:
-    """ClientFeature twice."""
+    """Asks twice."""
     return f"Hello, {name.name}! {json.dumps(sure.sure)}"
 
 
 @server.tool()
 def joined(first: Annotated[First, Resolve(ask_first)], last: Annotated[Last, Resolve(ask_last)]) -> str:
-    """ClientFeature two questions at once."""
+    """Asks two questions at once."""
     return f"{first.first} {last.last}"
 
 
 @server.tool()
 def poll(context: Context) -> str | InputRequiredResult:
-    """ClientFeature nothing, but to be called again."""
+    """Returns a state without questions."""
     return InputRequiredResult(request_state="again") if context.request_state is None else "done"
 
 
@@ -156,7 +158,7 @@ def name_or_question(context: Context, message: str) -> str | InputRequiredResul
 
 @server.prompt()
 def brief(context: Context) -> str | InputRequiredResult:
-    """ClientFeature for whom."""
+    """Asks for whom."""
     name = name_or_question(context, "For whom?")
     return f"A brief for {name}" if isinstance(name, str) else name
 

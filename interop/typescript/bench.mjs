@@ -1,8 +1,8 @@
-// A server on the TypeScript SDK with the tools that `cargo xtask bench` calls; `benches/README.md` says what
-// each must do.
+// A server on the TypeScript SDK with the tools that `cargo xtask bench` calls. `benches/README.md`
+// describes their behaviour.
 //
-// It says `listening PORT` and serves until it is ended; with `--stdio` it serves the process that started
-// it. `--tools N` adds N tools.
+// The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
+// parent process over stdin and stdout. `--tools N` adds N tools.
 
 import { createServer } from "node:http";
 import { parseArgs } from "node:util";
@@ -23,7 +23,7 @@ const { values: options } = parseArgs({
   options: { stdio: { type: "boolean" }, tools: { type: "string", default: "0" } },
 });
 
-// As JSON, since the SDK would turn Zod's schemas into it again for every request.
+// As JSON, because the SDK would convert Zod schemas to JSON for every request.
 const object = (properties) => ({ type: "object", properties, required: Object.keys(properties) });
 const QUANTITY = object({ quantity: { type: "integer", minimum: 1, maximum: 10 } });
 const YES = object({ yes: { type: "boolean" } });
@@ -33,7 +33,7 @@ const Item = fromJsonSchema(object({ item: { type: "string" } }));
 const Quantity = fromJsonSchema(QUANTITY);
 const Yes = fromJsonSchema(YES);
 
-// It signs, with HMAC-SHA256, and does not seal: that is what the SDK offers.
+// The codec of the SDK signs with HMAC-SHA256, and does not encrypt.
 const state = createRequestStateCodec({ key: crypto.getRandomValues(new Uint8Array(32)) });
 
 const text = (text) => ({ content: [{ type: "text", text }] });
@@ -43,11 +43,11 @@ const ask = async (inputRequests, known) =>
 
 const QUESTIONS = { 5: form("Go on?", YES), 10: form("Really?", YES) };
 
-// The answer to a form, checked; undefined if there is none yet.
+// Returns the validated answer to a form, or undefined if there is none yet.
 function answered({ inputResponses }, key, schema) {
   if (inputResponse(inputResponses, key).kind === "missing") return undefined;
   const answer = acceptedContent(inputResponses, key, schema);
-  if (answer === undefined) throw new Error("declined, or not as the form has it");
+  if (answer === undefined) throw new Error("the answer was declined or does not match the form");
   return answer;
 }
 
@@ -56,7 +56,7 @@ async function echo({ text: said }) {
 }
 
 async function length({ text: said }) {
-  // What `said.length` counts twice are the characters of two units.
+  // `said.length` counts characters of two UTF-16 units twice.
   return text(`${said.length - (said.match(/[\u{10000}-\u{10FFFF}]/gu)?.length ?? 0)}`);
 }
 
@@ -91,7 +91,7 @@ async function count({ mcpReq }) {
   return text("counted");
 }
 
-// The SDK wants a server of its own for each request.
+// The SDK needs a new server for each request.
 function server() {
   const server = new McpServer(
     { name: "typescript", version: "1.0.0" },
@@ -111,7 +111,7 @@ function server() {
 if (options.stdio) {
   serveStdio(server, { legacy: "reject" });
 } else {
-  // What sends no progress is answered as JSON.
+  // A response without progress is sent as JSON.
   const http = createServer(toNodeHandler(createMcpHandler(server, { legacy: "reject" })));
   http.listen(0, "127.0.0.1", () => console.log("listening", http.address().port));
 }

@@ -1,5 +1,6 @@
 // The TypeScript SDK's client on another SDK's server: `client.mjs URL` over HTTP,
-// `client.mjs COMMAND ARGUMENT…` over stdio. `interop/README.md` says what it does, and prints.
+// `client.mjs COMMAND ARGUMENT…` over stdio. `interop/README.md` describes its calls and its
+// output.
 
 import { isDeepStrictEqual } from "node:util";
 
@@ -11,7 +12,7 @@ const TOOLS = ["add", "count", "fail", "form", "joined", "model", "poll", "roots
 const ANSWERS = { name: "Ada", sure: true, first: "Ada", last: "Lovelace" };
 const INVALID_PARAMS = -32602;
 
-// What the person at the client was asked, whether they decline, and the progress they saw.
+// The questions that the user was asked, whether the user declines, and the received progress.
 let asked = [];
 let declines = false;
 let seen = [];
@@ -20,7 +21,7 @@ const client = new Client(
   { name: "typescript", version: "1.0.0" },
   {
     capabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
-    // The revision is named, so that a fall-back to an older one would fail, not pass.
+    // The revision is required explicitly, so that a fallback to an older one fails.
     versionNegotiation: { mode: { pin: VERSION } },
   },
 );
@@ -41,8 +42,8 @@ client.setRequestHandler("sampling/createMessage", async () => {
   return { role: "assistant", content: { type: "text", text: "Paris" }, model: "a model" };
 });
 client.setRequestHandler("roots/list", async () => ({ roots: [{ uri: "file:///work" }] }));
-// Not `onprogress`: over stdio it misses what arrives in one read with the result, because the result drops
-// the callback at once while each notification waits for its microtask.
+// `onprogress` is not used: over stdio it misses progress that is read together with the result.
+// The result removes the callback at once, while each notification waits for a microtask.
 client.setNotificationHandler("notifications/progress", ({ params: { progressToken, progress, total } }) => {
   seen.push([progressToken, progress, total]);
 });
@@ -63,7 +64,7 @@ async function text(name, wanted, args = {}) {
 
 async function discover() {
   const { supportedVersions } = await client.discover();
-  equal(`${supportedVersions} has it`, supportedVersions.includes(VERSION), true);
+  equal(`${supportedVersions} contains ${VERSION}`, supportedVersions.includes(VERSION), true);
 }
 
 async function list() {

@@ -1,8 +1,8 @@
 // A server on the TypeScript SDK, with one tool, prompt or template for each row of the table that
-// `cargo xtask interop` prints; `interop/README.md` says what each must do.
+// `cargo xtask interop` prints. `interop/README.md` describes their behaviour.
 //
-// It says `listening PORT` and serves until it is ended; with `--stdio` it serves the process that started
-// it.
+// The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
+// parent process over stdin and stdout.
 
 import { createServer } from "node:http";
 
@@ -38,7 +38,7 @@ const CAPITAL = {
   maxTokens: 10,
 };
 
-// Each tool is called again with the answers to what it asked.
+// Each tool is called again with the answers to its questions.
 const tools = {
   async fail() {
     throw new Error("out of order");
@@ -79,14 +79,14 @@ const tools = {
   },
 
   async rounds({ mcpReq: { inputResponses, requestState } }) {
-    // Only the answers of the last round come back, so the name is kept in the state.
-    const learned = requestState() ?? acceptedContent(inputResponses, "name", Name);
-    if (learned === undefined) return ask(NAME);
+    // Clients send only the answers of the last round, so the state carries the name.
+    const known = requestState() ?? acceptedContent(inputResponses, "name", Name);
+    if (known === undefined) return ask(NAME);
     const answer = acceptedContent(inputResponses, "sure", Sure);
     if (answer === undefined) {
-      return ask({ sure: form(`Are you sure, ${learned.name}?`, Sure) }, await state.mint(learned));
+      return ask({ sure: form(`Are you sure, ${known.name}?`, Sure) }, await state.mint(known));
     }
-    return text(`Hello, ${learned.name}! ${answer.sure}`);
+    return text(`Hello, ${known.name}! ${answer.sure}`);
   },
 
   async joined({ mcpReq: { inputResponses } }) {

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::package::{Published, compiler, is_release, published};
 use crate::run::{cargo, output, root, run as step, scratch, target};
 
-/// The most differences that are printed for one crate.
+/// Maximum number of differences that are printed for one crate.
 const MOST_SHOWN: usize = 40;
 
 pub fn run(args: &[String]) -> Result {
@@ -22,7 +22,7 @@ pub fn run(args: &[String]) -> Result {
     let stated = &libraries.first().ok_or("no published crate has a library")?.rust_version;
     let (compiler, _) = compiler()?;
     if !is_release(&compiler, stated) {
-        // Another release writes another format, and names items of the standard library differently.
+        // Another release has another format, and names items of the standard library differently.
         let left_out =
             format!("the API texts are those of rustc {stated}, this is rustc {compiler}");
         if write {
@@ -58,10 +58,10 @@ pub fn run(args: &[String]) -> Result {
     .into())
 }
 
-/// Lets rustdoc write its JSON for all libraries of the workspace.
+/// Writes rustdoc's JSON for all libraries of the workspace.
 fn document(home: &Path) -> Result {
-    // The JSON is unstable, so rustdoc has to be told to accept the option. Cargo must not be told: it would compile all
-    // dependencies anew.
+    // The JSON is unstable, so rustdoc needs RUSTC_BOOTSTRAP. Cargo must not see the variable: it
+    // would recompile all dependencies.
     let rustdoc = home.join("rustdoc");
     fs::write(&rustdoc, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")?;
     output(Command::new("chmod").arg("+x").arg(&rustdoc))?;
@@ -81,7 +81,7 @@ fn document(home: &Path) -> Result {
     step(&mut doc)
 }
 
-/// The program that turns the JSON into text: where it was built.
+/// Returns the path of the program that converts the JSON to text, after building it.
 fn printer(home: &Path) -> Result<PathBuf> {
     let manifest = "--manifest-path=xtask/public-api/Cargo.toml";
     let mut build = cargo(&["build", "--quiet", "--locked", manifest]);
@@ -89,7 +89,7 @@ fn printer(home: &Path) -> Result<PathBuf> {
     Ok(home.join("debug/print-public-api"))
 }
 
-/// Prints the lines that only one of two texts has. Returns whether the texts are equal.
+/// Prints the lines that only one of two texts has. Returns true if the texts are equal.
 fn compare(library: &Published, text: &Path, now: &str) -> Result<bool> {
     let before = fs::read_to_string(text).map_err(|error| {
         format!("{}: {error}; `cargo xtask api --write` writes it", text.display())
@@ -117,7 +117,7 @@ mod tests {
     use super::differences;
 
     #[test]
-    fn differences_name_what_was_removed_and_added() {
+    fn differences_name_removed_and_added_lines() {
         assert_eq!(differences("a\nb\n", "b\nc\n"), ["- a", "+ c"]);
         assert!(differences("a\n", "a\n").is_empty());
     }

@@ -1,6 +1,8 @@
-//! Benchmarks: mrtr beside a floor and beside other SDKs, growth of cost, and the cost of building.
+//! Benchmarks: mrtr compared with a bare server and with other SDKs, the growth of costs, and the
+//! cost of building.
 //!
-//! With `--write`, the figures go to `docs/benchmarks/`, and from there to `docs/benchmarks.md`.
+//! With `--write`, the figures are written to `docs/benchmarks/`, and from there to
+//! `docs/benchmarks.md`.
 
 mod builds;
 mod chart;
@@ -25,11 +27,11 @@ use crate::run::output;
 
 /// The effort of a run.
 pub struct Extent {
-    /// The number of times that each measurement is repeated, interleaved with the others.
+    /// Number of repetitions of each measurement, interleaved with the others.
     rounds: usize,
     /// The duration of one measurement, after the warm-up.
     seconds: f64,
-    /// Includes the slow SDKs.
+    /// Also measures the slow SDKs.
     all: bool,
 }
 
@@ -45,7 +47,7 @@ struct Target {
     wanted: f64,
     /// The median.
     measured: f64,
-    /// The lowest and the highest value, if it was measured more than once.
+    /// The lowest and the highest value, if there are several measurements.
     spread: Option<(f64, f64)>,
     at_least: bool,
     unit: &'static str,
@@ -94,14 +96,14 @@ pub fn run(args: &[String]) -> Result {
     if args == ["--render"] {
         return report::write();
     }
-    // Many short rounds: a neighbour that is busy for a while spoils some of them, but not the median.
+    // Many short rounds: load from elsewhere spoils some of them, but not the median.
     let mut extent = Extent { rounds: 9, seconds: 0.5, all: false };
     let (mut wanted, mut write) = (Vec::new(), false);
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let mut number = || {
             let number = rest.next().and_then(|value| value.parse::<f64>().ok());
-            number.filter(|n| *n > 0.0).ok_or_else(|| format!("`{arg}` takes a number"))
+            number.filter(|n| *n > 0.0).ok_or_else(|| format!("`{arg}` takes a positive number"))
         };
         match arg.as_str() {
             #[expect(
@@ -114,7 +116,7 @@ pub fn run(args: &[String]) -> Result {
             "--all" => extent.all = true,
             "--write" => write = true,
             name if PARTS.iter().any(|(part, _)| *part == name) => wanted.push(name),
-            other => return Err(format!("there is no part or option {other:?}").into()),
+            other => return Err(format!("unknown part or option {other:?}").into()),
         }
     }
     let command = format!("cargo xtask bench {}", args.join(" "));
@@ -164,13 +166,14 @@ fn provenance(part: &str, command: &str) -> Result<Vec<String>> {
     Ok(vec![part.to_owned(), command.to_owned(), date, rustc, kernel, processor])
 }
 
-/// Prints a part of a line at once.
+/// Prints a part of a line and flushes it.
 fn show(text: &str) -> Result {
     print!("{text}");
     Ok(std::io::stdout().flush()?)
 }
 
-/// Returns the middle of an odd number of values, the higher middle of an even number, and 0 of none.
+/// Returns the middle value of an odd number of values, the higher middle value of an even number,
+/// and 0 for no values.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()

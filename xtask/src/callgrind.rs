@@ -11,7 +11,7 @@ use crate::run::scratch;
 #[derive(Clone, Copy)]
 pub struct Counts {
     pub all: i64,
-    /// The part of SHA-256. Processors have instructions for it that callgrind does not have.
+    /// The share of SHA-256. Processors have instructions for it that callgrind does not support.
     pub sha: i64,
 }
 
@@ -20,10 +20,10 @@ pub fn check() -> Result {
     require(&[VALGRIND])
 }
 
-/// Returns the command to put in front of a program, and the file that will have the counts.
+/// Returns the command that precedes the program, and the file of the counts.
 pub fn counting() -> Result<(Vec<String>, PathBuf)> {
     let counts = scratch("instructions")?.join("counts");
-    // `rep movsb` and its kind would be counted once for each byte.
+    // Callgrind counts `rep movsb` and similar instructions once per byte.
     let tool = ["env", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-ERMS", "valgrind", "--tool=callgrind"];
     let mut command: Vec<String> = tool.map(str::to_owned).into();
     command.extend(["--quiet", "--compress-strings=no"].map(str::to_owned));
@@ -31,7 +31,7 @@ pub fn counting() -> Result<(Vec<String>, PathBuf)> {
     Ok((command, counts))
 }
 
-/// Reads the counts, and removes them.
+/// Reads the counts, and removes their file.
 pub fn counts(at: &Path) -> Result<Counts> {
     let text = fs::read_to_string(at)?;
     fs::remove_file(at)?;

@@ -1,7 +1,8 @@
 //! Runs replicas behind a load balancer and checks the guarantees: `crates/chaos`, optimized.
 //!
-//! With `--break`, one fault is introduced, and the run has to find that fault and no other. Two of the faults are
-//! patches, applied to a copy of the sources, so that the released code has no switch for them.
+//! With `--break`, one fault is introduced, and the run has to find that fault and no other. Two of
+//! the faults are patches, applied to a copy of the sources, so that the released code has no
+//! switch for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ use crate::Result;
 use crate::needs::{HAPROXY, NGINX, require};
 use crate::run::{cargo, output, root, run as step, scratch, target};
 
-/// The faults: the name, the means, and the guarantees that fail. A step that is not recorded runs again after the next
-/// answer, with another idempotency key, so that `recording` breaks two guarantees.
+/// The faults: the name, the means, and the guarantees that fail. A step that is not recorded runs
+/// again after the next answer, with another idempotency key, so that `recording` breaks two
+/// guarantees.
 const BREAKS: &[(&str, How, &str)] = &[
     ("pinning", How::Patch, "answers"),
     ("recording", How::Patch, "steps, keys"),
@@ -49,7 +51,7 @@ pub fn run(args: &[String]) -> Result {
                 let known = BREAKS.iter().find(|(name, ..)| name == value);
                 broken = Some(known.ok_or_else(|| {
                     let names: Vec<_> = BREAKS.iter().map(|(name, ..)| *name).collect();
-                    format!("unknown fault {value:?}; there are {}", names.join(", "))
+                    format!("unknown fault {value:?}; known faults: {}", names.join(", "))
                 })?);
             }
             "--seed" | "--people" => rest.extend([arg.clone(), value.clone()]),
@@ -59,7 +61,9 @@ pub fn run(args: &[String]) -> Result {
     let (conf, program) = match &*balancer {
         "nginx" => ("docs/deploying/nginx.conf", NGINX),
         "haproxy" => ("docs/deploying/haproxy.cfg", HAPROXY),
-        other => return Err(format!("the load balancer is nginx or haproxy, not {other:?}").into()),
+        other => {
+            return Err(format!("unknown load balancer {other:?}; known: nginx, haproxy").into());
+        }
     };
     require(&[program])?;
     let program = match broken {
@@ -74,16 +78,16 @@ pub fn run(args: &[String]) -> Result {
     if let Some((_, How::Option(option), _)) = broken {
         chaos.arg(option);
     }
-    let Some((name, _, promise)) = broken else { return step(&mut chaos) };
-    // The run fails, because it finds the fault.
+    let Some((name, _, guarantees)) = broken else { return step(&mut chaos) };
+    // The exit code is ignored: the run fails because it finds the fault.
     let _ = chaos.status()?;
     let report = fs::read_to_string(dir.join("report.md"))?;
     let found = report.lines().last().unwrap_or_default();
-    if found == format!("broken promises: {promise}") {
-        println!("the fault {name} was found, by its guarantees ({promise}) and no others");
+    if found == format!("broken guarantees: {guarantees}") {
+        println!("the fault {name} was found, by its guarantees ({guarantees}) and no others");
         return Ok(());
     }
-    Err(format!("the fault {name} should break {promise}; the report says: {found}").into())
+    Err(format!("the fault {name} should break {guarantees}; the report says: {found}").into())
 }
 
 /// Sends requests over a thousand connections, at the highest rate that the machine allows.
@@ -107,13 +111,13 @@ pub fn load(args: &[String]) -> Result {
 fn options(args: &[String]) -> impl Iterator<Item = Result<(&String, &String)>> {
     args.chunks(2).map(|pair| match pair {
         [arg, value] => Ok((arg, value)),
-        _ => Err(format!("{} takes a value", pair.concat()).into()),
+        _ => Err(format!("{} needs a value", pair.concat()).into()),
     })
 }
 
 fn in_seconds(minutes: &str) -> Result<String> {
     let given = minutes.parse::<f64>().ok().filter(|minutes| *minutes > 0.0);
-    Ok(format!("{:.0}", given.ok_or("`--minutes` takes a number")? * 60.0))
+    Ok(format!("{:.0}", given.ok_or("`--minutes` takes a positive number")? * 60.0))
 }
 
 fn build(sources: &Path, target: &Path) -> Result<PathBuf> {

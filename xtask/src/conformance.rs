@@ -38,7 +38,7 @@ pub fn run(args: &[String]) -> Result {
         );
     }
     if args.is_empty() {
-        // The scenarios that the ledger cites have to pass.
+        // The scenarios that the ledger cites must pass.
         let relied_on = requirements::scenarios()?;
         let missing = relied_on.difference(&passed);
         wrong.extend(missing.map(|name| format!("{LEDGER} relies on {name}, which did not pass")));
@@ -76,7 +76,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    /// Runs the suite. Its exit code does not matter, since the results are read from its files.
+    /// Runs the suite. The exit code is ignored, because the results are read from files.
     fn invoke(&self, args: &[&str]) -> Result {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.out.join("log.txt"))?;
@@ -131,7 +131,8 @@ fn read_results(out: &Path, side: &str) -> Result<BTreeMap<String, Outcome>> {
     Ok(results)
 }
 
-/// `server-NAME-TIMESTAMP` or `NAME-TIMESTAMP`, where the time begins with the year.
+/// Returns the scenario of a directory `server-NAME-TIMESTAMP` or `NAME-TIMESTAMP`, where the time
+/// begins with the year.
 fn scenario_of(directory: &str, side: &str) -> String {
     let name = directory.strip_prefix(&format!("{side}-")).unwrap_or(directory);
     let is_time = |rest: &str| rest.len() == 24 && rest.ends_with('Z');
@@ -161,11 +162,11 @@ fn compare(
                 "not yet "
             }
             (true, true) => {
-                wrong.push(format!("{side} {scenario} passes: take it out of the baseline"));
+                wrong.push(format!("{side} {scenario} passes: remove it from the baseline"));
                 "passes! "
             }
             (false, false) => {
-                let first = failed.first().map_or("no check was made", String::as_str);
+                let first = failed.first().map_or("the suite made no check", String::as_str);
                 wrong.push(format!("{side} {scenario}: {first:.80}"));
                 "FAILED  "
             }
@@ -180,11 +181,13 @@ fn compare(
     if asked.is_empty() {
         let missing = baseline.iter().filter(|name| !results.contains_key(*name));
         wrong.extend(
-            missing.map(|name| format!("{side} {name} is in the baseline, but was not run")),
+            missing.map(|name| format!("{side} {name} is in the baseline but was not run")),
         );
     }
     if let Some(name) = asked.iter().find(|name| !results.contains_key(*name)) {
-        wrong.push(format!("{side} {name} was not run: is there such a scenario for {REVISION}?"));
+        wrong.push(format!(
+            "{side} {name} was not run: the suite may have no such scenario for {REVISION}"
+        ));
     }
     if results.is_empty() {
         wrong.push(format!(
@@ -192,7 +195,7 @@ fn compare(
         ));
     }
     println!(
-        "  {side}: {} scenarios pass, {} fail as the baseline says, {} are wrong",
+        "  {side}: {} scenarios pass, {} fail as in the baseline, {} are wrong",
         counts.0,
         counts.1,
         wrong.len()
@@ -200,8 +203,7 @@ fn compare(
     Ok(wrong)
 }
 
-/// The scenarios of one side that are known not to pass yet: lines `side scenario`, with their reason
-/// after a `#`.
+/// Reads the known failures of one side: lines `side scenario`, with the reason after a `#`.
 fn baseline(side: &str) -> Result<BTreeSet<String>> {
     let path = root().join("crates/conformance/baseline.txt");
     let text = fs::read_to_string(&path)?;

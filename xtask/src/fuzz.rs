@@ -16,7 +16,8 @@ pub fn run(args: &[String]) -> Result {
         match arg.as_str() {
             "--minutes" => {
                 let value = rest.next().and_then(|value| value.parse::<f64>().ok());
-                minutes = value.filter(|n| *n > 0.0).ok_or("`--minutes` takes a number")?;
+                minutes =
+                    value.filter(|n| *n > 0.0).ok_or("`--minutes` takes a positive number")?;
             }
             name => wanted.push(name),
         }
@@ -25,7 +26,7 @@ pub fn run(args: &[String]) -> Result {
     let listed = output(command(&fuzz).arg("list"))?;
     let known: Vec<&str> = listed.lines().collect();
     if let Some(other) = wanted.iter().find(|name| !known.contains(name)) {
-        return Err(format!("unknown target {other:?}; there are {}", known.join(", ")).into());
+        return Err(format!("unknown target {other:?}; known targets: {}", known.join(", ")).into());
     }
     let seconds = (minutes * 60.0).ceil();
     for name in known.iter().filter(|name| wanted.is_empty() || wanted.contains(name)) {
@@ -46,7 +47,8 @@ pub fn run(args: &[String]) -> Result {
     Ok(())
 }
 
-/// `cargo fuzz` passes options of nightly compilers, which `RUSTC_BOOTSTRAP` enables.
+/// Returns a `cargo fuzz` command. It passes options of nightly compilers, which `RUSTC_BOOTSTRAP`
+/// enables.
 fn command(fuzz: &Path) -> Command {
     let mut command = Command::new(fuzz);
     command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", target().join("fuzz"));

@@ -1,5 +1,5 @@
-//! Counts the instructions of single operations, which do not vary with the load of the machine, and compares them with
-//! the recorded counts.
+//! Counts the instructions of single operations, which do not depend on the load of the machine,
+//! and compares them with the recorded counts.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -13,9 +13,10 @@ use crate::callgrind::{self, counting, counts};
 use crate::run::{output, release, root};
 
 const BASELINE: &str = "benches/instructions.txt";
-/// The tolerance in percent, either way: allocators and compilers differ a little.
+/// The tolerance in percent: allocators and compilers differ slightly.
 const TOLERANCE: i64 = 5;
-/// The repetitions in one process, and the further ones in another. The difference is counted.
+/// Numbers of repetitions in one process, and of additional ones in a second process. The
+/// difference is counted.
 const TIMES: (i64, i64) = (100, 300);
 
 pub fn run(args: &[String]) -> Result {
@@ -37,7 +38,7 @@ pub fn run(args: &[String]) -> Result {
         writeln!(text, "{name} {counted}")?;
         // An operation without a recorded count differs by all of its instructions.
         if (counted - recorded).abs() * 100 > TOLERANCE * recorded {
-            wrong.push(format!("{name} takes {counted} instructions, not {recorded} as recorded"));
+            wrong.push(format!("{name} takes {counted} instructions, {recorded} are recorded"));
         }
     }
     if args.iter().any(|arg| arg == "--write") {
@@ -54,12 +55,12 @@ pub fn run(args: &[String]) -> Result {
     .into())
 }
 
-/// The program that runs operations. Without arguments, it prints their names.
+/// Builds the program that runs operations. Without arguments, it prints their names.
 pub fn program() -> Result<PathBuf> {
     Ok(release("benches")?.join("counted"))
 }
 
-/// The recorded counts.
+/// Reads the recorded counts.
 pub fn recorded_counts() -> Result<BTreeMap<String, i64>> {
     let file = fs::read_to_string(root().join(BASELINE))?;
     let counts = file.lines().filter(|line| !line.starts_with('#'));

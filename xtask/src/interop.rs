@@ -1,4 +1,5 @@
-//! Runs other SDKs' clients against our server, and our client against their servers, over HTTP and stdio.
+//! Runs the clients of other SDKs against our server, and our client against their servers, over
+//! HTTP and stdio.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -22,7 +23,7 @@ pub fn run(args: &[String]) -> Result {
     let known = |name: &String| CHECKS.iter().any(|(check, _)| check == name);
     if let Some(other) = args.iter().find(|name| !known(name)) {
         let names = CHECKS.map(|(name, _)| name).join(", ");
-        return Err(format!("unknown SDK {other:?}; there are {names}").into());
+        return Err(format!("unknown SDK {other:?}; known SDKs: {names}").into());
     }
     for (name, check) in CHECKS {
         if args.is_empty() || args.iter().any(|wanted| wanted == name) {
@@ -40,7 +41,7 @@ pub struct Peer {
     pub server: Line,
 }
 
-/// A program, with a script if the program is an interpreter.
+/// A program, and a script if the program is an interpreter.
 pub struct Line(PathBuf, Option<PathBuf>);
 
 impl Line {
@@ -52,7 +53,7 @@ impl Line {
 }
 
 impl Peer {
-    /// All of them.
+    /// Returns all peers.
     pub fn all() -> Result<[Self; 3]> {
         Ok([Self::python()?, Self::typescript()?, Self::rmcp()?])
     }
@@ -135,9 +136,7 @@ fn rows(client: &mut Command) -> Result<Vec<String>> {
         match line.split_once('\t') {
             Some((said, outcome)) if said == *row => rows.push(outcome.to_owned()),
             _ => {
-                return Err(
-                    format!("the client printed {line:?} in place of the row {row:?}").into()
-                );
+                return Err(format!("the client printed {line:?}, expected the row {row:?}").into());
             }
         }
     }
@@ -170,7 +169,7 @@ fn table(name: &str, columns: &[Vec<String>; 4]) -> Result {
     Err(format!("{name}: {} of {} cells failed", wrong.len(), ROWS.len() * COLUMNS.len()).into())
 }
 
-/// Runs the rows, and books a table at the quickstart with Python's client.
+/// Runs the rows, and books a table at the quickstart server with the Python SDK's client.
 fn with_python() -> Result {
     with(&Peer::python()?)?;
     let examples = build(&["--package", "mrtr-examples", "--example", "quickstart"])?;
@@ -182,7 +181,7 @@ fn with_python() -> Result {
     step(booking.arg(script("booking.py")).arg(format!("http://127.0.0.1:{}/mcp", ours.port)))
 }
 
-/// The MCP Inspector lists and calls the tools of the fixture server.
+/// Lists and calls the tools of the fixture server with the MCP Inspector.
 fn with_inspector() -> Result {
     let (node, inspector) = inspector()?;
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
@@ -193,7 +192,7 @@ fn with_inspector() -> Result {
         let mut command = Command::new(&node);
         command.arg(&inspector).arg("--cli").arg(format!("http://127.0.0.1:{}/mcp", server.port));
         command.args(["--protocol-era", "modern", "--quiet", "--format", "json", "--method"]);
-        // Its settings are kept apart from the user's own.
+        // Keeps the Inspector's settings separate from the user's own.
         command.args(method).env("HOME", scratch("inspector")?);
         let said: Value = serde_json::from_str(&output(&mut command)?)?;
         Ok(said["result"].clone())

@@ -1,5 +1,5 @@
-//! Mutation tests: changes of the code that a test has to notice. `.cargo/mutants.toml` lists the mutated files, and the
-//! mutants that survive with their reasons.
+//! Mutation tests: changes of the code that a test must detect. `.cargo/mutants.toml` lists the
+//! mutated files, and the surviving mutants with their reasons.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub fn run(args: &[String]) -> Result {
         let mut command = Command::new(&tool);
         command.arg("mutants").current_dir(root()).args(["--no-times", "--output"]).arg(&home);
         let status = command.args(args).status()?;
-        // A mutant under which the tests hang counts as noticed.
+        // A mutant under which the tests hang counts as detected.
         let missed = fs::read_to_string(home.join("mutants.out/missed.txt")).unwrap_or_default();
         match status.code() {
             Some(0 | SOME_HANG) if missed.is_empty() => Ok(()),
@@ -25,7 +25,7 @@ pub fn run(args: &[String]) -> Result {
     };
     run("all", args)?;
     if args.is_empty() {
-        // Code that only a feature compiles.
+        // Code that is compiled only with a feature.
         let aws_lc =
             "--no-config --package=mrtr-codec --re=aws_lc:: --features=aws-lc -- --lib --tests";
         run("aws-lc", &aws_lc.split(' ').map(str::to_owned).collect::<Vec<_>>())?;

@@ -1,7 +1,8 @@
-//! Programs and packages that commands need besides a Rust toolchain, git and a C compiler, and how to get them.
+//! Programs and packages that commands need besides a Rust toolchain, git and a C compiler, and
+//! their installation.
 //!
-//! Debian packages are installed with apt-get as root. Everything else goes below `target/xtask`. With
-//! `MRTR_NO_INSTALL=1` nothing is installed.
+//! Debian packages are installed with apt-get as root. Everything else is installed below
+//! `target/xtask`. With `MRTR_NO_INSTALL=1`, nothing is installed.
 
 use std::env::consts::{ARCH, OS};
 use std::fs;
@@ -13,17 +14,17 @@ use std::time::Instant;
 use crate::Result;
 use crate::run::{cargo, output, root, scratch, shown, target};
 
-/// The Node.js that is fetched if the system has none, or an older one than [`OLDEST_NODE`].
+/// The Node.js that is downloaded if the system has none, or one older than [`OLDEST_NODE`].
 const NODE: &str = "24.21.0";
 /// The oldest major version that the conformance suite runs on.
 const OLDEST_NODE: u32 = 22;
 
-/// Something that a command needs.
+/// A program or package that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
-    /// A program in the path, and the Debian package that has it.
+    /// A program in the path, and the Debian package that contains it.
     Program(&'static str, &'static str),
-    /// A component of the Rust toolchain, and the subcommand of cargo that it brings.
+    /// A component of the Rust toolchain, and its cargo subcommand.
     Component(&'static str, &'static str),
     /// A program from crates.io, and its version.
     Tool(&'static str, &'static str),
@@ -43,7 +44,7 @@ pub const HAPROXY: Need = Need::Program("haproxy", "haproxy");
 pub const VALGRIND: Need = Need::Program("valgrind", "valgrind");
 pub const SH: Need = Need::Program("sh", "dash");
 pub const SED: Need = Need::Program("sed", "sed");
-/// Runs a program at a terminal.
+/// Runs a program in a terminal.
 pub const SCRIPT: Need = Need::Program("script", "bsdutils");
 pub const KILL: Need = Need::Program("kill", "procps");
 pub const RUSTFMT: Need = Need::Component("rustfmt", "fmt");
@@ -58,11 +59,11 @@ pub enum Status {
     Present,
     /// It can be installed, by this command.
     Obtainable(String),
-    /// It cannot be installed from here. The text says what would bring it.
+    /// It cannot be installed by the xtask. The text is a command that installs it.
     Missing(String),
 }
 
-/// Installs what is missing, or fails with the command that would.
+/// Installs missing needs, or fails with the command that installs them.
 pub fn require(needs: &[Need]) -> Result {
     for need in needs {
         match need.status() {
@@ -76,12 +77,12 @@ pub fn require(needs: &[Need]) -> Result {
     Ok(())
 }
 
-/// Whether programs may be installed and packages fetched.
+/// Returns true if programs may be installed and packages downloaded.
 pub fn may_install() -> bool {
     std::env::var_os("MRTR_NO_INSTALL").is_none_or(|value| value.is_empty() || value == "0")
 }
 
-/// The place of a program in the path.
+/// Returns the path of a program in `PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -103,7 +104,7 @@ impl Need {
         }
     }
 
-    /// The command that installs it.
+    /// Returns the command that installs it.
     fn command(self) -> String {
         match self {
             Self::Program(_, package) => format!("apt-get install {package}"),
@@ -116,7 +117,7 @@ impl Need {
         }
     }
 
-    /// What has to be there to install it.
+    /// Returns the needs of the installation.
     fn prerequisites(self) -> &'static [Self] {
         match self {
             Self::PythonPackages => &[Self::Python],
@@ -143,11 +144,11 @@ impl Need {
         if may_install() && installer { Status::Obtainable(command) } else { self.missing() }
     }
 
-    /// That it is missing, with the command for a user to run.
+    /// Returns the status "missing", with the command for a user to run.
     pub fn missing(self) -> Status {
         let command = match self {
             Self::Program(..) | Self::Python | Self::Component(..) => self.command(),
-            // It is expected in a folder that only the xtask fills.
+            // It is expected in a folder that only the xtask writes.
             _ if may_install() => "cargo xtask test".to_owned(),
             _ => "env -u MRTR_NO_INSTALL cargo xtask test".to_owned(),
         };
@@ -177,7 +178,7 @@ impl Need {
         }
     }
 
-    /// The file that lists the packages, and the folder that they are installed into.
+    /// Returns the file that lists the packages, and the folder into which they are installed.
     fn lock(self) -> Option<(String, PathBuf)> {
         let home = |name| target().join("xtask").join(name);
         match self {
@@ -204,7 +205,7 @@ impl Need {
                 let home = scratch("tools")?.join(format!("{name}-{version}"));
                 let mut install = cargo(&["install", "--quiet", "--locked", name]);
                 install.args(["--version", version, "--root"]).arg(home);
-                // Not with what it is built of among our own builds.
+                // Its build must not be mixed with our own builds.
                 run_installer(install.env_remove("CARGO_TARGET_DIR"))?;
             }
             Self::Node => {
@@ -233,7 +234,7 @@ impl Need {
         Err(format!("{} is still missing after `{}`", self.name(), self.command()).into())
     }
 
-    /// Installs packages, and notes from which list.
+    /// Installs packages, and records the list that they were installed from.
     fn install_packages(self, install: impl FnOnce(&PathBuf) -> Result) -> Result {
         let (list, home) = self.lock().ok_or("nothing to install from")?;
         fs::create_dir_all(&home)?;
@@ -243,12 +244,12 @@ impl Need {
     }
 }
 
-/// The program of a tool from crates.io.
+/// Returns the path of a tool from crates.io.
 pub fn tool(name: &str, version: &str) -> PathBuf {
     target().join("xtask/tools").join(format!("{name}-{version}")).join("bin").join(name)
 }
 
-/// A Node.js that is recent enough: the system's, or the one that was fetched.
+/// Returns a recent Node.js: the system's, or the downloaded one.
 pub fn node() -> Option<PathBuf> {
     let version =
         find_program("node").and_then(|node| output(Command::new(node).arg("--version")).ok());
@@ -264,7 +265,7 @@ pub fn node() -> Option<PathBuf> {
     Some(modules.join(name).join("bin/node")).filter(|node| node.is_file())
 }
 
-/// The npm package with the binaries of Node.js for this machine.
+/// Returns the npm package with the binaries of Node.js for this machine.
 fn node_package() -> String {
     let os = match OS {
         "macos" => "darwin",
@@ -275,7 +276,7 @@ fn node_package() -> String {
     format!("node-{os}-{arch}@{NODE}")
 }
 
-/// Runs an installer, of which only the first line of an error is printed.
+/// Runs an installer. Prints only the first line of an error.
 fn run_installer(command: &mut Command) -> Result {
     let started = Instant::now();
     println!("  $ {}", shown(command));
@@ -305,7 +306,7 @@ fn apt_get(packages: &[&str]) -> Result {
         command.env("DEBIAN_FRONTEND", "noninteractive");
         command
     };
-    // If that fails, the lists that are there may do.
+    // If the update fails, the existing lists may suffice.
     UPDATED.get_or_init(|| run_installer(apt_get().args(["update", "-qq"])).is_ok());
     run_installer(apt_get().args(["install", "-y", "-qq"]).args(packages))
 }

@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::Result;
 use crate::run::{cargo, output, root, run as step, scratch};
 
-/// The texts that every package carries, besides its sources.
+/// The texts that every package contains besides its sources.
 const TEXTS: &[&str] = &["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// The limits of crates.io, which cargo does not check before it uploads.
+/// The limits of crates.io, which cargo does not check before an upload.
 const MOST_KEYWORDS: usize = 5;
 const LONGEST_KEYWORD: usize = 20;
 
@@ -26,12 +26,12 @@ pub struct Published {
     pub name: String,
     pub version: String,
     pub rust_version: String,
-    /// Whether it has a library, and so an API.
+    /// True if the crate has a library, and so an API.
     pub library: bool,
 }
 
 impl Published {
-    /// The name of its directory in the archive.
+    /// Returns the name of its directory in the archive.
     fn folder(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
@@ -44,7 +44,7 @@ pub fn run(args: &[String]) -> Result {
         other => return Err(format!("`package` takes `--verify` only, not {other:?}").into()),
     };
     let crates = published()?;
-    // Downloads what the lock file names and this machine lacks. Everything after it works offline.
+    // Downloads what the lock file lists and is missing. Everything after it works offline.
     step(&mut cargo(&["fetch", "--quiet", "--locked", "--target", &host()?]))?;
     let home = scratch("package")?;
     let mut package = cargo(&["package", "--quiet", "--offline", "--locked", "--allow-dirty"]);
@@ -61,7 +61,7 @@ pub fn run(args: &[String]) -> Result {
     build(&crates, &home, &files)
 }
 
-/// The published crates of the workspace.
+/// Returns the published crates of the workspace.
 pub fn published() -> Result<Vec<Published>> {
     let text = output(&mut cargo(&["metadata", "--format-version=1", "--no-deps", "--locked"]))?;
     let metadata: Value = serde_json::from_str(&text)?;
@@ -75,7 +75,7 @@ pub fn published() -> Result<Vec<Published>> {
     Ok(crates)
 }
 
-/// Reads what `cargo metadata` has about a package, and checks what crates.io would refuse.
+/// Reads the metadata of a package, and checks it against the rules of crates.io.
 fn read(package: &Value) -> Result<Published> {
     let text = |key: &str| package[key].as_str().unwrap_or_default().to_owned();
     let list = |key: &str| package[key].as_array().into_iter().flatten();
@@ -107,7 +107,7 @@ fn read(package: &Value) -> Result<Published> {
     })
 }
 
-/// The version of the compiler in use, such as `1.95.0`, and the target it compiles for.
+/// Returns the version of the compiler in use, such as `1.95.0`, and its target.
 pub fn compiler() -> Result<(String, String)> {
     let text = output(Command::new("rustc").arg("-vV"))?;
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
@@ -129,7 +129,8 @@ fn extract(crates: &[Published], home: &Path, files: &Path) -> Result {
     fs::create_dir_all(files)?;
     for published in crates {
         let archive = home.join("package").join(format!("{}.crate", published.folder()));
-        // `-m`: archives have one fixed time for all files, and cargo would not notice changed ones.
+        // `-m` ignores the times in archives: they are all equal, so cargo would not notice changed
+        // files.
         output(Command::new("tar").arg("-xzmf").arg(&archive).arg("-C").arg(files))?;
         for text in TEXTS {
             let path = files.join(published.folder()).join(text);
@@ -143,8 +144,8 @@ fn extract(crates: &[Published], home: &Path, files: &Path) -> Result {
     Ok(())
 }
 
-/// Compiles all packages with all features, and runs the program. Both are one workspace of their own, in which every
-/// published crate is replaced by its packaged files.
+/// Compiles all packages with all features, and runs the program. They form a workspace of their
+/// own, in which every published crate is replaced by its packaged files.
 fn build(crates: &[Published], home: &Path, files: &Path) -> Result {
     let mut members = String::new();
     let mut patches = String::new();
@@ -172,12 +173,12 @@ fn build(crates: &[Published], home: &Path, files: &Path) -> Result {
     };
     step(&mut cargo(&["run", "--package", "program"]))?;
     step(&mut cargo(&["check", "--workspace", "--all-features"]))?;
-    // Chapters may be included in the documentation alone.
+    // Some chapters are included only in the documentation.
     step(&mut cargo(&["doc", "--package", "mrtr", "--no-deps", "--all-features"]))?;
     minimum(crates)
 }
 
-/// Says whether this was a test of the oldest compiler that the packages name.
+/// Prints whether this run tested the oldest compiler that the packages support.
 fn minimum(crates: &[Published]) -> Result {
     let (compiler, _) = compiler()?;
     let stated = &crates.first().ok_or("no crate is published")?.rust_version;
@@ -192,7 +193,7 @@ fn minimum(crates: &[Published]) -> Result {
     Ok(())
 }
 
-/// Whether a compiler is of a release such as `1.95`, whatever its patch level.
+/// Returns true if a compiler belongs to a release such as `1.95`, at any patch level.
 pub fn is_release(compiler: &str, release: &str) -> bool {
     compiler.strip_prefix(release).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -1,4 +1,4 @@
-//! Pages with parts that commands write, each between two marks.
+//! Pages with generated parts, each between two marks.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn marks(name: &str) -> [String; 2] {
 pub fn split(page: &str, name: &str) -> Result<[String; 3]> {
     let text = fs::read_to_string(root().join(page))?;
     let [begin, end] = marks(name);
-    let lacks = || format!("{page}: no marks of the part {name:?}");
+    let lacks = || format!("{page}: missing marks of the part {name:?}");
     let (before, rest) = text.split_once(&begin).ok_or_else(lacks)?;
     let (part, after) = rest.split_once(&end).ok_or_else(lacks)?;
     Ok([before, part, after].map(str::to_owned))

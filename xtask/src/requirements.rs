@@ -1,6 +1,8 @@
-//! The ledger of requirements, `conformance/requirements/`: one TOML file for each page of the specification.
+//! The ledger of requirements, `conformance/requirements/`: one TOML file for each page of the
+//! specification.
 //!
-//! `tidy` checks that the ledger is complete, that each test it names exists, and that its summary is current.
+//! `tidy` checks that the ledger is complete, that each cited test exists, and that its summary is
+//! current.
 
 mod attacks;
 mod sources;
@@ -23,7 +25,7 @@ pub const LEDGER: &str = "conformance/requirements";
 
 /// One page of the specification, and its requirements in the order of their ids.
 struct Page {
-    /// The name of its file, and the first part of its ids.
+    /// The name of its file, which is also the first part of its ids.
     name: String,
     title: String,
     url: String,
@@ -34,7 +36,7 @@ struct Page {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Requirement {
-    // The level, under the name of the side that it applies to.
+    // The level, in the field of the side that it applies to.
     server: Option<Level>,
     client: Option<Level>,
     both: Option<Level>,
@@ -45,7 +47,7 @@ struct Requirement {
     /// Scenarios of the official suite.
     #[serde(default)]
     scenarios: Vec<String>,
-    /// Set unless the tests and scenarios show the whole requirement.
+    /// Set unless the tests and scenarios cover the whole requirement.
     status: Option<Status>,
     reason: Option<String>,
     #[serde(rename = "note")]
@@ -67,7 +69,7 @@ enum Level {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 enum Status {
-    /// Shown by a test or scenario. Not written in the ledger.
+    /// Covered by a test or scenario. Not written in the ledger.
     #[serde(skip)]
     Tested,
     Explained,
@@ -88,7 +90,7 @@ impl Status {
 }
 
 impl Requirement {
-    /// The level; `None` unless exactly one side has one.
+    /// Returns the level, or `None` unless exactly one side has one.
     fn level(&self) -> Option<Level> {
         let mut levels = [self.server, self.client, self.both].into_iter().flatten();
         levels.next().filter(|_| levels.next().is_none())
@@ -98,7 +100,7 @@ impl Requirement {
         self.status.unwrap_or(Status::Tested)
     }
 
-    /// Reports everything that is wrong with it.
+    /// Reports every problem of the requirement.
     fn check(&self, id: &str, page: &str, sources: &Sources<'_>, wrong: &mut Vec<String>) {
         let mut report = |what: &str| wrong.push(format!("{LEDGER}/{page}.toml: {id}: {what}"));
         if !id.split_once('/').is_some_and(|(prefix, slug)| prefix == page && is_slug(slug)) {
@@ -146,19 +148,19 @@ pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
     }
     println!("tidy: {}", counted(&pages));
     for (id, _) in all(&pages).filter(|(_, requirement)| requirement.status() == Status::Open) {
-        println!("tidy: open is {id}");
+        println!("tidy: open requirement: {id}");
     }
     Ok(())
 }
 
-/// Prints how many requirements have which status; with `--write`, writes the summary.
+/// Prints the number of requirements by status. With `--write`, writes the summary.
 pub fn run(args: &[String]) -> Result {
     let pages = read()?;
     println!("{}", counted(&pages));
     match args {
         [] => Ok(()),
         [write] if write == "--write" => summary::write(&pages),
-        [other, ..] => Err(format!("there is no option {other:?}").into()),
+        [other, ..] => Err(format!("unknown option {other:?}").into()),
     }
 }
 
@@ -174,7 +176,7 @@ fn all(pages: &[Page]) -> impl Iterator<Item = &(String, Requirement)> {
     pages.iter().flat_map(|page| &page.requirements)
 }
 
-/// Reads all pages, in the order of their files' names.
+/// Reads all pages, in the order of their file names.
 fn read() -> Result<Vec<Page>> {
     let entries: Vec<_> = fs::read_dir(root().join(LEDGER))?.collect::<std::io::Result<_>>()?;
     let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
@@ -205,12 +207,12 @@ fn parse(name: &str, text: &str) -> Result<Page> {
     Ok(Page { name: name.to_owned(), title, url, requirements })
 }
 
-/// The ids of all requirements.
+/// Returns the ids of all requirements.
 pub fn ids() -> Result<BTreeSet<String>> {
     Ok(all(&read()?).map(|(id, _)| id.clone()).collect())
 }
 
-/// The scenarios of the official suite that the ledger relies on.
+/// Returns the scenarios of the official suite that the ledger cites.
 pub fn scenarios() -> Result<BTreeSet<String>> {
     Ok(all(&read()?).flat_map(|(_, requirement)| requirement.scenarios.clone()).collect())
 }

@@ -1,5 +1,5 @@
-//! Sends the same requests to our server and to those of other SDKs, each as its SDK ships it, and records the
-//! requirements that do not hold in `conformance/rivals.toml`.
+//! Sends the same requests to our server and to those of other SDKs with their default settings,
+//! and records violated requirements in `conformance/rivals.toml`.
 
 mod differences;
 mod probes;
@@ -95,7 +95,7 @@ pub fn run(args: &[String]) -> Result {
     let peers = Peer::all()?;
     let mut servers = Vec::new();
     for peer in &peers {
-        // Its log of our requests is noise here.
+        // The servers' logs of our requests are not of interest.
         servers.push(Server::start(peer.server.command().stderr(Stdio::null()))?);
     }
     let known = requirements::ids()?;
@@ -126,7 +126,9 @@ pub fn run(args: &[String]) -> Result {
     if args.iter().any(|arg| arg == "--write") {
         found.write()?;
     } else if found != recorded {
-        wrong.push(format!("{FILE} differs: run `cargo xtask rivals --write` and look"));
+        wrong.push(format!(
+            "{FILE} differs: run `cargo xtask rivals --write` and review the change"
+        ));
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ").into()) }
 }

@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Functions that run other programs.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A folder below `target/xtask`, which is made if it is missing.
+/// Returns a folder below `target/xtask`, and creates it if it is missing.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let path = target().join("xtask").join(name);
     std::fs::create_dir_all(&path)?;
@@ -31,7 +31,7 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Prints a command, runs it, and fails if it fails.
+/// Prints a command and runs it. Fails if the command fails.
 pub fn run(command: &mut Command) -> Result {
     let started = Instant::now();
     println!("\n$ {}", shown(command));
@@ -43,7 +43,7 @@ pub fn run(command: &mut Command) -> Result {
     Ok(())
 }
 
-/// The standard output of a command that succeeds.
+/// Returns the standard output of a command that succeeds.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -55,7 +55,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// A command as a line, with paths from the root of the workspace.
+/// Returns a command as a line, with paths relative to the root of the workspace.
 pub fn shown(command: &Command) -> String {
     let root = format!("{}/", root().display());
     let ours = |text: &std::ffi::OsStr| text.to_string_lossy().replace(&root, "");
@@ -80,14 +80,14 @@ pub fn release(package: &str) -> Result<PathBuf> {
     Ok(home.join("release"))
 }
 
-/// A process that ends when this value does.
+/// A process that ends when this value is dropped.
 pub struct Server {
     child: Child,
     pub port: u16,
 }
 
 impl Server {
-    /// Starts a server that says `listening PORT` on its first line.
+    /// Starts a server that prints `listening PORT` on its first line.
     pub fn start(command: &mut Command) -> Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -97,11 +97,11 @@ impl Server {
         let port = line.trim().strip_prefix("listening ").and_then(|port| port.parse().ok());
         let mut server = Self { child, port: 0 };
         server.port =
-            port.ok_or_else(|| format!("the server said {line:?} instead of its port"))?;
+            port.ok_or_else(|| format!("the server printed {line:?}, expected `listening PORT`"))?;
         Ok(server)
     }
 
-    /// Starts a server that listens on the port in `PORT`, and waits until it does.
+    /// Starts a server that listens on the port in `PORT`, and waits until it listens.
     pub fn start_on(command: &mut Command, port: u16) -> Result<Self> {
         let child = command.env("PORT", port.to_string()).stdin(Stdio::null()).spawn()?;
         let mut server = Self { child, port };
@@ -126,7 +126,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that is free now.
+/// Returns a port that is currently free.
 pub fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

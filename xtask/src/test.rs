@@ -1,7 +1,7 @@
 //! `cargo xtask test` and `cargo xtask check`: parts that must pass, the cheap ones first.
 //!
-//! A part whose needs are missing and cannot be installed is left out, which is reported before the first part and
-//! after the last one. A part that runs and fails ends the run.
+//! A part is left out if its needs are missing and cannot be installed. This is reported before the
+//! first part and after the last one. A part that runs and fails ends the run.
 
 mod parts;
 mod plan;
@@ -20,7 +20,7 @@ pub fn run(args: &[String]) -> Result {
     }
     if let Some(other) = names.iter().find(|name| !PARTS.iter().any(|part| part.name == **name)) {
         let known: Vec<_> = PARTS.iter().map(|part| part.name).collect();
-        return Err(format!("no such part: {other}; there are {}", known.join(", ")).into());
+        return Err(format!("unknown part {other:?}; known parts: {}", known.join(", ")).into());
     }
     let is_wanted = |part: &&Part| names.is_empty() || names.iter().any(|name| *name == part.name);
     let plan = Plan::new(PARTS.iter().filter(is_wanted).collect(), true);
@@ -28,7 +28,7 @@ pub fn run(args: &[String]) -> Result {
     if options.is_empty() { execute(plan.install()) } else { Ok(()) }
 }
 
-/// Runs the parts for every day, without installing anything.
+/// Runs the daily parts, without installing anything.
 pub fn check(args: &[String]) -> Result {
     if let Some(other) = args.first() {
         return Err(format!("`check` takes no arguments, not {other:?}").into());
@@ -36,7 +36,7 @@ pub fn check(args: &[String]) -> Result {
     execute(Plan::new(PARTS.iter().filter(|part| part.is_daily).collect(), false))
 }
 
-/// What became of a part.
+/// The outcome of a part.
 enum Outcome {
     Passed(f64),
     Failed(f64),
@@ -44,7 +44,7 @@ enum Outcome {
     NotRun,
 }
 
-/// Runs the parts of a plan up to the first that fails, and reports what became of each.
+/// Runs the parts of a plan up to the first failure, and reports the outcome of each.
 fn execute(plan: Plan) -> Result {
     let parts = plan.into_parts();
     let count = parts.len();

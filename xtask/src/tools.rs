@@ -1,4 +1,4 @@
-//! Other projects' programs that commands run. Each function installs what is missing first.
+//! Programs of other projects that commands run. Each function installs missing programs first.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use crate::Result;
 use crate::needs::{Need, node, require};
 use crate::run::{cargo, root, run, scratch};
 
-/// The official conformance suite: a Node.js, and the script that it runs.
+/// Returns a Node.js and the script of the official conformance suite.
 pub fn conformance_suite() -> Result<(PathBuf, PathBuf)> {
     let (node, home) = npm_packages("suite")?;
     Ok((node, home.join("node_modules/@modelcontextprotocol/conformance/dist/index.js")))
 }
 
-/// The programs on the TypeScript SDK: a Node.js, and the folder of the scripts.
+/// Returns a Node.js and the folder of the programs on the TypeScript SDK.
 pub fn typescript() -> Result<(PathBuf, PathBuf)> {
     let (node, home) = npm_packages("typescript")?;
-    // Scripts find packages from where they are.
+    // Scripts find packages relative to their own location.
     for file in fs::read_dir(root().join("interop/typescript"))? {
         let file = file?;
         fs::copy(file.path(), home.join(file.file_name()))?;
@@ -24,25 +24,25 @@ pub fn typescript() -> Result<(PathBuf, PathBuf)> {
     Ok((node, home))
 }
 
-/// The MCP Inspector: a Node.js, and the script that it runs.
+/// Returns a Node.js and the script of the MCP Inspector.
 pub fn inspector() -> Result<(PathBuf, PathBuf)> {
     let (node, home) = npm_packages("inspector")?;
     Ok((node, home.join("node_modules/.bin/mcp-inspector")))
 }
 
-/// A Node.js, and the folder in which the packages of `interop/{name}` are installed.
+/// Returns a Node.js and the folder with the installed packages of `interop/{name}`.
 fn npm_packages(name: &'static str) -> Result<(PathBuf, PathBuf)> {
     require(&[Need::Node, Need::NpmPackages(name)])?;
     Ok((node().ok_or("Node.js is missing")?, scratch(name)?))
 }
 
-/// A Python with the packages of `interop/python/requirements.txt`.
+/// Returns a Python with the packages of `interop/python/requirements.txt`.
 pub fn python() -> Result<PathBuf> {
     require(&[Need::PythonPackages])?;
     Ok(scratch("python")?.join("bin/python"))
 }
 
-/// A script in `interop/python`.
+/// Returns the path of a script in `interop/python`.
 pub fn script(name: &str) -> PathBuf {
     root().join("interop/python").join(name)
 }
@@ -53,13 +53,13 @@ pub fn rmcp() -> Result<PathBuf> {
     let manifest = "--manifest-path=interop/rmcp/Cargo.toml";
     let mut build = cargo(&["build", "--quiet", "--locked", "--bins", manifest]);
     run(build.env("CARGO_TARGET_DIR", &home))?;
-    // The README of the codec has a tool on rmcp as its example.
+    // The README of the codec shows a tool on rmcp as its example.
     let mut readme = cargo(&["test", "--quiet", "--locked", "--lib", manifest]);
     run(readme.env("CARGO_TARGET_DIR", &home))?;
     Ok(home.join("debug"))
 }
 
-/// A program from crates.io, which is built once.
+/// Returns the path of a program from crates.io, which is built once.
 pub fn installed(need: Need) -> Result<PathBuf> {
     require(&[need])?;
     match need {

@@ -1,4 +1,5 @@
-//! Checks the token format's vectors against a second implementation, written from the document alone.
+//! Checks the token format's vectors against a second implementation, which was written from the
+//! document alone.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +11,7 @@ use crate::Result;
 use crate::run::{build, cargo, output, root, run as step, scratch};
 use crate::tools::python;
 
-/// The number of fresh tokens in each direction.
+/// Number of fresh tokens in each direction.
 const FRESH: usize = 200;
 
 pub fn run(args: &[String]) -> Result {
@@ -27,7 +28,7 @@ pub fn run(args: &[String]) -> Result {
         let text = fs::read_to_string(committed.join(name))?;
         if text != fs::read_to_string(made.join(name))? {
             return Err(format!(
-                "{name} differs from the output of its generator: run `cargo xtask vectors --write`"
+                "{name} differs from its generator's output: run `cargo xtask vectors --write`"
             )
             .into());
         }
@@ -35,7 +36,7 @@ pub fn run(args: &[String]) -> Result {
     }
     let [tokens, canonical] = vectors.as_slice() else { return Err("two files".into()) };
 
-    // The reference opens or rejects every vector as recorded.
+    // The reference must open or reject every vector as recorded.
     let opened = reference(tokens.iter().map(|vector| asked("open", vector)))?;
     for (vector, answer) in tokens.iter().zip(&opened) {
         let keys: &[&str] = if vector.get("refusal").is_some() {
@@ -53,7 +54,7 @@ pub fn run(args: &[String]) -> Result {
     }
     println!("  the reference agrees on {} tokens and {} texts", tokens.len(), canonical.len());
 
-    // Each implementation opens the tokens of the other.
+    // Each implementation must open the tokens of the other.
     let minted = output(Command::new(&generator).arg("mint").arg(FRESH.to_string()))?;
     let minted: Vec<Value> =
         minted.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?;
@@ -79,7 +80,7 @@ pub fn run(args: &[String]) -> Result {
     }
     println!("  {FRESH} fresh tokens opened in each direction");
 
-    // A million inputs, and the test of wiped memory, optimized, with either library.
+    // Runs a million inputs, and the test of wiped memory, optimized, with either library.
     for library in [&[][..], &["--features", "aws-lc"]] {
         let mut test = cargo(&["test", "--quiet", "--release", "--package", "mrtr-codec"]);
         test.args(["--test", "it", "--test", "memory"]).args(library);

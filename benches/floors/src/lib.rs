@@ -1,5 +1,6 @@
-//! The floor of the benchmark: the same bodies read into typed structs, the same bytes answered, and nothing else.
-//! No header is looked at, nothing is sealed, and nothing is remembered: a request says by itself what round it is.
+//! The baseline of the benchmark: bodies are read into typed structs and the same bytes are
+//! returned, and nothing else. No header is checked, nothing is sealed, and no state is kept: a
+//! request shows its round itself.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,12 +8,12 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// What other tools `tools/list` has, as JSON.
+/// The baseline server. Holds the tools of `tools/list` besides the five, as JSON.
 pub struct Floor {
     tools: String,
 }
 
-/// An answer, and whether it is a stream of events.
+/// An answer, and true if it is a stream of events.
 pub struct Answer {
     pub body: Vec<u8>,
     pub events: bool,
@@ -110,11 +111,12 @@ struct Info {
 
 const META: ResultMeta = ResultMeta { info: Info { name: "bench", version: "1.0.0" } };
 
-/// As long as the states of mrtr: after the question of `order`, and after the first and the second of `plan`.
+/// Lengths of mrtr's states after the question of `order`, and after the first and the second of
+/// `plan`.
 const STATES: [usize; 3] = [234, 988, 1840];
 
 impl Floor {
-    /// With so many tools beside the five.
+    /// Creates the baseline with `tools` tools besides the five.
     pub fn new(tools: usize) -> Self {
         let schema = |field: &str| {
             format!(
@@ -138,7 +140,7 @@ impl Floor {
         Self { tools: format!("[{}]", all.join(",")) }
     }
 
-    /// Answers a body.
+    /// Answers a request body.
     ///
     /// # Errors
     ///
@@ -215,7 +217,7 @@ impl Floor {
     }
 }
 
-/// A form with one field and a state that says nothing.
+/// Returns a form with one field, and a state without content.
 fn question(
     id: u64,
     field: &str,
@@ -260,7 +262,7 @@ fn question(
     Ok(Answer { body: serde_json::to_vec(&reply)?, events: false })
 }
 
-/// The number after `--tools`.
+/// Parses the number after `--tools`.
 pub fn tools() -> usize {
     std::env::args()
         .skip_while(|arg| arg != "--tools")

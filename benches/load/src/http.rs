@@ -1,4 +1,4 @@
-//! A connection of HTTP/1.1 that is kept: just enough to send a call and to read what servers answer.
+//! A persistent HTTP/1.1 connection with the features that the benchmark needs.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -21,32 +21,32 @@ impl Connection {
         Ok(Self { stream, port, out: Vec::new(), body: Vec::new(), read: Vec::new() })
     }
 
-    /// A stream of `subscriptions/listen` that has begun.
+    /// Opens a subscription, and returns once its stream has begun.
     pub async fn listen(port: u16) -> Result<Self> {
         let mut connection = Self::open(port).await?;
         connection.body.extend_from_slice(workload::listen().as_bytes());
         connection.send("subscriptions/listen", "").await?;
         let (_, head) = connection.head().await?;
         if !head.events {
-            return Err("a listener got no stream".into());
+            return Err("the response to a subscription is not a stream".into());
         }
         Ok(connection)
     }
 
-    /// Calls until there is a result. Every call has an id of its own.
-    pub async fn flow(&mut self, workload: &Workload, id: &mut u64) -> Result {
+    /// Makes a call of all its rounds. Every request has a new id.
+    pub async fn call(&mut self, workload: &Workload, id: &mut u64) -> Result {
         let mut again = None;
         loop {
             *id += 1;
-            match self.call(workload, *id, again.as_ref()).await? {
+            match self.request(workload, *id, again.as_ref()).await? {
                 Next::Done => return Ok(()),
                 Next::Again(answered) => again = Some(answered),
             }
         }
     }
 
-    /// Sends a call and checks the answer.
-    async fn call(
+    /// Sends a request and checks the response.
+    async fn request(
         &mut self,
         workload: &Workload,
         id: u64,
@@ -79,7 +79,7 @@ impl Connection {
             .filter_map(data)
             .filter(|data| !data.is_empty())
             .collect();
-        let last = messages.pop().ok_or("a stream without an event")?;
+        let last = messages.pop().ok_or("a stream without events")?;
         workload.check(&last, &messages, id, round)
     }
 
@@ -102,7 +102,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads until there are `length` bytes.
+    /// Reads until the buffer has `length` bytes.
     async fn fill(&mut self, length: usize) -> Result {
         while self.read.len() < length {
             self.more().await?;
@@ -118,7 +118,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Where the body starts, and what the head says of it.
+    /// Reads the head. Returns the position of the body, and the parsed head.
     async fn head(&mut self) -> Result<(usize, Head)> {
         loop {
             if let Some(end) = find(&self.read, b"\r\n\r\n") {
@@ -129,14 +129,14 @@ impl Connection {
         }
     }
 
-    /// A whole body that comes in chunks.
+    /// Reads a chunked body.
     async fn chunks(&mut self, start: usize) -> Result<Vec<u8>> {
         let (mut at, mut body) = (start, Vec::new());
         while self.chunk(&mut at, &mut body).await? {}
         Ok(body)
     }
 
-    /// Adds the chunk at `at` to `body`; whether there are more.
+    /// Appends the chunk at `at` to `body`. Returns true if more chunks follow.
     async fn chunk(&mut self, at: &mut usize, body: &mut Vec<u8>) -> Result<bool> {
         let line = loop {
             if let Some(end) = find(&self.read[*at..], b"\r\n") {
@@ -159,7 +159,7 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 struct Head {
-    /// `None`: in chunks.
+    /// `None` for a chunked body.
     length: Option<usize>,
     events: bool,
 }

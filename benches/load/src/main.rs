@@ -1,9 +1,10 @@
 //! `load --workload NAME [--connections N] [--seconds S] [--flows N] [--warm-up S] [--listeners N] [--stdio] [--terminate] -- COMMAND…`
-//! starts a server, which says `listening PORT` or is served over its standard streams, and ends it afterwards: kills it, or asks it to
-//! terminate.
+//! starts a server and measures calls. The server prints `listening PORT`, or is served over its
+//! standard streams. At the end, it is killed, or asked to terminate.
 //!
-//! Each connection sends a call, waits for the answer, checks it, and sends the next; flows of several rounds count once.
-//! At the end, one line of JSON says how many there were, how long they took, and what the server's process used.
+//! Each connection sends a request, waits for the response, checks it, and sends the next. A call
+//! of several rounds counts once. At the end, one line of JSON reports the number of calls, their
+//! times, and the resources of the server's process.
 
 mod http;
 mod process;
@@ -27,8 +28,8 @@ struct Options {
     workload: Workload,
     connections: usize,
     seconds: f64,
-    /// After how many flows it ends, if that is earlier.
-    flows: u64,
+    /// Number of calls after which the measurement ends early.
+    calls: u64,
     warm_up: f64,
     listeners: usize,
 }
@@ -42,10 +43,10 @@ fn main() -> Result {
         value(name).map_or(Ok(otherwise), |text| Ok(text.parse()?))
     };
     let options = Options {
-        workload: Workload::new(value("--workload").ok_or("--workload is missing")?)?,
+        workload: Workload::new(value("--workload").ok_or("missing option --workload")?)?,
         connections: number("--connections", 32.0)? as usize,
         seconds: number("--seconds", 3.0)?,
-        flows: number("--flows", u64::MAX as f64)? as u64,
+        calls: number("--flows", u64::MAX as f64)? as u64,
         warm_up: number("--warm-up", 0.5)?,
         listeners: number("--listeners", 0.0)? as usize,
     };
@@ -59,22 +60,23 @@ fn main() -> Result {
         local.block_on(&runtime, run(options, server))?
     };
     if measured.taken.is_empty() {
-        return Err("no flow began and ended while it was measured".into());
+        return Err("no call began and ended during the measurement".into());
     }
     println!("{}", measured.report());
     Ok(())
 }
 
-/// What was measured, after the warm-up.
+/// The measurement after the warm-up.
 pub struct Measured {
-    /// How long each flow took, in nanoseconds.
+    /// Times of calls, in nanoseconds.
     taken: Vec<u64>,
     seconds: f64,
-    /// Of the server's process, in seconds.
+    /// Processor time of the server's process, in seconds.
     cpu: f64,
-    /// From the start of the process to its first answer, in seconds.
+    /// Time from the start of the process to its first response, in seconds.
     first: f64,
-    /// Resident memory, in bytes: after the first answer, after the warm-up, at the end, and at most.
+    /// Resident memory in bytes: after the first response, after the warm-up, at the end, and the
+    /// maximum.
     idle: u64,
     warm: u64,
     rss: u64,
@@ -84,22 +86,22 @@ pub struct Measured {
 impl Measured {
     fn report(mut self) -> serde_json::Value {
         self.taken.sort_unstable();
-        let flows = self.taken.len();
+        let calls = self.taken.len();
         let at = |share: f64| {
-            let last = flows.saturating_sub(1);
+            let last = calls.saturating_sub(1);
             self.taken
-                .get((flows as f64 * share) as usize)
+                .get((calls as f64 * share) as usize)
                 .or(self.taken.get(last))
                 .copied()
                 .unwrap_or(0)
         };
         let micros = |nanos: u64| nanos as f64 / 1e3;
         json!({
-            "flows": flows,
-            "per_second": flows as f64 / self.seconds,
+            "flows": calls,
+            "per_second": calls as f64 / self.seconds,
             "p50_us": micros(at(0.5)),
             "p99_us": micros(at(0.99)),
-            "cpu_us": self.cpu * 1e6 / flows.max(1) as f64,
+            "cpu_us": self.cpu * 1e6 / calls.max(1) as f64,
             "first_ms": self.first * 1e3,
             "idle": self.idle,
             "warm": self.warm,
@@ -113,38 +115,40 @@ async fn run(options: Options, mut server: Server) -> Result<Measured> {
     let mut line = String::new();
     BufReader::new(server.output()?).read_line(&mut line)?;
     let port = line.trim().strip_prefix("listening ").and_then(|port| port.parse().ok());
-    let port = port.ok_or_else(|| format!("the server said {line:?} instead of its port"))?;
+    let unexpected = || format!("the server printed {line:?}, expected `listening PORT`");
+    let port = port.ok_or_else(unexpected)?;
     let mut first = http::Connection::open(port).await?;
-    first.flow(&options.workload, &mut 0).await?;
+    first.call(&options.workload, &mut 0).await?;
     let (first, idle) = (server.started.elapsed().as_secs_f64(), server.memory()?.0);
 
     let mut listening = Vec::new();
     for _ in 0..options.listeners {
         listening.push(http::Connection::listen(port).await?);
     }
-    // All are open before the first of them calls: it takes long to open one beside a thousand that do.
+    // All connections are opened before the first call, because opening one beside a thousand busy
+    // ones is slow.
     let mut connections = Vec::new();
     for _ in 0..options.connections {
         connections.push(http::Connection::open(port).await?);
     }
     let workload = Rc::new(options.workload);
     let done = Rc::new(Cell::new(0));
-    // Until when it counts; nothing does before this is known.
+    // End of the measurement. Calls count once it is set.
     let end: Rc<Cell<Option<Instant>>> = Rc::default();
     let mut running = Vec::new();
     for (n, mut connection) in connections.into_iter().enumerate() {
         let (workload, done, end) = (Rc::clone(&workload), Rc::clone(&done), Rc::clone(&end));
         running.push(tokio::task::spawn_local(async move {
-            // Ids are unique over all connections, and all of one length.
+            // Ids are unique across connections, and have the same length.
             let mut id = 1_000_000_000 * (n as u64 + 1);
             let mut taken = Vec::with_capacity(1 << 16);
             loop {
                 let (started, end) = (Instant::now(), end.get());
-                if end.is_some_and(|end| started >= end) || done.get() >= options.flows {
+                if end.is_some_and(|end| started >= end) || done.get() >= options.calls {
                     return Ok::<_, String>(taken);
                 }
-                let flow = connection.flow(&workload, &mut id).await;
-                flow.map_err(|error| format!("request {id}: {error}"))?;
+                let outcome = connection.call(&workload, &mut id).await;
+                outcome.map_err(|error| format!("request {id}: {error}"))?;
                 if end.is_some() {
                     done.set(done.get() + 1);
                     taken.push(started.elapsed().as_nanos() as u64);
@@ -152,7 +156,7 @@ async fn run(options: Options, mut server: Server) -> Result<Measured> {
             }
         }));
     }
-    // Without one, none calls before it counts.
+    // Without a warm-up, every call counts.
     if options.warm_up > 0.0 {
         tokio::time::sleep(Duration::from_secs_f64(options.warm_up)).await;
     }

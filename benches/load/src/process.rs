@@ -1,4 +1,4 @@
-//! The server's process, and what it uses, as Linux tells.
+//! The server's process and its resources, as reported by Linux.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use crate::Result;
 
-/// A process that ends when this value does.
+/// A process that ends when this value is dropped.
 pub struct Server {
     child: Child,
-    /// Whether it is asked to, and not killed.
+    /// True if the process is asked to terminate, and not killed.
     terminate: bool,
     pub started: Instant,
 }
@@ -33,7 +33,8 @@ impl Server {
         Ok(self.child.stdout.take().ok_or("no standard output")?)
     }
 
-    /// Processor time of all threads, in seconds. To the nanosecond, which `stat` is not.
+    /// Returns the processor time of all threads in seconds, with nanosecond precision, unlike
+    /// `stat`.
     pub fn cpu(&self) -> Result<f64> {
         let mut nanos = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
@@ -46,7 +47,7 @@ impl Server {
         Ok(nanos as f64 / 1e9)
     }
 
-    /// Resident memory now, and at most so far, in bytes.
+    /// Returns the current and the maximum resident memory, in bytes.
     pub fn memory(&self) -> Result<(u64, u64)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let field = |name: &str| {
@@ -67,7 +68,7 @@ impl Drop for Server {
         let killed = if asked { Ok(()) } else { self.child.kill() };
         let ended = killed.and_then(|()| self.child.wait());
         if let Err(error) = ended {
-            let _ = writeln!(std::io::stderr(), "the server does not end: {error}");
+            let _ = writeln!(std::io::stderr(), "cannot end the server: {error}");
         }
     }
 }

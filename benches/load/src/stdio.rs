@@ -1,4 +1,4 @@
-//! A server on standard streams: so many calls in flight as there would be connections.
+//! A server on standard streams, with as many calls in flight as there are connections over HTTP.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,10 +26,10 @@ pub fn run(options: &Options, mut server: Server) -> Result<Measured> {
         answer.clear();
         output.read_until(b'\n', &mut answer)?;
         let id = options.workload.id_of(&answer)?;
-        let at = in_flight.remove(&id).ok_or("an answer to no call")?;
+        let at = in_flight.remove(&id).ok_or("a response with an unknown id")?;
         match options.workload.check(&answer, &[], id, 0)? {
             Next::Done => Ok(at),
-            Next::Again(_) => Err("flows of rounds are not for streams".into()),
+            Next::Again(_) => Err("workloads with questions are not supported over stdio".into()),
         }
     };
     send(&mut in_flight)?;
@@ -47,7 +47,7 @@ pub fn run(options: &Options, mut server: Server) -> Result<Measured> {
     let (begin, cpu, warm) = (Instant::now(), server.cpu()?, server.memory()?.0);
     let end = begin + Duration::from_secs_f64(options.seconds);
     let mut taken = Vec::new();
-    while Instant::now() < end && (taken.len() as u64) < options.flows {
+    while Instant::now() < end && (taken.len() as u64) < options.calls {
         let at = receive(&mut in_flight)?;
         taken.push(at.elapsed().as_nanos() as u64);
         send(&mut in_flight)?;

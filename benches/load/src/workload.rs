@@ -1,4 +1,4 @@
-//! What is sent, and what has to come back.
+//! Requests, and checks of their responses.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,13 +13,13 @@ use crate::Result;
 #[derive(Default)]
 pub struct Workload {
     kind: Kind,
-    /// Of a tool; nothing for a list.
+    /// The name of a tool; empty for a list.
     tool: String,
     arguments: String,
     expected: String,
-    /// What is in the form that answers a question.
+    /// The content of the form that answers a question.
     content: &'static str,
-    /// How many questions a flow asks.
+    /// Number of questions in a call.
     rounds: usize,
 }
 
@@ -31,7 +31,7 @@ enum Kind {
     Progress,
     /// A call that the client abandons after the first question.
     Abandoned,
-    /// A list of so many tools.
+    /// A list with this number of tools besides the five.
     List(usize),
 }
 
@@ -39,7 +39,7 @@ enum Kind {
 pub struct Answered {
     key: String,
     state: String,
-    /// How many questions were answered with it.
+    /// Number of questions answered so far, including this one.
     pub round: usize,
 }
 
@@ -115,7 +115,7 @@ struct ProgressParams {
 const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}"#;
 
 impl Workload {
-    /// By its name; what stands after a colon is a number: `list:200`, `grow:100:98`.
+    /// Parses the name of a workload. Text after a colon is a number: `list:200`, `grow:100:98`.
     pub fn new(name: &str) -> Result<Self> {
         let mut parts = name.split(':');
         let name = parts.next().unwrap_or_default();
@@ -146,7 +146,7 @@ impl Workload {
                 Self { content: r#"{"yes":true}"#, rounds: 2, ..call("plan", json!({}), "1000") }
             }
             "count" => Self { kind: Kind::Progress, ..call("count", json!({}), "counted") },
-            // For how the cost grows, with mrtr alone.
+            // Measures the growth of the cost, with mrtr alone.
             "last" => call(&format!("tool-{}", number()?), json!({ "text": text }), text),
             "grow" => {
                 let (steps, bytes) = (number()?, number()?);
@@ -173,7 +173,7 @@ impl Workload {
         &self.tool
     }
 
-    /// Writes a call.
+    /// Writes the body of a request.
     pub fn write(&self, out: &mut Vec<u8>, id: u64, answered: Option<&Answered>) {
         let Self { tool, arguments, content, .. } = self;
         let method = self.method();
@@ -193,7 +193,7 @@ impl Workload {
         let _ = write!(out, "{text}{META}}}}}}}");
     }
 
-    /// Which call an answer is to.
+    /// Returns the id of the request that a response answers.
     pub fn id_of(&self, answer: &[u8]) -> Result<u64> {
         #[derive(Deserialize)]
         struct OnlyId {
@@ -202,7 +202,8 @@ impl Workload {
         Ok(serde_json::from_slice::<OnlyId>(answer).map_err(|e| wrong(&e, answer))?.id)
     }
 
-    /// Checks an answer to the call `id` of so many questions answered before, and what came before it on its stream.
+    /// Checks the response to request `id`, sent after `round` answers. `before` holds the earlier
+    /// messages of the stream.
     pub fn check(&self, answer: &[u8], before: &[Vec<u8>], id: u64, round: usize) -> Result<Next> {
         let wrong = |why: &str| wrong(&why, answer);
         let reply: Reply = serde_json::from_slice(answer).map_err(|e| wrong(&e.to_string()))?;
@@ -216,7 +217,7 @@ impl Workload {
                 let echo = listed.iter().filter(|tool| tool.name == "echo").count();
                 let numbered = listed.iter().filter(|tool| tool.name.starts_with("tool-")).count();
                 if echo != 1 || numbered != *tools {
-                    return Err(wrong("other tools"));
+                    return Err(wrong("unexpected tools"));
                 }
                 return Ok(Next::Done);
             }
@@ -230,14 +231,14 @@ impl Workload {
                 if question.method != "elicitation/create"
                     || property.and_then(|p| p.get(field)).is_none()
                 {
-                    return Err(wrong("another question"));
+                    return Err(wrong("unexpected question"));
                 }
                 if self.kind == Kind::Abandoned {
                     return Ok(Next::Done);
                 }
                 let state = outcome.request_state.ok_or_else(|| wrong("no state"))?.into_owned();
                 if round == self.rounds {
-                    return Err(wrong("one question too many"));
+                    return Err(wrong("too many questions"));
                 }
                 return Ok(Next::Again(Answered {
                     key: key.into_owned(),
@@ -246,11 +247,11 @@ impl Workload {
                 }));
             }
             (_, "complete") => {}
-            _ => return Err(wrong("another type of result")),
+            _ => return Err(wrong("unexpected type of result")),
         }
         let [Text { text }] = &outcome.content[..] else { return Err(wrong("not one text")) };
         if outcome.is_error == Some(true) || *text != self.expected {
-            return Err(wrong("another text"));
+            return Err(wrong("unexpected text"));
         }
         if round != self.rounds {
             return Err(wrong("a question is missing"));
@@ -263,7 +264,7 @@ impl Workload {
                     || params.progress_token != id
                     || params.progress != last + 1.0
                 {
-                    return Err(wrong("other progress"));
+                    return Err(wrong("unexpected progress"));
                 }
                 last = params.progress;
             }
@@ -280,7 +281,7 @@ fn wrong(why: &impl std::fmt::Display, answer: &[u8]) -> Box<dyn std::error::Err
     format!("{why}: {shown}").into()
 }
 
-/// A request to listen for changes of the list of tools.
+/// Returns a request that listens for changes of the list of tools.
 pub fn listen() -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},"_meta":{{{META}}}}}}}"#

@@ -61,7 +61,7 @@ struct Grow {
     bytes: usize,
 }
 
-/// For how the cost of a round grows with what is recorded.
+/// Runs steps, for the growth of a round's cost with the size of its journal.
 async fn grow(cx: Context, Grow { steps, bytes }: Grow) -> Result<String> {
     let mut length = 0;
     for n in 0..steps {
@@ -78,11 +78,11 @@ async fn count(cx: Context) -> Result<String> {
     Ok("counted".to_owned())
 }
 
-/// The server, with the tools that the command line asks for.
+/// Builds the server with the tools that the command line requests.
 ///
 /// # Errors
 ///
-/// If it cannot be built.
+/// If the server cannot be built.
 pub fn server() -> std::result::Result<Server, Box<dyn Error>> {
     let secret = Secret::from_bytes(b"a key for benchmarks, not a secret")?;
     let ring = KeyRing::builder("https://bench.example/mcp").active(secret).build()?;

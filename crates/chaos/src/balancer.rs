@@ -1,4 +1,5 @@
-//! The load balancer: nginx or HAProxy, with the configuration that the deployment guide shows, and other addresses.
+//! The load balancer: nginx or HAProxy, with the configuration of the deployment guide and other
+//! addresses.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,7 +41,7 @@ pub(crate) struct Balancer {
     child: Child,
 }
 
-/// A request as the load balancer saw it.
+/// A request in the load balancer's log.
 #[derive(Debug)]
 pub(crate) struct Served {
     /// Seconds since 1970.
@@ -79,21 +80,22 @@ impl Balancer {
         let errors = fs::File::create(dir.join("balancer.stderr"))?;
         let child = command.stdin(Stdio::null()).stderr(errors).kill_on_drop(true).spawn();
         let child = child.map_err(|error| {
-            format!("{kind:?} cannot be started ({error}): install it, by `apt-get install nginx haproxy` say")
+            format!("cannot start {kind:?} ({error}): install it, for example with `apt-get install nginx haproxy`")
         })?;
         Ok(Self { kind, template, dir: dir.to_owned(), port, replicas: replicas.to_vec(), child })
     }
 
-    /// Whether somebody has to tell it which replicas are ready; otherwise it asks by itself.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Returns true if the load balancer does not poll replicas for readiness, so that its
+    /// configuration must be updated.
+    pub(crate) fn needs_readiness(&self) -> bool {
         self.kind == Kind::Nginx
     }
 
-    /// Gives requests to these alone.
-    pub(crate) fn tell(&self, ready: &[bool]) -> Result {
+    /// Sends requests to ready replicas only.
+    pub(crate) fn set_ready(&self, ready: &[bool]) -> Result {
         let text =
             configuration(self.kind, &self.template, &self.dir, self.port, &self.replicas, ready)?;
-        // It is read as a whole, so it is replaced as a whole.
+        // The load balancer reads the whole file, so the file is replaced as a whole.
         fs::write(self.dir.join("next.conf"), text)?;
         fs::rename(self.dir.join("next.conf"), self.dir.join("balancer.conf"))?;
         signal(&self.child, Signal::HUP)
@@ -105,20 +107,20 @@ impl Balancer {
         Ok(())
     }
 
-    /// What it wrote down.
+    /// Returns the requests in the access log.
     pub(crate) fn log(dir: &Path) -> Result<Vec<Served>> {
         let text = fs::read_to_string(dir.join("access.log"))?;
         Ok(text.lines().filter_map(line).collect())
     }
 }
 
-/// `time status …`; other lines are about other things than requests.
+/// Parses a line `time status …`. Lines about anything else than requests return `None`.
 fn line(line: &str) -> Option<Served> {
     let mut parts = line.split(' ');
     Some(Served { at: parts.next()?.parse().ok()?, status: parts.next()?.parse().ok()? })
 }
 
-/// Counts by status, as text.
+/// Counts requests by status, as text.
 pub(crate) fn statuses<'a>(served: impl Iterator<Item = &'a Served>) -> String {
     let mut counts = BTreeMap::<i32, u32>::new();
     served.for_each(|served| *counts.entry(served.status).or_default() += 1);
@@ -129,7 +131,8 @@ pub(crate) fn statuses<'a>(served: impl Iterator<Item = &'a Served>) -> String {
     text
 }
 
-/// The configuration of the guide for these ports, without the retries that would hide what happens.
+/// Returns the configuration of the guide for these ports, without the retries that would hide
+/// failures.
 fn configuration(
     kind: Kind,
     template: &str,
@@ -157,13 +160,15 @@ fn configuration(
                 logs
             }
             (Kind::Nginx, "worker_processes", _) => "worker_processes 1;".to_owned(),
-            // Without connections that stay open, none is closed by a reload just as it is used.
+            // Without persistent connections, a reload cannot close one at the moment it is used.
             (Kind::Nginx, "listen", _) => {
                 format!("listen {local}:{port};\n{indent}keepalive_timeout 0;")
             }
             (Kind::Nginx, "proxy_next_upstream", _) => "proxy_next_upstream off;".to_owned(),
             (Kind::Nginx, "server", address) if address != "{" => {
-                let (at, replica) = left.next().ok_or("more replicas than there are")?;
+                let (at, replica) = left
+                    .next()
+                    .ok_or("the configuration of the guide has more replicas than the fleet")?;
                 let down = if ready.get(at) == Some(&false) { " down" } else { "" };
                 format!("server {local}:{replica} max_fails=0{down};")
             }
@@ -171,7 +176,9 @@ fn configuration(
             (Kind::Haproxy, "retries", _) => "retries 0".to_owned(),
             (Kind::Haproxy, "option", "redispatch") => continue,
             (Kind::Haproxy, "server", name) => {
-                let (_, replica) = left.next().ok_or("more replicas than there are")?;
+                let (_, replica) = left
+                    .next()
+                    .ok_or("the configuration of the guide has more replicas than the fleet")?;
                 format!("server {name} {local}:{replica}")
             }
             _ => line.trim_start().to_owned(),
@@ -179,7 +186,7 @@ fn configuration(
         let _ = writeln!(text, "{indent}{new}");
     }
     if left.next().is_some() {
-        return Err("the configuration of the guide has fewer replicas than there are".into());
+        return Err("the configuration of the guide has fewer replicas than the fleet".into());
     }
     Ok(text)
 }

@@ -1,4 +1,5 @@
-//! Those who call: each makes one order after the other, and one tries to go on with the orders of others.
+//! The clients: each caller makes one order after the other, and one thief tries to continue the
+//! orders of other callers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,102 +15,103 @@ use serde_json::json;
 use crate::workload::{TOOL, Used, answer_to, consents};
 use crate::{Result, lock};
 
-/// How often a leg is sent again in one call; a load balancer may fail many times over.
-const RESENDS: u32 = 60;
+/// Maximum number of times that a request is sent again in one call: a load balancer may fail many
+/// times.
+const RETRIES: u32 = 60;
 
-/// One order, as its caller saw it.
+/// One call, as its caller observed it.
 #[derive(Debug, Default)]
-pub(crate) struct Flow {
+pub(crate) struct Call {
     pub(crate) id: String,
     pub(crate) caller: String,
     /// In seconds since the run began.
     pub(crate) begun: f64,
     pub(crate) ended: f64,
-    pub(crate) legs: Vec<Leg>,
+    pub(crate) attempts: Vec<Attempt>,
     /// Keys and messages.
     pub(crate) asked: Vec<(String, String)>,
-    /// What it came to, or why to nothing; once it has ended.
+    /// The result of the call, or the reason for its failure. `None` until the call has ended.
     pub(crate) outcome: Option<std::result::Result<Vec<Used>, String>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Leg {
+pub(crate) struct Attempt {
     /// In seconds since the run began.
     pub(crate) begun: f64,
-    /// How many questions its caller had been asked by then.
+    /// Number of questions that the caller had been asked when the request was sent.
     pub(crate) asked: usize,
     pub(crate) took: Duration,
-    /// Whether it went out without a state.
+    /// True if the request carried no state.
     pub(crate) is_first: bool,
-    /// Why there was no answer of the server's.
+    /// The reason that no response of the server arrived.
     pub(crate) broken: Option<String>,
-    /// The reason that the server gave for refusing its state.
+    /// The reason that the server gave for rejecting the state.
     pub(crate) refused: Option<String>,
 }
 
 #[derive(Debug)]
-pub(crate) struct People {
+pub(crate) struct Callers {
     url: String,
     begun: Instant,
-    leaving: AtomicBool,
-    flows: Mutex<Vec<Flow>>,
-    /// A request of somebody that carries a state.
+    stopping: AtomicBool,
+    calls: Mutex<Vec<Call>>,
+    /// The last request of any caller that carried a state.
     last: Mutex<Option<Request>>,
     pub(crate) foreign: Foreign,
 }
 
-/// What came of going on with the orders of others.
+/// The outcome of the attempts to continue the orders of other callers.
 #[derive(Debug, Default)]
 pub(crate) struct Foreign {
     pub(crate) tried: AtomicU64,
-    /// What was answered otherwise.
-    pub(crate) otherwise: Mutex<Vec<String>>,
+    /// Responses other than a rejection of the state.
+    pub(crate) not_rejected: Mutex<Vec<String>>,
 }
 
-impl People {
+impl Callers {
     pub(crate) fn new(url: String, begun: Instant) -> Arc<Self> {
         Arc::new(Self {
             url,
             begun,
-            leaving: AtomicBool::new(false),
-            flows: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            calls: Mutex::default(),
             last: Mutex::default(),
             foreign: Foreign::default(),
         })
     }
 
-    /// No more orders are begun.
-    pub(crate) fn leave(&self) {
-        self.leaving.store(true, Ordering::Relaxed);
+    /// Lets callers finish their order and start no other.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// All orders that have ended.
-    pub(crate) fn flows(&self) -> Vec<Flow> {
-        std::mem::take(&mut *lock(&self.flows))
+    /// Takes the calls that have ended.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *lock(&self.calls))
     }
 
-    /// How many orders have ended.
+    /// Number of calls that have ended.
     pub(crate) fn ended(&self) -> usize {
-        lock(&self.flows).len()
+        lock(&self.calls).len()
     }
 
     fn connection(&self, name: &str) -> Result<HttpClient> {
         Ok(HttpClient::builder(&self.url).bearer(name)?.timeout(Duration::from_secs(20)).build()?)
     }
 
-    /// Orders until it is time to leave.
+    /// Makes orders until callers are stopped.
     pub(crate) async fn order(self: Arc<Self>, nth: u64, seed: u64) -> Result {
         let caller = format!("caller-{nth}");
-        let now = Arc::<Mutex<Flow>>::default();
+        let now = Arc::<Mutex<Call>>::default();
         let random = Arc::new(Mutex::new(Random::new(seed.wrapping_add(nth))));
         let http = self.connection(&caller)?;
-        let watched = Watched { http, now: Arc::clone(&now), people: Arc::clone(&self) };
+        let recorded = Recorded { http, now: Arc::clone(&now), callers: Arc::clone(&self) };
         let (asked, by) = (Arc::clone(&now), caller.clone());
-        let client = Client::builder(watched).on_form(move |question, form| {
+        let client = Client::builder(recorded).on_form(move |question, form| {
             let answer = {
-                let mut flow = lock(&asked);
-                flow.asked.push((question.key.clone(), form.message.clone()));
-                if question.key == "consent" && !consents(&flow.id) {
+                let mut call = lock(&asked);
+                call.asked.push((question.key.clone(), form.message.clone()));
+                if question.key == "consent" && !consents(&call.id) {
                     Ok(ElicitResult::decline())
                 } else {
                     let text = answer_to(&by, &question.key, &form.message);
@@ -122,53 +124,53 @@ impl People {
                 Ok(answer?)
             }
         });
-        let client = client.build().with_retries(RESENDS);
+        let client = client.build().with_retries(RETRIES);
         for order in 0_u64.. {
-            if self.leaving.load(Ordering::Relaxed) {
+            if self.stopping.load(Ordering::Relaxed) {
                 break;
             }
             let (id, begun) = (format!("{nth}-{order}"), self.begun.elapsed().as_secs_f64());
-            let flow = Flow { id: id.clone(), caller: caller.clone(), begun, ..Flow::default() };
-            *lock(&now) = flow;
-            let result = client.call_tool(TOOL, json!({ "flow": id })).await;
-            let mut flow = std::mem::take(&mut *lock(&now));
-            flow.ended = self.begun.elapsed().as_secs_f64();
-            flow.outcome = Some(match result {
+            let call = Call { id: id.clone(), caller: caller.clone(), begun, ..Call::default() };
+            *lock(&now) = call;
+            let result = client.call_tool(TOOL, json!({ "call": id })).await;
+            let mut call = std::mem::take(&mut *lock(&now));
+            call.ended = self.begun.elapsed().as_secs_f64();
+            call.outcome = Some(match result {
                 Ok(result) => serde_json::from_str(&result.text()).map_err(|_| result.text()),
                 Err(error) => Err(error.to_string()),
             });
-            lock(&self.flows).push(flow);
+            lock(&self.calls).push(call);
         }
         Ok(())
     }
 
-    /// Goes on with what belongs to others, now and then.
+    /// Tries to continue the orders of other callers, about ten times a second.
     pub(crate) async fn steal(self: Arc<Self>) -> Result {
         let http = self.connection("thief")?;
-        while !self.leaving.load(Ordering::Relaxed) {
+        while !self.stopping.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             let Some(request) = lock(&self.last).take() else { continue };
-            // What does not get through says nothing.
+            // A request without a response proves nothing.
             let Ok(response) = http.send(OutgoingRequest::new(request)).await else { continue };
             self.foreign.tried.fetch_add(1, Ordering::Relaxed);
             let is_refused = matches!(&response.outcome, Err(error)
                 if error.data == Some(json!({ "reason": "invalid_request_state" })));
             if !is_refused {
-                lock(&self.foreign.otherwise).push(format!("{:?}", response.outcome));
+                lock(&self.foreign.not_rejected).push(format!("{:?}", response.outcome));
             }
         }
         Ok(())
     }
 }
 
-/// A connection whose every leg is written down.
-struct Watched {
+/// A connection that records every request.
+struct Recorded {
     http: HttpClient,
-    now: Arc<Mutex<Flow>>,
-    people: Arc<People>,
+    now: Arc<Mutex<Call>>,
+    callers: Arc<Callers>,
 }
 
-impl Transport for Watched {
+impl Transport for Recorded {
     async fn send(
         &self,
         outgoing: OutgoingRequest<'_>,
@@ -176,7 +178,7 @@ impl Transport for Watched {
         let request = outgoing.request.clone();
         let carries = |name| request.params.as_ref().is_some_and(|all| all.member(name).is_some());
         let is_first = !carries("requestState");
-        let (begun, since) = (Instant::now(), self.people.begun.elapsed().as_secs_f64());
+        let (begun, since) = (Instant::now(), self.callers.begun.elapsed().as_secs_f64());
         let response = self.http.send(outgoing).await;
         let took = begun.elapsed();
         let refused = match &response {
@@ -189,10 +191,10 @@ impl Transport for Watched {
         let broken = response.as_ref().err().map(ToString::to_string);
         let mut now = lock(&self.now);
         let asked = now.asked.len();
-        now.legs.push(Leg { begun: since, asked, took, is_first, broken, refused });
+        now.attempts.push(Attempt { begun: since, asked, took, is_first, broken, refused });
         drop(now);
         if !is_first {
-            *lock(&self.people.last) = Some(request);
+            *lock(&self.callers.last) = Some(request);
         }
         response
     }

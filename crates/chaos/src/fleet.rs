@@ -1,4 +1,4 @@
-//! The replicas, and what is done to them.
+//! The replicas, and operations on them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::Result;
 
-/// How long a process may take to do what it is told.
+/// Longest time that a process may take to react to a signal.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a replica is unready before it ends; the load balancer asks more often.
+/// Time from a replica becoming unready to its end. The load balancer polls more often.
 const NOTICE: Duration = Duration::from_millis(1500);
 
 #[derive(Debug)]
@@ -29,7 +29,8 @@ pub(crate) struct Fleet {
     ignore_drain: bool,
 }
 
-/// Whoever holds the lock knows that the replica listens, or is about to do something about it.
+/// A replica. The task that holds its lock knows that the replica listens, or is about to change
+/// that.
 #[derive(Debug)]
 pub(crate) struct Replica {
     port: u16,
@@ -57,9 +58,9 @@ impl Fleet {
         self.replicas.len()
     }
 
-    /// The `at`th replica, for as long as nothing else may be done to it.
+    /// Locks the `at`th replica, so that no other task operates on it.
     pub(crate) async fn hold(&self, at: usize) -> Result<MutexGuard<'_, Replica>> {
-        Ok(self.replicas.get(at).ok_or("there is no such replica")?.lock().await)
+        Ok(self.replicas.get(at).ok_or("no such replica")?.lock().await)
     }
 
     /// Starts a replica, and waits until it listens.
@@ -84,7 +85,8 @@ impl Fleet {
         if line == format!("listening {}", replica.port) { Ok(()) } else { Err(line.into()) }
     }
 
-    /// The key ring, for those who start from now on, and for all who run. They have it when this is done.
+    /// Replaces the key ring of running replicas and of those that start later. Running replicas
+    /// use it when this returns.
     pub(crate) async fn rotate(&self, ring: &str) -> Result {
         fs::write(self.dir.join("ring"), ring)?;
         for replica in &self.replicas {
@@ -100,7 +102,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The memory that the `at`th replica holds, in KiB; `None` while it does not run.
+    /// Returns the memory of the `at`th replica in KiB, or `None` while it does not run.
     pub(crate) fn memory(&self, at: usize) -> Option<u64> {
         let replica = self.replicas.get(at)?.try_lock().ok()?;
         let pid = replica.running.as_ref()?.child.id()?;
@@ -110,7 +112,7 @@ impl Fleet {
         line.trim().strip_suffix(" kB")?.parse().ok()
     }
 
-    /// Whether the `at`th replica says that it is to be given requests, as a load balancer would ask.
+    /// Returns true if the `at`th replica reports that it is ready, as to a load balancer.
     pub(crate) async fn is_ready(&self, at: usize) -> bool {
         let Some(port) = self.ports.get(at) else { return false };
         let asked = async {
@@ -118,29 +120,29 @@ impl Fleet {
             stream
                 .write_all(b"GET /ready HTTP/1.1\r\nHost: check\r\nConnection: close\r\n\r\n")
                 .await?;
-            let mut said = Vec::new();
-            stream.read_to_end(&mut said).await?;
-            Ok::<_, std::io::Error>(said.starts_with(b"HTTP/1.1 200 "))
+            let mut response = Vec::new();
+            stream.read_to_end(&mut response).await?;
+            Ok::<_, std::io::Error>(response.starts_with(b"HTTP/1.1 200 "))
         };
-        timeout(Duration::from_secs(1), asked).await.is_ok_and(|said| said.unwrap_or(false))
+        timeout(Duration::from_secs(1), asked).await.is_ok_and(|response| response.unwrap_or(false))
     }
 }
 
 impl Replica {
-    /// Its next line.
+    /// Reads the next line that the replica prints.
     async fn line(&mut self) -> Result<String> {
-        let running = self.running.as_mut().ok_or("the replica does not run")?;
+        let running = self.running.as_mut().ok_or("the replica is not running")?;
         let line = timeout(PATIENCE, running.lines.next_line()).await;
-        let line = line.map_err(|_| "a replica did not do what it was told")??;
-        Ok(line.ok_or("a replica ended by itself: see replicas.log")?)
+        let line = line.map_err(|_| "a replica did not react to a signal in time")??;
+        Ok(line.ok_or("a replica ended unexpectedly: see replicas.log")?)
     }
 
     fn signal(&self, signal: Signal) -> Result {
-        let running = self.running.as_ref().ok_or("the replica does not run")?;
+        let running = self.running.as_ref().ok_or("the replica is not running")?;
         crate::signal(&running.child, signal)
     }
 
-    /// How many tasks its runtime has.
+    /// Returns the number of tasks of the replica's runtime.
     pub(crate) async fn tasks(&mut self) -> Result<usize> {
         self.signal(Signal::USR1)?;
         let line = self.line().await?;
@@ -148,23 +150,23 @@ impl Replica {
         Ok(tasks.ok_or(line)?)
     }
 
-    /// How many descriptors it has open.
+    /// Returns the number of open file descriptors.
     pub(crate) fn descriptors(&self) -> Result<usize> {
         let pid = self.running.as_ref().and_then(|running| running.child.id());
-        let pid = pid.ok_or("the replica does not run")?;
+        let pid = pid.ok_or("the replica is not running")?;
         Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
     }
 
-    /// SIGTERM, and waits until it has ended.
+    /// Sends SIGTERM, and waits until the replica has ended.
     pub(crate) async fn drain(&mut self) -> Result {
         self.signal(Signal::TERM)?;
-        let mut running = self.running.take().ok_or("the replica does not run")?;
+        let mut running = self.running.take().ok_or("the replica is not running")?;
         let ended = timeout(PATIENCE, running.child.wait()).await;
-        let status = ended.map_err(|_| "a replica did not end when it was told to")??;
+        let status = ended.map_err(|_| "a replica did not end after SIGTERM")??;
         if status.success() { Ok(()) } else { Err(format!("a replica ended with {status}").into()) }
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) async fn kill(&mut self) -> Result {
         if let Some(mut running) = self.running.take() {
             running.child.kill().await?;

@@ -1,4 +1,4 @@
-//! What steps did, where no replica can forget it: a file that is only ever appended to.
+//! A record of all step runs that no replica can lose: an append-only file.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -11,13 +11,13 @@ use crate::Result;
 /// One run of a step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    pub(crate) flow: String,
+    pub(crate) call: String,
     pub(crate) step: String,
     /// The idempotency key.
     pub(crate) key: String,
-    /// The request that it ran in, as the replica that received it numbered it.
+    /// The request in which the step ran, as numbered by the replica that received it.
     pub(crate) request: String,
-    /// Who called.
+    /// The caller.
     pub(crate) caller: String,
 }
 
@@ -29,7 +29,7 @@ impl Ledger {
         Ok(Self(File::options().append(true).create(true).open(path)?))
     }
 
-    /// A line is short, and written at once: it is there as a whole or not at all.
+    /// Appends a line. A line is short and is written at once, so it is never partial.
     pub(crate) fn write(&self, entry: &Entry) -> std::io::Result<()> {
         (&self.0).write_all(format!("{}\n", serde_json::to_string(entry)?).as_bytes())
     }

@@ -1,5 +1,6 @@
-//! A thousand connections at the highest rate that the machine gives, one request of a hundred malformed, and what a replica holds
-//! before, meanwhile and afterwards.
+//! A thousand connections at the highest rate that the machine allows, with one of a hundred
+//! requests malformed. Measures the memory, descriptors and tasks of a replica before, during and
+//! after.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,24 +24,26 @@ use crate::malformed::{MISTAKES, SLOW, mistake, slow};
 use crate::wire::{Connection, Head, body};
 use crate::{Result, lock, quarter, value};
 
-/// How many go away at once, of those who listen; five times over it is 10,000, and that at least.
+/// Number of subscribers that disconnect at once. This happens at least five times, for
+/// 10,000 subscribers.
 const LISTENERS: usize = 2_000;
 
-/// What a replica may hold more in the last quarter of a run than in the second. What the allocator keeps between bursts of
-/// listeners varies by as much; of the millions of requests in between, each would have to leave a few bytes.
+/// Maximum growth of a replica's memory from the second to the last quarter of a run. The memory
+/// that the allocator retains between bursts of subscribers varies by as much. Each of the millions
+/// of requests in between would have to leak a few bytes to reach it.
 const GROWTH_KIB: u64 = 16 << 10;
 
 #[derive(Debug, Default)]
 struct Load {
     port: u16,
     over: AtomicBool,
-    /// Good requests.
+    /// Number of well-formed requests.
     answered: AtomicU64,
-    /// By what was sent: how often it was answered rightly, and the first thing that was not right.
+    /// By kind of request: the number of expected outcomes, and the first unexpected one.
     outcomes: Mutex<BTreeMap<&'static str, (u64, Option<String>)>>,
-    /// Of one request in sixteen.
+    /// Times of one request in sixteen.
     times: Mutex<Vec<Duration>>,
-    /// A state of somebody.
+    /// A state of some caller.
     state: Mutex<String>,
 }
 
@@ -59,7 +62,7 @@ impl Load {
     }
 }
 
-/// What a process holds.
+/// The resources that a process holds.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     kib: u64,
@@ -74,10 +77,10 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
             "--seconds" => seconds = value(&arg, &mut args)?,
             "--connections" => connections = value(&arg, &mut args)?,
             "--dir" => dir = value(&arg, &mut args)?,
-            other => return Err(format!("the load has no option {other:?}").into()),
+            other => return Err(format!("`load` has no option {other:?}").into()),
         }
     }
-    room_for_descriptors(connections + LISTENERS as u64 + 1_000)?;
+    raise_descriptor_limit(connections + LISTENERS as u64 + 1_000)?;
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -86,7 +89,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
     fleet.start(&mut *fleet.hold(0).await?, 2).await?;
 
     let load = Arc::new(Load { port, ..Load::default() });
-    // What is made once, at the first request, is no leak.
+    // What the first request allocates once is not a leak.
     Box::pin(caller(0, Arc::clone(&load), 100)).await?;
     let before = held(&fleet).await?;
     println!("one replica on 127.0.0.1:{port}, {connections} connections, {seconds} s");
@@ -96,7 +99,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
         tasks.spawn(caller(nth, Arc::clone(&load), u64::MAX));
     }
     for which in 0..SLOW.len() {
-        tasks.spawn(slowly(which, Arc::clone(&load)));
+        tasks.spawn(send_slowly(which, Arc::clone(&load)));
     }
     tasks.spawn(listeners(Arc::clone(&load)));
     let (mut most, mut memory) = (before, Vec::new());
@@ -128,27 +131,25 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
     Ok(kept)
 }
 
-/// Raises the limit of this process, and so of those that it starts.
-fn room_for_descriptors(needed: u64) -> Result {
+/// Raises the limit of this process, which its child processes inherit.
+fn raise_descriptor_limit(needed: u64) -> Result {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
     }
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        return Err(
-            format!("{needed} descriptors are needed: raise the limit (`ulimit -n`)").into()
-        );
+        return Err(format!("needs {needed} descriptors: raise the limit (`ulimit -n`)").into());
     }
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })?)
 }
 
 async fn held(fleet: &Fleet) -> Result<Held> {
-    let kib = fleet.memory(0).ok_or("the replica does not run")?;
+    let kib = fleet.memory(0).ok_or("the replica is not running")?;
     let mut replica = fleet.hold(0).await?;
     Ok(Held { kib, descriptors: replica.descriptors()?, tasks: replica.tasks().await? })
 }
 
-/// What it holds when all have gone, once it has noticed.
+/// Returns the resources after all clients have disconnected and the replica has noticed.
 async fn settled(fleet: &Fleet, before: Held) -> Result<Held> {
     let mut now = held(fleet).await?;
     for _ in 0..60 {
@@ -161,17 +162,17 @@ async fn settled(fleet: &Fleet, before: Held) -> Result<Held> {
     Ok(now)
 }
 
-/// One connection: calls, lists and orders; and now and then, on another, something that is wrong.
+/// Sends calls, lists and orders on one connection, and sometimes a malformed request on another.
 async fn caller(nth: u64, load: Arc<Load>, most: u64) -> Result {
     let name = format!("caller-{nth}");
     let mut random = Random::new(nth);
     let mut connection = Connection::open(load.port).await?;
-    let said = format!("{nth} ").repeat(20);
-    let echo = json!({ "name": "echo", "arguments": { "text": said } });
+    let text = format!("{nth} ").repeat(20);
+    let echo = json!({ "name": "echo", "arguments": { "text": text } });
     let echo = (Head::new(&name, "tools/call", Some("echo")), body("tools/call", echo));
     let list = (Head::new(&name, "tools/list", None), body("tools/list", json!({})));
     let order = Head::new(&name, "tools/call", Some("order"));
-    let mut flow = json!({ "name": "order", "arguments": { "flow": format!("{nth}-0") } });
+    let mut call = json!({ "name": "order", "arguments": { "call": format!("{nth}-0") } });
     for request in 0..most {
         if load.is_over() {
             break;
@@ -186,8 +187,8 @@ async fn caller(nth: u64, load: Arc<Load>, most: u64) -> Result {
         let (what, outcome) = match random.below(10) {
             0 => ("a list", good(&mut connection, &list.0, &list.1).await),
             1..=3 => (
-                "a leg of an order",
-                good(&mut connection, &order, &body("tools/call", flow.clone())).await,
+                "a round of an order",
+                good(&mut connection, &order, &body("tools/call", call.clone())).await,
             ),
             _ => ("a call", good(&mut connection, &echo.0, &echo.1).await),
         };
@@ -195,9 +196,11 @@ async fn caller(nth: u64, load: Arc<Load>, most: u64) -> Result {
             lock(&load.times).push(begun.elapsed());
         }
         let outcome = outcome.and_then(|result| match what {
-            "a call" if result["content"][0]["text"] != *said => Err("another's answer".into()),
-            "a leg of an order" => {
-                next_leg(&mut flow, &result, &format!("{nth}-{request}"), &load);
+            "a call" if result["content"][0]["text"] != *text => {
+                Err("the answer to another request".into())
+            }
+            "a round of an order" => {
+                next_request(&mut call, &result, &format!("{nth}-{request}"), &load);
                 Ok(())
             }
             _ => Ok(()),
@@ -211,7 +214,7 @@ async fn caller(nth: u64, load: Arc<Load>, most: u64) -> Result {
     Ok(())
 }
 
-/// The result of a request that is in order.
+/// Returns the result of a well-formed request.
 async fn good(connection: &mut Connection, head: &Head, body: &[u8]) -> Result<Value> {
     let (status, body) = connection.send("POST", head, body).await?;
     let mut answer: Value = serde_json::from_slice(&body)?;
@@ -221,21 +224,21 @@ async fn good(connection: &mut Connection, head: &Head, body: &[u8]) -> Result<V
     Err(format!("{status} and {}", answer["error"]).into())
 }
 
-/// Answers what was asked, or begins again.
-fn next_leg(flow: &mut Value, result: &Value, next: &str, load: &Load) {
+/// Answers the questions of a result, or begins another order.
+fn next_request(call: &mut Value, result: &Value, next: &str, load: &Load) {
     let Some(state) = result["requestState"].as_str() else {
-        *flow = json!({ "name": "order", "arguments": { "flow": next } });
+        *call = json!({ "name": "order", "arguments": { "call": next } });
         return;
     };
     state.clone_into(&mut lock(&load.state));
     let keys = result["inputRequests"].as_object().into_iter().flatten().map(|(key, _)| key);
     let answer = json!({ "action": "accept", "content": { "text": "x" } });
     let answers: serde_json::Map<_, _> = keys.map(|key| (key.clone(), answer.clone())).collect();
-    flow["inputResponses"] = answers.into();
-    flow["requestState"] = json!(state);
+    call["inputResponses"] = answers.into();
+    call["requestState"] = json!(state);
 }
 
-async fn slowly(which: usize, load: Arc<Load>) -> Result {
+async fn send_slowly(which: usize, load: Arc<Load>) -> Result {
     let name = SLOW.get(which).copied().unwrap_or_default();
     while !load.is_over() {
         load.note(name, slow(which, load.port).await);
@@ -243,7 +246,7 @@ async fn slowly(which: usize, load: Arc<Load>) -> Result {
     Ok(())
 }
 
-/// Many who listen, and go away without a word.
+/// Opens many subscriptions and disconnects without closing them.
 async fn listeners(load: Arc<Load>) -> Result {
     let head = Head::new("listener", "subscriptions/listen", None);
     let body =
@@ -263,7 +266,7 @@ async fn listeners(load: Arc<Load>) -> Result {
         for mut connection in all {
             let (status, _) = connection.response().await?;
             let outcome = if status == 200 { Ok(()) } else { Err(format!("{status}").into()) };
-            load.note("a subscription, given up", outcome);
+            load.note("an abandoned subscription", outcome);
         }
     }
     Ok(())
@@ -272,7 +275,8 @@ async fn listeners(load: Arc<Load>) -> Result {
 fn report(load: &Load, elapsed: Duration, memory: &[u64], held: [Held; 3]) -> (String, bool) {
     let [before, most, after] = held;
     let [warm, last] = [1, 3].map(|which| quarter(memory, which).unwrap_or(0));
-    let mut text = String::from("| sent | answered as it should be | otherwise |\n|---|---|---|\n");
+    let mut text =
+        String::from("| sent | expected outcomes | first unexpected outcome |\n|---|---|---|\n");
     let mut kept = true;
     for (what, (times, wrong)) in &*lock(&load.outcomes) {
         kept &= wrong.is_none() && *times > 0;
@@ -287,12 +291,12 @@ fn report(load: &Load, elapsed: Duration, memory: &[u64], held: [Held; 3]) -> (S
     let rate = answered / elapsed.as_secs().max(1);
     let _ = writeln!(
         text,
-        "\n{answered} good requests in {:.0} s, {rate} a second; median {:.1?}, 99th of 100 {:.1?}\n",
+        "\n{answered} well-formed requests in {:.0} s, {rate} per second; median {:.1?}, 99th percentile {:.1?}\n",
         elapsed.as_secs_f64(),
         at(50),
         at(99)
     );
-    text += "| held | before | second quarter | last quarter | at most | afterwards |\n|---|---|---|---|---|---|\n";
+    text += "| resource | before | second quarter | last quarter | maximum | after |\n|---|---|---|---|---|---|\n";
     let _ =
         writeln!(text, "| KiB | {} | {warm} | {last} | {} | {} |", before.kib, most.kib, after.kib);
     let (b, m, a) = (before.descriptors, most.descriptors, after.descriptors);
@@ -309,10 +313,6 @@ fn report(load: &Load, elapsed: Duration, memory: &[u64], held: [Held; 3]) -> (S
         some => writeln!(text, "\nleaks: {}", some.join(", ")),
     };
     kept &= leaks.is_empty();
-    let _ = writeln!(
-        text,
-        "{}",
-        if kept { "load: all as it should be" } else { "load: not as it should be" }
-    );
+    let _ = writeln!(text, "{}", if kept { "load: passed" } else { "load: failed" });
     (text, kept)
 }

@@ -1,8 +1,8 @@
-//! Replicas as processes behind a load balancer, killed, drained, rotated and upgraded while clients call; and what is
-//! promised, held against what came of it. `cargo xtask chaos` runs it.
+//! Runs replicas as processes behind a load balancer, and kills, drains, rotates and upgrades them
+//! while clients call. Checks the guarantees afterwards. `cargo xtask chaos` runs it.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program's output")]
-#![expect(clippy::indexing_slicing, reason = "JSON is indexed; what is not there is null")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of a program")]
+#![expect(clippy::indexing_slicing, reason = "an index into JSON returns null if it is missing")]
 
 mod balancer;
 mod clients;
@@ -47,19 +47,19 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The value that follows an option.
+/// Parses the value that follows an option.
 fn value<T: std::str::FromStr>(option: &str, args: &mut impl Iterator<Item = String>) -> Result<T> {
-    let value = args.next().ok_or_else(|| format!("{option} takes a value"))?;
-    value.parse().map_err(|_| format!("{option} does not take {value:?}").into())
+    let value = args.next().ok_or_else(|| format!("{option} needs a value"))?;
+    value.parse().map_err(|_| format!("invalid value {value:?} of {option}").into())
 }
 
-/// Sends a signal to a process of ours.
+/// Sends a signal to a child process.
 fn signal(child: &Child, signal: Signal) -> Result {
     let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
-    Ok(kill_process(pid.ok_or("a process ended by itself: see what it logged")?, signal)?)
+    Ok(kill_process(pid.ok_or("a process ended unexpectedly: see its log")?, signal)?)
 }
 
-/// The median of a quarter of these, the first of which is 0.
+/// Returns the median of a quarter of the values; the first quarter is 0.
 fn quarter(of: &[u64], which: usize) -> Option<u64> {
     let length = of.len() / 4;
     let mut some: Vec<_> = of.iter().skip(which * length).take(length).copied().collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a request, and what the server has to say to it.
+//! Malformed requests, and the expected responses.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio::io::AsyncWriteExt as _;
 use crate::Result;
 use crate::wire::{Connection, Head, body};
 
-/// A mistake, and the status that it gets, and the code of the error; without one, it gets a result that says what is wrong.
+/// A mistake, with the status and the error code of the expected response. Without a code, the
+/// response has a result that describes the error.
 pub(crate) struct Mistake {
     pub(crate) name: &'static str,
     verb: &'static str,
@@ -18,14 +19,14 @@ pub(crate) struct Mistake {
     code: Option<i64>,
 }
 
-/// How many kinds of mistakes there are.
+/// Number of kinds of mistakes.
 pub(crate) const MISTAKES: u64 = 13;
 
-/// One of [`MISTAKES`]; `foreign` is a state of somebody else.
+/// Returns one of [`MISTAKES`]. `foreign` is the state of another caller.
 pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
     let head = Head::new(caller, "tools/call", Some("echo"));
     let good = body("tools/call", json!({ "name": "echo", "arguments": { "text": "x" } }));
-    // A code of 0 is none.
+    // A code of 0 means that the response has no error.
     let wrong = |name, head, body: Vec<u8>, status, code| Mistake {
         name,
         verb: "POST",
@@ -43,16 +44,16 @@ pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
             400,
             -32700,
         ),
-        2 => wrong("no request", head, b"{}".to_vec(), 400, -32600),
+        2 => wrong("not a request", head, b"{}".to_vec(), 400, -32600),
         3 => wrong(
-            "no such method",
+            "an unknown method",
             Head::new(caller, "no/such", None),
             body("no/such", json!({})),
             404,
             -32601,
         ),
         4 => wrong(
-            "no such tool",
+            "an unknown tool",
             head.with("Mcp-Name", "none"),
             body("tools/call", json!({ "name": "none" })),
             400,
@@ -65,13 +66,17 @@ pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
             200,
             0,
         ),
-        6 => {
-            wrong("a header that says otherwise", head.with("Mcp-Name", "order"), good, 400, -32020)
-        }
+        6 => wrong(
+            "a header that contradicts the body",
+            head.with("Mcp-Name", "order"),
+            good,
+            400,
+            -32020,
+        ),
         7 => wrong("another host", head.with("Host", "evil.example"), good, 403, -32600),
         8 => wrong("another origin", head.with("Origin", "http://evil.example"), good, 403, -32600),
         9 => wrong(
-            "a body that is packed",
+            "a compressed body",
             head.with("Content-Encoding", "gzip"),
             vec![0x1f; 512],
             415,
@@ -81,7 +86,7 @@ pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
             wrong("10 MB, written before anything is read", head, vec![b' '; 10 << 20], 413, -32600)
         }
         11 => wrong(
-            "the state of somebody else",
+            "the state of another caller",
             head,
             body(
                 "tools/call",
@@ -95,7 +100,7 @@ pub(crate) fn mistake(which: u64, caller: &str, foreign: &str) -> Mistake {
 }
 
 impl Mistake {
-    /// Makes it, on a connection of its own; an error says what came instead.
+    /// Makes the mistake on a new connection. The error describes an unexpected response.
     pub(crate) async fn make(&self, port: u16) -> Result {
         let mut connection = Connection::open(port).await?;
         let (status, body) = connection.send(self.verb, &self.head, &self.body).await?;
@@ -104,17 +109,17 @@ impl Mistake {
         if (status, code) == (self.status, self.code) && (code.is_some() || *is_error == true) {
             return Ok(());
         }
-        Err(format!("{status} and {code:?}, not {} and {:?}", self.status, self.code).into())
+        Err(format!(
+            "status {status} and code {code:?}, expected {} and {:?}",
+            self.status, self.code
+        )
+        .into())
     }
 }
 
-/// Connections that take their time, each of which is closed by the server, or answered.
-pub(crate) const SLOW: [&str; 4] = [
-    "a head that never ends",
-    "a head of 1 MiB",
-    "chunks that never end",
-    "half of a request, and no more",
-];
+/// Slow connections. The server closes or answers each.
+pub(crate) const SLOW: [&str; 4] =
+    ["a head that never ends", "a head of 1 MiB", "chunks that never end", "half of a request"];
 
 pub(crate) async fn slow(which: usize, port: u16) -> Result {
     let mut connection = Connection::open(port).await?;
@@ -127,15 +132,17 @@ pub(crate) async fn slow(which: usize, port: u16) -> Result {
                 }
             };
             let within = Duration::from_mins(1);
-            Ok(tokio::time::timeout(within, drip).await.map_err(|_| "it was never closed")?)
+            Ok(tokio::time::timeout(within, drip)
+                .await
+                .map_err(|_| "the server did not close the connection")?)
         }
         1 => {
             let long = format!("{head}X-Long: {}\r\n\r\n", "x".repeat(1 << 20));
-            // It may be closed before all is written.
+            // The server may close the connection before everything is written.
             let _ = connection.stream.write_all(long.as_bytes()).await;
             match connection.response().await {
                 Ok((431, _)) | Err(_) => Ok(()),
-                Ok((status, _)) => Err(format!("{status}, not 431").into()),
+                Ok((status, _)) => Err(format!("status {status}, expected 431").into()),
             }
         }
         2 => {
@@ -143,12 +150,16 @@ pub(crate) async fn slow(which: usize, port: u16) -> Result {
             connection.stream.write_all(chunked.as_bytes()).await?;
             match connection.response().await? {
                 (408, _) => Ok(()),
-                (status, _) => Err(format!("{status}, not 408").into()),
+                (status, _) => Err(format!("status {status}, expected 408").into()),
             }
         }
         _ => {
             connection.stream.write_all(head.as_bytes()).await?;
-            if connection.is_closed().await { Ok(()) } else { Err("it was never closed".into()) }
+            if connection.is_closed().await {
+                Ok(())
+            } else {
+                Err("the server did not close the connection".into())
+            }
         }
     }
 }

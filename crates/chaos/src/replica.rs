@@ -1,4 +1,5 @@
-//! One replica: a process that serves the tool, reads its key ring anew on SIGHUP, and ends on SIGTERM when it is done.
+//! One replica: a process that serves the tool, reloads its key ring on SIGHUP, and drains and ends
+//! on SIGTERM.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         .require_principal()
         .sealer(shared.clone())
         .changes(ChangeNotifier::default())
-        .tool(Tool::new("echo", "Says it again", echo))
+        .tool(Tool::new("echo", "Returns its argument", echo))
         .tool(workload::tool(version, ledger, Duration::from_secs(lifetime)))
         .build()?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -61,7 +62,10 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
             // The fleet waits for this line.
             println!(
                 "{}",
-                replaced.map_or_else(|why| format!("no ring: {why}"), |()| "ring".to_owned())
+                replaced.map_or_else(
+                    |why| format!("cannot replace the key ring: {why}"),
+                    |()| "ring".to_owned()
+                )
             );
         }
     });
@@ -72,7 +76,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         }
     });
     if ignore_drain {
-        // As if nobody had thought of it: the process ends at once.
+        // Simulates a service without a drain: the process ends at once.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::spawn(async move {
             terminate.recv().await;
@@ -97,7 +101,8 @@ struct Said {
     text: String,
 }
 
-/// A layer that takes each caller's word for who it is, and numbers requests. What is under test is what comes after.
+/// A layer that trusts the bearer token to name the caller, and numbers requests. The test covers
+/// what comes after authentication.
 #[derive(Clone)]
 struct Named<S> {
     inner: S,

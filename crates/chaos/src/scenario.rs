@@ -1,4 +1,4 @@
-//! What happens in a run, and when.
+//! The events of a run, and their times.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,18 +14,19 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::balancer::{Balancer, Kind};
-use crate::clients::People;
+use crate::clients::Callers;
 use crate::fleet::Fleet;
-use crate::invariants::{Seen, report};
+use crate::invariants::{Observed, report};
 use crate::ledger::Ledger;
 use crate::{Result, USAGE, value};
 
-/// How long a state is valid: longer than any order takes, and short enough for keys to be dropped within a run.
+/// Lifetime of a state: longer than any order, and short enough that keys are dropped within a run.
 const LIFETIME: Duration = Duration::from_secs(15);
 
 const REPLICAS: usize = 4;
 
-/// The replica that is left alone once it has its new version, so that its memory can be watched.
+/// The replica that is not restarted once it has its new version, so that its memory can be
+/// observed.
 const WITNESS: usize = 0;
 
 #[derive(Debug)]
@@ -35,14 +36,14 @@ struct Options {
     balancer: Kind,
     time: Duration,
     seed: u64,
-    people: u64,
-    /// What is broken on purpose: a key is dropped while its states are valid.
+    callers: u64,
+    /// A deliberate fault: keys are dropped while their states are still valid.
     retire_early: bool,
-    /// The same: replicas end at once when they are told to.
+    /// A deliberate fault: replicas end at once on SIGTERM.
     ignore_drain: bool,
 }
 
-/// What was done to the fleet.
+/// Counts of the operations on the fleet.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) drained: AtomicU32,
@@ -58,7 +59,7 @@ impl Options {
             balancer: Kind::Nginx,
             time: Duration::from_mins(2),
             seed: 0,
-            people: 48,
+            callers: 48,
             retire_early: false,
             ignore_drain: false,
         };
@@ -69,7 +70,7 @@ impl Options {
                 "--balancer" => options.balancer = value(&arg, &mut args)?,
                 "--seconds" => options.time = Duration::from_secs(value(&arg, &mut args)?),
                 "--seed" => options.seed = value(&arg, &mut args)?,
-                "--people" => options.people = value(&arg, &mut args)?,
+                "--people" => options.callers = value(&arg, &mut args)?,
                 "--retire-early" => options.retire_early = true,
                 "--ignore-drain" => options.ignore_drain = true,
                 _ => return Err(USAGE.into()),
@@ -79,13 +80,13 @@ impl Options {
     }
 }
 
-/// Runs it, and says whether all promises were kept.
+/// Runs the scenario. Returns true if all guarantees hold.
 pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     let options = Options::read(args)?;
     let _ = fs::remove_dir_all(&options.dir);
     fs::create_dir_all(&options.dir)?;
     let free = || TcpListener::bind("127.0.0.1:0");
-    // All are held until all are known, so that no two are the same.
+    // All listeners are kept until all ports are known, so that the ports are distinct.
     let held = (0..=REPLICAS).map(|_| free()).collect::<std::io::Result<Vec<_>>>()?;
     let mut ports = Vec::new();
     for listener in &held {
@@ -108,16 +109,16 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     println!(
         "{REPLICAS} replicas behind {:?} on 127.0.0.1:{front}, {} callers, {} s, seed {}",
         options.balancer,
-        options.people,
+        options.callers,
         options.time.as_secs(),
         options.seed
     );
-    let people = People::new(format!("http://127.0.0.1:{front}/mcp"), begun);
+    let callers = Callers::new(format!("http://127.0.0.1:{front}/mcp"), begun);
     let mut orders = JoinSet::new();
-    for nth in 0..options.people {
-        orders.spawn(Arc::clone(&people).order(nth, options.seed));
+    for nth in 0..options.callers {
+        orders.spawn(Arc::clone(&callers).order(nth, options.seed));
     }
-    orders.spawn(Arc::clone(&people).steal());
+    orders.spawn(Arc::clone(&callers).steal());
 
     let done = Done::default();
     let mut memory = Vec::new();
@@ -129,29 +130,29 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
             calm_until = begun.elapsed();
             killing(&fleet, &done, &mut random, begun, options.time).await
         };
-        // None of these ends by itself.
+        // None of these ends without an error.
         let rotation = rotate(&fleet, &done, &mut secret, options.retire_early);
-        let telling = tell(&fleet, &balancer);
-        let watching = watch(&fleet, &people, &done, begun, &mut memory);
+        let relaying = relay_readiness(&fleet, &balancer);
+        let watching = watch(&fleet, &callers, &done, begun, &mut memory);
         tokio::select! {
             ended = events => ended?,
             failed = rotation => failed?,
-            failed = telling => failed?,
+            failed = relaying => failed?,
             () = watching => {}
         }
     }
-    // All orders that were begun come to their end.
-    people.leave();
+    // Every order that was begun runs to its end.
+    callers.stop();
     let mut unended = 0;
     let ending = async {
-        let telling = tell(&fleet, &balancer);
+        let relaying = relay_readiness(&fleet, &balancer);
         let all = async {
             while let Some(ended) = orders.join_next().await {
                 ended??;
             }
             Ok(())
         };
-        tokio::select! { ended = all => ended, failed = telling => failed }
+        tokio::select! { ended = all => ended, failed = relaying => failed }
     };
     match timeout(Duration::from_mins(1), ending).await {
         Ok(ended) => ended?,
@@ -162,18 +163,18 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     }
     balancer.stop().await?;
 
-    let seen = Seen {
-        flows: people.flows(),
+    let observed = Observed {
+        calls: callers.calls(),
         unended,
         entries: Ledger::read(&Fleet::ledger(&options.dir))?,
         served: Balancer::log(&options.dir)?,
         calm_until: calm_until.as_secs_f64(),
         began_at: since_1970.as_secs_f64(),
         memory,
-        foreign: &people.foreign,
+        foreign: &callers.foreign,
         done: &done,
     };
-    let (text, kept) = report(&seen);
+    let (text, kept) = report(&observed);
     println!("\n{text}");
     fs::write(options.dir.join("report.md"), text)?;
     Ok(kept)
@@ -189,8 +190,8 @@ async fn wait_for(port: u16) -> Result {
     Err("the load balancer does not listen: see balancer.stderr and error.log".into())
 }
 
-/// Replicas end when they are told to, one at a time, and come back; a fifth into the run as the next version of the tool, one
-/// after the other.
+/// Drains and restarts replicas, one at a time. After a fifth of the run, restarts them one after
+/// the other with the next version of the tool.
 async fn calm(
     fleet: &Fleet,
     done: &Done,
@@ -220,12 +221,12 @@ async fn calm(
     }
 }
 
-/// The witness is the first.
+/// Returns the index of a random replica other than the witness, which is the first.
 fn any_but_the_witness(fleet: &Fleet, random: &mut Random) -> Result<usize> {
     Ok(WITNESS + 1 + usize::try_from(random.below(fleet.len() as u64 - 1))?)
 }
 
-/// Replicas are killed, several at a time now and then, and come back a little later.
+/// Kills replicas, sometimes several at a time, and restarts them after a short time.
 async fn killing(
     fleet: &Arc<Fleet>,
     done: &Done,
@@ -253,7 +254,7 @@ async fn killing(
     Ok(())
 }
 
-/// The three phases of a rotation, over and over.
+/// Repeats the three phases of a key rotation.
 async fn rotate(fleet: &Fleet, done: &Done, active: &mut Secret, early: bool) -> Result {
     loop {
         let next = Secret::generate()?;
@@ -272,8 +273,9 @@ async fn rotate(fleet: &Fleet, done: &Done, active: &mut Secret, early: bool) ->
     }
 }
 
-/// What an orchestrator does for a load balancer that does not ask by itself: asks, and tells it.
-async fn tell(fleet: &Fleet, balancer: &Balancer) -> Result {
+/// Polls replicas for readiness and updates the configuration of a load balancer that does not
+/// poll, as an orchestrator would.
+async fn relay_readiness(fleet: &Fleet, balancer: &Balancer) -> Result {
     let mut known = Vec::new();
     loop {
         sleep(Duration::from_millis(100)).await;
@@ -281,17 +283,17 @@ async fn tell(fleet: &Fleet, balancer: &Balancer) -> Result {
         for at in 0..fleet.len() {
             ready.push(fleet.is_ready(at).await);
         }
-        if balancer.is_told() && ready != known && ready.contains(&true) {
-            balancer.tell(&ready)?;
+        if balancer.needs_readiness() && ready != known && ready.contains(&true) {
+            balancer.set_ready(&ready)?;
             known = ready;
         }
     }
 }
 
-/// Shows that something happens, and how much memory the witness holds.
+/// Prints the progress of the run, and records the memory of the witness.
 async fn watch(
     fleet: &Fleet,
-    people: &People,
+    callers: &Callers,
     done: &Done,
     begun: Instant,
     memory: &mut Vec<(f64, u64)>,
@@ -305,7 +307,7 @@ async fn watch(
             let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
             eprintln!(
                 "{second:5} s: {} orders, {} drained, {} killed, {} rotations",
-                people.ended(),
+                callers.ended(),
                 count(&done.drained),
                 count(&done.killed),
                 count(&done.rotated)

@@ -1,4 +1,4 @@
-//! HTTP as the load needs it: as fast as may be, and wrong on purpose where it is to be.
+//! A minimal HTTP client for the load: fast, and able to send malformed requests.
 
 use std::fmt::Write as _;
 use std::io;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::Result;
 
-/// How long a response may take.
+/// Longest time that a response may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The headers of a request.
@@ -31,7 +31,7 @@ impl Head {
         Self(all)
     }
 
-    /// With another value, or one more header.
+    /// Sets a header.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.0.retain(|(other, _)| *other != name);
         self.0.push((name, value.to_owned()));
@@ -47,7 +47,7 @@ impl Head {
     }
 }
 
-/// The body of a request.
+/// Returns the body of a request.
 pub(crate) fn body(method: &str, params: Value) -> Vec<u8> {
     let mut params = params;
     params["_meta"] = json!({
@@ -70,7 +70,7 @@ impl Connection {
         Ok(Self { stream, read: Vec::with_capacity(4096) })
     }
 
-    /// Sends a request, and returns the status and the body of its response.
+    /// Sends a request. Returns the status and the body of its response.
     pub(crate) async fn send(
         &mut self,
         verb: &str,
@@ -115,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server closes the connection, in whatever way, before time is up.
+    /// Returns true if the server closes the connection in time, with or without a response.
     pub(crate) async fn is_closed(&mut self) -> bool {
         let closed = async { while self.more().await.is_ok() {} };
         tokio::time::timeout(PATIENCE, closed).await.is_ok()

@@ -1,4 +1,5 @@
-//! The tool: three rounds of questions, two of them with two at once, and five steps, one of them beside questions.
+//! The tool: three rounds of questions, two of which have two questions each, and five steps, one
+//! of which runs beside questions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use crate::ledger::{Entry, Ledger};
 /// The name of the tool.
 pub(crate) const TOOL: &str = "order";
 
-/// What is done in an order that was consented to, and what in one that was not.
+/// Steps of an order with the user's consent, and of one without.
 pub(crate) const BOUGHT: [&str; 5] = ["reserve", "cook", "quote", "pay", "close"];
 pub(crate) const DECLINED: [&str; 4] = ["reserve", "cook", "quote", "release"];
 
-/// Whether a step may run in a leg that was sent when so many questions had been asked.
+/// Returns true if a step may run in a request that was sent after `asked` questions.
 pub(crate) fn may_run(step: &str, asked: usize) -> bool {
     match step {
         "reserve" | "cook" => asked == 0,
@@ -25,7 +26,7 @@ pub(crate) fn may_run(step: &str, asked: usize) -> bool {
         "quote" => asked == 2,
         // The consent.
         "pay" | "release" => asked == 3,
-        // The tip in one wording or two, and the invoice.
+        // The tip in one or two wordings, and the invoice.
         "close" => asked > 3,
         _ => false,
     }
@@ -33,8 +34,8 @@ pub(crate) fn may_run(step: &str, asked: usize) -> bool {
 
 #[derive(Deserialize, JsonSchema)]
 struct Order {
-    /// Which flow it is, to tell them apart in what comes of it.
-    flow: String,
+    /// The name of the call, which identifies it in the ledger.
+    call: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -42,7 +43,7 @@ struct Text {
     text: String,
 }
 
-/// An answer, and the question that the handler took it for.
+/// An answer, and the question for which the handler used it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Used {
     pub(crate) key: String,
@@ -50,7 +51,7 @@ pub(crate) struct Used {
     pub(crate) answer: String,
 }
 
-/// What a caller answers to a question: to each another text.
+/// Returns the answer of a caller to a question. Each question has another answer.
 pub(crate) fn answer_to(caller: &str, key: &str, message: &str) -> String {
     let seed =
         [caller, key, message].join("\n").bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -59,12 +60,12 @@ pub(crate) fn answer_to(caller: &str, key: &str, message: &str) -> String {
     format!("{:012x}", Random::new(seed).any() >> 16)
 }
 
-/// Whether a caller wants this order.
-pub(crate) fn consents(flow: &str) -> bool {
-    !flow.ends_with('7')
+/// Returns true if the caller consents to this order.
+pub(crate) fn consents(call: &str) -> bool {
+    !call.ends_with('7')
 }
 
-/// The number of a request, and who sent it: left by a layer in front.
+/// The number of a request and its caller, set by a layer in front of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub(crate) number: String,
@@ -72,33 +73,33 @@ pub(crate) struct Received {
 }
 
 pub(crate) fn tool(version: u32, ledger: Arc<Ledger>, lifetime: Duration) -> Tool {
-    let order = move |cx: Context, order: Order| run(cx, order.flow, version, Arc::clone(&ledger));
+    let order = move |cx: Context, order: Order| run(cx, order.call, version, Arc::clone(&ledger));
     Tool::new(TOOL, "Orders a seat and a meal", order)
         .version(version)
         .answer_timeout(lifetime)
         .call_timeout(lifetime)
 }
 
-async fn run(cx: Context, flow: String, version: u32, ledger: Arc<Ledger>) -> mrtr::Result<String> {
+async fn run(cx: Context, call: String, version: u32, ledger: Arc<Ledger>) -> mrtr::Result<String> {
     let used = std::sync::Mutex::new(Vec::new());
-    let note = |key: &str, message: String, answer: &str| {
+    let record = |key: &str, message: String, answer: &str| {
         let answer = answer.to_owned();
         crate::lock(&used).push(Used { key: key.to_owned(), message, answer });
     };
     let ask = async |key: &'static str, message: String| {
         let answer = cx.elicit::<Text>(key, &message).await?.text;
-        note(key, message, &answer);
+        record(key, message, &answer);
         Ok::<_, Error>(answer)
     };
     let step = |name: &'static str| {
-        let (ledger, flow) = (Arc::clone(&ledger), flow.clone());
+        let (ledger, call) = (Arc::clone(&ledger), call.clone());
         let received = cx.parts().extensions().get::<Received>().cloned();
         cx.step(name, async move |step| {
-            let Received { number, caller } = received.ok_or_else(|| Error::new("who calls?"))?;
+            let Received { number, caller } = received.ok_or_else(|| Error::new("no caller"))?;
             let (name, key) = (name.to_owned(), step.idempotency_key().to_owned());
-            let written = ledger.write(&Entry { flow, step: name, key, request: number, caller });
+            let written = ledger.write(&Entry { call, step: name, key, request: number, caller });
             written.map_err(|error| Error::new(error.to_string()))?;
-            // What is done takes its time, in which a process can be killed.
+            // The side effect takes some time, in which a process can be killed.
             tokio::time::sleep(Duration::from_millis(15)).await;
             Ok(())
         })
@@ -106,29 +107,30 @@ async fn run(cx: Context, flow: String, version: u32, ledger: Arc<Ledger>) -> mr
 
     step("reserve").await?;
     let (seat, meal, ()) = tokio::try_join!(
-        ask("seat", format!("Order {flow}: which seat?")),
-        ask("meal", format!("Order {flow}: which meal?")),
+        ask("seat", format!("Order {call}: which seat?")),
+        ask("meal", format!("Order {call}: which meal?")),
         step("cook"),
     )?;
     step("quote").await?;
-    let message = format!("Order {flow}: buy seat {seat} and meal {meal}?");
+    let message = format!("Order {call}: buy seat {seat} and meal {meal}?");
     let ElicitOutcome::Accept(Text { text }) = cx.elicit("consent", &message).outcome().await?
     else {
         step("release").await?;
         return Ok(serde_json::to_string(&*crate::lock(&used))?);
     };
-    note("consent", message, &text);
+    record("consent", message, &text);
     step("pay").await?;
     if version < 2 {
-        ask("tip", format!("Order {flow}: a tip?")).await?;
+        ask("tip", format!("Order {call}: a tip?")).await?;
     } else {
-        // The same key with other words, and a question that is new.
+        // The same key with another message, and a new question.
         tokio::try_join!(
-            ask("tip", format!("Order {flow}: a tip, in percent?")),
-            ask("invoice", format!("Order {flow}: an invoice, to whom?")),
+            ask("tip", format!("Order {call}: a tip, in percent?")),
+            ask("invoice", format!("Order {call}: an invoice, to whom?")),
         )?;
     }
-    // The two versions ask otherwise before it: what makes it the same thing is said.
-    step("close").idempotent_on(&flow).await?;
+    // The two versions ask different questions before this step, so its idempotency key is derived
+    // from the call alone.
+    step("close").idempotent_on(&call).await?;
     Ok(serde_json::to_string(&*crate::lock(&used))?)
 }

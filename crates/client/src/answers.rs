@@ -77,7 +77,7 @@ pub(crate) fn without_content(mut result: ElicitResult) -> ElicitResult {
     result
 }
 
-/// Returns whether a sampling request lets the model use tools (specification: client, "Sampling",
+/// Returns true if a sampling request lets the model use tools (specification: client, "Sampling",
 /// tool choice modes).
 pub(crate) fn may_use_tools(params: &CreateMessageParams) -> bool {
     let mode = params.tool_choice.as_ref().and_then(|choice| choice.mode);

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The longest delay before the first retry of a request. It doubles with each retry.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
-/// The most doublings: delays stay below 6.4 s.
+/// Maximum number of doublings: delays stay below 6.4 s.
 const MAX_DOUBLINGS: u32 = 6;
 
 /// The longest `Retry-After` of a server that a call waits for. With a longer one it fails.
@@ -21,7 +21,7 @@ pub(crate) fn retry_delay(retries: u32, retry_after: Duration) -> Option<Duratio
 /// Returns a random duration between half of `delay` and `delay`, so that clients that failed
 /// together do not retry together.
 pub(crate) fn jittered(delay: Duration) -> Duration {
-    // Without a source of randomness, the whole delay is the safe choice.
+    // Without random numbers, the whole delay is the safe choice.
     let random = getrandom::u32().unwrap_or(u32::MAX);
     delay / 2 + delay.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0)
 }

@@ -143,7 +143,7 @@ impl<T: Transport> ClientBuilder<T> {
     /// Client::builder(transport)
     ///     .on_url(async |_, params| {
     ///         let consents = user_consents(uri::host(&params.url), &params.url).await;
-    ///         Ok(if consents { ElicitResult::consent() } else { ElicitResult::decline() })
+    ///         Ok(if consents { ElicitResult::accept_url() } else { ElicitResult::decline() })
     ///     })
     ///     .build()
     /// # }
@@ -238,7 +238,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Sets how many rounds a call may take. See [`RoundLimits`] for the defaults.
+    /// Sets the limits on the rounds of a call. See [`RoundLimits`] for the defaults.
     pub fn round_limits(mut self, limits: RoundLimits) -> Self {
         self.limits = limits;
         self

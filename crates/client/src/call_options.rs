@@ -12,7 +12,7 @@ pub(crate) struct CallOptions {
     pub(crate) timeout: Option<Duration>,
     /// Excludes the time that handlers take from `timeout`.
     pub(crate) exclude_handler_time: bool,
-    /// How often requests of one call may be sent again after a transport error.
+    /// Maximum number of times that requests of one call are sent again after a transport error.
     pub(crate) retries: u32,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) progress: Option<Arc<ProgressHandler>>,

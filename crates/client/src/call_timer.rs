@@ -19,7 +19,7 @@ impl CallTimer {
         Self { timeout, remaining: timeout }
     }
 
-    /// Returns whether the call may wait for `delay` and has time left after it.
+    /// Returns true if the call may wait for `delay` and has time left after it.
     pub(crate) fn allows(&self, delay: Duration) -> bool {
         self.remaining.is_none_or(|remaining| delay < remaining)
     }

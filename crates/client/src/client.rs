@@ -102,8 +102,9 @@ impl<T: Transport> Client<T> {
 
     /// Returns a client whose calls time out after `timeout`, with all their rounds.
     ///
-    /// It replaces the timeout of [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout).
-    /// A call that times out fails with [`CallError::is_timeout`](crate::CallError::is_timeout).
+    /// It replaces the timeout of
+    /// [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout). A call that times out
+    /// fails with [`CallError::is_timeout`](crate::CallError::is_timeout).
     ///
     /// ```
     /// # use mrtr_client::{CallError, Client, Transport};
@@ -146,7 +147,8 @@ impl<T: Transport> Client<T> {
 
     /// Returns a client that passes the progress of its calls to `handler`.
     ///
-    /// It replaces the handler of [`ClientBuilder::on_progress`](crate::ClientBuilder::on_progress).
+    /// It replaces the handler of
+    /// [`ClientBuilder::on_progress`](crate::ClientBuilder::on_progress).
     #[must_use]
     pub fn with_progress(&self, handler: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.with(|options| options.progress = Some(Arc::new(handler)))

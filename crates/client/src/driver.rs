@@ -1,4 +1,4 @@
-//! The async driver of a call: sends requests, collects input responses and keeps time.
+//! The async driver of a call: sends requests, collects input responses and enforces the timeout.
 
 use std::future::Future;
 
@@ -42,7 +42,7 @@ pub(crate) enum InputSource {
     Application(Option<InputResponses>),
 }
 
-/// The response to a request, as JSON-RPC has it.
+/// The response to a request: a result, or a JSON-RPC error.
 type Outcome = Result<Box<RawValue>, ErrorObject>;
 
 impl<T: Transport> Client<T> {

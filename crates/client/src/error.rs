@@ -7,8 +7,8 @@ use std::time::Duration;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_transport::{BoxError, TransportError};
 
-/// An error of a call. The predicates tell the cause: the server, the transport, a limit of the
-/// client or a handler. None of them holds for invalid parameters of the call itself.
+/// An error of a call. The predicates classify the cause: the server, the transport, a limit of the
+/// client or a handler. All of them are false for invalid parameters of the call itself.
 pub struct CallError(Box<Kind>);
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl CallError {
         }
     }
 
-    /// Returns whether the server violated the protocol.
+    /// Returns true if the server violated the protocol.
     #[must_use]
     pub fn is_protocol(&self) -> bool {
         match &*self.0 {
@@ -85,26 +85,26 @@ impl CallError {
         }
     }
 
-    /// Returns whether the call exceeded the [`RoundLimits`](crate::RoundLimits).
+    /// Returns true if the call exceeded the [`RoundLimits`](crate::RoundLimits).
     #[must_use]
     pub fn is_too_many_rounds(&self) -> bool {
         matches!(*self.0, Kind::TooManyRounds(_))
     }
 
-    /// Returns whether the call exceeded its timeout. The timeout of a single request is a
+    /// Returns true if the call exceeded its timeout. The timeout of a single request is a
     /// [transport error](Self::as_transport_error).
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(*self.0, Kind::Timeout(_))
     }
 
-    /// Returns whether a handler or the policy failed or refused, or an input response is invalid.
+    /// Returns true if a handler or the policy failed or refused, or an input response is invalid.
     #[must_use]
     pub fn is_handler(&self) -> bool {
         matches!(*self.0, Kind::Handler(..))
     }
 
-    /// Returns whether the transport failed in a way that a retry may not.
+    /// Returns true if the transport failed and a retry may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         self.as_transport_error().is_some_and(TransportError::is_transient)
     }

@@ -40,7 +40,7 @@
 //!
 //! - The server's request state is sent back byte for byte, and only with the call it belongs to.
 //!   Each request has an id of its own.
-//! - The client declares exactly the capabilities it has handlers for.
+//! - The client declares exactly the capabilities that it has handlers for.
 //! - Results are reused only for as long as the server allows, and never if they took more than
 //!   one round.
 //! - Every call ends: the rounds are counted and limited ([`RoundLimits`]).

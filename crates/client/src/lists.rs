@@ -19,8 +19,8 @@ use crate::error::CallError;
 use crate::json::{decode_result, encode_param};
 use crate::tool_info::ToolInfo;
 
-// The limits of one list end the reading of a server that never stops returning cursors, before it
-// exhausts the client's memory.
+// The limits on one list: a server that returns cursors without end must not exhaust the client's
+// memory.
 const MAX_PAGES: usize = 1_000;
 const MAX_ITEMS: usize = 100_000;
 const MAX_BYTES: usize = 64 << 20;

@@ -81,8 +81,9 @@ pub enum Action {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// /// Sends the request and receives the result. This one is a server of one form.
 /// fn send(request: &Request) -> Box<RawValue> {
-///     let params = request.params.as_ref().map(|params| params.get()).unwrap_or_default();
-///     let form = json!({ "message": "Sure?", "requestedSchema": { "type": "object", "properties": {} } });
+///     let params = request.params.as_ref().map(|params| params.as_str()).unwrap_or_default();
+///     let schema = json!({ "type": "object", "properties": {} });
+///     let form = json!({ "message": "Sure?", "requestedSchema": schema });
 ///     let result = if params.contains("inputResponses") {
 ///         json!({ "resultType": "complete", "content": [] })
 ///     } else {
@@ -417,7 +418,7 @@ fn validate(requests: &InputRequests) -> Result<(), CallError> {
 
 /// Summarizes input requests for error messages.
 fn summary(requests: &InputRequests) -> String {
-    /// Enough to recognize the call, and few enough for one line.
+    /// Enough to recognize the call, and short enough for one line.
     const MOST: usize = 3;
     let one = |(key, request): &(String, InputRequest)| match request {
         InputRequest::Elicit(params) => {

@@ -227,7 +227,7 @@ impl<'de> Deserialize<'de> for PendingCall {
     }
 }
 
-/// Returns whether servers may request input in results of `method`.
+/// Returns true if servers may request input in results of `method`.
 pub(crate) fn allows_input(method: &str) -> bool {
     matches!(method, method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ)
 }

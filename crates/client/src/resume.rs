@@ -38,7 +38,9 @@ impl<T: Transport> Client<T> {
     ///
     /// ```
     /// # use mrtr_client::{Client, Transport};
-    /// # async fn example<T: Transport>(client: Client<T>) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example<T: Transport>(
+    /// #     client: Client<T>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// use mrtr_client::CallOutcome;
     /// use mrtr_schema::elicitation::ElicitResult;
     /// use mrtr_schema::input::InputResponses;
@@ -121,7 +123,9 @@ impl<T: Transport> Client<T> {
     ///
     /// ```
     /// # use mrtr_client::{Client, Transport};
-    /// # async fn example<T: Transport>(client: Client<T>) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example<T: Transport>(
+    /// #     client: Client<T>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// use mrtr_client::{CallOutcome, PendingCall};
     /// use mrtr_schema::elicitation::ElicitResult;
     /// use mrtr_schema::input::InputResponses;

@@ -1,6 +1,6 @@
-//! Limits of rounds.
+//! Limits on the rounds of a call.
 
-/// The limits of rounds in one call. A server that exceeds one ends the call with
+/// The limits on the rounds of one call. A server that exceeds one ends the call with
 /// [`CallError::is_too_many_rounds`](crate::CallError::is_too_many_rounds).
 ///
 /// ```
@@ -12,30 +12,30 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RoundLimits {
-    /// The most rounds with input requests. Default: 10.
+    /// Maximum number of rounds with input requests. Default: 10.
     pub input_rounds: u32,
-    /// The most rounds with request state alone, which postpone the call. Default: 10.
+    /// Maximum number of rounds with request state alone, which postpone the call. Default: 10.
     pub state_rounds: u32,
-    /// The most input requests in one round. Default: 64.
+    /// Maximum number of input requests in one round. Default: 64.
     pub requests_per_round: usize,
 }
 
 impl RoundLimits {
-    /// Sets the most rounds with input requests.
+    /// Sets the maximum number of rounds with input requests.
     #[must_use]
     pub fn with_input_rounds(mut self, rounds: u32) -> Self {
         self.input_rounds = rounds;
         self
     }
 
-    /// Sets the most rounds with request state alone.
+    /// Sets the maximum number of rounds with request state alone.
     #[must_use]
     pub fn with_state_rounds(mut self, rounds: u32) -> Self {
         self.state_rounds = rounds;
         self
     }
 
-    /// Sets the most input requests in one round.
+    /// Sets the maximum number of input requests in one round.
     #[must_use]
     pub fn with_requests_per_round(mut self, requests: usize) -> Self {
         self.requests_per_round = requests;

@@ -93,7 +93,7 @@ impl<T: Transport> Client<T> {
     /// use mrtr_client::SubscriptionEvent;
     /// use mrtr_schema::subscription::SubscriptionFilter;
     ///
-    /// let filter = SubscriptionFilter { tools_list_changed: true, ..Default::default() };
+    /// let filter = SubscriptionFilter::new().with_tools();
     /// let mut subscription = client.listen(&filter)?;
     /// while let Some(event) = subscription.next().await {
     ///     match event? {
@@ -259,7 +259,7 @@ fn validate_end(result: &RawValue) -> Result<(), CallError> {
     }
 }
 
-/// Decodes a notification, or returns `None` if it is of no concern to subscriptions.
+/// Decodes a notification, or returns `None` if it does not concern subscriptions.
 fn decode(notification: &Notification) -> Result<Option<SubscriptionEvent>, CallError> {
     let malformed = |e| CallError::protocol(format!("malformed {}: {e}", notification.method));
     Ok(Some(match notification.method.as_str() {

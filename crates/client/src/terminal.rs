@@ -2,8 +2,8 @@
 //!
 //! The server's name is always shown, and declining and dismissing are always offered. Text from a
 //! server is [sanitized](sanitize), so that it cannot move the cursor, colour the screen or reverse
-//! the order of letters. A URL is shown in full, with its host, and is not opened: the user does
-//! that.
+//! the order of letters. A URL is shown in full, with its host. It is not opened: the user opens
+//! it.
 //!
 //! ```no_run
 //! # fn example<T: mrtr_client::Transport>(transport: T) -> mrtr_client::Client<T> {
@@ -30,7 +30,7 @@ use crate::input_context::InputContext;
 /// Serializes the elicitations of a round, which arrive concurrently, over the one terminal.
 static TERMINAL: Mutex<()> = Mutex::new(());
 
-/// Returns whether standard input and standard error are a terminal.
+/// Returns true if standard input and standard error are a terminal.
 pub fn is_available() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -66,7 +66,7 @@ pub async fn elicit(
     params: ElicitParams,
 ) -> Result<ElicitResult, BoxError> {
     if !is_available() {
-        return Err("there is no terminal to ask at".into());
+        return Err("no terminal is available".into());
     }
     let origin = format!("{} (tool {})", sanitize_line(server), sanitize_line(&context.target));
     let is_abandoned = Arc::new(AtomicBool::new(false));
@@ -87,7 +87,7 @@ pub async fn elicit(
     Ok(answer.await??)
 }
 
-/// Tells the blocking thread, when dropped, that its answer is no longer awaited.
+/// Notifies the blocking thread, when dropped, that its answer is no longer awaited.
 struct AbandonOnDrop(Arc<AtomicBool>);
 
 impl Drop for AbandonOnDrop {
@@ -115,7 +115,8 @@ impl<T: Transport> ClientBuilder<T> {
     }
 }
 
-/// Writes a line to standard error. A failure is ignored: without a reader there is no one to tell.
+/// Writes a line to standard error. A failure is ignored: without a reader, the line has no
+/// purpose.
 fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -232,7 +233,7 @@ fn indented(message: &str) -> String {
 }
 
 fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
-    /// Consent takes a deliberate choice: the default is to dismiss.
+    /// Consent requires a deliberate choice: the default is to dismiss.
     const DISMISS: usize = 2;
     note(&indented(&params.message));
     let bold = Style::new().bold().for_stderr();

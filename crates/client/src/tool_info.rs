@@ -20,7 +20,7 @@ pub(crate) struct ToolInfo {
 }
 
 impl ToolInfo {
-    /// Reads a listed tool. The error says why the tool cannot be called.
+    /// Reads a listed tool. The error is the reason why the tool cannot be called.
     pub(crate) fn from_tool(tool: &Tool) -> Result<Self, String> {
         Ok(Self {
             param_headers: ParamHeader::from_schema(&tool.input_schema)

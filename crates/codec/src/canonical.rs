@@ -1,15 +1,15 @@
 //! A canonical form of JSON, in which equal values have equal texts.
 //!
-//! A client may serialize its request anew for each round. The digest of the canonical form
-//! recognizes the arguments nevertheless.
+//! A client may serialize its request again for each round. Equal arguments still have the same
+//! digest, since the canonical form is digested.
 //!
 //! The form is that of RFC 8785 (JSON Canonicalization Scheme) with one difference: integers stay
 //! exact at any size. As doubles, the account numbers `9007199254740993` and `9007199254740992`
 //! would be equal.
 //!
 //! - `1`, `1.0`, `1e0` and `10e-1` are `1`, and `-0` is `0`. An integer with more than
-//!   [`MAX_ZEROS`] trailing zeros is written with an exponent: `1e22`, whichever way it was written
-//!   before.
+//!   [`MAX_ZEROS`] trailing zeros is written with an exponent, such as `1e22`, regardless of its
+//!   form in the input.
 //! - Other numbers are rounded to the nearest double, and written as ECMAScript writes it. If the
 //!   double is an integer, it is written as an integer.
 //! - Members are sorted by the UTF-16 code units of their keys. There is no white space, and
@@ -32,8 +32,8 @@ use std::cmp::Ordering;
 /// The deepest nesting of arrays and objects. It bounds the stack that a peer's text can use.
 pub const MAX_DEPTH: usize = 128;
 
-/// The most trailing zeros of an integer that are written out. More are written as an exponent, so
-/// a short text such as `1e308` has a short canonical form.
+/// Maximum number of trailing zeros of an integer that are written out. More are written as an
+/// exponent, so a short text such as `1e308` has a short canonical form.
 pub const MAX_ZEROS: usize = 21;
 
 /// The cause and the position of an error in a text that has no canonical form.
@@ -113,7 +113,7 @@ fn sort_members(out: &mut String, members: Vec<Member<'_>>) -> Result<(), Canoni
     Ok(())
 }
 
-/// The most trailing zeros of an integer that is accepted. The token format sets this bound.
+/// Maximum number of trailing zeros of an accepted integer. The token format sets this bound.
 const MAX_EXPONENT: i64 = i32::MAX as i64;
 
 /// A JSON parser that writes the canonical form of each value while it reads it.
@@ -417,7 +417,7 @@ mod tests {
             "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
             "literals": [null, true, false]
         }"#;
-        // The difference to the RFC: `1E30` is an integer, and written as one.
+        // The difference from the RFC: `1E30` is an integer, and written as one.
         assert_eq!(
             canon(input),
             r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#
@@ -496,7 +496,7 @@ mod tests {
         assert!(canon(&format!("{}.5", "9".repeat(400))).contains("number out of range"));
     }
 
-    /// A peer's short text cannot make the server hold a long one.
+    /// A short text of a peer has no long canonical form.
     #[test]
     fn canonical_form_is_at_most_five_times_as_long_as_the_text() {
         let text = format!("[{}1]", "1e308,1e21,".repeat(1000));

@@ -105,8 +105,8 @@ impl Digest {
 
     /// Digests JSON in its [canonical form](crate::canonical).
     ///
-    /// Equal JSON has equal digests, whatever its white space, order of members and escapes. Absent
-    /// JSON and `null` have the digest of `{}`.
+    /// Equal JSON has equal digests, regardless of white space, order of members and escapes.
+    /// Absent JSON and `null` have the digest of `{}`.
     ///
     /// ```
     /// use mrtr_codec::Digest;

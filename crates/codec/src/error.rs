@@ -14,8 +14,8 @@ pub enum OpenError {
     /// The token is longer than [`MAX_TOKEN_LEN`](crate::MAX_TOKEN_LEN).
     #[error("token is longer than 128 KiB")]
     TooLong,
-    /// The ring has no key with the token's key id. Tokens of another audience cause
-    /// this error, too.
+    /// The ring has no key with the token's key id. Tokens of another audience cause this error
+    /// too.
     #[error("token was sealed with a key that is not in the key ring")]
     UnknownKey,
     /// The token was not sealed with the key that it names, or it was changed afterwards.

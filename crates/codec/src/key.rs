@@ -18,8 +18,8 @@ const SALT: &[u8] = b"mrtr sealed state v1";
 /// The shortest secret in bytes: the security level of AES-256.
 const MIN_LEN: usize = 32;
 
-/// The fewest distinct bytes in a secret. 32 random bytes have fewer than 8 distinct values with a
-/// probability below 2⁻¹²⁰, and typed placeholders have fewer.
+/// Minimum number of distinct bytes in a secret. 32 random bytes have fewer than 8 distinct values
+/// with a probability below 2⁻¹²⁰, and typed placeholders have fewer.
 const MIN_DISTINCT: usize = 8;
 
 /// A secret of the operator, from which a [`KeyRing`](crate::KeyRing) derives its keys.

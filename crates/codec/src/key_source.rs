@@ -14,7 +14,8 @@ use crate::ring::{KeyRing, KeyRingBuilder, RingError};
 ///
 /// [`KeyRing::from_wrapped`] calls it once for each key. Sealing and opening do not call it: this
 /// is envelope encryption. The configuration is useless without the KMS, and the KMS sees no token.
-/// If keys may not be in the memory of the process at all, implement [`Seal`](crate::Seal) instead.
+/// If keys must not be in the memory of the process at all, implement [`Seal`](crate::Seal)
+/// instead.
 ///
 /// ```
 /// use mrtr_codec::{Kms, KeyRing, LoadError, Secret, SecretError};
@@ -59,7 +60,7 @@ pub trait Kms: Sync {
     ) -> impl Future<Output = Result<Secret, Self::Error>> + Send;
 }
 
-/// The cause of a failure to load a key ring. It never contains what was read.
+/// The cause of a failure to load a key ring. It never contains the text that was read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {

@@ -6,7 +6,7 @@ use crate::seal::Seal;
 use crate::token;
 use crate::xaes::NONCE_LEN;
 
-/// The most keys in a ring. A rotation needs two; more are left over from rotations that overlap.
+/// Maximum number of keys in a ring. A rotation needs two; overlapping rotations need more.
 const MAX_KEYS: usize = 16;
 
 /// The keys of a service: one seals tokens, all open them.

@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Whether the first attribute is a URI.
+    /// Returns true if the first attribute is a URI.
     pub(crate) fn has_uri(self) -> bool {
         matches!(self, Self::Resource | Self::ResourceTemplate)
     }

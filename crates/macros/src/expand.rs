@@ -1,4 +1,4 @@
-//! From an annotated function to its constructor.
+//! The expansion of an annotated function to the function and its constructor.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -2,15 +2,15 @@
 //! comments.
 //!
 //! Use them through the feature `macros` of the `mrtr` crate, which re-exports them. Each macro
-//! leaves its function as it is, and adds a constructor next to it that expands to what one would
-//! write by hand:
+//! leaves its function unchanged and adds a constructor next to it. The constructor is the code
+//! that you would write by hand:
 //!
-//! | attribute | constructor | expands to |
-//! |---|---|---|
-//! | `#[tool]` on `book` | `book_tool()` | `Tool::new("book", doc, book)` |
-//! | `#[prompt]` on `brief` | `brief_prompt()` | `Prompt::new("brief", doc, brief)` |
-//! | `#[resource("doc://faq")]` on `faq` | `faq_resource()` | `Resource::new("doc://faq", "faq", faq)` |
-//! | `#[resource_template("doc://{id}")]` on `page` | `page_resource_template()` | `ResourceTemplate::new("doc://{id}", "page", page)` |
+//! - `#[tool]` on `book` adds `book_tool()`: `Tool::new("book", doc, book)`.
+//! - `#[prompt]` on `brief` adds `brief_prompt()`: `Prompt::new("brief", doc, brief)`.
+//! - `#[resource("doc://faq")]` on `faq` adds `faq_resource()`:
+//!   `Resource::new("doc://faq", "faq", faq)`.
+//! - `#[resource_template("doc://{id}")]` on `page` adds `page_resource_template()`:
+//!   `ResourceTemplate::new("doc://{id}", "page", page)`.
 //!
 //! A method with `&self` becomes a handler that extracts `State<Self>`; the constructor is then an
 //! associated function.
@@ -64,7 +64,7 @@ pub fn resource(attributes: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Adds a constructor of a `ResourceTemplate` next to an async function.
 ///
-/// The first attribute is the URI template; the rest is as with [`macro@resource`].
+/// The first attribute is the URI template; the other attributes are those of [`macro@resource`].
 #[proc_macro_attribute]
 pub fn resource_template(attributes: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::ResourceTemplate, attributes.into(), item.into()).into()

@@ -124,32 +124,32 @@ impl ClientCapabilities {
         }
     }
 
-    /// Returns whether the client shows forms: it declares `elicitation`, and not URL mode alone.
+    /// Returns true if the client shows forms: it declares `elicitation`, and not URL mode alone.
     pub fn has_form(&self) -> bool {
         self.elicitation.as_ref().is_some_and(|e| e.form.is_some() || e.url.is_none())
     }
 
-    /// Returns whether the client opens URLs.
+    /// Returns true if the client opens URLs.
     pub fn has_url(&self) -> bool {
         self.elicitation.as_ref().is_some_and(|e| e.url.is_some())
     }
 
-    /// Returns whether the client supports sampling.
+    /// Returns true if the client supports sampling.
     pub fn has_sampling(&self) -> bool {
         self.sampling.is_some()
     }
 
-    /// Returns whether the client supports sampling with tools.
+    /// Returns true if the client supports sampling with tools.
     pub fn has_sampling_tools(&self) -> bool {
         self.sampling.as_ref().is_some_and(|s| s.tools.is_some())
     }
 
-    /// Returns whether the client supports sampling with the context of servers.
+    /// Returns true if the client supports sampling with the context of servers.
     pub fn has_sampling_context(&self) -> bool {
         self.sampling.as_ref().is_some_and(|s| s.context.is_some())
     }
 
-    /// Returns whether the client lists roots.
+    /// Returns true if the client lists roots.
     pub fn has_roots(&self) -> bool {
         self.roots.is_some()
     }

@@ -126,7 +126,7 @@ pub struct Completion {
     /// The number of all suggestions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// Whether there are more suggestions than `values`.
+    /// True if there are more suggestions than `values`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_more: Option<bool>,
 }

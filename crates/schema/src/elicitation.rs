@@ -59,8 +59,8 @@ impl FormParams {
 pub struct UrlParams {
     /// The reason for the visit.
     pub message: String,
-    /// The URL. A client must show all of it, ask for consent before it opens it, and never fetch it
-    /// itself.
+    /// The URL. A client must show all of it, ask for consent before it opens it, and never fetch
+    /// it itself.
     pub url: String,
 }
 
@@ -70,8 +70,8 @@ impl UrlParams {
         Self { message: message.into(), url: url.into() }
     }
 
-    /// Returns the host and port of the URL, to be shown to the user: without user information, which
-    /// can look like a host. Empty if the URL has no host.
+    /// Returns the host and port of the URL, to be shown to the user: without user information,
+    /// which can look like a host. Empty if the URL has no host.
     pub fn host(&self) -> &str {
         uri::host(&self.url)
     }
@@ -153,7 +153,8 @@ fn read_params(mut object: Object) -> Result<ElicitParams, String> {
 /// use serde_json::json;
 ///
 /// let answer = ElicitResult::accept(json!({ "people": 4 }))?;
-/// assert_eq!(serde_json::to_value(&answer)?, json!({ "action": "accept", "content": { "people": 4 } }));
+/// let expected = json!({ "action": "accept", "content": { "people": 4 } });
+/// assert_eq!(serde_json::to_value(&answer)?, expected);
 /// assert!(ElicitResult::accept(4).is_err(), "the content of a form is an object");
 ///
 /// let declined: ElicitResult = serde_json::from_str(r#"{"action":"decline"}"#)?;

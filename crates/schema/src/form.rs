@@ -55,7 +55,7 @@ pub struct Field {
     pub title: Option<String>,
     /// The description.
     pub description: Option<String>,
-    /// Whether the field must be filled in.
+    /// True if the field must be filled in.
     pub required: bool,
     /// The type of the field, with its limits and its default.
     pub kind: FieldKind,
@@ -80,7 +80,7 @@ pub enum FieldKind {
     /// A number.
     #[non_exhaustive]
     Number {
-        /// Whether it must be an integer.
+        /// True if the number must be an integer.
         integer: bool,
         /// The minimum.
         minimum: Option<Number>,

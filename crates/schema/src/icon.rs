@@ -35,7 +35,7 @@ impl Icon {
         Self { src: src.into(), mime_type: None, sizes: None, theme: None }
     }
 
-    /// Returns whether a client may load the icon: its scheme is `https` or `data`. A client must
+    /// Returns true if a client may load the icon: its scheme is `https` or `data`. A client must
     /// ignore every other icon.
     pub fn is_safe(&self) -> bool {
         let scheme = self.src.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -46,8 +46,8 @@ impl Icon {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if `src` is not an `https:` or `data:` URI, a size is neither `any` nor of the
-    /// form `48x48`, or the theme is neither `light` nor `dark`.
+    /// [`InvalidValue`] if `src` is not an `https:` or `data:` URI, a size is neither `any` nor of
+    /// the form `48x48`, or the theme is neither `light` nor `dark`.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         uri::validate(&self.src).map_err(|e| e.at("src"))?;
         if !self.is_safe() {

@@ -1,4 +1,4 @@
-//! JSON machinery: a fast scanner, a strict validator, a decoder whose errors carry a path, and a
+//! JSON processing: a fast scanner, a strict validator, a decoder whose errors carry a path, and a
 //! writer.
 //!
 //! Shared with the sibling crates and not covered by semantic versioning; see `docs/stability.md`.
@@ -14,6 +14,6 @@ mod writer;
 pub use cow_str::CowStr;
 pub(crate) use decode::take_member;
 pub use decode::{DecodeError, from_str, from_value, present};
-pub(crate) use pairs::{read_pairs, write_pairs};
+pub use pairs::{read_pairs, write_pairs};
 pub use validate::MAX_DEPTH;
 pub use writer::{ObjectWriter, RawJson};

@@ -2,7 +2,7 @@
 //! `validate`.
 //!
 //! The dialect is the one that the schema declares with `$schema`, from draft 4 to 2020-12; the
-//! default is 2020-12. References to other documents are rejected, nothing is fetched. Work is
+//! default is 2020-12. References to other documents are rejected: nothing is fetched. Work is
 //! bounded: the cost of a schema is estimated first, and a schema that costs too much is rejected.
 
 use std::collections::HashMap;
@@ -14,15 +14,15 @@ use serde_json::Value;
 use crate::{InvalidValue, Object, peer_text, uri};
 
 /// Maximum number of subschemas that are applied to one node of a value. Far more than any
-/// hand-written schema needs, and few enough to be counted at once.
+/// hand-written schema needs, and few enough to be counted quickly.
 const MAX_PER_NODE: u64 = 20_000;
 
 /// Maximum number of applications of subschemas to nodes for one value: bounds a validation to a
 /// fraction of a second.
 const MAX_TOTAL: u64 = 5_000_000;
 
-/// Maximum nesting of subschemas, references included. Bounds the recursion of this module and of the
-/// validator.
+/// Maximum nesting of subschemas, references included. Bounds the recursion of this module and of
+/// the validator.
 const MAX_DEPTH: usize = 200;
 
 /// Maximum number of errors in one message.
@@ -61,9 +61,9 @@ impl Validator {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if the schema is malformed, declares an unknown dialect, contains a reference
-    /// that is not within itself, uses `$dynamicRef`, `$recursiveRef` or an `$id` in a subschema, or
-    /// costs too much.
+    /// [`InvalidValue`] if the schema is malformed, declares an unknown dialect, contains a
+    /// reference that is not within itself, uses `$dynamicRef`, `$recursiveRef` or an `$id` in a
+    /// subschema, or costs too much.
     pub fn new(schema: &Object) -> Result<Self, InvalidValue> {
         let root = Value::Object(schema.clone());
         let mut estimator = CostEstimator {
@@ -85,8 +85,8 @@ impl Validator {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] with the path of the first error and the text of up to five errors, or if the
-    /// validation would cost too much.
+    /// [`InvalidValue`] with the path of the first error and the text of up to five errors, or if
+    /// the validation would cost too much.
     pub fn validate(&self, value: &Value) -> Result<(), InvalidValue> {
         let (nodes, depth) = size(value);
         // In the worst case every level of the value follows every recursive reference.

@@ -1,13 +1,14 @@
 //! Wire types of the Model Context Protocol, revision 2026-07-28.
 //!
-//! This crate is for people who build an MCP SDK, a proxy or a test tool. If you want to write a
-//! server or a client, you are looking for the `mrtr` crate.
+//! This crate is for authors of MCP SDKs, proxies and test tools. To write a server or a client,
+//! use the `mrtr` crate.
 //!
 //! ```
 //! use mrtr_schema::{jsonrpc::Message, tool::CallToolParams};
 //!
-//! let body = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"book","arguments":{"people":2}}}"#;
-//! let Message::Request(request) = Message::parse(body)? else { panic!("a request") };
+//! let body = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call",
+//!     "params":{"name":"book","arguments":{"people":2}}}"#;
+//! let Message::Request(request) = Message::parse(body)? else { panic!("not a request") };
 //! assert_eq!(request.method, "tools/call");
 //!
 //! let call: CallToolParams = request.decode_params()?;
@@ -19,22 +20,25 @@
 //!
 //! # Guarantees
 //!
-//! - No union is guessed: the variant is picked by `method`, `mode`, `type` or `resultType`, and an
-//!   error names the field that was wrong.
-//! - [`jsonrpc::Message::parse`] refuses duplicate keys, lone surrogates and nesting deeper than 128
-//!   anywhere in a message, so that two readers can never see two different messages.
+//! - Unions are not guessed: `method`, `mode`, `type` or `resultType` selects the variant, and an
+//!   error names the invalid field.
+//! - [`jsonrpc::Message::parse`] refuses duplicate keys, lone surrogates and nesting deeper than
+//!   128 anywhere in a message, so that two parsers never read the same message differently.
 //! - No I/O, no clock, no async runtime.
 //!
-//! # What it does not do
+//! # Out of scope
 //!
-//! - It does not validate values against a tool's JSON Schema.
-//! - It does not hold the rules of any transport; see `mrtr-transport`.
+//! - It validates no values against a tool's JSON Schema, unless the feature `validate` is on.
+//! - It does not contain the rules of any transport; see `mrtr-transport`.
 //!
 //! # Modules
 //!
-//! [`jsonrpc`] the envelope and error codes · [`meta`] `_meta` · [`capabilities`] · [`discover`] ·
-//! [`tool`] · [`prompt`] · [`resource`] · [`completion`] · [`content`] · [`input`] the multi round-trip types · [`elicitation`] ·
-//! [`form`] the restricted form schema · [`sampling`] · [`roots`] · [`notification`] · [`subscription`] · [`result`] what all results share
+//! - [`jsonrpc`]: the envelope and the error codes; [`meta`]: `_meta`; [`result`]: the fields that
+//!   all results share
+//! - [`discover`], [`capabilities`], [`tool`], [`prompt`], [`resource`], [`completion`],
+//!   [`content`], [`notification`], [`subscription`]
+//! - [`input`]: the types of multi round-trip requests; [`elicitation`], [`sampling`], [`roots`]:
+//!   the input requests; [`form`]: the restricted schema of forms
 
 pub mod capabilities;
 pub mod completion;

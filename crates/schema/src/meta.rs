@@ -27,7 +27,7 @@ pub mod key {
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// The minimum level of log messages for the request. Deprecated in this revision.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-    /// The token of progress notifications, which the client asks for with it.
+    /// The token of progress notifications. A client that sends it requests such notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
 }
 

@@ -86,8 +86,8 @@ impl LogMessage {
     }
 }
 
-/// The severity of a log message, from least to most: the levels of syslog (RFC 5424). Deprecated in
-/// this revision.
+/// The severity of a log message, from least to most: the levels of syslog (RFC 5424). Deprecated
+/// in this revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {

@@ -69,7 +69,7 @@ pub struct PromptArgument {
     /// The description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether the argument must be present.
+    /// True if the argument must be present.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
 }

@@ -1,4 +1,4 @@
-//! The parts of a request that a transport looks at before it is dispatched.
+//! The parts of a request that a transport reads before it dispatches the request.
 //!
 //! For the sibling crates; not covered by semantic versioning.
 
@@ -12,7 +12,7 @@ use crate::json::CowStr;
 use crate::jsonrpc::{ErrorObject, Request};
 use crate::meta::RequestMeta;
 
-/// The parameters that HTTP headers mirror, whatever the method is.
+/// The parameters that HTTP headers mirror, for all methods.
 #[derive(Debug, Default, Deserialize)]
 pub struct RequestHead<'a> {
     /// The request's `_meta`.

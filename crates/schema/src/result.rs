@@ -71,7 +71,7 @@ pub enum CacheScope {
     Private,
 }
 
-/// Deserializes a `ttlMs`. The specification has clients treat a negative one as 0 rather than as a
+/// Deserializes a `ttlMs`. By the specification, clients treat a negative value as 0 and not as a
 /// malformed result.
 pub(crate) fn ttl_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = Number::deserialize(deserializer)?;

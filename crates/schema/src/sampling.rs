@@ -71,12 +71,12 @@ impl CreateMessageParams {
         Self::new(vec![SamplingMessage::new(Role::User, content)], max_tokens)
     }
 
-    /// Returns whether the request needs the capability `sampling.tools`.
+    /// Returns true if the request needs the capability `sampling.tools`.
     pub fn uses_tools(&self) -> bool {
         self.tools.is_some() || self.tool_choice.is_some()
     }
 
-    /// Returns whether the request needs the capability `sampling.context`.
+    /// Returns true if the request needs the capability `sampling.context`.
     pub fn uses_context(&self) -> bool {
         !matches!(self.include_context, None | Some(IncludeContext::None))
     }
@@ -194,8 +194,8 @@ pub struct CreateMessageResult {
     pub content: SamplingContents,
     /// The name of the model.
     pub model: String,
-    /// The reason why the message ends: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or a reason
-    /// of the provider.
+    /// The reason why the message ends: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or a
+    /// reason of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// Metadata.
@@ -223,7 +223,8 @@ impl CreateMessageResult {
     }
 }
 
-/// The content of a message: one block or a list of blocks. A single block is written without a list.
+/// The content of a message: one block or a list of blocks. A single block is written without a
+/// list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SamplingContents(Vec<SamplingContent>);
 
@@ -328,7 +329,7 @@ pub struct ToolResult {
     /// The result for programs: any JSON value, including `null`.
     #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
     /// Metadata, to be preserved in later messages.

@@ -233,7 +233,7 @@ pub struct CallToolResult {
     /// The result for programs: any JSON value, including `null`.
     #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// Whether the tool failed. The content then tells the model why.
+    /// True if the tool failed. The content then explains the failure to the model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
     /// Metadata.

@@ -3,8 +3,8 @@
 use crate::Object;
 use crate::setters::setters;
 
-/// Maximum length of `tracestate` in bytes: the length that W3C Trace Context requires everybody to
-/// propagate.
+/// Maximum length of `tracestate` in bytes: the length that W3C Trace Context requires
+/// implementations to propagate.
 const MAX_TRACESTATE: usize = 512;
 
 /// Maximum length of `baggage` in bytes, as required by W3C Baggage.

@@ -69,8 +69,8 @@ fn host_of(rest: &str) -> &str {
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// Returns whether a percent-decoded path can lead out of its root: it has a `.` or `..` segment or a
-/// zero byte. Backslashes separate segments, too.
+/// Returns true if a percent-decoded path can lead out of its root: it has a `.` or `..` segment or
+/// a zero byte. Backslashes separate segments, too.
 pub fn is_traversal(path: &str) -> bool {
     path.contains('\0') || path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }

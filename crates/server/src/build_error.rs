@@ -1,4 +1,4 @@
-//! Errors of building a server.
+//! The errors of building a server.
 
 use mrtr_codec::RingError;
 
@@ -14,7 +14,8 @@ pub enum BuildError {
         /// The name, or the URI.
         name: String,
     },
-    /// A name that clients may reject (specification: tools, "Tool Names").
+    /// A name has characters or a length that clients may reject (specification: tools,
+    /// "Tool Names").
     #[error("invalid {kind} name {name:?}: use 1 to 128 of the characters A-Z a-z 0-9 _ - .")]
     Name {
         /// `tool` or `prompt`.
@@ -41,7 +42,7 @@ pub enum BuildError {
         /// The reason.
         why: String,
     },
-    /// An icon that clients have to reject.
+    /// An icon is invalid, so that clients would reject it.
     #[error("{of:?}: invalid icon: {why}")]
     Icon {
         /// The owner of the icon.
@@ -63,7 +64,7 @@ pub enum BuildError {
         /// The reason.
         why: String,
     },
-    /// A handler is for single use, and the server has no store for used states.
+    /// A handler is for single use, but the server has no store of used request states.
     #[error(
         "{0} is for single use, but the server has no `.single_use_store(…)` shared by all replicas"
     )]
@@ -71,12 +72,13 @@ pub enum BuildError {
     /// A handler requires a form that cannot be built from its type.
     #[error("{of}: invalid form: {why}")]
     Form {
-        /// What requires for it.
+        /// The handler that requires the form.
         of: String,
         /// The reason.
         why: String,
     },
-    /// The handler's own version would be restarted on every round.
+    /// A handler's `min_compatible_version` is greater than its `version`, so that every round
+    /// would restart the call.
     #[error("{0}: `min_compatible_version` is greater than `version`")]
     Version(String),
     /// A resource template is invalid or cannot be matched against URIs.
@@ -101,7 +103,7 @@ pub enum BuildError {
          authenticates callers, or `.allow_anonymous()` if everyone may call"
     )]
     NoAuthentication,
-    /// The server has handlers, and no key to seal request states with.
+    /// The server has handlers, but no key ring that seals their request states.
     #[error(
         "no key ring: give all replicas the same one with `.key_ring(…)`, or call \
          `.ephemeral_key()` if this process is the only replica"

@@ -38,6 +38,26 @@ use crate::validate::{
 };
 
 /// Builds a [`Server`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mrtr_server::{CacheControl, Context, Result, Server, Tool};
+///
+/// async fn hours(_: Context) -> Result<String> {
+///     Ok("9 to 17".to_owned())
+/// }
+///
+/// let server = Server::builder("clinic", "1.0.0")
+///     .instructions("Look up the opening hours before you book a visit.")
+///     .tool(Tool::new("hours", "Returns the opening hours", hours))
+///     .cache_lists(CacheControl::public(Duration::from_secs(60)))
+///     .page_size(50)
+///     .allow_anonymous()
+///     .ephemeral_key()
+///     .build()?;
+/// # Ok::<(), mrtr_server::BuildError>(())
+/// ```
 #[must_use = "call `build`"]
 pub struct ServerBuilder {
     info: Implementation,
@@ -98,13 +118,14 @@ impl Server {
 }
 
 impl ServerBuilder {
-    /// A name for people, a description, icons: all that clients may show.
+    /// Sets all that clients may show about the server: its name and version, a title, a
+    /// description, and icons. It replaces the name and version given to [`Server::builder`].
     pub fn info(mut self, info: Implementation) -> Self {
         self.info = info;
         self
     }
 
-    /// Guidance for models on how to use this server.
+    /// Sets the instructions: guidance for models on how to use this server.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions = Some(text.into());
         self
@@ -129,7 +150,9 @@ impl ServerBuilder {
         self.serving(resources::METHODS)
     }
 
-    /// Adds a family of resources. Resources of their own come first, then templates in the order in
+    /// Adds a family of resources.
+    ///
+    /// A URI is looked up among the resources first, then among the templates, in the order in
     /// which they were added.
     pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
         let completes = !template.completers.is_empty();
@@ -146,20 +169,23 @@ impl ServerBuilder {
         if completes { self.serving(completion::METHODS) } else { self }
     }
 
-    /// For how long clients may reuse what discovery and lists tell. Default: not at all.
+    /// Sets how long, and by which callers, the results of discovery and lists may be reused.
+    /// Default: no reuse.
     pub fn cache_lists(mut self, cache: CacheControl) -> Self {
         self.list_cache = cache;
         self
     }
 
-    /// Announces changes to clients that listen (`subscriptions/listen`). Publish them with a clone of
-    /// `changes`. Without, subscriptions are acknowledged for nothing.
+    /// Sets the source of change notifications for clients that subscribe
+    /// (`subscriptions/listen`). Publish changes with a clone of `changes`.
+    ///
+    /// Without it, the server acknowledges subscriptions with an empty filter.
     pub fn changes(mut self, changes: ChangeNotifier) -> Self {
         self.changes = Some(changes);
         self
     }
 
-    /// How many items a page of a list has. Default: all. At least one.
+    /// Sets the number of items in one page of a list. Default: all. 0 counts as 1.
     pub fn page_size(mut self, items: usize) -> Self {
         self.page_size = items.max(1);
         self
@@ -192,10 +218,12 @@ impl ServerBuilder {
 
     /// Hands calls over to other replicas while `overloaded` returns true.
     ///
-    /// Between two steps of a call, the server then returns a request state without input requests,
-    /// and the client's retry reaches another replica; nothing is lost or repeated. A call is handed
-    /// over at most twice, never after its sixth round, since clients give up after nine or ten, and
-    /// never with an ephemeral key, since no other replica could continue it.
+    /// Between two steps of a call, the server then returns a request state without input requests.
+    /// The client's retry reaches another replica; nothing is lost or repeated.
+    ///
+    /// A call is handed over at most twice. It is not handed over after its sixth round, because
+    /// clients give up after nine or ten. With an ephemeral key, calls are never handed over,
+    /// because no other replica can continue them.
     ///
     /// `overloaded` is called often, from many threads, and must not block.
     pub fn shed_load_when(mut self, overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
@@ -238,16 +266,24 @@ impl ServerBuilder {
         self
     }
 
-    /// Says that this server has an extension of the protocol, with its settings: what clients find among the
-    /// capabilities. The identifier is a reversed domain, a slash and a name.
+    /// Declares an extension of the protocol, with its settings. Clients find both in the server's
+    /// capabilities.
+    ///
+    /// The identifier is a reversed domain, a slash and a name, such as `com.example/name`. Any
+    /// other is a build error.
     pub fn extension(mut self, identifier: impl Into<String>, settings: Object) -> Self {
         self.extensions.insert(identifier.into(), Value::Object(settings));
         self
     }
 
-    /// Answers a method that an extension adds, which is none of those that the protocol has for servers, whether this one answers
-    /// them or not. What it returns is the result; where that has no `resultType`, it is `complete`, and `serverInfo` goes into
-    /// its `_meta`. An error is one of JSON-RPC: -32602 by [`Error::invalid`](crate::Error::invalid), else -32603.
+    /// Adds the handler of a method that an extension defines.
+    ///
+    /// The handler returns the result. `resultType` is `complete` unless the handler sets it, and
+    /// the server's info is added to `_meta`. An error becomes a JSON-RPC error: -32602 for
+    /// [`Error::invalid`](crate::Error::invalid), -32603 for any other.
+    ///
+    /// A method that the protocol defines for servers is a build error, even if this server does
+    /// not serve it.
     pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
     where
         F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,
@@ -257,13 +293,16 @@ impl ServerBuilder {
         self
     }
 
-    /// Takes the span of each request into the trace that its client says it belongs to (`traceparent` and its like in
-    /// `_meta`; specification: base protocol, "OpenTelemetry trace context"), so that all rounds of a call are one trace,
-    /// whichever replicas they come to. `adopt` is given the span before it is entered; with `tracing-opentelemetry` it calls
-    /// `set_parent`. A context that has not the form of W3C Trace Context is passed over.
+    /// Sets the hook that joins the span of each request to the client's trace, so that all rounds
+    /// of a call belong to one trace across replicas.
     ///
-    /// The span, `request` with the target `mrtr::server`, and the metrics are named as OpenTelemetry's semantic conventions for MCP
-    /// have it; `mrtr::guide::deploying` lists them.
+    /// The client sends its trace context in `_meta`: `traceparent`, `tracestate` and `baggage`
+    /// (specification: base protocol, "OpenTelemetry trace context"). The server calls `adopt` with
+    /// this context and the span, before the span is entered. With `tracing-opentelemetry`, `adopt`
+    /// calls `set_parent`. A context that is not valid W3C Trace Context is ignored.
+    ///
+    /// The span is `request`, with the target `mrtr::server`. Span and metrics are named after
+    /// OpenTelemetry's semantic conventions for MCP; `mrtr::guide::deploying` lists them.
     pub fn trace_parent(
         mut self,
         adopt: impl Fn(&tracing::Span, &TraceContext) + Send + Sync + 'static,
@@ -272,7 +311,7 @@ impl ServerBuilder {
         self
     }
 
-    /// What tells the time. Default: [`SystemClock`].
+    /// Sets the clock, which decides when request states expire. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self
@@ -282,9 +321,15 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] names the mistake: duplicate or invalid names, schemas, URIs or icons;
-    /// missing application state; no authentication or key ring chosen; timeouts of zero; a
-    /// single-use handler without a store; or no random numbers for the ephemeral key.
+    /// A [`BuildError`] names the mistake:
+    ///
+    /// - duplicate or invalid names, schemas, forms, URIs, templates or icons;
+    /// - a completion of an argument that does not exist;
+    /// - missing or duplicate application state;
+    /// - no choice of authentication, or no key ring;
+    /// - a timeout or limit below its minimum, or a `min_compatible_version` above the version;
+    /// - a single-use handler without a store;
+    /// - no random numbers for the ephemeral key.
     pub fn build(mut self) -> Result<Server, BuildError> {
         self.validate_names()?;
         self.prepare_tools()?;
@@ -305,7 +350,7 @@ impl ServerBuilder {
         let sealer = match self.sealer.take() {
             Some(sealer) => sealer,
             None if self.ephemeral_key || options(&self, &templates).next().is_none() => {
-                self.hand_over = HandOverPolicy::ignored();
+                self.hand_over = HandOverPolicy::disabled();
                 Box::new(KeyRing::ephemeral()?)
             }
             None => return Err(BuildError::NoKeyRing),

@@ -1,4 +1,5 @@
-//! The options that every kind of handler has: limits of a call, required client features, versions.
+//! The options that all kinds of handlers have: limits of a call, required client features, and
+//! versions.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use crate::state::StateRequirements;
 pub(crate) struct CallOptions {
     /// The features that a client must have before the handler runs.
     pub(crate) requires: Vec<ClientFeature>,
-    /// The reason why a required form cannot be built. Reported by `build`.
+    /// The reason why a required form cannot be built. `build` reports it.
     pub(crate) form_error: Option<String>,
-    /// The validity of one request state.
+    /// The validity period of one request state.
     pub(crate) answer_timeout: Duration,
-    /// The longest time from the end of a call's first round to its last.
+    /// The longest time from the end of a call's first round to its last round.
     pub(crate) call_timeout: Duration,
     /// The most rounds of one call.
     pub(crate) max_rounds: u32,
@@ -24,20 +25,20 @@ pub(crate) struct CallOptions {
     pub(crate) single_use: SingleUse,
     /// The version of the handler.
     pub(crate) version: Version,
-    /// Whether the handler keeps its own state, in the manual form.
+    /// True if the handler is in the manual form and keeps its own state.
     pub(crate) manual: bool,
     /// The application state that the handler extracts.
     pub(crate) state: StateRequirements,
 }
 
-/// How often a request state may be used.
+/// The number of times that the server accepts a request state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SingleUse {
-    /// As often as the client likes, until it expires.
+    /// Unlimited, until the request state expires.
     Off,
-    /// Once; the identical request gets its response again.
+    /// Once. The identical request gets the same response again.
     On,
-    /// Once; even the identical request is refused after the response was produced.
+    /// Once. After the first request has completed, even the identical request is refused.
     Strict,
 }
 

@@ -1,4 +1,5 @@
-//! What a server has and lists: found by name, and written once.
+//! Catalogs: the tools, prompts, resources and templates of a server, found by key and serialized
+//! once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,15 +13,15 @@ use crate::resource::{Resource, ResourceTemplate};
 use crate::template::Template;
 use crate::tool::Tool;
 
-/// Something that is listed.
+/// An entry of a catalog.
 pub(crate) trait CatalogEntry {
-    /// Under which it is found.
+    /// Returns the name or URI under which the entry is found.
     fn key(&self) -> &str;
-    /// As it stands in a list.
+    /// Serializes the entry for a list.
     fn to_json(&self) -> RawJson;
 }
 
-/// Plain data, which always is JSON.
+/// Serializes plain data, which cannot fail.
 pub(crate) fn raw_json(data: &impl Serialize) -> RawJson {
     RawJson::new(data).unwrap_or_else(|_| ObjectWriter::with_capacity(0).end())
 }
@@ -65,27 +66,29 @@ impl CatalogEntry for (Template, ResourceTemplate) {
     }
 }
 
-/// All of a kind, in the order in which they were added.
+/// The entries of one kind, in the order in which they were added.
 pub(crate) struct Catalog<T> {
-    all: Vec<T>,
+    entries: Vec<T>,
+    /// The entries as JSON, in the same order.
     items_json: Vec<RawJson>,
     by_key: HashMap<String, usize>,
 }
 
 impl<T: CatalogEntry> Catalog<T> {
-    /// Of names that repeat, it is the first that is found.
-    pub(crate) fn new(all: Vec<T>) -> Self {
-        let items_json = all.iter().map(CatalogEntry::to_json).collect();
-        let names = all.iter().enumerate().rev();
-        let by_key = names.map(|(at, entry)| (entry.key().to_owned(), at)).collect();
-        Self { all, items_json, by_key }
+    /// Creates a catalog. If several entries have the same key, [`get`](Self::get) finds the first.
+    pub(crate) fn new(entries: Vec<T>) -> Self {
+        let items_json = entries.iter().map(CatalogEntry::to_json).collect();
+        // Reversed, so that the first of several entries overwrites the others.
+        let reversed = entries.iter().enumerate().rev();
+        let by_key = reversed.map(|(index, entry)| (entry.key().to_owned(), index)).collect();
+        Self { entries, items_json, by_key }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&T> {
-        self.all.get(*self.by_key.get(name)?)
+    pub(crate) fn get(&self, key: &str) -> Option<&T> {
+        self.entries.get(*self.by_key.get(key)?)
     }
 
-    /// As they stand in lists.
+    /// Returns the entries as JSON, in their order.
     pub(crate) fn items_json(&self) -> &[RawJson] {
         &self.items_json
     }
@@ -95,12 +98,12 @@ impl<T> Deref for Catalog<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        &self.all
+        &self.entries
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for Catalog<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.all, f)
+        fmt::Debug::fmt(&self.entries, f)
     }
 }

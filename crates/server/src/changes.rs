@@ -1,10 +1,10 @@
-//! What has changed, for those who listen.
+//! Notifications about changes, for clients that subscribe to them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
-/// Something that has changed.
+/// A change that clients can subscribe to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The list of tools.
@@ -17,10 +17,29 @@ pub enum Change {
     Resource(String),
 }
 
-/// Carries changes to the clients that listen to this process. Cheap to clone.
+/// Publishes changes to the clients that subscribed on this replica. Cheap to clone.
 ///
-/// On a fleet, a change has to reach all replicas: publish it to a broker of yours, and on every replica
-/// hand what comes from the broker to [`ChangeNotifier::publish`].
+/// With several replicas, every change must reach all of them: send it to a message broker, and
+/// let each replica call [`ChangeNotifier::publish`] with the changes that it receives.
+///
+/// ```
+/// use mrtr_server::{Change, ChangeNotifier, Context, Resource, Result, Server};
+///
+/// async fn menu(_: Context) -> Result<String> {
+///     Ok("Soup".to_owned())
+/// }
+///
+/// let changes = ChangeNotifier::new();
+/// let server = Server::builder("restaurant", "1.0.0")
+///     .resource(Resource::new("menu://today", "menu", menu))
+///     .changes(changes.clone())
+///     .allow_anonymous()
+///     .ephemeral_key()
+///     .build()?;
+///
+/// changes.publish(Change::Resource("menu://today".to_owned()));
+/// # Ok::<(), mrtr_server::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ChangeNotifier(Arc<Mutex<Option<Sender<Change>>>>);
 
@@ -31,29 +50,31 @@ impl Default for ChangeNotifier {
 }
 
 impl ChangeNotifier {
-    /// How many changes wait for a client that reads slowly. One that falls further behind is told of
-    /// everything it listens to.
+    /// Maximum number of changes that wait for one slow client. A client that falls further behind
+    /// is notified of everything it subscribed to.
     const CAPACITY: usize = 256;
 
-    /// A way for changes.
+    /// Creates a change notifier.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tells those who listen.
+    /// Publishes a change to the clients that subscribed to it. After [`close`](Self::close), it
+    /// does nothing.
     pub fn publish(&self, change: Change) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody listening is no error.
+        // Sending fails if there are no subscriptions, which is not an error.
         let _ = sender.as_ref().map(|sender| sender.send(change));
     }
 
-    /// How many clients listen now.
+    /// Returns the number of open subscriptions.
     pub fn listeners(&self) -> usize {
-        let bus = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        bus.as_ref().map_or(0, Sender::receiver_count)
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.as_ref().map_or(0, Sender::receiver_count)
     }
 
-    /// Ends all subscriptions, as a server does before it shuts down. New ones end at once.
+    /// Ends all subscriptions, as [`Server::begin_shutdown`](crate::Server::begin_shutdown) does.
+    /// New subscriptions end at once.
     pub fn close(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

@@ -1,4 +1,4 @@
-//! Kinds of questions, and which capability each needs.
+//! The kinds of questions, and the client capabilities that they need.
 
 use mrtr_schema::Object;
 use mrtr_schema::capabilities::{
@@ -7,26 +7,26 @@ use mrtr_schema::capabilities::{
 use mrtr_schema::elicitation::ElicitParams;
 use mrtr_schema::input::InputRequest;
 
-/// A kind of question that a tool or prompt may ask.
+/// A kind of question that a handler may ask, and that a client may support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientFeature {
-    /// A form for the person.
+    /// A form for the user to fill in.
     Form,
-    /// A URL for the person to visit.
+    /// A URL for the user to visit.
     Url,
-    /// A language model. Deprecated in this revision.
+    /// A request to the client's language model. Deprecated in this revision.
     Sampling,
-    /// A language model with tools. Deprecated in this revision.
+    /// A request to the language model with tools. Deprecated in this revision.
     SamplingTools,
-    /// A language model that sees the context of servers. Deprecated in this revision.
+    /// A request to the language model with the context of servers. Deprecated in this revision.
     SamplingContext,
     /// The client's roots. Deprecated in this revision.
     Roots,
 }
 
 impl ClientFeature {
-    /// Whether a client with these capabilities can be asked.
+    /// Returns true if a client with these capabilities supports the feature.
     pub(crate) fn supported(self, capabilities: &ClientCapabilities) -> bool {
         match self {
             Self::Form => capabilities.has_form(),
@@ -38,7 +38,7 @@ impl ClientFeature {
         }
     }
 
-    /// Adds what a client needs to `required`.
+    /// Adds the capability that the feature needs to `required`.
     pub(crate) fn require(self, required: &mut ClientCapabilities) {
         fn elicitation(required: &mut ClientCapabilities) -> &mut ElicitationCapability {
             required.elicitation.get_or_insert_default()
@@ -59,7 +59,7 @@ impl ClientFeature {
         }
     }
 
-    /// What this question needs, all of it.
+    /// Returns all features that a question needs.
     pub(crate) fn required_by(request: &InputRequest) -> [Option<Self>; 3] {
         match request {
             InputRequest::Elicit(ElicitParams::Form(_)) => [Some(Self::Form), None, None],
@@ -75,14 +75,14 @@ impl ClientFeature {
     }
 }
 
-/// What the client lacks to be asked all these.
+/// Returns the capabilities that `features` need and the client lacks, if any.
 pub(crate) fn missing_capabilities(
-    asks: impl IntoIterator<Item = ClientFeature>,
+    features: impl IntoIterator<Item = ClientFeature>,
     capabilities: &ClientCapabilities,
 ) -> Option<ClientCapabilities> {
     let mut required = None;
-    for kind in asks.into_iter().filter(|kind| !kind.supported(capabilities)) {
-        kind.require(required.get_or_insert_default());
+    for feature in features.into_iter().filter(|feature| !feature.supported(capabilities)) {
+        feature.require(required.get_or_insert_default());
     }
     required
 }
@@ -92,9 +92,9 @@ mod tests {
     use super::*;
     #[test]
     fn missing_capabilities_names_only_what_is_missing() {
-        let text = |asks: &[ClientFeature], has: &str| {
-            let has = serde_json::from_str(has).unwrap();
-            missing_capabilities(asks.iter().copied(), &has)
+        let text = |features: &[ClientFeature], declared: &str| {
+            let declared = serde_json::from_str(declared).unwrap();
+            missing_capabilities(features.iter().copied(), &declared)
                 .map(|m| serde_json::to_string(&m).unwrap())
         };
         assert_eq!(text(&[ClientFeature::Form], r#"{"elicitation":{}}"#), None);

@@ -1,16 +1,18 @@
-//! What time it is.
+//! The clock of a server.
 
 use std::time::SystemTime;
 
 use mrtr_codec::UnixSeconds;
 
-/// Tells the time. Tests bring their own.
+/// A source of the current time. Tests can set their own with
+/// [`ServerBuilder::clock`](crate::ServerBuilder::clock).
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> UnixSeconds;
 }
 
-/// The system's clock. A time before 1970 reads as 1970, so that no state is taken to be valid.
+/// The clock of the operating system. A time before 1970 reads as 1970, when no request state is
+/// valid.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -1,4 +1,4 @@
-//! Suggestions for arguments of prompts and variables of resource templates.
+//! Completion: suggestions for arguments of prompts and variables of resource templates.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,19 +10,21 @@ use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::request_parts::RequestParts;
 
-/// An argument that is being typed.
+/// A request for suggestions: an argument that the user is typing.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CompletionRequest {
-    /// What was typed so far. The client says so: it is not checked.
+    /// The text that the user has typed so far, as sent by the client. It is not validated.
     pub value: String,
-    /// Arguments that are known already, those alone that there are.
+    /// The other arguments that the client knows already. Names that the prompt or template does
+    /// not have are left out.
     pub arguments: BTreeMap<String, String>,
     pub(crate) parts: Box<RequestParts>,
 }
 
 impl CompletionRequest {
-    /// Who calls, if something in front of the server has established it: suggest only what they may know.
+    /// Returns the authenticated caller, if a layer in front of the server established one. Suggest
+    /// only values that this caller may know.
     pub fn principal(&self) -> Option<&Principal> {
         self.parts.principal.as_ref()
     }
@@ -33,7 +35,7 @@ impl CompletionRequest {
     }
 }
 
-/// Suggests values.
+/// A function that suggests values, without its type.
 pub(crate) struct Completer(Box<dyn Fn(CompletionRequest) -> Suggestions + Send + Sync>);
 
 type Suggestions = BoxFuture<Result<Vec<String>, Error>>;
@@ -44,11 +46,11 @@ impl Completer {
         F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
     {
-        Self(Box::new(move |completing| Box::pin(suggest(completing))))
+        Self(Box::new(move |request| Box::pin(suggest(request))))
     }
 
-    pub(crate) fn suggest(&self, completing: CompletionRequest) -> Suggestions {
-        (self.0)(completing)
+    pub(crate) fn suggest(&self, request: CompletionRequest) -> Suggestions {
+        (self.0)(request)
     }
 }
 

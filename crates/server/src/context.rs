@@ -1,4 +1,4 @@
-//! What a handler has in hand.
+//! The context of one handler invocation.
 
 use std::fmt;
 use std::future::Future;
@@ -47,9 +47,9 @@ impl Sealed for Context {
 impl Context {
     /// Asks the user to fill in the form of `T`, and waits for the answer.
     ///
-    /// `T` is a struct whose fields are texts, numbers, booleans, enums without data, lists of
-    /// those, or options of them; see [`crate::form`]. The message is part of the question: build it
-    /// from the arguments, earlier answers and step results, so that it is the same on every
+    /// `T` is a struct whose fields are texts, numbers, booleans, enums without data, lists of such
+    /// enums, or options of these; see [`crate::form`]. The message is part of the question: build
+    /// it from the arguments, earlier answers and step results, so that it is the same on every
     /// replay. A question that changed is asked again.
     ///
     /// Never ask for passwords, keys or tokens in a form: clients and models may read its contents.
@@ -99,15 +99,36 @@ impl Context {
         })
     }
 
-    /// Asks the person to visit `url`, out of the client's sight, and waits for their consent.
+    /// Asks the user to visit `url`, and waits for the user's consent. The client does not see what
+    /// happens at the URL.
     ///
-    /// Consent is not completion: look for yourself whether what happens there has happened. Put
-    /// nothing into the URL that says who the person is or that opens a door by itself. It must be one of
-    /// `https` or `http`, with a host; otherwise the flow ends, and the log says why.
+    /// Consent is not completion: the server has to check that the user completed the task.
+    ///
+    /// The URL must not identify the user or grant access by itself. Its scheme is `https` or
+    /// `http`, and it has a host. Any other URL fails the call with an internal error, and the log
+    /// names the reason.
+    ///
+    /// A client without URL elicitation gets error -32021 and the handler is dropped. Check
+    /// [`Context::supports`] first, or make the question [optional](InputFuture::optional).
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Error, Result};
+    /// # async fn is_paid(invoice: u32) -> Result<bool> { Ok(true) }
+    /// async fn pay(cx: Context) -> Result<String> {
+    ///     let url = "https://pay.example/invoices/17";
+    ///     cx.elicit_url("pay", "Please pay the invoice.", url).await?;
+    ///     let paid = cx.step("paid", async |_| is_paid(17).await).await?;
+    ///     if !paid {
+    ///         return Err(Error::new("The invoice is not paid yet."));
+    ///     }
+    ///     Ok("The invoice is paid.".to_owned())
+    /// }
+    /// # let _ = mrtr_server::Tool::new("pay", "Lets the user pay an invoice", pay);
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the person declines or dismisses it.
+    /// If the user declines or dismisses the question, as with [`Context::elicit`].
     pub fn elicit_url(
         &self,
         key: impl Into<String>,
@@ -126,11 +147,12 @@ impl Context {
         })
     }
 
-    /// Asks the client's language model. Deprecated in this revision of the protocol.
+    /// Sends a request to the client's language model, and waits for the result. Deprecated in this
+    /// revision of the protocol.
     ///
     /// # Errors
     ///
-    /// Only [`Error::is_round_closed`], in a task of its own.
+    /// Only [`Error::is_round_closed`], if it is awaited in a task of its own when the round ends.
     pub fn sample(
         &self,
         key: impl Into<String>,
@@ -139,11 +161,11 @@ impl Context {
         self.plain(key.into(), InputRequest::Sample(Box::new(params)), Ok)
     }
 
-    /// Asks for the client's roots. Deprecated in this revision of the protocol.
+    /// Asks the client for its roots. Deprecated in this revision of the protocol.
     ///
     /// # Errors
     ///
-    /// Only [`Error::is_round_closed`], in a task of its own.
+    /// Only [`Error::is_round_closed`], if it is awaited in a task of its own when the round ends.
     pub fn roots(&self, key: impl Into<String>) -> InputFuture<Vec<Root>> {
         self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots, .. }| {
             roots.iter().try_for_each(Root::validate).map(|()| roots).map_err(String::from)
@@ -161,22 +183,45 @@ impl Context {
         })
     }
 
-    /// Runs a side effect, and keeps its result: later rounds get the result, and do not run it again.
+    /// Runs a side effect and records its result. Later rounds return the recorded result, and do
+    /// not run it again.
     ///
-    /// The closure gets a [`Step`], not a `Context`: a step asks nothing. If it fails, nothing is kept,
-    /// and the next round runs it again, unless it is to [`record_errors`](StepFuture::record_errors). What else can be said of a
-    /// step is said before it is awaited: [`StepFuture`].
+    /// The closure gets a [`Step`] instead of a `Context`: it cannot ask questions or run other
+    /// steps. If it fails, nothing is recorded, and the next round runs it again, unless
+    /// [`record_errors`](StepFuture::record_errors) is set. [`StepFuture`] has the options of a
+    /// step, which are set before it is awaited.
     ///
-    /// It runs at most once per request received; see [`Step::idempotency_key`] for what that leaves to
-    /// the outside world. While it runs, no round ends for a question beside it; but the deadline of the
-    /// leg ([`crate::Tool::deadline`], 1 min) and a client that goes away cut it off. What waits beside a
-    /// question without being a step is dropped when the round ends.
+    /// A step runs at most once per request received. [`Step::idempotency_key`] describes what this
+    /// means for external systems.
     ///
-    /// Its result is kept as JSON, of 8 KiB at most; a flow keeps 64 KiB in all.
+    /// While a step is in flight, the round does not end for a question that is open beside it. The
+    /// [timeout of the request](crate::Tool::request_timeout) (default: 1 min) and a disconnect of
+    /// the client cancel the step, unless it is to
+    /// [finish on disconnect](StepFuture::finish_on_disconnect). A future that is neither a
+    /// question nor a step is dropped when the round ends.
+    ///
+    /// The result is recorded as JSON, of at most 8 KiB. The request state of a call has at most
+    /// 64 KiB. The call fails if it exceeds one of these limits.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # async fn reserve(key: &str) -> Result<u32> { Ok(7) }
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Guest { name: String }
+    /// async fn book(cx: Context) -> Result<String> {
+    ///     // Runs in the first round. The second round returns the recorded table.
+    ///     let table = cx.step("table", async |step| reserve(step.idempotency_key()).await).await?;
+    ///     let guest: Guest = cx.elicit("guest", "Your name?").await?;
+    ///     Ok(format!("Table {table} is reserved for {}.", guest.name))
+    /// }
+    /// # let _ = mrtr_server::Tool::new("book", "Books a table", book);
+    /// ```
     ///
     /// # Errors
     ///
-    /// Those of the closure.
+    /// The error of the closure; an error that the model can read, if the step exceeds its
+    /// [`timeout`](StepFuture::timeout); or [`Error::is_round_closed`], if a step that has not
+    /// begun is awaited in a task of its own when the round ends.
     pub fn step<'a, T, F, Fut>(&self, key: impl Into<String>, run: F) -> StepFuture<'a, T>
     where
         T: Serialize + DeserializeOwned,
@@ -186,15 +231,31 @@ impl Context {
         StepFuture::new(Arc::clone(&self.round), key.into().into(), run)
     }
 
-    /// Ends the round here, once, with a state and no question: the client comes again at once, and any replica goes on.
-    /// Questions that are open beside it go out with it. For work that should not be lost, and for long calls that should
-    /// move between replicas.
+    /// Ends the round with a request state and without a question, once per call and key. The
+    /// client retries at once, and any replica continues the call.
     ///
-    /// It costs a round trip. Clients count such rounds: many give up after ten in one call.
+    /// Questions that are open at the same time are sent with the state. Use a checkpoint after
+    /// work that should not be lost, and in long calls, so that they can move between replicas.
+    ///
+    /// A checkpoint costs a round trip. Clients count such rounds: many give up after ten in one
+    /// call.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # async fn export() -> Result<u32> { Ok(4) }
+    /// # async fn upload(export: u32) -> Result<String> { Ok(format!("upload-{export}")) }
+    /// async fn publish(cx: Context) -> Result<String> {
+    ///     let id = cx.step("export", async |_| export().await).await?;
+    ///     // A replica that fails during the upload does not lose the export.
+    ///     cx.checkpoint("exported").await?;
+    ///     cx.step("upload", async move |_| upload(id).await).await
+    /// }
+    /// # let _ = mrtr_server::Tool::new("publish", "Publishes the data", publish);
+    /// ```
     ///
     /// # Errors
     ///
-    /// In a task of its own, when the round ends ([`Error::is_round_closed`]).
+    /// Only [`Error::is_round_closed`], if it is awaited in a task of its own when the round ends.
     pub fn checkpoint<K>(&self, key: K) -> impl Future<Output = Result<(), Error>> + use<K>
     where
         K: Into<String>,
@@ -202,23 +263,28 @@ impl Context {
         rounds::checkpoint(Arc::clone(&self.round), key.into().into())
     }
 
-    /// Goes on with the one of two that first comes to something, and drops the other. Later rounds go on with the same one: which
-    /// it was is kept in the state. In a plain `select!` it is chance which of two answers comes first, and the rounds of a call
-    /// would not go the same way.
+    /// Races two futures, records the winner and drops the loser. Later rounds return the result of
+    /// the same side.
     ///
-    /// A side that ends in an error has lost: of two questions one may be declined, and the other answered. If both do, the
-    /// error is that of the later one. Of two questions, both are asked; one that is left without an answer is
-    /// withdrawn. If both come to something at once, `one` is taken. Steps of the side that is dropped should be
-    /// [`skippable`](StepFuture::skippable), since later rounds do not come to them. What is neither a question nor a step (a timer,
-    /// say) only wins if it is ready before the round ends. A side that asks what the client cannot be asked ends the call, as it
-    /// would alone: see [`Context::can`].
+    /// With a plain `select!`, chance decides which of two answers comes first, so the handler
+    /// would not be deterministic.
+    ///
+    /// - The first side to succeed wins. If both succeed in the same poll, `one` wins.
+    /// - A side that fails loses: one question may be declined while the other is answered.
+    /// - If both sides ask, both questions are sent. The question of the loser is withdrawn.
+    /// - Mark steps as [`skippable`](StepFuture::skippable): later rounds do not reach the steps of
+    ///   the loser.
+    /// - A future that is neither a question nor a step, such as a timer, wins only if it is ready
+    ///   before the round ends.
+    /// - A question that the client does not support ends the call, as it does without a race. See
+    ///   [`Context::supports`].
     ///
     /// ```
     /// # use mrtr_server::{Context, Result};
     /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// # struct Code { code: String }
     /// # async fn login(cx: Context) -> Result<String> {
-    /// let by_code = async { Ok(cx.elicit::<Code>("code", "The code from the mail?").await?.code) };
+    /// let by_code = async { Ok(cx.elicit::<Code>("code", "The code we sent you?").await?.code) };
     /// let by_page = async {
     ///     cx.elicit_url("page", "Or sign in here.", "https://login.example/").await?;
     ///     Ok("page".to_owned())
@@ -226,6 +292,10 @@ impl Context {
     /// cx.race("login", by_code, by_page).await
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// If both sides fail, the error of the side that failed last.
     pub fn race<T, K, A, B>(
         &self,
         key: K,
@@ -242,15 +312,28 @@ impl Context {
 
     /// Reports progress to the client, if it asked for it.
     ///
-    /// Values that do not grow are dropped, and so is everything that an earlier round reported:
-    /// nothing is sent while the handler replays its journal. At most 64 notifications wait to be
-    /// sent, from this and [`Context::log`] together; more are dropped.
+    /// A value that is not greater than the previous one is dropped. While the handler replays its
+    /// journal, nothing is sent, because an earlier round has sent it. At most 64 notifications
+    /// wait to be sent, from this method and [`Context::log`] together; more are dropped.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # async fn import_batch(batch: u32) -> Result<()> { Ok(()) }
+    /// async fn import(cx: Context) -> Result<String> {
+    ///     for batch in 1..=3_u32 {
+    ///         cx.step(format!("batch-{batch}"), async move |_| import_batch(batch).await).await?;
+    ///         cx.progress(f64::from(batch), Some(3.0), Some("Importing"));
+    ///     }
+    ///     Ok("3 batches".to_owned())
+    /// }
+    /// # let _ = mrtr_server::Tool::new("import", "Imports the data", import);
+    /// ```
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.round.report_progress(progress, total, message);
     }
 
-    /// Sends a log message to the client, if it asked for this level. Deprecated in this revision of
-    /// the protocol; `tracing` is for the server's own log.
+    /// Sends a log message to the client, if it asked for this level. Deprecated in this revision
+    /// of the protocol; `tracing` is for the server's own log.
     ///
     /// As with [`Context::progress`], messages of earlier rounds are not sent again.
     pub fn log(&self, level: LogLevel, data: impl Serialize) {
@@ -269,7 +352,7 @@ impl Context {
         }
     }
 
-    /// Returns whether the client supports this feature.
+    /// Returns true if the client supports this feature.
     pub fn supports(&self, feature: ClientFeature) -> bool {
         feature.supported(self.round.capabilities())
     }

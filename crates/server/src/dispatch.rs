@@ -86,8 +86,8 @@ impl Registry {
         self.call_tool(request, parts).await
     }
 
-    /// Checks what holds for every request: the required `_meta`, the protocol version, and the
-    /// authentication of the caller.
+    /// Makes the checks that every request must pass: the required `_meta`, the protocol version,
+    /// and the authentication of the caller.
     fn request_parts(&self, call: &mut IncomingRequest) -> Result<Box<RequestParts>, ErrorObject> {
         let missing = |name: &str| {
             ErrorObject::invalid_params(format!("Invalid params: _meta lacks {name:?}"))
@@ -124,7 +124,7 @@ impl Registry {
     }
 }
 
-/// Returns whether a round uses up its request state.
+/// Returns true if a round uses up its request state.
 fn is_single_use<'r>(has_state: bool, options: impl FnOnce() -> Option<&'r CallOptions>) -> bool {
     has_state && options().is_some_and(|options| options.single_use.is_on())
 }

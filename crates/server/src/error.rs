@@ -1,24 +1,24 @@
-//! What goes wrong in a handler.
+//! The errors of handlers.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// What a handler returns instead of a result.
+/// The error of a handler.
 ///
-/// It has two faces: what the caller may read, and what only the log says. Any standard error turns
-/// into one by `?`, and then the caller reads only that the tool failed: error texts tend to name
-/// hosts, paths and queries. To tell the model what to do better, say so with [`Error::new`], or
-/// choose to show an error with [`Error::show`].
+/// It has a message for the caller, and a source for the log. `?` converts any standard error. Its
+/// text is then only logged, because error texts tend to name hosts, paths and queries, and the
+/// caller gets a generic message. To give the model a message, use [`Error::new`], or show the text
+/// of an error with [`Error::show`].
 ///
-/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, which is what lets `?`
-/// take all others.
+/// Like `anyhow::Error`, it does not implement [`std::error::Error`] itself, so that `?` can
+/// convert every type that does.
 pub struct Error(Box<ErrorInner>);
 
 struct ErrorInner {
     kind: Kind,
-    /// For the caller.
+    /// The text for the caller.
     message: String,
-    /// For the log.
+    /// The cause, for the log.
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -33,25 +33,29 @@ enum Kind {
 }
 
 impl Error {
-    /// An error that the model, and through it the person, may read.
+    /// Creates an error whose message the caller gets: the model, and through it the user.
     pub fn new(message: impl Into<String>) -> Self {
         Self::with_kind(Kind::Visible, message.into())
     }
 
-    /// An error of which the caller's input is the cause, such as a resource that there is not. From a tool it
-    /// is like [`Error::new`]; from prompts, resources and completion it is -32602 instead of -32603.
+    /// Creates an error about invalid input of the caller, such as a resource that does not exist.
+    ///
+    /// From a tool, it is like [`Error::new`]. From prompts, resources, completions and extension
+    /// methods, it is the JSON-RPC error -32602 instead of -32603.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::with_kind(Kind::Invalid, message.into())
     }
 
-    /// Shows the text of `error` to the model. Its sources stay in the log.
+    /// Creates an error whose message is the text of `error`. The sources of `error` are only
+    /// logged.
     pub fn show(error: impl StdError + Send + Sync + 'static) -> Self {
         let mut shown = Self::new(error.to_string());
         shown.0.source = Some(Box::new(error));
         shown
     }
 
-    /// An error that only the log should name: for errors that `?` does not take, such as a boxed one.
+    /// Creates an error that is only logged. Use it for errors that `?` does not convert, such as a
+    /// boxed error.
     pub fn internal(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let mut internal =
             Self::with_kind(Kind::Internal, "Something went wrong inside the server.".to_owned());
@@ -75,7 +79,8 @@ impl Error {
         Self::with_kind(Kind::RoundClosed, format!("The round ended before {key:?} was answered."))
     }
 
-    /// What a later round may know of it.
+    /// Returns what the journal records about it: true if it is internal, true if the input is
+    /// invalid, and the message, which is empty for an internal error.
     pub(crate) fn to_recorded(&self) -> (bool, bool, &str) {
         let internal = self.is_internal();
         (internal, self.is_invalid(), if internal { "" } else { &self.0.message })
@@ -89,35 +94,36 @@ impl Error {
         }
     }
 
-    /// Whether the person refused to answer.
+    /// Returns true if the user declined to answer.
     #[must_use]
     pub fn is_declined(&self) -> bool {
         self.0.kind == Kind::Declined
     }
 
-    /// Whether the person dismissed the question.
+    /// Returns true if the user dismissed the question.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.kind == Kind::Cancelled
     }
 
-    /// Whether the question was held by a task of its own when the round ended.
+    /// Returns true if a task of its own was waiting for a question, step or checkpoint when the
+    /// round ended.
     #[must_use]
     pub fn is_round_closed(&self) -> bool {
         self.0.kind == Kind::RoundClosed
     }
 
-    /// What the caller may read.
+    /// Returns the message for the caller.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Whether the caller's input is the cause.
+    /// Returns true if the caller's input is the cause.
     pub(crate) fn is_invalid(&self) -> bool {
         self.0.kind == Kind::Invalid
     }
 
-    /// Whether the caller is told nothing but that something failed.
+    /// Returns true if the cause is only logged, and the caller gets a generic message.
     pub(crate) fn is_internal(&self) -> bool {
         self.0.kind == Kind::Internal
     }
@@ -130,7 +136,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 }
 
 impl fmt::Display for Error {
-    /// What the caller may read; with `{:#}` all of it, sources included, for the log.
+    /// Writes the message for the caller. `{:#}` adds the sources, for the log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         if !f.alternate() {
@@ -163,7 +169,7 @@ mod tests {
     fn standard_errors_show_their_text_only_in_the_log() {
         let error = Error::from(std::io::Error::other("db-3.internal refused"));
         assert!(!error.message().contains("db-3"));
-        assert!(!error.to_string().contains("db-3"), "one could paste it into another error");
+        assert!(!error.to_string().contains("db-3"), "the source must not reach the caller");
         assert!(format!("{error:#}").contains("db-3.internal refused"));
         assert!(
             Error::show(std::io::Error::other("no such table")).message().contains("no such table")

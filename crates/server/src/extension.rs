@@ -1,4 +1,4 @@
-//! The seam for extensions of the protocol: what they declare, and the methods that they add (specification:
+//! Extensions of the protocol: their identifiers, and the methods that they add (specification:
 //! versioning, "Extension Negotiation").
 
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::request_parts::RequestParts;
 
-/// A request whose method an extension has added.
+/// A request with a method of an extension.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ExtensionRequest {
@@ -25,17 +25,17 @@ pub struct ExtensionRequest {
 }
 
 impl ExtensionRequest {
-    /// Reads the parameters.
+    /// Deserializes the parameters.
     ///
     /// # Errors
     ///
-    /// [`Error::invalid`], which is -32602, if they do not read as `T`.
+    /// [`Error::invalid`], which becomes error -32602, if the parameters are not a valid `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         from_value(&Value::Object(self.params.clone()))
             .map_err(|e| Error::invalid(format!("Invalid params: {e}")))
     }
 
-    /// Who calls, if something in front of the server has established it.
+    /// Returns the authenticated caller, if a layer in front of the server established one.
     pub fn principal(&self) -> Option<&Principal> {
         self.parts.principal.as_ref()
     }
@@ -45,28 +45,29 @@ impl ExtensionRequest {
         &self.parts
     }
 
-    /// What the client can do, and which extensions it has.
+    /// Returns the capabilities that the client declared with this request, including its
+    /// extensions.
     pub fn capabilities(&self) -> &ClientCapabilities {
         self.parts.capabilities()
     }
 }
 
-/// Answers a method that an extension has added.
+/// The handler of an extension's method, without its type.
 pub(crate) struct Method(Box<dyn Fn(ExtensionRequest) -> MethodFuture + Send + Sync>);
 
 type MethodFuture = BoxFuture<Result<Object, Error>>;
 
 impl Method {
-    pub(crate) fn new<F, Fut>(answer: F) -> Self
+    pub(crate) fn new<F, Fut>(handler: F) -> Self
     where
         F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Object, Error>> + Send + 'static,
     {
-        Self(Box::new(move |call| Box::pin(answer(call))))
+        Self(Box::new(move |request| Box::pin(handler(request))))
     }
 
-    pub(crate) fn call(&self, call: ExtensionRequest) -> MethodFuture {
-        (self.0)(call)
+    pub(crate) fn call(&self, request: ExtensionRequest) -> MethodFuture {
+        (self.0)(request)
     }
 }
 
@@ -76,8 +77,8 @@ impl fmt::Debug for Method {
     }
 }
 
-/// Whether a text may name an extension: labels joined by dots, a slash, and a name (specification: basic,
-/// "`_meta`").
+/// Returns true if `text` is a valid extension identifier: labels joined by dots, a slash, and a
+/// name (specification: basic, "`_meta`").
 pub(crate) fn is_identifier(text: &str) -> bool {
     let Some((prefix, name)) = text.split_once('/') else { return false };
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');

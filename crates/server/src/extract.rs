@@ -1,4 +1,4 @@
-//! Extractors: what a handler takes besides its arguments.
+//! Extractors: the parameters of a handler besides its arguments.
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
@@ -159,7 +159,7 @@ impl FromRequestParts for Option<Implementation> {
 }
 
 fn missing(kind: &str, name: &str) -> Error {
-    Error::internal(format!("the handler extracts an {kind} of type `{name}`, which is missing"))
+    Error::internal(format!("missing {kind} of type `{name}`, which the handler extracts"))
 }
 
 /// Extracts a handle that reports progress.

@@ -1,5 +1,5 @@
-//! Forms from Rust types: the restricted schema of the specification out of the JSON Schema that
-//! `schemars` derives.
+//! Forms from Rust types: converts the JSON Schema that `schemars` derives to the restricted schema
+//! of the specification.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -13,20 +13,21 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-/// The form for a type.
+/// Returns the form of a type.
 ///
-/// Fields become form fields in their order; documentation comments become descriptions; an `Option`
-/// is an optional field; an enum without data is a choice, a `Vec` or set of one is several choices.
+/// Fields become form fields, in their order. Their doc comments become descriptions. An `Option`
+/// is an optional field. An enum without data is a choice; a `Vec` or set of such an enum is a
+/// multiple choice.
 ///
 /// # Errors
 ///
-/// What the restricted schema cannot express (nested types, lists of anything but choices), with the
-/// field's name.
+/// The name of a field that the restricted schema cannot express, and the reason: for example, a
+/// nested struct, or a list of anything but choices.
 pub fn form_of<T: JsonSchema + 'static>() -> Result<Arc<FormSchema>, String> {
     cached_form::<T>().map(|form| Arc::clone(&form.schema))
 }
 
-/// A form, the same as JSON, and the digest of that.
+/// A form, its JSON, and the digest of its JSON.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) schema: Arc<FormSchema>,
@@ -42,32 +43,34 @@ impl Form {
     }
 }
 
-/// The form for a type, which is made once.
+/// Returns the form of a type, which is built once per process.
 pub(crate) fn cached_form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
     type Cache = RwLock<BTreeMap<TypeId, Result<Arc<Form>, String>>>;
     static CACHE: OnceLock<Cache> = OnceLock::new();
-    let (cache, own) = (CACHE.get_or_init(Cache::default), TypeId::of::<T>());
-    let known = cache.read().unwrap_or_else(PoisonError::into_inner).get(&own).cloned();
-    known.unwrap_or_else(|| {
-        let made = restrict(schema_of::<T>()).and_then(Form::new).map(Arc::new);
-        cache.write().unwrap_or_else(PoisonError::into_inner).insert(own, made.clone());
-        made
+    let (cache, id) = (CACHE.get_or_init(Cache::default), TypeId::of::<T>());
+    let cached = cache.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+    cached.unwrap_or_else(|| {
+        let form = restrict(schema_of::<T>()).and_then(Form::new).map(Arc::new);
+        cache.write().unwrap_or_else(PoisonError::into_inner).insert(id, form.clone());
+        form
     })
 }
 
-/// The schema (JSON Schema 2020-12) of what `T` is read from.
+/// Returns the schema (JSON Schema 2020-12) of the JSON that deserializes to `T`.
 pub(crate) fn schema_of<T: JsonSchema>() -> Object {
-    schema_by::<T>(SchemaSettings::draft2020_12())
+    generate_schema::<T>(SchemaSettings::draft2020_12())
 }
 
-/// The schema of what `T` is written as.
+/// Returns the schema (JSON Schema 2020-12) of the JSON that `T` serializes to.
 pub(crate) fn output_schema_of<T: JsonSchema>() -> Object {
-    schema_by::<T>(SchemaSettings::draft2020_12().for_serialize())
+    generate_schema::<T>(SchemaSettings::draft2020_12().for_serialize())
 }
 
-/// Without what costs every reader and tells nobody anything: the dialect, which is the protocol's own, and the type's name, which
-/// schemars takes for a title where none was given: it is nobody's business, and would change with it.
-fn schema_by<T: JsonSchema>(settings: SchemaSettings) -> Object {
+/// Generates the schema of a type, without the dialect and without a default title.
+///
+/// The dialect is the protocol's default. The default title of schemars is the name of the type:
+/// clients do not need it, and it would change when the type is renamed.
+fn generate_schema<T: JsonSchema>(settings: SchemaSettings) -> Object {
     let settings = settings.with(|settings| settings.meta_schema = None);
     let titled = T::json_schema(&mut settings.clone().into_generator()).get("title").is_some();
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
@@ -78,13 +81,14 @@ fn schema_by<T: JsonSchema>(settings: SchemaSettings) -> Object {
     schema
 }
 
+/// Converts the schema of a struct to a form.
 fn restrict(mut schema: Object) -> Result<FormSchema, String> {
     let defs = match schema.shift_remove("$defs") {
         Some(Value::Object(defs)) => defs,
         _ => Object::new(),
     };
     if schema.get("type") != Some(&json!("object")) {
-        return Err("a form is made of a struct with named fields".to_owned());
+        return Err("a form must be a struct with named fields".to_owned());
     }
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for (name, property) in properties.iter_mut() {
@@ -97,16 +101,17 @@ fn restrict(mut schema: Object) -> Result<FormSchema, String> {
     serde_json::from_value(Value::Object(schema)).map_err(|e| e.to_string())
 }
 
-/// Follows references, drops the `null` of an `Option`, and leaves the rest to be read as a field.
+/// Simplifies the schema of a field: resolves references, and drops the `null` of an `Option`.
+/// [`FormSchema`] validates the result.
 fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
     let Value::Object(mut p) = property else {
-        return Err("anything goes, but a form needs a type".to_owned());
+        return Err("a form field must have a type".to_owned());
     };
     if let Some(Value::Array(any)) = p.get_mut("anyOf") {
-        // `Option<Enum>` is "the enum or null".
+        // An `Option` of an enum is an alternative of the enum and `null`.
         any.retain(|one| one.get("type") != Some(&json!("null")));
         let [one] = any.as_mut_slice() else {
-            return Err("alternatives cannot be shown in a form".to_owned());
+            return Err("a form field cannot have alternatives".to_owned());
         };
         let one = one.take();
         p.shift_remove("anyOf");
@@ -118,13 +123,13 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
         merge(&mut p, target.ok_or_else(|| format!("unknown reference {reference:?}"))?);
         depth += 1;
         if depth > 8 {
-            return Err("references in a circle".to_owned());
+            return Err("the references are circular, or nested more than 8 deep".to_owned());
         }
     }
     if let Some(Value::Array(kinds)) = p.get_mut("type") {
         kinds.retain(|kind| kind != "null");
         let [kind] = kinds.as_mut_slice() else {
-            return Err("several types cannot be shown in a form".to_owned());
+            return Err("a form field cannot have several types".to_owned());
         };
         let kind = kind.take();
         p.insert("type".to_owned(), kind);
@@ -136,7 +141,8 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
         p.shift_remove("default");
     }
     if let Some(Value::Array(options)) = p.get_mut("oneOf") {
-        // Variants with documentation stand alone, those without together.
+        // Each variant with a doc comment has an option of its own. All others share one, which is
+        // split here.
         let all = std::mem::take(options).into_iter().flat_map(|one| match one.get("enum") {
             Some(Value::Array(values)) => {
                 values.iter().map(|value| json!({ "const": value })).collect()
@@ -144,7 +150,7 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
             _ => vec![one],
         });
         options.extend(all);
-        // What the comment of a variant says is what a person reads.
+        // The doc comment of a variant is its title for the user.
         for option in options.iter_mut().filter_map(Value::as_object_mut) {
             let title = option.shift_remove("title").or_else(|| option.shift_remove("description"));
             let title = title.or_else(|| option.get("const").cloned());
@@ -162,7 +168,7 @@ fn restrict_property(property: Value, defs: &Object) -> Result<Value, String> {
     Ok(Value::Object(p))
 }
 
-/// Adds what `target` says where `p` says nothing itself.
+/// Adds the members of `target` that `p` does not have.
 fn merge(p: &mut Object, target: Value) {
     if let Value::Object(target) = target {
         for (key, value) in target {
@@ -179,14 +185,14 @@ mod tests {
 
     #[derive(JsonSchema)]
     #[serde(rename_all = "lowercase")]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     enum Place {
         Inside,
         Outside,
     }
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     enum Diet {
         /// No meat
         Vegetarian,
@@ -196,7 +202,7 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Formats {
         #[schemars(email)]
         mail: String,
@@ -220,7 +226,7 @@ mod tests {
 
     #[derive(JsonSchema)]
     #[schemars(title = "Titled")]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Titled {
         place: Place,
     }
@@ -244,9 +250,9 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Everything {
-        /// Who comes?
+        /// Your name?
         #[schemars(length(min = 1, max = 80))]
         name: String,
         #[schemars(email)]
@@ -269,7 +275,7 @@ mod tests {
             json!({
                 "type": "object",
                 "properties": {
-                    "name": { "type": "string", "description": "Who comes?", "minLength": 1, "maxLength": 80 },
+                    "name": { "type": "string", "description": "Your name?", "minLength": 1, "maxLength": 80 },
                     "mail": { "type": "string", "format": "email" },
                     "people": { "type": "integer", "minimum": 1, "maximum": 12 },
                     "discount": { "type": "number" },
@@ -294,19 +300,19 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Nested {
         inner: Registry,
     }
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Registry {
         a: u8,
     }
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct List {
         names: Vec<String>,
     }
@@ -320,7 +326,7 @@ mod tests {
             (form_of::<String>(), "struct with named fields"),
         ] {
             if part.is_empty() {
-                assert!(form.is_ok_and(|f| f.fields.is_empty()), "a map has no fields to show");
+                assert!(form.is_ok_and(|form| form.fields.is_empty()), "a map has no fields");
             } else {
                 assert!(form.as_ref().is_err_and(|e| e.contains(part)), "{form:?}");
             }

@@ -8,11 +8,17 @@ use serde_json::Value;
 
 use crate::rounds::ElicitOutcome;
 
+/// Deserializes the client's response to a question. An error is the reason why it is rejected.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|e| format!("it is malformed: {e}"))
+    serde_json::from_str(text).map_err(|e| format!("the answer is malformed: {e}"))
 }
 
-/// Checks an answer against its form. Only an accepted form has contents.
+/// Deserializes an answer and validates it against its form. The content of a declined or dismissed
+/// form is ignored.
+///
+/// # Errors
+///
+/// The reason why the answer is rejected.
 pub(crate) fn read_form<T: DeserializeOwned>(
     form: &FormSchema,
     text: &str,

@@ -20,8 +20,8 @@ use crate::state::StateRequirements;
 /// The future of a handler, boxed.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A handler without its type. Takes the arguments as JSON; an outer error says why they are
-/// invalid. The function itself is called when the future is first polled.
+/// A handler without its type. It takes the arguments as JSON. The function itself is called when
+/// the future is first polled.
 pub(crate) type ErasedHandler<O> = Box<dyn Fn(Invocation, &str) -> HandlerCall<O> + Send + Sync>;
 
 /// A handler's future, or the reason why its arguments are invalid.
@@ -77,7 +77,7 @@ pub trait Handler<C, Parameters, Output>: Send + Sync + 'static {
     fn erase(self) -> HandlerParts<Output>;
 }
 
-/// A handler, and what its type says.
+/// A handler without its type, and the schemas and requirements that its type has.
 pub struct HandlerParts<O> {
     /// The schema of the arguments.
     pub(crate) arguments: Object,

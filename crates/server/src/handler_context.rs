@@ -1,4 +1,4 @@
-//! The contexts of handlers, seen from the side that invokes them.
+//! The invocation of handlers, and the trait of their contexts.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::manual::ManualInput;
 use crate::request_parts::RequestParts;
 use crate::rounds::Round;
 
-/// One invocation of a handler: everything that its context is made of.
+/// One invocation of a handler, from which its context is created.
 pub struct Invocation {
     pub(crate) round: Arc<Round>,
-    /// What the manual form reads; `None` for inline handlers.
+    /// The input of a handler in the manual form. `None` for inline handlers.
     pub(crate) manual: Option<Arc<ManualInput>>,
 }
 

@@ -22,7 +22,8 @@
 //! }
 //!
 //! async fn book(cx: Context, booking: Booking) -> Result<String> {
-//!     let hold: String = cx.step("hold", async |s| Ok(format!("hold-{}", s.idempotency_key()))).await?;
+//!     let hold: String =
+//!         cx.step("hold", async |step| Ok(format!("hold-{}", step.idempotency_key()))).await?;
 //!     let seat: Seat = cx.elicit("seat", "Where would you like to sit?").await?;
 //!     Ok(format!("{hold}: a table for {} {}", booking.people, seat.place))
 //! }
@@ -37,9 +38,10 @@
 //!
 //! # The model
 //!
-//! Every round of a call runs the handler **again from its first line**. Answers and step results of
-//! earlier rounds are in the *journal*, which travels in the sealed request state. An input request
-//! that has an answer is ready at once, and a step that has a result does not run again. So:
+//! Every round of a call runs the handler **again from its first line**. Answers and step results
+//! of earlier rounds are in the *journal*, which the client carries in the sealed request state. An
+//! input request that has an answer is ready at once, and a step that has a result does not run
+//! again. So:
 //!
 //! - Put every side effect into a [`Context::step`].
 //! - Between input requests and steps, the handler must be deterministic: with the same answers and
@@ -47,19 +49,20 @@
 //!
 //! # Guarantees
 //!
-//! - A step runs at most once per request received. A client that repeats a request, or goes back to
-//!   an older state, makes it run again: give [`Step::idempotency_key`] to external systems. The key
-//!   is stable from the first sealed state on. A first request that is sent twice is two calls.
-//! - An answer to an inline question counts only if that question was asked with the same wording. A
-//!   question whose message changes from round to round is asked again.
-//! - A client can go back to any state it was given while that is valid, and it can answer its own
-//!   questions. Neither the order of rounds nor an answer proves anything about a user.
+//! - A step runs at most once per request received. It runs again if a client repeats a request or
+//!   goes back to an older state: give [`Step::idempotency_key`] to external systems. The key is
+//!   stable from the first sealed state on. A first request that is sent twice is two calls.
+//! - An answer to an inline question counts only if that question was asked with the same wording.
+//!   A question whose message changes from round to round is asked again.
+//! - A client can go back to any state that it received, while that state is valid, and it can
+//!   answer questions itself. Neither the order of rounds nor an answer proves anything about a
+//!   user.
 //!
 //! # Modules
 //!
-//! [`extract`]: handler parameters · [`form`]: forms from Rust types · [`manual`]: handlers that keep
-//! their state themselves · [`single_use`]: request states that work once · [`seal`]: keys and
-//! sealers · `testing` (feature `testing`): tests of handlers
+//! [`extract`]: handler parameters · [`form`]: forms from Rust types · [`manual`]: handlers that
+//! keep their state themselves · [`single_use`]: request states that are accepted once · [`seal`]:
+//! keys and sealers · `testing` (feature `testing`): tests of handlers
 
 mod build_error;
 mod builder;
@@ -125,10 +128,10 @@ pub use server::Server;
 pub use state::StateRequirements;
 pub use tool::Tool;
 
-/// Sealed request states: keys, rotation, and your own sealers.
+/// Sealed request states: keys, key rotation, and custom sealers.
 pub mod seal {
     pub use mrtr_codec::*;
 }
 
-/// The result of handlers and of everything they await.
+/// The result of a handler, and of the questions and steps that it awaits.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,8 +1,8 @@
 //! The manual form: the handler returns its input requests and keeps its state itself.
 //!
-//! Use it where a call is a table of states rather than a line of questions, or to port a handler
-//! written for another SDK. The state is sealed like a journal. Register such a handler with
-//! [`Tool::manual`](crate::Tool::manual), or with `manual` of prompts and resources.
+//! Use it if a call is a state machine rather than a sequence of questions, or to port a handler
+//! that was written for another SDK. The state is sealed like a journal. Register such a handler
+//! with [`Tool::manual`](crate::Tool::manual), or with `manual` of prompts and resources.
 //!
 //! ```
 //! use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
@@ -23,7 +23,8 @@
 //! async fn send(cx: ManualContext) -> Result<ManualOutput<ToolOutput>> {
 //!     let Some(draft) = cx.state::<Draft>()? else {
 //!         let draft = Draft { text: "Dear all".to_owned() };
-//!         return Ok(InputRequired::new().elicit::<Consent>("send", "Send it?").state(&draft).into());
+//!         let question = InputRequired::new().elicit::<Consent>("send", "Send it?");
+//!         return Ok(question.state(&draft).into());
 //!     };
 //!     let text = match cx.answers().form::<Consent>("send") {
 //!         Some(Consent { send: true }) => format!("Sent: {}", draft.text),

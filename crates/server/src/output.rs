@@ -8,30 +8,30 @@ use mrtr_schema::resource::ReadResourceResult;
 use mrtr_schema::tool::CallToolResult;
 use serde_json::Value;
 
-/// What a tool came to. Text turns into it, and so does [`InputRequired`].
+/// The result of a tool. Text and content blocks convert into it.
 #[derive(Debug)]
 pub struct ToolOutput(pub(crate) Box<CallToolResult>);
 
 impl ToolOutput {
-    /// Text for the model.
+    /// Creates a result with text for the model.
     pub fn text(text: impl Into<String>) -> Self {
         Self::content([ContentBlock::text(text)])
     }
 
-    /// Any content for the model.
+    /// Creates a result with any content for the model.
     pub fn content(blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
         Self(Box::new(CallToolResult::new(content)))
     }
 
-    /// A value for programs, and content for the model that says the same in its own way. For most
-    /// tools, [`Json`] is simpler.
+    /// Creates a result with a value for programs, and content with the same meaning for the model.
+    /// For most tools, [`Json`](crate::Json) is simpler.
     pub fn structured(value: Value, blocks: impl IntoIterator<Item = ContentBlock>) -> Self {
         let content = blocks.into_iter().collect();
         Self(Box::new(CallToolResult::new(content).with_structured_content(value)))
     }
 
-    /// A failure that the model should read.
+    /// Creates the result of a failed tool, with a message for the model.
     pub(crate) fn failure(message: String) -> CallToolResult {
         CallToolResult::error(vec![ContentBlock::text(message)])
     }
@@ -55,7 +55,7 @@ impl From<Vec<ContentBlock>> for ToolOutput {
     }
 }
 
-/// No content.
+/// Creates a result without content.
 impl From<()> for ToolOutput {
     fn from((): ()) -> Self {
         Self::content([])
@@ -68,12 +68,12 @@ impl From<&str> for ToolOutput {
     }
 }
 
-/// A prompt's messages. Text turns into one message of the user's.
+/// The messages of a prompt. Text converts into one message of the user.
 #[derive(Debug)]
 pub struct PromptOutput(pub(crate) Box<GetPromptResult>);
 
 impl PromptOutput {
-    /// These messages.
+    /// Creates a result with these messages.
     pub fn messages(messages: impl IntoIterator<Item = (Role, ContentBlock)>) -> Self {
         let messages =
             messages.into_iter().map(|(role, content)| PromptMessage::new(role, content));
@@ -93,22 +93,22 @@ impl From<&str> for PromptOutput {
     }
 }
 
-/// A resource's contents. Text turns into it.
+/// The contents of a resource. Text converts into them.
 #[derive(Debug)]
 pub struct ResourceOutput(pub(crate) Box<ReadResourceResult>);
 
 impl ResourceOutput {
-    /// Text.
+    /// Creates the contents of a text resource.
     pub fn text(text: impl Into<String>) -> Self {
         Self::many([ResourceContents::text("", text)])
     }
 
-    /// Bytes.
+    /// Creates the contents of a binary resource.
     pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
         Self::many([ResourceContents::blob("", STANDARD.encode(bytes))])
     }
 
-    /// Several contents, with URIs of their own: a directory.
+    /// Creates several contents, each with its own URI: for example, those of a directory.
     pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
         let contents = contents.into_iter().collect();
         Self(Box::new(ReadResourceResult::new(contents)))

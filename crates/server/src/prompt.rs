@@ -1,4 +1,4 @@
-//! Prompts. They ask questions as tools do.
+//! Prompts, whose handlers can ask questions like those of tools.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use crate::output::PromptOutput;
 
 /// A prompt: its description for clients, and its handler.
 ///
-/// A prompt's arguments are all texts. The handler's type says which there are: its fields are
-/// strings, or optional strings.
+/// The arguments of a prompt are the fields of the handler's argument type. All of them are strings
+/// or optional strings.
 pub struct Prompt {
     pub(crate) wire: WirePrompt,
     pub(crate) options: CallOptions,
@@ -23,7 +23,7 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// A prompt. Its arguments come from the handler's type.
+    /// Creates a prompt. Its arguments come from the handler's type.
     pub fn new<P>(
         name: impl Into<String>,
         description: impl Into<String>,

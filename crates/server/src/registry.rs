@@ -25,7 +25,7 @@ use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
 
-/// The methods of the protocol that a server may be asked for.
+/// The methods that the protocol defines for servers.
 pub(crate) const PROTOCOL_METHODS: [&str; 10] = [
     method::DISCOVER,
     method::TOOLS_LIST,
@@ -39,18 +39,20 @@ pub(crate) const PROTOCOL_METHODS: [&str; 10] = [
     method::LISTEN,
 ];
 
-/// Methods of the protocol, each with what answers it. It is what a builder is given that brings them in, so that a program has
-/// no code for what its server has not; but for `tools/call`, which nearly all have.
+/// Methods of the protocol, each with its handler.
+///
+/// The builder adds those that its server needs, so that a program contains no code of the others.
+/// `tools/call` is not among them: nearly every server has it.
 pub(crate) type Methods = &'static [(&'static str, ProtocolHandler)];
 
-/// Answers requests of one method of the protocol.
+/// The handler of one method of the protocol.
 pub(crate) type ProtocolHandler =
     for<'r> fn(&'r Arc<Registry>, &'r Request, Box<RequestParts>) -> ResponseFuture<'r>;
 
 /// The future of a response.
 pub(crate) type ResponseFuture<'r> = Pin<Box<dyn Future<Output = Outcome> + Send + 'r>>;
 
-/// What answers a method, other than `tools/call`.
+/// The handler of a method other than `tools/call`.
 pub(crate) enum Method {
     Protocol(ProtocolHandler),
     Extension(extension::Method),
@@ -59,7 +61,7 @@ pub(crate) enum Method {
 /// The result of a request as JSON, or its error.
 pub(crate) type Outcome = Result<RawJson, ErrorObject>;
 
-/// Everything a server consists of. Immutable once built.
+/// The parts of a built server. They do not change.
 pub(crate) struct Registry {
     pub(crate) instructions: Option<String>,
     pub(crate) tools: Catalog<Tool>,
@@ -68,15 +70,15 @@ pub(crate) struct Registry {
     pub(crate) templates: Catalog<(Template, ResourceTemplate)>,
     pub(crate) list_cache: CacheControl,
     pub(crate) extensions: Object,
-    /// But for `tools/call`, which is called most.
+    /// All methods but `tools/call`, the most frequent one, which is dispatched without a lookup.
     pub(crate) methods: HashMap<Cow<'static, str>, Method>,
     pub(crate) changes: ChangeNotifier,
-    /// Whether anybody will publish to `changes`.
+    /// True if the application gave the server a notifier, and may publish changes.
     pub(crate) publishes_changes: bool,
     pub(crate) page_size: usize,
-    /// `_meta` of every result.
+    /// The `_meta` of every result.
     pub(crate) meta: Object,
-    /// As JSON.
+    /// `meta` as JSON.
     pub(crate) meta_json: RawJson,
     pub(crate) sealer: Box<dyn Seal>,
     pub(crate) store: Option<Box<dyn ErasedStore>>,
@@ -89,12 +91,12 @@ pub(crate) struct Registry {
 impl Registry {
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         let completes = self.methods.contains_key(method::COMPLETE);
-        let told = self.publishes_changes.then_some(true);
+        let published = self.publishes_changes.then_some(true);
         let mut list = ListCapability::default();
-        list.list_changed = told;
+        list.list_changed = published;
         let mut resources = ResourcesCapability::default();
-        resources.subscribe = told;
-        resources.list_changed = told;
+        resources.subscribe = published;
+        resources.list_changed = published;
         let mut capabilities = ServerCapabilities::default();
         capabilities.tools = (!self.tools.is_empty()).then(|| list.clone());
         capabilities.prompts = (!self.prompts.is_empty()).then_some(list);
@@ -117,7 +119,7 @@ impl Registry {
         self.resources.get(uri)
     }
 
-    /// What holds for the flows of the resource with this URI, or of the template for it.
+    /// Returns the options of the resource with this URI, or of the first template that matches it.
     pub(crate) fn resource_options(&self, uri: &str) -> Option<&CallOptions> {
         let resource = self.resource(uri).map(|resource| &resource.options);
         let matching =
@@ -125,7 +127,7 @@ impl Registry {
         resource.or_else(|| matching().map(|(_, template)| &template.options))
     }
 
-    /// Whether there is a resource with this URI, or a template for it.
+    /// Returns true if a resource has this URI, or a template matches it.
     pub(crate) fn has_resource(&self, uri: &str) -> bool {
         self.resource(uri).is_some()
             || self.templates.iter().any(|(template, _)| template.matches(uri).is_some())

@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use crate::runtime::Runtime;
 
-/// A request as its handler sees it: the caller, and everything that arrived with the call.
+/// A request as its handler sees it: the caller, and everything that arrived with the request.
 ///
-/// [Extractors](crate::extract) are made of it.
+/// [Extractors](crate::extract) create handler parameters from it.
 #[derive(Debug)]
 pub struct RequestParts {
     pub(crate) meta: Arc<RequestMeta>,
@@ -38,7 +38,7 @@ impl RequestParts {
         &self.headers
     }
 
-    /// Returns what layers in front of the server left with this request.
+    /// Returns the extensions that layers in front of the server inserted into the request.
     pub fn extensions(&self) -> &Extensions {
         &self.extensions
     }
@@ -60,7 +60,8 @@ impl RequestParts {
         capabilities(&self.meta)
     }
 
-    /// Sends progress to the client, if it asked for it; `muted` if an earlier round sent it.
+    /// Sends progress to the client, if the client asked for it. `muted` is true if an earlier
+    /// round sent it.
     pub(crate) fn progress(
         &self,
         progress: f64,
@@ -76,24 +77,24 @@ impl RequestParts {
     }
 }
 
-/// Returns the declared capabilities. Requests without them were rejected before.
+/// Returns the declared capabilities. Requests without them were already rejected.
 pub(crate) fn capabilities(meta: &RequestMeta) -> &ClientCapabilities {
     static NONE: ClientCapabilities = ClientCapabilities::new();
     meta.client_capabilities.as_ref().unwrap_or(&NONE)
 }
 
-/// What is sent before the response.
+/// The notifications that are sent before the response.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     pub(crate) outbox: NotificationSender,
-    /// The last progress that was told.
+    /// The last reported progress, including muted reports.
     pub(crate) last: Mutex<Option<f64>>,
 }
 
 impl Notifier {
-    /// Sends progress, if it has grown. `muted` if it was told before.
+    /// Records progress if it is greater than the last, and sends it unless it is `muted`.
     fn progress(&self, params: &Progress, muted: bool) {
-        // Held until it is queued, so that of two tasks the one that is further comes last.
+        // Locked until the notification is queued, so that concurrent tasks queue in order.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let grows = last.is_none_or(|last| params.progress > last);
         if grows && params.progress.is_finite() {
@@ -104,10 +105,11 @@ impl Notifier {
         }
     }
 
+    /// Queues a notification. It is dropped if the queue is full or closed.
     pub(crate) fn send(&self, method: &str, params: &impl Serialize) {
         let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));
         if !sent {
-            tracing::debug!(target: "mrtr::server", method, "a notification was dropped");
+            tracing::debug!(target: "mrtr::server", method, "notification dropped");
         }
     }
 }

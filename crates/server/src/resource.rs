@@ -1,4 +1,4 @@
-//! Resources and resource templates. They ask questions as tools do.
+//! Resources and resource templates, whose handlers can ask questions like those of tools.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::handler::{ErasedHandler, Handler, HandlerParts};
 use crate::manual::ManualContext;
 use crate::output::ResourceOutput;
 
-/// For how long a result may be reused, and by whom.
+/// The time for which a result may be reused, and the callers that may reuse it. Default: no reuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheControl {
     pub(crate) ttl_ms: u64,
@@ -21,7 +21,7 @@ pub struct CacheControl {
 }
 
 impl CacheControl {
-    /// Only by the same caller. The time is counted in whole milliseconds.
+    /// Allows the same caller to reuse the result for `time`, counted in whole milliseconds.
     pub fn private(time: Duration) -> Self {
         Self {
             ttl_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
@@ -29,7 +29,8 @@ impl CacheControl {
         }
     }
 
-    /// By anyone, gateways and proxies included: the result holds nothing specific to a caller.
+    /// Allows all callers, gateways and proxies to reuse the result for `time`, counted in whole
+    /// milliseconds. The result must not be specific to one caller.
     pub fn public(time: Duration) -> Self {
         Self { scope: CacheScope::Public, ..Self::private(time) }
     }
@@ -44,7 +45,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource.
+    /// Creates a resource.
     pub fn new<P>(
         uri: impl Into<String>,
         name: impl Into<String>,
@@ -77,9 +78,9 @@ impl Resource {
 
 /// A family of resources, with one handler.
 ///
-/// The URIs are those of an RFC 6570 template with `{name}` for one segment, `{+name}` for several, and
-/// `{?one,two}` for a query at the end. The handler's arguments are a struct with a text for each variable
-/// (those of a query are optional).
+/// The URI template is a subset of RFC 6570: `{name}` matches one segment, `{+name}` matches
+/// several segments, and `{?one,two}` matches a query at the end. The handler's argument type is a
+/// struct with one string field for each variable. The fields of query variables are optional.
 pub struct ResourceTemplate {
     pub(crate) wire: WireTemplate,
     pub(crate) options: CallOptions,
@@ -89,7 +90,7 @@ pub struct ResourceTemplate {
 }
 
 impl ResourceTemplate {
-    /// A template.
+    /// Creates a resource template.
     pub fn new<P>(
         uri_template: impl Into<String>,
         name: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Return types of handlers, and how they become results.
+//! The return types of handlers, and their conversion to results.
 
 use std::error::Error as StdError;
 
@@ -14,9 +14,9 @@ use crate::output::{PromptOutput, ResourceOutput, ToolOutput};
 
 /// Converts an error that a handler returns.
 ///
-/// Implemented for [`Error`], boxed errors, and a few errors of the standard library, whose texts
-/// go to the log alone. Implement it for your own error type, and choose which of its texts the
-/// model may read:
+/// Implemented for [`Error`], boxed errors, and a few errors of the standard library and
+/// `serde_json`. The texts of all but [`Error`] are only logged. Implement it for your own error
+/// type, and choose which of its texts the model may read:
 ///
 /// ```
 /// use mrtr_server::{Context, Error, IntoError};
@@ -93,7 +93,8 @@ pub trait IntoToolResult: Sized {
     /// An error becomes a result with `isError`, whose text is [`Error::message`].
     fn into_tool_result(self) -> Result<ToolOutput, Error>;
 
-    /// The JSON Schema of the structured content, if there is any. Default: none.
+    /// Returns the JSON Schema of the structured content. Default: `None`, for results without
+    /// structured content.
     fn output_schema() -> Option<Object> {
         None
     }
@@ -188,10 +189,10 @@ impl<R: IntoResourceResult, E: IntoError> IntoResourceResult for Result<R, E> {
     }
 }
 
-/// Output for programs: the tool's `structuredContent`, with the schema of `T` as its `outputSchema`
-/// (specification: tools, "Structured Content" and "Output Schema").
+/// The result of a tool as structured content (`structuredContent`). The schema of `T` becomes the
+/// tool's `outputSchema` (specification: tools, "Structured Content" and "Output Schema").
 ///
-/// The model gets the same as text, as JSON. A handler that ends in an error has no structured content.
+/// The model gets the same JSON as text. The result of a failed handler has no structured content.
 ///
 /// ```
 /// use mrtr_server::{Context, Json, Result, Tool};

@@ -1,9 +1,9 @@
-//! Rounds: deterministic replay of handlers against a journal.
+//! Rounds: deterministic replay of handlers over a journal.
 //!
 //! In each round, the handler runs again from its first line. A [`Round`] holds the journal of the
 //! sealed request state, and the answers that arrived with the request. [`drive`] runs the handler
-//! against it, until the handler returns or can only wait for answers. The journal then goes into
-//! the next request state.
+//! over it, until the handler returns or can only wait for answers. The journal then goes into the
+//! next request state.
 
 mod checkpoint;
 mod executor;

@@ -6,20 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::state::StateMap;
 use crate::task_tracker::TaskTracker;
 
+/// The state that all requests of a server share.
 #[derive(Debug)]
 pub(crate) struct Runtime {
     pub(crate) hand_over: HandOverPolicy,
     pub(crate) tasks: TaskTracker,
-    /// The application state of all handlers.
+    /// The application state.
     pub(crate) state: StateMap,
 }
 
-/// Whether others had better go on with its flows.
+/// The policy that decides if calls are handed over to other replicas.
 #[derive(Default)]
 pub(crate) struct HandOverPolicy {
+    /// True after shutdown has begun.
     closing: AtomicBool,
-    /// There is nobody else to go on.
-    ignored: bool,
+    /// True if no other replica can continue the calls.
+    disabled: bool,
+    /// The application's check for overload.
     overloaded: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -31,17 +34,19 @@ impl HandOverPolicy {
         self.overloaded = Some(Box::new(overloaded));
     }
 
-    pub(crate) fn ignored() -> Self {
-        Self { ignored: true, ..Self::default() }
+    /// Creates a policy under which calls are never handed over.
+    pub(crate) fn disabled() -> Self {
+        Self { disabled: true, ..Self::default() }
     }
 
+    /// Hands over all calls from now on.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn should_hand_over(&self) -> bool {
         let overloaded = || self.overloaded.as_ref().is_some_and(|overloaded| overloaded());
-        !self.ignored && (self.closing.load(Ordering::Relaxed) || overloaded())
+        !self.disabled && (self.closing.load(Ordering::Relaxed) || overloaded())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Whether arguments and results fit the schemas that a tool publishes. Without the feature `validate`, the
-//! types of the handler alone decide.
+//! Validation of arguments and results against the schemas that a tool publishes. Without the
+//! feature `validate`, only the types of the handler are checked.
 
 use mrtr_schema::tool::{CallToolResult, Tool as WireTool};
 
@@ -16,7 +16,11 @@ mod without {
     #[derive(Debug, Default)]
     pub(crate) struct Schemas {}
 
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with the feature")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "as with the feature `validate`"
+    )]
     impl Schemas {
         pub(crate) fn new(_: &WireTool, _: bool) -> Result<Self, String> {
             Ok(Self {})
@@ -40,7 +44,7 @@ mod with {
 
     use super::{CallToolResult, WireTool};
 
-    /// The schemas that say more than the types that were made of them, or that were not made of types.
+    /// The validators of a tool's schemas. `None` if the handler's type checks the same rules.
     #[derive(Debug, Default)]
     pub(crate) struct Schemas {
         arguments: Option<Validator>,
@@ -48,19 +52,23 @@ mod with {
     }
 
     impl Schemas {
-        /// Reads a tool's schemas; an error if one is none. `custom_schema` if their author wrote one.
+        /// Compiles a tool's schemas. `custom_schema` is true if the author set one of them.
+        ///
+        /// # Errors
+        ///
+        /// The reason why a schema is invalid.
         pub(crate) fn new(tool: &WireTool, custom_schema: bool) -> Result<Self, String> {
-            let read = |schema: &Object| {
+            let compile = |schema: &Object| {
                 let validator = Validator::new(schema)?;
-                Ok::<_, String>(Some(validator).filter(|_| custom_schema || limits(schema)))
+                Ok::<_, String>(Some(validator).filter(|_| custom_schema || has_limits(schema)))
             };
-            let result = tool.output_schema.as_ref().map(read).transpose()?.flatten();
-            Ok(Self { arguments: read(&tool.input_schema)?, result })
+            let result = tool.output_schema.as_ref().map(compile).transpose()?.flatten();
+            Ok(Self { arguments: compile(&tool.input_schema)?, result })
         }
 
         pub(crate) fn check_arguments(&self, arguments: &str) -> Result<(), String> {
             let Some(schema) = &self.arguments else { return Ok(()) };
-            // What is no JSON does not get here.
+            // Arguments that are not valid JSON were rejected before.
             let arguments = serde_json::from_str(arguments).map_err(|e| e.to_string())?;
             schema.validate(&arguments).map_err(String::from)
         }
@@ -70,15 +78,16 @@ mod with {
                 return Ok(());
             };
             let value = result.structured_content.as_ref();
-            let value = value.ok_or("there is no structured content")?;
+            let value = value.ok_or("the result has no structured content")?;
             schema.validate(value).map_err(String::from)
         }
     }
 
-    /// Whether a schema that was made of a type says something that reading the type does not check.
-    fn limits(schema: &Object) -> bool {
+    /// Returns true if a schema that was derived from a type has rules that deserialization does
+    /// not check.
+    fn has_limits(schema: &Object) -> bool {
         schema.iter().any(|(keyword, value)| match (keyword.as_str(), value) {
-            // The bounds of the integer types.
+            // Deserialization checks the bounds of the integer types.
             ("minimum", Value::Number(n)) => {
                 !matches!(n.as_i64(), Some(0 | -128 | -32_768 | -2_147_483_648))
             }
@@ -88,7 +97,7 @@ mod with {
             ),
             ("const" | "default" | "enum" | "examples", _) => false,
             ("properties" | "$defs", Value::Object(all)) => {
-                all.values().filter_map(Value::as_object).any(limits)
+                all.values().filter_map(Value::as_object).any(has_limits)
             }
             (
                 "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" | "minLength" | "maxLength"
@@ -97,8 +106,8 @@ mod with {
                 | "dependentRequired" | "dependentSchemas" | "not" | "if",
                 _,
             ) => true,
-            (_, Value::Object(inner)) => limits(inner),
-            (_, Value::Array(items)) => items.iter().filter_map(Value::as_object).any(limits),
+            (_, Value::Object(inner)) => has_limits(inner),
+            (_, Value::Array(items)) => items.iter().filter_map(Value::as_object).any(has_limits),
             _ => false,
         })
     }

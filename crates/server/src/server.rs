@@ -8,8 +8,8 @@ use crate::registry::Registry;
 
 /// A Model Context Protocol server: handlers, and the keys that seal request states.
 ///
-/// It keeps nothing between requests. Clones share everything and are cheap. A transport calls it
-/// through [`mrtr_transport::RequestHandler`].
+/// It keeps no state of calls between requests. Clones are cheap, and share all parts. A transport
+/// calls it through [`mrtr_transport::RequestHandler`].
 ///
 /// ```
 /// use mrtr_server::{Context, Result, Server, Tool};
@@ -43,9 +43,10 @@ impl Server {
     /// Waits for detached work: [single-use](crate::Tool::single_use) requests, and steps marked
     /// [`finish_on_disconnect`](crate::StepFuture::finish_on_disconnect).
     ///
-    /// Call it with a timeout, after the transport has stopped and before the process ends. Aborted
-    /// work leaves its request state consumed with an unknown outcome. `mrtr::serve` and
-    /// `mrtr::serve_stdio` wait up to 10 s. Dropping the future stops waiting and aborts nothing.
+    /// Call it with a timeout, after the transport has stopped and before the process ends.
+    /// `mrtr::serve` and `mrtr::serve_stdio` wait up to 10 s. A single-use request that is aborted
+    /// leaves its request state used, with an unknown outcome. Dropping the future stops waiting
+    /// and aborts nothing.
     pub fn drained(&self) -> impl Future<Output = ()> + Send + use<> {
         self.registry.runtime.tasks.wait_idle()
     }

@@ -31,8 +31,8 @@ macro_rules! call_setters {
 
             /// Declares client features that the handler always needs.
             ///
-            /// A client that lacks one gets error -32021 before the handler runs, instead of in the
-            /// middle of a call.
+            /// A client that lacks one of them gets error -32021 before the handler runs, instead
+            /// of in the middle of a call.
             pub fn requires(mut self, features: impl IntoIterator<Item = ClientFeature>) -> Self {
                 self.options.requires.extend(features);
                 self
@@ -40,8 +40,8 @@ macro_rules! call_setters {
 
             /// Declares that the handler always asks for the form of `T`.
             ///
-            /// As [`requires`](Self::requires) with [`ClientFeature::Form`]. If no form can be made
-            /// of `T`, building the server fails.
+            /// Equivalent to [`requires`](Self::requires) with [`ClientFeature::Form`]. In
+            /// addition, building the server fails if no form can be built from `T`.
             pub fn requires_form<T: JsonSchema + 'static>(mut self) -> Self {
                 if let Err(why) = form_of::<T>() {
                     self.options.form_error.get_or_insert(why);
@@ -66,9 +66,10 @@ macro_rules! call_setters {
                 self
             }
 
-            /// Sets the most rounds that a call may take. Default: 100. Zero is a build error.
+            /// Sets the maximum number of rounds that may end without a result. Default: 100. Zero
+            /// is a build error.
             ///
-            /// A handler that asks once more fails the call.
+            /// A call that needs more fails.
             pub fn max_rounds(mut self, rounds: u32) -> Self {
                 self.options.max_rounds = rounds;
                 self
@@ -89,8 +90,8 @@ macro_rules! call_setters {
             /// Accepts each request state only once, and refuses even the identical request after
             /// the first has completed.
             ///
-            /// As [`single_use`](Self::single_use), but no response is stored: a client that loses
-            /// a response cannot get it again.
+            /// Like [`single_use`](Self::single_use), but no response is stored: a client that
+            /// loses a response cannot get it again.
             pub fn strict_single_use(mut self) -> Self {
                 self.options.single_use = SingleUse::Strict;
                 self
@@ -108,7 +109,7 @@ macro_rules! call_setters {
             }
 
             /// Restarts calls that a version before this one began: their answers and step results
-            /// are dropped. Default: 0, which restarts none.
+            /// are dropped. Default: 0, which restarts no calls.
             ///
             /// Steps run again, with the [idempotency keys](crate::Step::idempotency_key) they had
             /// for the same answers. Replicas whose version is lower refuse calls that this one
@@ -122,7 +123,7 @@ macro_rules! call_setters {
             /// Sets how long the handler may run in one request. Default: 1 min. Zero is a build
             /// error.
             ///
-            /// After that the handler is dropped and the call fails.
+            /// When the time is over, the handler is dropped and the call fails.
             pub fn request_timeout(mut self, time: Duration) -> Self {
                 self.options.request_timeout = time;
                 self
@@ -141,13 +142,13 @@ macro_rules! content_setters {
                 self
             }
 
-            /// Sets the media type of contents for which the handler names none.
+            /// Sets the media type of contents, unless the handler sets another one.
             pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
                 self.wire.mime_type = Some(mime_type.into());
                 self
             }
 
-            /// Sets for how long, and by whom, its contents may be reused. Default: not at all.
+            /// Sets how long, and by which callers, its contents may be reused. Default: no reuse.
             pub fn cache(mut self, cache: CacheControl) -> Self {
                 self.cache = cache;
                 self
@@ -160,8 +161,8 @@ content_setters!(Resource, ResourceTemplate);
 macro_rules! completion_setters {
     ($($kind:ident),*) => {$(
         impl $kind {
-            /// Sets the function that suggests values for an argument of the prompt, or a variable of
-            /// the template (`completion/complete`).
+            /// Sets the function that suggests values for an argument of the prompt, or for a
+            /// variable of the template (`completion/complete`).
             pub fn complete<F, Fut>(mut self, argument: impl Into<String>, suggest: F) -> Self
             where
                 F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,

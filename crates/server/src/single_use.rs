@@ -3,7 +3,7 @@
 //! By default, a caller can use a request state any number of times until it expires. That is too
 //! often for a guess that may be made once, a voucher, or a payment. Such a tool is declared
 //! [`single_use`](crate::Tool::single_use), and the server gets a [`SingleUseStore`], which records
-//! the states that were used. It is the only thing that a server with single use has to store.
+//! the states that were used. These records are the only data that a server with single use stores.
 //!
 //! ```
 //! use mrtr_server::single_use::MemoryStore;
@@ -73,8 +73,8 @@ pub use self::redis::RedisStore;
 /// `SET … NX GET PX` and `SET … XX PX`. Keys are 64 hexadecimal digits. Values have at most 128
 /// KiB; responses in them are encrypted and authenticated.
 ///
-/// A store that loses an entry before its time breaks the promise of single use. A store that
-/// invents or alters entries can make the server refuse states, and nothing worse.
+/// A store that loses an entry before its expiry allows a second use of the state. A store that
+/// invents or alters entries can only make the server refuse states.
 ///
 /// An operation that takes longer than 5 s counts as failed, and its future is dropped. The store
 /// may or may not have performed the operation; both are safe.

@@ -36,7 +36,7 @@ impl fmt::Debug for StateMap {
 #[derive(Debug, Default)]
 pub struct StateRequirements(Vec<Requirement>);
 
-/// The name of a type, and whether its state was given.
+/// The name of a type, and a check that its state was given.
 type Requirement = (&'static str, fn(&StateMap) -> bool);
 
 impl StateRequirements {
@@ -47,6 +47,6 @@ impl StateRequirements {
 
     /// Returns the name of the first type that `state` lacks.
     pub(crate) fn missing(&self, state: &StateMap) -> Option<&'static str> {
-        self.0.iter().find(|(_, is_there)| !is_there(state)).map(|(name, _)| *name)
+        self.0.iter().find(|(_, is_given)| !is_given(state)).map(|(name, _)| *name)
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::rounds::Fault;
 
-/// Adds a refused state to the metric `mrtr.state.refusals`.
+/// Counts a refused state in the metric `mrtr.state.refusals`.
 fn count_refusal(reason: &'static str) {
     tracing::event!(
         target: "mrtr::metrics",
@@ -27,8 +27,8 @@ fn invalid_state() -> ErrorObject {
 
 /// Refuses a single-use state that was used. `reason` is for the log.
 ///
-/// The state was sealed for this caller, who may know that it is used up. A client that starts the
-/// call over repeats what the call did.
+/// The response names the reason, unlike that to an invalid state: the state was sealed for this
+/// caller. A client that starts the call over repeats its side effects.
 pub(crate) fn refuse_used(reason: &'static str) -> ErrorObject {
     count_refusal(reason);
     tracing::warn!(target: "mrtr::state", reason, "requestState refused");
@@ -68,7 +68,7 @@ pub(crate) fn refuse(error: OpenError, method: &str, target: &str) -> ErrorObjec
     invalid_state()
 }
 
-/// Refuses a state with which a custom sealer panicked, and logs the panic.
+/// Refuses a state that made a custom sealer panic, and logs the panic.
 pub(crate) fn refuse_panic(
     panic: &(dyn std::any::Any + Send),
     method: &str,

@@ -26,8 +26,8 @@ pub(crate) struct RequestTelemetry {
 
 /// The method of a request, and the tool or prompt that it names.
 ///
-/// It has only names that this server knows: names made up by clients would create any number of
-/// time series.
+/// It contains only names that this server knows. Arbitrary names from clients would create an
+/// unlimited number of time series.
 struct Operation {
     method: String,
     tool: Option<String>,
@@ -53,7 +53,7 @@ impl Operation {
 }
 
 impl RequestTelemetry {
-    /// Starts the telemetry of a request. `None` if no subscriber is interested.
+    /// Starts the telemetry of a request. Returns `None` if no subscriber enables it.
     pub(crate) fn start(
         server: &Registry,
         request: &Request,
@@ -70,8 +70,8 @@ impl RequestTelemetry {
         {
             adopt(&span, &context);
         }
-        // The level is all that can be checked: asking whether the metric is enabled would itself
-        // reach the subscribers' filters.
+        // Only the level is checked. A check that the metric is enabled would itself call the
+        // subscribers' filters.
         let started = (level >= LevelFilter::TRACE).then(Instant::now);
         Some(Self { span, started, operation, has_ended: false })
     }
@@ -131,11 +131,11 @@ struct ResultSummary<'a> {
     is_error: bool,
 }
 
-/// The most characters of a resource's URI in a span.
+/// Maximum number of characters of a resource's URI in a span.
 const MAX_URI_CHARS: usize = 1024;
 
 fn span(Operation { method, tool, prompt }: &Operation, request: &Request) -> Span {
-    // The span name has no URI: there may be too many different ones.
+    // The span name contains no URI, because there may be too many different URIs.
     let name = match tool.as_ref().or(prompt.as_ref()) {
         Some(name) => format!("{method} {name}"),
         None => method.clone(),

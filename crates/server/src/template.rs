@@ -1,10 +1,10 @@
-//! URI templates (RFC 6570), read backwards: from a URI to the values of the variables.
+//! URI templates (RFC 6570): matches a URI against a template, and extracts the variables.
 //!
-//! A value that leads elsewhere as a path (`..` and `.` between slashes, a zero byte, or a beginning that makes it absolute)
-//! matches nothing, in a query either: what handlers make of values are paths, often enough.
+//! Supported expressions are `{name}`, which matches one segment; `{+name}`, which may contain
+//! slashes; and `{?one,two}`, a query at the end. Any other expression is a build error.
 //!
-//! Supported are `{name}`, which stands for one segment; `{+name}`, which may hold slashes; and at the
-//! end `{?one,two}`, a query. Anything else is refused when the server is built.
+//! Handlers often use values as paths. So a URI does not match if a value, also one in the query,
+//! has a `.` or `..` segment or a zero byte, or is an absolute path.
 
 use mrtr_schema::uri::{is_traversal, percent_decode, validate_characters};
 
@@ -18,16 +18,21 @@ pub(crate) struct Template {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Literal(String),
-    /// A variable; `true` if it may hold reserved characters.
+    /// A variable; true if it may contain reserved characters.
     Variable(String, bool),
 }
 
 impl Template {
+    /// Parses a template.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the template is invalid or not supported.
     pub(crate) fn parse(template: &str) -> Result<Self, String> {
         let (mut parts, mut query, mut rest) = (Vec::new(), Vec::new(), template);
         while !rest.is_empty() {
             if !query.is_empty() {
-                return Err("a query has to be at the end".to_owned());
+                return Err("the query must be at the end".to_owned());
             }
             let Some((literal, after)) = rest.split_once('{') else {
                 validate_characters(rest)?;
@@ -50,7 +55,7 @@ impl Template {
             };
             if matches!(parts.last(), Some(Part::Variable(..))) {
                 return Err(format!(
-                    "nothing stands between {{{expression}}} and the variable before it"
+                    "no text separates {{{expression}}} from the variable before it"
                 ));
             }
             parts.push(Part::Variable(name(text)?, reserved));
@@ -58,7 +63,7 @@ impl Template {
         Ok(Self { parts, query })
     }
 
-    /// The names of the variables.
+    /// Returns the names of the variables.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let path = self.parts.iter().filter_map(|part| match part {
             Part::Variable(name, _) => Some(name.as_str()),
@@ -67,8 +72,8 @@ impl Template {
         path.chain(self.query.iter().map(String::as_str))
     }
 
-    /// The variables' values, decoded, if the URI is one of this template's. A variable ends where the
-    /// text after it stands for the first time.
+    /// Returns the names and decoded values of the variables, if the URI matches. A variable ends
+    /// at the first occurrence of the text that follows it in the template.
     pub(crate) fn matches(&self, uri: &str) -> Option<Vec<(String, String)>> {
         let (path, query) = if self.query.is_empty() {
             (uri, "")
@@ -106,22 +111,25 @@ impl Template {
     }
 }
 
-/// A variable's value, if it does not lead out of where it is put.
+/// Decodes the value of a variable. Returns `None` for a path that is absolute or can lead out of
+/// its root.
 fn decoded(value: &str) -> Option<String> {
     percent_decode(value).filter(|value| !is_traversal(value) && !is_absolute(value))
 }
 
-/// Whether a path that is joined to another takes its place, on any system.
+/// Returns true if a path is absolute on any operating system: joined to another path, it would
+/// replace it.
 fn is_absolute(path: &str) -> bool {
     let after_drive = path.split_once(':').filter(|(drive, _)| drive.len() == 1);
     let path = after_drive.map_or(path, |(_, path)| path);
     path.starts_with(['/', '\\'])
 }
 
+/// Validates the name of a variable.
 fn name(text: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if text.is_empty() || !text.chars().all(fits) {
-        return Err(format!("{{{text}}} is no variable that is supported here"));
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if text.is_empty() || !text.chars().all(is_valid) {
+        return Err(format!("unsupported expression {{{text}}}"));
     }
     Ok(text.to_owned())
 }

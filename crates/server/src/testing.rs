@@ -48,5 +48,5 @@ mod steps;
 
 pub use call::{Fault, TestCall, TestError, Transcript};
 pub use replicas::{Exchange, Replicas, RequestLog, TestClock};
+pub use steps::StepExecution;
 pub(crate) use steps::StepLog;
-pub use steps::StepRun;

@@ -1,4 +1,4 @@
-//! Tools.
+//! Tools: functions that a model can call.
 
 use std::fmt;
 
@@ -19,21 +19,21 @@ pub struct Tool {
     pub(crate) wire: WireTool,
     pub(crate) options: CallOptions,
     pub(crate) handler: ErasedHandler<ToolOutput>,
-    /// Arguments that are mirrored in headers; read when the server is built.
+    /// The arguments that are mirrored in headers. Set when the server is built.
     pub(crate) param_headers: Vec<ParamHeader>,
-    /// Whether its author wrote a schema.
+    /// True if the author set a schema.
     pub(crate) custom_schema: bool,
-    /// What arguments and results are held against; read when the server is built.
+    /// The validators of arguments and results. Set when the server is built.
     pub(crate) schemas: Schemas,
 }
 
 impl Tool {
-    /// A tool. The schemas of its arguments, and of its output if that is [`Json`], come from the
-    /// handler's type.
+    /// Creates a tool. The schemas of its arguments, and of its output if that is
+    /// [`Json`](crate::Json), come from the handler's type.
     ///
-    /// Where a property of the schema has `x-mcp-header` (with schemars:
-    /// `#[schemars(extend("x-mcp-header" = "Region"))]`), HTTP clients mirror the argument in the header
-    /// `Mcp-Param-Region`, and a request whose header and argument differ is refused.
+    /// HTTP clients mirror an argument in a header if its property in the schema has
+    /// `x-mcp-header`. With `#[schemars(extend("x-mcp-header" = "Region"))]`, the header is
+    /// `Mcp-Param-Region`. A request whose header and argument differ is refused.
     pub fn new<P>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -71,23 +71,28 @@ impl Tool {
         }
     }
 
-    /// Hints for clients.
+    /// Sets the annotations: hints for clients about the tool's behaviour.
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.wire.annotations = Some(annotations);
         self
     }
 
-    /// A schema of the arguments other than the one that their type has: JSON Schema 2020-12, whose
-    /// references stay inside. What is accepted has to fit both it and the type; without the feature
-    /// `validate`, the type alone.
+    /// Sets the schema of the arguments, instead of that of their type: JSON Schema 2020-12 without
+    /// external references.
+    ///
+    /// Arguments must match both the schema and the type. Without the feature `validate`, only the
+    /// type is checked.
     pub fn input_schema(mut self, schema: Object) -> Self {
         self.wire.input_schema = schema;
         self.custom_schema = true;
         self
     }
 
-    /// A schema of the structured output other than the one that [`Json`] brings. Output that does not fit is
-    /// an internal error, said in the log; without the feature `validate`, it goes out.
+    /// Sets the schema of the structured output, instead of that of [`Json`](crate::Json): JSON
+    /// Schema 2020-12 without external references.
+    ///
+    /// Output that does not match ends the call with an internal error, and the log names the
+    /// reason. Without the feature `validate`, output is not checked.
     pub fn output_schema(mut self, schema: Object) -> Self {
         self.wire.output_schema = Some(schema);
         self.custom_schema = true;

@@ -1,11 +1,11 @@
-//! The hook that joins a request's span to the trace of its client.
+//! The hook that joins a request's span to the client's trace.
 
 use std::fmt;
 
 use mrtr_schema::meta::TraceContext;
 use tracing::Span;
 
-/// Sets the parent of a request's span.
+/// The function that sets the parent of a request's span.
 pub(crate) struct TraceParent(pub(crate) SetParent);
 
 type SetParent = Box<dyn Fn(&Span, &TraceContext) + Send + Sync>;

@@ -12,13 +12,14 @@ use crate::call_options::CallOptions;
 use crate::registry::PROTOCOL_METHODS;
 use crate::state::StateMap;
 
+/// Checks that names are unique and valid (specification: tools, "Tool Names").
 pub(crate) fn check_names<'a>(
     kind: &'static str,
     names: impl Iterator<Item = &'a String> + Clone,
 ) -> Result<(), BuildError> {
     for name in names.clone() {
-        let fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
-        if !(1..=128).contains(&name.len()) || !name.bytes().all(fit) {
+        let is_valid = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
+        if !(1..=128).contains(&name.len()) || !name.bytes().all(is_valid) {
             return Err(BuildError::Name { kind, name: name.clone() });
         }
     }
@@ -32,7 +33,7 @@ pub(crate) fn check_methods<'a>(
 ) -> Result<(), BuildError> {
     check_unique("method", names.clone())?;
     match names.find(|name| PROTOCOL_METHODS.contains(&name.as_str())) {
-        Some(own) => Err(BuildError::Method(own.clone())),
+        Some(name) => Err(BuildError::Method(name.clone())),
         None => Ok(()),
     }
 }
@@ -56,7 +57,7 @@ pub(crate) fn check_options(
     if let Some(missing) = options.state.missing(state) {
         return Err(BuildError::MissingState { of: of(), missing });
     }
-    // Request states count whole seconds: less than one would expire at once.
+    // Request states count whole seconds: with less than one, they would expire at once.
     let second = Duration::from_secs(1);
     for (option, is_valid, minimum) in [
         ("answer_timeout", options.answer_timeout >= second, "1 s"),
@@ -71,6 +72,7 @@ pub(crate) fn check_options(
     Ok(())
 }
 
+/// Checks the icons of one server, tool, prompt, resource or template; `of` names it.
 pub(crate) fn check_icons(of: &str, icons: &[Icon]) -> Result<(), BuildError> {
     let wrong = |why| BuildError::Icon { of: of.to_owned(), why };
     icons.iter().try_for_each(|icon| icon.validate().map_err(|why| wrong(why.into())))
@@ -91,9 +93,11 @@ pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
     while let Some((keyword, value)) = rest.pop() {
         match value {
             Value::String(target) if keyword == "$ref" && uri::validate(target).is_ok() => {
-                return Err(format!("external reference {target:?}: references must stay inside"));
+                return Err(format!(
+                    "external reference {target:?}: references must be inside the schema"
+                ));
             }
-            // Data, not schemas.
+            // These contain data, not schemas.
             _ if matches!(keyword.as_str(), "const" | "default" | "enum" | "examples") => {}
             Value::Object(inner) => rest.extend(inner),
             Value::Array(items) => rest.extend(items.iter().filter_map(Value::as_object).flatten()),
@@ -103,6 +107,7 @@ pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that names are unique.
 pub(crate) fn check_unique<'a>(
     kind: &'static str,
     names: impl Iterator<Item = &'a String>,

@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets (`fuzz/`): what must hold for any bytes. They run here too, as ordinary tests, over
-//! the corpus and over bytes made from it.
+//! The bodies of the fuzz targets (`fuzz/`): properties that hold for any bytes. They also run as
+//! ordinary tests, over the corpus and variations of it.
 
 pub mod protocol;
 
@@ -12,7 +12,7 @@ use mrtr_codec::{
     open, seal,
 };
 
-/// What must hold for any bytes; panics if it does not.
+/// Checks a property of any bytes. Panics if it does not hold.
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
@@ -31,14 +31,15 @@ pub const TARGETS: [(&str, Body); 10] = [
 
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 
-/// The first byte picks what the rest is.
+/// Opens arbitrary tokens. The first byte selects the kind of input.
 ///
-/// 0: a token, as a peer sends it. 1: what stands behind the prefix, before it is encoded. 2: what is sealed; it has to come
-/// back, and no byte of its token may be another.
+/// - 0: a token, as a peer sends it.
+/// - 1: the bytes behind the prefix, before they are encoded.
+/// - 2: the plaintext. It must be restored, and a token with any other character must not open.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If a token opens that the ring did not seal, or a plaintext is not restored.
 pub fn token(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let ring = ring();
@@ -47,14 +48,14 @@ pub fn token(data: &[u8]) {
     match mode % 3 {
         0 => {
             if let Ok(text) = std::str::from_utf8(rest) {
-                only_ours(&ring, text, &binding);
+                assert_sealed_by_ring(&ring, text, &binding);
             }
         }
-        1 => only_ours(&ring, &format!("mrtr1.{}", base64url(rest)), &binding),
+        1 => assert_sealed_by_ring(&ring, &format!("mrtr1.{}", base64url(rest)), &binding),
         _ => {
             let validity = Validity::starting(NOW, 600);
             let Ok(token) = seal(&ring, &binding, validity, rest) else {
-                assert!(rest.len() > 90_000, "short enough to be sealed");
+                assert!(rest.len() > 90_000, "a short plaintext was not sealed");
                 return;
             };
             let opened = open(&ring, &token, &binding, NOW).map(|opened| opened.body().to_vec());
@@ -70,23 +71,23 @@ pub fn token(data: &[u8]) {
     }
 }
 
-/// A token that opens was made by the ring, and is the only way to write itself.
-fn only_ours(ring: &KeyRing, text: &str, binding: &Binding<'_>) {
+/// Asserts that a token which opens was sealed by the ring, and has no second encoding.
+fn assert_sealed_by_ring(ring: &KeyRing, text: &str, binding: &Binding<'_>) {
     if let Ok(plaintext) = ring.open(text) {
         let nonce = unbase64url(text.strip_prefix("mrtr1.").unwrap_or_default());
         let nonce = nonce.get(16..40).and_then(|nonce| nonce.try_into().ok());
-        let again = nonce.map(|nonce| seal_with_nonce(&ring, &plaintext, &nonce));
+        let again = nonce.map(|nonce| seal_with_nonce(ring, &plaintext, &nonce));
         assert_eq!(again, Some(Ok(text.to_owned())));
     }
-    // Whatever it is, it is not for this request, or it is in order.
+    // Must not panic. The token may be for another request.
     let _ = open(ring, text, binding, NOW);
 }
 
-/// Claims, as they stand inside a token. What is read has one way to be written.
+/// Reads claims, as in a token. Claims that can be read have one encoding.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If claims are accepted outside their validity, or are encoded differently.
 pub fn claims(data: &[u8]) {
     let principal = Principal::new("i", "s");
     let with_client = Principal::new("i", "s").with_client("c");
@@ -102,7 +103,8 @@ pub fn claims(data: &[u8]) {
     }
 }
 
-/// Text that may be JSON: its canonical form is JSON too, the form of itself, and means the same.
+/// Canonicalizes text that may be JSON. The canonical form is JSON, is its own canonical form, and
+/// has the same meaning.
 ///
 /// # Panics
 ///
@@ -118,7 +120,8 @@ pub fn canonical(data: &[u8]) {
     assert!(serde_json::from_str::<serde_json::Value>(&form).is_ok() || exotic(&form), "{form}");
 }
 
-/// What our reader takes and serde's does not: integers beyond a double, and a key by which it talks to itself.
+/// Returns true if our reader may accept the text and `serde_json` may not: integers beyond a
+/// double, and a key that `serde_json` reserves.
 fn exotic(text: &str) -> bool {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     digits > 2 || text.contains("$serde_json::private")
@@ -150,7 +153,7 @@ fn ring() -> KeyRing {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Written here once more, so that a mistake in the library would be seen.
+/// A second implementation, which would reveal a mistake in the library.
 fn base64url(bytes: &[u8]) -> String {
     let letter =
         |bits: u32| ALPHABET.get((bits & 63) as usize).map_or('?', |letter| char::from(*letter));
@@ -167,14 +170,14 @@ fn base64url(bytes: &[u8]) -> String {
 
 fn unbase64url(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    let (mut bits, mut held) = (0u32, 0u32);
+    let (mut bits, mut buffered) = (0u32, 0u32);
     for letter in text.bytes() {
         let value = ALPHABET.iter().position(|known| *known == letter).unwrap_or_default();
         bits = bits << 6 | u32::try_from(value).unwrap_or_default();
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push(u8::try_from(bits >> held & 0xff).unwrap_or_default());
+        buffered += 6;
+        if buffered >= 8 {
+            buffered -= 8;
+            out.push(u8::try_from(bits >> buffered & 0xff).unwrap_or_default());
         }
     }
     out
@@ -184,9 +187,10 @@ fn unbase64url(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Every input of the corpus, whole and in variations: cut, doubled, with one byte changed.
+    /// Runs every input of the corpus, whole and in variations: cut, doubled, and with one byte
+    /// changed.
     #[test]
-    fn the_corpus_and_what_is_near_it() {
+    fn all_targets_hold_on_the_corpus_and_variations() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
         for (name, body) in TARGETS {
             let mut inputs = 0;
@@ -195,7 +199,7 @@ mod tests {
                 inputs += 1;
                 body(&data);
                 body(&[&data[..], &data].concat());
-                // Primes, so that the steps meet every part of the format in one input or another.
+                // The step size varies, so that every part of the format is changed in some input.
                 for at in (0..data.len()).step_by(1 + data.len() / 61) {
                     body(&data[..at]);
                     for bit in [0x01, 0x20, 0x80] {

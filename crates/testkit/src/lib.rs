@@ -1,5 +1,5 @@
-//! What the project's own tests share: the simulation, and the bodies of the fuzz targets. What tests of tools need is public,
-//! in `mrtr::testing`.
+//! Shared parts of the project's own tests: the simulation, and the bodies of the fuzz targets. The
+//! public helpers for tests of tools are in `mrtr::testing`.
 
 pub mod fuzz;
 pub mod random;

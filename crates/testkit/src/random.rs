@@ -1,16 +1,16 @@
-//! Random numbers that a seed brings back (SplitMix64).
+//! Reproducible random numbers (SplitMix64).
 
-/// See the module.
+/// A random number generator with a seed.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to below `end`.
+    /// Returns a number from 0 to below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.any() % end.max(1)
     }

@@ -1,17 +1,20 @@
-//! Random handlers, random faults: what rounds promise, checked over many flows. A seed brings a flow back.
+//! Runs many calls with random handlers and random faults, and checks the guarantees of rounds. A
+//! seed reproduces a call.
 //!
-//! Checked for each flow, whose every leg goes to another replica while the key ring is rotated:
+//! Each request of a call goes to another replica, while the key ring is rotated. Checked for each
+//! call:
 //!
-//! - It comes to what its handler comes to without rounds, and so no answer went to another question.
-//! - Every question is asked once, in the first round in which it can be asked, together with all others that can.
-//! - A step runs at most once for each request received, and exactly once if no request was lost or sent twice; and
-//!   nothing is done that the handler does not do.
+//! - Its result is that of its handler without rounds, so no answer was used for another question.
+//! - Every question is asked once, in the first possible round, together with all others that are
+//!   possible then.
+//! - A step runs at most once per received request, and exactly once if no request was lost or sent
+//!   twice. No other step runs.
 //! - All runs of a step after the first state have one idempotency key.
-//! - Answers to what was not asked change nothing; answers of another type are asked for again.
-//! - If the handler is replaced in between by one that asks otherwise, for some requests or for ever by turns, then every question is
-//!   asked once in each wording, and the call comes to what
-//!   the version that ends it comes to without rounds, and so to nothing that was answered to another wording; or it ends
-//!   because of the change, if a step was done before.
+//! - Answers without a question have no effect. Answers of another type are asked for again.
+//! - The handler may be replaced by one with other questions, for some requests or alternating.
+//!   Then every question is asked once per wording, and the result is that of the version that ends
+//!   the call, without rounds. No answer to another wording is used. The call may end because of
+//!   the change instead, if a step ran before.
 
 mod network;
 mod program;
@@ -36,37 +39,37 @@ use world::World;
 use crate::TestClock;
 use crate::random::Random;
 
-/// What was simulated.
+/// Counts of a simulation.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Report {
     /// Calls from their first request to their result.
-    pub flows: u64,
+    pub calls: u64,
     /// Requests that a server received.
     pub requests: u64,
     /// Rounds that ended with questions.
     pub rounds: u64,
-    /// Questions that were asked, each by the first response that did.
+    /// Questions, each counted once per wording.
     pub questions: u64,
     /// Runs of steps.
     pub runs: u64,
-    /// Responses that were lost, requests that were cut off, sent twice, or sent late.
+    /// Faults: responses that were lost, and requests that were cut off, sent twice or sent late.
     pub faults: u64,
-    /// The most rounds of a flow.
+    /// Largest number of rounds of a call.
     pub most_rounds: u64,
-    /// Flows whose handler was replaced in between by one that asks or does something else.
+    /// Calls whose handler was replaced.
     pub upgraded: u64,
-    /// How many of them ended because of that.
+    /// Calls that ended because their handler was replaced.
     pub ended_by_upgrade: u64,
 }
 
-/// A flow that did not come to what it should.
+/// A call with a wrong result.
 #[derive(Debug)]
 pub struct Failure {
-    /// Brings it back: `simulate` with one flow and this seed.
+    /// Seed that reproduces the failure: `simulate` with one call and this seed.
     pub seed: u64,
-    /// What the handler does.
+    /// The handler's program.
     pub program: String,
-    /// What went wrong.
+    /// The violated guarantee.
     pub why: String,
 }
 
@@ -78,36 +81,37 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Simulates flows with the seeds `seed`, `seed + 1` and so on, as many as `flows`, on this thread. `done` counts them.
+/// Simulates `calls` calls with the seeds `seed`, `seed + 1` and so on, on this thread. Counts them
+/// in `done`.
 ///
 /// # Errors
 ///
-/// The first flow that breaks a promise.
-pub fn simulate(seed: u64, flows: u64, done: &AtomicU64) -> Result<Report, Box<Failure>> {
+/// The first call that violates a guarantee.
+pub fn simulate(seed: u64, calls: u64, done: &AtomicU64) -> Result<Report, Box<Failure>> {
     let failed = |seed, why: String| {
         let program = format!("{:?}", Program::of(seed, Version::Old));
         Box::new(Failure { seed, program, why })
     };
-    // Its clock goes on when all wait for it.
+    // The clock of the runtime advances when all tasks wait for it.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| failed(seed, error.to_string()))?;
     let fleet = Fleet::new().map_err(|why| failed(seed, why))?;
     let mut report = Report::default();
-    for seed in seed..seed.saturating_add(flows) {
-        let outcome = runtime.block_on(Flow::new(&fleet, seed).run(&mut report));
+    for seed in seed..seed.saturating_add(calls) {
+        let outcome = runtime.block_on(Call::new(&fleet, seed).run(&mut report));
         outcome.map_err(|why| failed(seed, why))?;
         done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(report)
 }
 
-/// Replicas in each phase of a rotation of keys.
+/// Replicas in each phase of a key rotation.
 struct Fleet {
-    /// The old version's, and the new one's.
+    /// Replicas of the old version, and of the new one.
     phases: Vec<[Vec<Server>; 2]>,
     world: World,
-    /// Whether the replicas have too much to do.
+    /// True if the replicas are overloaded.
     overloaded: Arc<AtomicBool>,
 }
 
@@ -137,8 +141,8 @@ impl Fleet {
                     let world = in_world.clone();
                     async move {
                         let program = Program::of(args.seed.parse().unwrap_or_default(), version);
-                        let learned = program.run(&cx, &world).await?;
-                        Ok::<_, mrtr_server::Error>(learned.to_string())
+                        let value = program.run(&cx, &world).await?;
+                        Ok::<_, mrtr_server::Error>(value.to_string())
                     }
                 });
             let server = Server::builder("simulation", "1")
@@ -160,25 +164,25 @@ impl Fleet {
     }
 }
 
-/// One call, its client, and what goes wrong on the way.
-struct Flow<'f> {
+/// One call with its client and its faults.
+struct Call<'f> {
     fleet: &'f Fleet,
     old: Program,
     new: Program,
     upgrade: Option<Upgrade>,
     random: Random,
-    /// How many in a hundred requests meet a fault.
+    /// Percentage of requests with a fault.
     faults: u64,
-    /// How many in a hundred answers are of another type.
+    /// Percentage of answers with another type.
     garbled: u64,
-    /// How many in a hundred requests come to a replica that is overloaded.
+    /// Percentage of requests that an overloaded replica receives.
     overloaded: u64,
     phase: u64,
     requests: u64,
     faulty: u64,
 }
 
-impl<'f> Flow<'f> {
+impl<'f> Call<'f> {
     fn new(fleet: &'f Fleet, seed: u64) -> Self {
         let mut random = Random::new(mix(seed, 1));
         let faults = if random.below(2) == 0 { 0 } else { random.below(60) };
@@ -210,14 +214,15 @@ impl<'f> Flow<'f> {
         let mut answers = Map::new();
         let mut before: Option<(Option<String>, Map<String, Value>)> = None;
         let mut asked: BTreeMap<String, u64> = BTreeMap::new();
-        // What was last answered under a key.
+        // The last answered message of each key.
         let mut answered: BTreeMap<String, String> = BTreeMap::new();
         let (mut rounds, mut garbled) = (0_usize, BTreeSet::new());
         let (version, result) = loop {
             let reply = self.request(state.as_deref(), &answers, before.as_ref()).await?;
             let Some(result) = reply.result else {
                 if self.upgrade.is_none() || !self.old.differs() {
-                    return Err("it ended because of a change, and there was none".to_owned());
+                    return Err("the call ended with call_changed, but its handler did not change"
+                        .to_owned());
                 }
                 self.fleet.world.take(self.old.seed);
                 report.ended_by_upgrade += 1;
@@ -231,14 +236,14 @@ impl<'f> Flow<'f> {
             let questions = result.get("inputRequests").and_then(Value::as_object);
             let keys: BTreeSet<String> =
                 questions.into_iter().flat_map(|all| all.keys().cloned()).collect();
-            let foreseen = expected.rounds.get(rounds).into_iter().flatten().cloned();
-            let foreseen: BTreeSet<String> = foreseen.collect();
-            if self.is_regular() && keys != foreseen {
-                return Err(format!("round {rounds} asks {keys:?} and not {foreseen:?}"));
+            let predicted = expected.rounds.get(rounds).into_iter().flatten().cloned();
+            let predicted: BTreeSet<String> = predicted.collect();
+            if self.is_regular() && keys != predicted {
+                return Err(format!("round {rounds} asks {keys:?}, expected {predicted:?}"));
             }
             rounds += 1;
             if rounds > 500 {
-                return Err("it does not come to an end".to_owned());
+                return Err("the call does not end".to_owned());
             }
             let token = result.get("requestState").and_then(Value::as_str);
             before = Some((state, std::mem::take(&mut answers)));
@@ -247,7 +252,7 @@ impl<'f> Flow<'f> {
                 let message = result.pointer(&format!("/inputRequests/{key}/params/message"));
                 let message =
                     message.and_then(Value::as_str).ok_or("a question without a message")?;
-                // Without the reason why it is asked again.
+                // Without the reason that a repeated question adds.
                 let message = message.lines().next().unwrap_or_default();
                 let again = asked.entry(message.to_owned()).or_default();
                 *again += 1;
@@ -256,10 +261,10 @@ impl<'f> Flow<'f> {
                 }
                 if let Some(other) = answered.insert(key.clone(), message.to_owned())
                     && other != message
-                    && let Some(step) = self.done_on(&other, [&old, &new])
+                    && let Some(step) = self.ran_after(&other, [&old, &new])
                 {
                     return Err(format!(
-                        "{message} is asked after {step} was done on the answer to {other}"
+                        "{message} is asked after step {step} ran with the answer to {other}"
                     ));
                 }
                 let honest = json!({ "n": self.old.answer(message) });
@@ -270,7 +275,7 @@ impl<'f> Flow<'f> {
                 let content = if garble { json!({ "n": "many" }) } else { honest };
                 answers.insert(key, accept(content));
             }
-            // Answers to questions of later rounds, and to none.
+            // Answers to questions of later rounds, and to a question that does not exist.
             let early = expected.rounds.get(rounds).into_iter().flatten().cloned();
             for key in early.chain(["poison".to_owned()]).filter(|_| self.random.below(3) == 0) {
                 answers.entry(key).or_insert_with(|| accept(json!({ "n": 1_000_000 })));
@@ -284,7 +289,7 @@ impl<'f> Flow<'f> {
     }
 
     fn count(&self, report: &mut Report, rounds: usize, questions: usize) {
-        report.flows += 1;
+        report.calls += 1;
         report.requests += self.requests;
         report.rounds += rounds as u64;
         report.questions += questions as u64;
@@ -294,17 +299,18 @@ impl<'f> Flow<'f> {
             u64::from(self.upgrade.is_some_and(|upgrade| upgrade.from <= self.requests));
     }
 
-    /// A step that was done on a later leg than the one that went on with the answer to `message`, and before this one.
-    fn done_on(&self, message: &str, either: [&Expected; 2]) -> Option<String> {
+    /// Returns a step that ran in a request after the one that used the answer to `message`, and
+    /// before the current request.
+    fn ran_after(&self, message: &str, either: [&Expected; 2]) -> Option<String> {
         let fails = |key: &String| either.iter().any(|expected| expected.failing.contains(key));
         let past = self.fleet.world.peek(self.old.seed);
         let read = *past.read.get(message)?;
         let mut since =
-            past.runs.into_iter().filter(|run| run.leg > read && run.leg < self.requests);
+            past.runs.into_iter().filter(|run| run.request > read && run.request < self.requests);
         since.find(|run| self.faulty == 0 && !fails(&run.key)).map(|run| run.key)
     }
 
-    /// Whether its rounds can be foreseen.
+    /// Returns true if the rounds can be predicted.
     fn is_regular(&self) -> bool {
         self.garbled == 0 && self.overloaded == 0 && self.upgrade.is_none()
     }
@@ -318,23 +324,26 @@ impl<'f> Flow<'f> {
     ) -> Result<(), String> {
         let text = result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default();
         let failed = result.get("isError") == Some(&json!(true));
-        let came_to =
+        let outcome =
             if failed { Err(text.to_owned()) } else { text.parse().map_err(|_| text.to_owned()) };
-        if came_to != expected.outcome {
-            return Err(format!("it came to {result} and not to {:?}", expected.outcome));
+        if outcome != expected.outcome {
+            return Err(format!("the result is {result}, expected {:?}", expected.outcome));
         }
         if self.is_regular() && rounds != expected.rounds.len() {
-            return Err(format!("it took {rounds} rounds and not {}", expected.rounds.len()));
+            return Err(format!(
+                "the call took {rounds} rounds, expected {}",
+                expected.rounds.len()
+            ));
         }
         let all: BTreeSet<String> =
             expected.rounds.iter().flatten().map(|key| format!("{key}?")).collect();
         if self.upgrade.is_none() && !asked.keys().eq(&all) {
-            return Err(format!("it asked {:?} and not {all:?}", asked.keys()));
+            return Err(format!("the call asked {:?}, expected {all:?}", asked.keys()));
         }
         Ok(())
     }
 
-    /// `either` of the versions may have done something.
+    /// Checks the runs of steps. With an upgrade, each of the two versions may have run steps.
     fn check_steps(
         &self,
         either: [&Expected; 2],
@@ -351,29 +360,29 @@ impl<'f> Flow<'f> {
             of.entry(&run.key).or_default().push(run);
         }
         for (key, runs) in &of {
-            let legs: BTreeSet<u64> = runs.iter().map(|run| run.leg).collect();
-            if legs.len() < runs.len() {
+            let requests: BTreeSet<u64> = runs.iter().map(|run| run.request).collect();
+            if requests.len() < runs.len() {
                 return Err(format!("{key} ran twice for one request"));
             }
             let keys: BTreeSet<_> =
                 runs.iter().filter_map(|run| run.idempotency_key.as_ref()).collect();
             let fails = either(|expected| &expected.failing, key);
-            // What fails is not recorded: more may be known when it runs again. And to another version, other answers are.
+            // A failed step is not recorded. When it runs again, more answers may be known, so its
+            // idempotency key may differ. Another version may have other answers.
             if keys.len() > 1 && !fails && self.upgrade.is_none() {
                 return Err(format!("{key} has {} idempotency keys", keys.len()));
             }
             if self.faulty == 0 && runs.len() > 1 && !fails {
-                return Err(format!("{key} ran {} times though nothing was lost", runs.len()));
+                return Err(format!("{key} ran {} times although nothing was lost", runs.len()));
             }
             if !fails && !either(|expected| &expected.steps, key) {
-                return Err(format!("{key} ran, which the handler does not do"));
+                return Err(format!("{key} ran, which is not a step of the handler"));
             }
-            // What was done for the other version, and is known to this one, it must not pass over.
-            let passed_over = !expected.steps.contains(key) && expected.outcome.is_ok();
-            if self.faulty == 0 && !fails && passed_over {
-                return Err(format!(
-                    "{key} was done, and the version that ended the call does not do it"
-                ));
+            // A step that ran for the other version, and that this version knows, must not be
+            // skipped.
+            let skipped = !expected.steps.contains(key) && expected.outcome.is_ok();
+            if self.faulty == 0 && !fails && skipped {
+                return Err(format!("{key} ran, but the version that ended the call skips it"));
             }
         }
         let missing = expected.steps.iter().find(|step| !of.contains_key(step));
@@ -390,11 +399,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thousand_flows_keep_what_rounds_promise() {
+    fn a_thousand_calls_keep_the_guarantees_of_rounds() {
         let report = simulate(0, 1000, &AtomicU64::new(0)).map_err(|failure| failure.to_string());
         let report = report.unwrap();
         assert!(
-            report.flows == 1000 && report.faults > 200 && report.questions > 1000,
+            report.calls == 1000 && report.faults > 200 && report.questions > 1000,
             "{report:?}"
         );
     }

@@ -12,8 +12,9 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// A JSON-RPC error from the server is not a `TransportError`: it is a
 /// [`Response`](mrtr_schema::jsonrpc::Response) whose outcome is an error.
 ///
-/// The predicates tell what a caller may do next: [`is_transient`](Self::is_transient) errors may go
-/// away with a retry, and a request that [`is_not_sent`](Self::is_not_sent) is safe to send again.
+/// The predicates classify the error. A retry may succeed after an error that
+/// [`is_transient`](Self::is_transient). Sending the request again is safe after an error that
+/// [`is_not_sent`](Self::is_not_sent).
 pub struct TransportError {
     kind: Kind,
     message: String,
@@ -21,7 +22,7 @@ pub struct TransportError {
     source: Option<BoxError>,
 }
 
-/// Facts about the HTTP response that came in place of a JSON-RPC response.
+/// Facts about an HTTP response that was received instead of a JSON-RPC response.
 #[derive(Debug, Default)]
 pub(crate) struct HttpResponseInfo {
     pub(crate) status: Option<u16>,
@@ -33,9 +34,10 @@ pub(crate) struct HttpResponseInfo {
 pub(crate) enum Kind {
     /// The request or the configuration is invalid; nothing was sent.
     InvalidRequest,
-    /// There was no connection; the server has seen nothing.
+    /// There was no connection, so the server has not seen the request.
     NotSent,
-    /// The connection broke, the time was up, or the server was overloaded: it may have acted.
+    /// The connection broke, the request timed out, or the server was overloaded. The server may
+    /// have acted on the request.
     Interrupted,
     /// The peer violated the protocol.
     Protocol,
@@ -57,9 +59,9 @@ impl TransportError {
         self
     }
 
-    /// Marks the error as one that came after the server had already answered with `response`.
+    /// Marks the error as one that occurred after the server had answered with `response`.
     ///
-    /// A request that could not be repeated for want of a new token is no longer "not sent": the
+    /// A request that could not be repeated for lack of a new token is no longer "not sent": the
     /// server has seen its first attempt, and the status of that attempt is what the caller needs.
     pub(crate) fn after_response(mut self, response: HttpResponseInfo) -> Self {
         if self.kind == Kind::InvalidRequest {
@@ -82,7 +84,7 @@ impl TransportError {
         Self::new(Kind::NotSent, message)
     }
 
-    /// Creates the error of a request whose connection broke, or whose response did not come in
+    /// Creates the error of a request whose connection broke, or whose response did not arrive in
     /// time. The server may have acted on the request.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Kind::Interrupted, message)
@@ -98,7 +100,7 @@ impl TransportError {
         Self::new(Kind::SubscriptionEnded, message)
     }
 
-    /// Sets how long to wait before the request is sent again.
+    /// Sets the delay before the request may be sent again.
     #[must_use]
     pub fn with_retry_after(mut self, delay: Duration) -> Self {
         self.http.get_or_insert_default().retry_after = Some(delay);
@@ -107,8 +109,8 @@ impl TransportError {
 }
 
 impl TransportError {
-    /// Returns true if a retry may succeed: there was no connection, it broke, the time was up, or
-    /// the server was overloaded.
+    /// Returns true if a retry may succeed: there was no connection, it broke, the request timed
+    /// out, or the server was overloaded.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, Kind::NotSent | Kind::Interrupted)
@@ -121,44 +123,46 @@ impl TransportError {
         matches!(self.kind, Kind::InvalidRequest | Kind::NotSent)
     }
 
-    /// Returns true if the connection broke, the time was up, or the server or a gateway refused the
-    /// request for now (HTTP 429, 502, 503 and 504). The server may have acted on the request.
+    /// Returns true if the connection broke, the request timed out, or the server or a gateway
+    /// refused the request for now (HTTP 429, 502, 503 and 504). The server may have acted on the
+    /// request.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.kind == Kind::Interrupted
     }
 
-    /// Returns true if the peer violated the protocol. Over HTTP that peer may be a proxy or gateway
-    /// in front of the server: see [`status`](Self::status).
+    /// Returns true if the peer violated the protocol. Over HTTP that peer may be a proxy or
+    /// gateway in front of the server: see [`status`](Self::status).
     #[must_use]
     pub fn is_protocol(&self) -> bool {
         self.kind == Kind::Protocol
     }
 
-    /// Returns true if the server ended a subscription. The subscription should not be started again.
+    /// Returns true if the server ended a subscription. The subscription should not be started
+    /// again.
     #[must_use]
     pub fn is_subscription_ended(&self) -> bool {
         self.kind == Kind::SubscriptionEnded
     }
 
-    /// Returns the status of the HTTP response that came in place of a JSON-RPC response: 401 if
-    /// credentials are missing or have expired, 429 if there were too many requests.
+    /// Returns the status of the HTTP response that was received instead of a JSON-RPC response:
+    /// 401 if credentials are missing or have expired, 429 if there were too many requests.
     ///
-    /// `None` if no HTTP response came, and for other transports.
+    /// `None` if there was no HTTP response, and for other transports.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.http.as_ref()?.status
     }
 
-    /// Returns how long to wait before the request is sent again, if the HTTP response said so in
+    /// Returns the delay before the request may be sent again, if the HTTP response states it in
     /// seconds (`Retry-After`).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.http.as_ref()?.retry_after
     }
 
-    /// Returns the `WWW-Authenticate` header of the HTTP response: the place that issues tokens, and
-    /// the scopes they need. Several values are joined by commas.
+    /// Returns the `WWW-Authenticate` header of the HTTP response: the place that issues tokens,
+    /// and the scopes they need. Several values are joined by commas.
     #[must_use]
     pub fn www_authenticate(&self) -> Option<&str> {
         self.http.as_ref()?.www_authenticate.as_deref()

@@ -1,5 +1,5 @@
-//! The headers that mirror a request's body, and content negotiation (specification: streamable HTTP,
-//! "Sending Messages" and "Request Metadata").
+//! The headers that mirror a request's body, and content negotiation (specification: streamable
+//! HTTP, "Sending Messages" and "Request Metadata").
 //!
 //! A request repeats its protocol version, method and name in headers, so that proxies can route it
 //! without reading the body. A server rejects a request whose headers and body differ.

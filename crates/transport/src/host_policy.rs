@@ -3,14 +3,15 @@
 //!
 //! A web page can make a browser call a server on the same machine. The browser names the page in
 //! `Origin`; if the page's host name was made to resolve to this machine (DNS rebinding), it names
-//! that host in `Host`. Both are checked, and by default only this machine's own names may call.
+//! that host in `Host`. Both are checked, and by default only this machine's own names are
+//! accepted.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 /// The hosts and origins that may call a server.
 ///
-/// The default accepts this machine's names alone: `localhost`, `127.0.0.1` and `[::1]`, on any
+/// The default accepts only this machine's names: `localhost`, `127.0.0.1` and `[::1]`, on any
 /// port. A request without `Origin` does not come from a web page and passes the origin check.
 ///
 /// ```
@@ -45,13 +46,13 @@ pub struct HostPolicy {
 pub struct AccessDenied(String);
 
 impl HostPolicy {
-    /// Creates a policy that allows this machine's own names alone.
+    /// Creates a policy that allows only this machine's own names.
     pub fn loopback() -> Self {
         Self::default()
     }
 
-    /// Allows requests whose `Host` is `host`, on any port: the public name of the server, without a
-    /// port.
+    /// Allows requests whose `Host` is `host`, on any port: the public name of the server, without
+    /// a port.
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into().to_ascii_lowercase());
         self
@@ -69,8 +70,8 @@ impl HostPolicy {
         self
     }
 
-    /// Checks the `Host` and `Origin` of a request. Over HTTP/2, the authority of `uri` takes the
-    /// place of a missing `Host`.
+    /// Checks the `Host` and `Origin` of a request. Over HTTP/2, the authority of `uri` replaces a
+    /// missing `Host`.
     ///
     /// # Errors
     ///

@@ -15,13 +15,13 @@ use crate::traits::{OutgoingRequest, RequestHandler, Transport};
 /// A [`Transport`] that hands requests to a [`RequestHandler`] in the same process, without a
 /// socket: for tests, and for servers that call their own tools.
 ///
-/// No timeout applies, and nothing is limited. Dropping a request's future drops the handler's.
+/// No timeouts and no limits apply. Dropping a request's future drops the handler's.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use mrtr_schema::RawJson;
-/// use mrtr_schema::jsonrpc::{Request, RequestId, Response, Version};
+/// use mrtr_schema::jsonrpc::{Request, RequestId, Response};
 /// use mrtr_transport::{InProcess, IncomingRequest, OutgoingRequest, RequestHandler, Transport};
 ///
 /// struct Echo;
@@ -36,12 +36,7 @@ use crate::traits::{OutgoingRequest, RequestHandler, Transport};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let echo = InProcess::new(Echo);
-/// let request = Request {
-///     jsonrpc: Version,
-///     id: RequestId::Number(1),
-///     method: "example/echo".to_owned(),
-///     params: None,
-/// };
+/// let request = Request::new(RequestId::Number(1), "example/echo", None);
 /// let response = echo.send(OutgoingRequest::new(request)).await.unwrap();
 /// assert_eq!(response.outcome.unwrap().get(), r#""example/echo""#);
 /// # }
@@ -57,8 +52,8 @@ impl<H: RequestHandler> InProcess<H> {
         Self { handler: Arc::new(handler), extensions: ::http::Extensions::new() }
     }
 
-    /// Attaches `value` to the extensions of every request, as a layer in front of the server would:
-    /// the principal of the caller, for example.
+    /// Attaches `value` to the extensions of every request, as a layer in front of the server
+    /// would: the principal of the caller, for example.
     pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
         self.extensions.insert(value);
         self

@@ -1,8 +1,8 @@
-//! Transports of the Model Context Protocol, revision 2026-07-28: streamable HTTP, standard streams,
-//! and both ends in one process.
+//! Transports of the Model Context Protocol, revision 2026-07-28: streamable HTTP, standard
+//! streams, and both ends in one process.
 //!
-//! This crate is for authors of MCP SDKs, gateways and test tools. If you want to write a server or
-//! a client, you are probably looking for the `mrtr` crate.
+//! This crate is for authors of MCP SDKs, gateways and test tools. To write a server or a client,
+//! use the `mrtr` crate.
 //!
 //! The rules of the protocol are pure functions without a runtime: the headers of a request
 //! ([`headers`]), the hosts and origins that may call ([`host_policy`]), and server-sent events
@@ -27,7 +27,7 @@
 //! }
 //! ```
 //!
-//! # Seams
+//! # Traits
 //!
 //! - [`RequestHandler`] answers requests. A transport calls it with each request that it admits.
 //! - [`Transport`] sends requests. A client calls it and gets the response.
@@ -42,7 +42,7 @@
 //! | `tls` | `https` for the client |
 //! | `stdio` | servers and clients on standard streams and other byte streams |
 //!
-//! # What it does not do
+//! # Out of scope
 //!
 //! - Authentication: put a tower layer in front that attaches the principal to the request's
 //!   extensions. They reach the [`RequestHandler`] unchanged.

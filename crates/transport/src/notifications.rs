@@ -19,7 +19,7 @@ pub struct NotificationSender(Option<Arc<Shared>>);
 /// The receiving end of a [`NotificationSender`]. Dropping it closes the channel.
 pub struct NotificationReceiver {
     shared: Arc<Shared>,
-    /// The channel is closed and empty, so that dropping the receiver has nothing left to do.
+    /// The channel is closed and empty, so the receiver has nothing left to do on drop.
     is_drained: bool,
 }
 
@@ -66,7 +66,7 @@ enum PushError {
 }
 
 impl NotificationSender {
-    /// Bounds what one slow reader can hold in memory: 64 notifications.
+    /// Maximum number of queued notifications. It bounds the memory that one slow reader can hold.
     const CAPACITY: usize = 64;
 
     /// Creates a channel. Its capacity is 64 notifications.

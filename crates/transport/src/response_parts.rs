@@ -43,7 +43,7 @@ pub(crate) struct ResponseParts {
 
 enum State {
     Running(Pin<Box<dyn Future<Output = RawResponse> + Send>>),
-    /// The handler has returned. Notifications that it sent before still go out ahead of the response.
+    /// The handler has returned. Its earlier notifications are still sent ahead of the response.
     Responding(RawResponse),
     /// Notifications from tasks that outlive the handler are discarded.
     Done,
@@ -74,7 +74,8 @@ impl ResponseParts {
 
     /// Polls for the next part; `None` after the response.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
-        // The handler is polled first: what it sends meanwhile is found right after.
+        // The handler is polled first. Notifications that it sends in this poll are found right
+        // after.
         if let State::Running(running) = &mut self.state
             && let Poll::Ready(response) = running.as_mut().poll(cx)
         {

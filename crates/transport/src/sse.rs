@@ -1,7 +1,7 @@
 //! A decoder for server-sent events in bounded memory.
 
-/// Splits a byte stream into the data of its server-sent events. Event names, ids and comments are
-/// ignored: the protocol does not use them.
+/// Splits a byte stream into the data of its server-sent events. It ignores event names, ids and
+/// comments, which the protocol does not use.
 ///
 /// ```
 /// use mrtr_transport::sse::Decoder;

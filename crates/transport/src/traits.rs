@@ -1,4 +1,4 @@
-//! The two traits that keep servers and clients apart from the way bytes travel.
+//! The two traits that separate servers and clients from transports.
 
 use std::fmt;
 use std::future::Future;
@@ -87,7 +87,8 @@ pub trait RequestHandler: Send + Sync + 'static {
     /// Answers one request. Errors are responses, too.
     ///
     /// Dropping the future cancels the request: the transport does so when the client disconnects
-    /// or cancels. A handler that panics is answered for: the client gets `-32603 Internal error`.
+    /// or cancels. The transport does not catch panics: an implementation converts them into error
+    /// responses itself.
     fn handle(
         self: Arc<Self>,
         incoming: IncomingRequest,
@@ -118,8 +119,8 @@ pub trait Transport: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If there is no response: the request could not be sent, the connection broke, the time was
-    /// up, or the peer violated the protocol. See the predicates of [`TransportError`].
+    /// If there is no response: the request could not be sent, the connection broke, the request
+    /// timed out, or the peer violated the protocol. See the predicates of [`TransportError`].
     fn send(
         &self,
         outgoing: OutgoingRequest<'_>,
@@ -134,8 +135,8 @@ pub struct OutgoingRequest<'a> {
     /// Arguments to mirror in `Mcp-Param-*` headers, as name and value. Transports without headers
     /// ignore them.
     pub param_headers: Vec<(String, String)>,
-    /// True if the response may take arbitrarily long, as that of a subscription: no timeout applies,
-    /// and no limit on the total size of the notifications before the response.
+    /// True if the response may take arbitrarily long, as that of a subscription: no timeout
+    /// applies, and no limit on the total size of the notifications before the response.
     pub long_lived: bool,
     /// Called with each notification that comes before the response.
     pub on_notification: &'a (dyn Fn(Notification) + Send + Sync),
@@ -157,14 +158,15 @@ impl<'a> OutgoingRequest<'a> {
         self
     }
 
-    /// Sets whether the response may take arbitrarily long. Default: false.
+    /// Sets [`long_lived`](Self::long_lived). Default: false.
     #[must_use]
     pub fn with_long_lived(mut self, long_lived: bool) -> Self {
         self.long_lived = long_lived;
         self
     }
 
-    /// Sets the callback for notifications that come before the response. Default: they are ignored.
+    /// Sets the callback for notifications that come before the response. Default: they are
+    /// ignored.
     #[must_use]
     pub fn with_notification_handler<'b>(
         self,

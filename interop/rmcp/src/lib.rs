@@ -1,4 +1,4 @@
-//! The example in the README of `mrtr-codec`: a tool on rmcp whose state is sealed.
+//! The example in the README of `mrtr-codec`: a tool on rmcp with a sealed state.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Book {
     people: u32,
 }
 
-// From here on, it is in the README.
+// The README shows the code from here
 use mrtr_codec::{Binding, Digest, KeyRing, UnixSeconds, Validity, open, seal};
 
 #[tool_router]
@@ -43,14 +43,14 @@ impl Booking {
 fn internal(error: impl Error) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
-// To here.
+// to here.
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_works() -> Result<(), Box<dyn Error>> {
+    async fn the_example_books_a_table() -> Result<(), Box<dyn Error>> {
         let secret = mrtr_codec::Secret::generate()?;
         let keys = KeyRing::builder("https://book.example/mcp").active(secret).build()?;
         let booking = Booking { keys: Arc::new(keys) };
@@ -58,22 +58,22 @@ mod tests {
             booking.book(RequestState(state.cloned()), Parameters(Book { people })).await
         };
         let CallToolResponse::InputRequired(first) = call(None, 2).await? else {
-            return Err("it asks first".into());
+            return Err("the tool did not ask".into());
         };
         let state = first.request_state.as_ref();
-        assert!(call(state, 3).await.is_err(), "other arguments");
+        assert!(call(state, 3).await.is_err(), "a state must not open with other arguments");
         let CallToolResponse::Complete(done) = call(state, 2).await? else {
-            return Err("then it is done".into());
+            return Err("the call did not complete".into());
         };
         assert_eq!(done.content, [ContentBlock::text("table 7")]);
         Ok(())
     }
 
     #[test]
-    fn it_is_what_the_readme_shows() {
+    fn the_readme_shows_this_code() {
         let (readme, here) = (include_str!("../../../crates/codec/README.md"), include_str!("lib.rs"));
-        let shown = here.split("// From here on, it is in the README.\n").nth(1).unwrap();
-        let shown = shown.split("// To here.").next().unwrap();
+        let shown = here.split("// The README shows the code from here\n").nth(1).unwrap();
+        let shown = shown.split("// to here.").next().unwrap();
         assert!(shown.lines().count() < 30 && readme.contains(shown));
     }
 }

@@ -73,7 +73,7 @@ pub fn measure(_: &Extent) -> Result<Part> {
     Ok(Part { sheet, targets })
 }
 
-/// Builds a program from nothing, with its dependencies fetched before.
+/// Builds a program from scratch. Its dependencies are downloaded before.
 #[expect(clippy::cast_precision_loss, reason = "a file's length")]
 fn build(name: &str) -> Result<Build> {
     let manifest = format!("--manifest-path=benches/minimal/{name}/Cargo.toml");

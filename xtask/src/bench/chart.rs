@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Cost by another quantity, as points from left to right.
+/// A cost by another quantity, as points from left to right.
 pub struct Chart<'a> {
     pub title: &'a str,
     pub axis: &'a str,
@@ -11,7 +11,7 @@ pub struct Chart<'a> {
     pub points: &'a [(f64, f64)],
 }
 
-/// The size of the image, and the edges of the frame in it.
+/// The size of the image, and the edges of its frame.
 const SIZE: (f64, f64) = (640.0, 260.0);
 const FRAME: (f64, f64, f64, f64) = (60.0, 36.0, 620.0, 210.0);
 

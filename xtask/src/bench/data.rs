@@ -1,4 +1,5 @@
-//! The figures, as CSV files in `docs/benchmarks/`: one for each part, one for all targets and one for all runs.
+//! The figures, as CSV files in `docs/benchmarks/`: one for each part, one for all targets and one
+//! for all runs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ pub const TARGETS_COLUMNS: [&str; 9] =
 /// The provenance of each part: command, date and machine.
 pub const RUNS: &str = "runs";
 
-/// A table of texts, as they are printed.
+/// A table of texts, as printed.
 pub struct Sheet {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -48,7 +49,7 @@ impl Sheet {
         Ok(writer.flush()?)
     }
 
-    /// The rows, with access by column.
+    /// Returns the rows, with access by column.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|row| Row { columns: &self.columns, row })
     }
@@ -62,14 +63,14 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The text in a column, empty if there is no such column.
+    /// Returns the text in a column, or an empty text if there is no such column.
     pub fn get(&self, column: &str) -> &'a str {
         let at = self.columns.iter().position(|other| other == column);
         at.and_then(|at| self.row.get(at)).map_or("", String::as_str)
     }
 }
 
-/// As an aligned table.
+/// Formats the sheet as an aligned table.
 impl fmt::Display for Sheet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = || std::iter::once(&self.columns).chain(&self.rows);

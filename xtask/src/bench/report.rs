@@ -1,4 +1,4 @@
-//! The tables of `docs/benchmarks.md`, made from the data in `docs/benchmarks/`.
+//! The tables of `docs/benchmarks.md`, generated from the data in `docs/benchmarks/`.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const PAGE: &str = "docs/benchmarks.md";
 
 type Section = fn() -> Result<String>;
 
-/// The sections of the page between marks, each with its content.
+/// The sections of the page between marks, each with its generator.
 const SECTIONS: [(&str, Section); 3] =
     [("targets", targets), ("throughput", throughput), ("instructions", instructions)];
 
@@ -19,7 +19,7 @@ pub fn write() -> Result {
     SECTIONS.iter().try_for_each(|(name, section)| page::replace(PAGE, name, &section()?))
 }
 
-/// One line for each command, date and machine.
+/// Returns one line for each command, date and machine.
 fn runs() -> Result<String> {
     let sheet = Sheet::read(RUNS)?;
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
@@ -59,7 +59,7 @@ fn instructions() -> Result<String> {
     crossed("whole", |row| format!("{} ({})", row.get("others"), row.get("ratio to bare axum")))
 }
 
-/// A table with a line for each server and a column for each workload.
+/// Returns a table with a row for each server and a column for each workload.
 fn crossed(part: &str, cell: fn(Row<'_>) -> String) -> Result<String> {
     let sheet = Sheet::read(part)?;
     let in_order = |column: &'static str| {
@@ -87,7 +87,7 @@ fn crossed(part: &str, cell: fn(Row<'_>) -> String) -> Result<String> {
     Ok(table.text)
 }
 
-/// Shortens the title of a workload for the head of a column: 32 connections are the default.
+/// Shortens the title of a workload for a column head. 32 connections are the default.
 fn shortened(title: &str) -> String {
     let title = title.strip_suffix(", 32 connections").unwrap_or(title);
     let title = title.strip_suffix(", 32 in flight").unwrap_or(title);
@@ -105,7 +105,7 @@ struct Table {
 }
 
 impl Table {
-    /// The last columns, as many as given, hold numbers.
+    /// The last `numbers` columns hold numbers.
     fn new(columns: &[&str], numbers: usize) -> Self {
         let rule = "---|".repeat(columns.len() - numbers) + &"--:|".repeat(numbers);
         Self { text: format!("| {} |\n|{rule}\n", columns.join(" | ")) }
@@ -124,7 +124,7 @@ mod tests {
     use crate::page;
 
     #[test]
-    fn the_page_is_made_from_the_data() {
+    fn the_page_is_generated_from_the_data() {
         for (name, section) in SECTIONS {
             let [_, written, _] = page::split(PAGE, name).unwrap();
             let made = section().unwrap();

@@ -1,4 +1,4 @@
-//! mrtr beside the floors and beside other SDKs.
+//! mrtr compared with bare servers and with other SDKs.
 
 use super::subject::{Load, Sample, Subject, built, check};
 use super::{Extent, Part, Sheet, Target, median, show};
@@ -80,7 +80,8 @@ impl Row<'_> {
         median(&mut self.samples.iter().map(|sample| sample.get(metric)).collect::<Vec<_>>())
     }
 
-    /// The ratio of a metric to that of `base` in the same round: median, lowest and highest.
+    /// Returns the ratios of a metric to that of `base` in the same round: median, lowest and
+    /// highest.
     fn ratio(&self, base: &Self, metric: &str) -> (f64, f64, f64) {
         let pairs = self.samples.iter().zip(&base.samples);
         let mut ratios: Vec<f64> =
@@ -107,7 +108,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
             for row in rows {
                 let subject = subjects.iter().find(|subject| subject.name == row.subject);
                 let subject = subject.ok_or("a server without a program")?;
-                // Python's SDK responds in JSON only without progress.
+                // The Python SDK responds with JSON only to calls without progress.
                 let mut load = workload.load.clone();
                 if row.subject == PYTHON
                     && load.workload != "count"
@@ -166,7 +167,7 @@ fn add(sheet: &mut Sheet, title: &str, rows: &[Row<'_>]) {
 }
 
 fn targets(tables: &[Vec<Row<'_>>]) -> Vec<Target> {
-    let [echo, echo_128, flow, flow_128, ..] = tables else { return Vec::new() };
+    let [echo, echo_128, two_rounds, two_rounds_128, ..] = tables else { return Vec::new() };
     let mut targets = Vec::new();
     let mut ratio =
         |what: &str, rows: &[Row<'_>], (own, base): (&str, &str), metric, at_least, wanted| {
@@ -185,7 +186,7 @@ fn targets(tables: &[Vec<Row<'_>>]) -> Vec<Target> {
         let rmcp = (SERVED, RMCP);
         ratio(&format!("echo, {at}: throughput to rmcp's"), rows, rmcp, "per_second", true, 3.0);
     }
-    for (at, rows) in [("32", flow), ("128", flow_128)] {
+    for (at, rows) in [("32", two_rounds), ("128", two_rounds_128)] {
         ratio(
             &format!("two rounds, {at}: throughput to axum's"),
             rows,
@@ -199,18 +200,18 @@ fn targets(tables: &[Vec<Row<'_>>]) -> Vec<Target> {
     }
     let mounted = (MOUNTED, AXUM);
     ratio("in axum: echo, 32, throughput", echo, mounted, "per_second", true, 0.93);
-    ratio("in axum: two rounds, 32, throughput", flow, mounted, "per_second", true, 0.83);
+    ratio("in axum: two rounds, 32, throughput", two_rounds, mounted, "per_second", true, 0.83);
     let stretch = (SERVED, HYPER);
     ratio("stretch: echo, 32, throughput to hyper's", echo, stretch, "per_second", true, 0.97);
     ratio(
         "stretch: two rounds, 32, throughput to hyper's",
-        flow,
+        two_rounds,
         stretch,
         "per_second",
         true,
         0.95,
     );
-    let peak = [echo_128, flow_128].into_iter().flatten().filter(|row| row.subject == SERVED);
+    let peak = [echo_128, two_rounds_128].into_iter().flatten().filter(|row| row.subject == SERVED);
     let peak = peak.map(|row| row.median("peak") / 1e6).fold(0.0, f64::max);
     let what = "peak RSS at 128 connections".to_owned();
     targets.push(Target {

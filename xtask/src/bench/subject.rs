@@ -32,13 +32,13 @@ impl Load {
         Self { workload: workload.into(), connections, more: Vec::new(), server: Vec::new() }
     }
 
-    /// With further arguments of the load program.
+    /// Adds arguments for the load program.
     pub fn with(mut self, arguments: &[&str]) -> Self {
         self.more.extend(arguments.iter().map(ToString::to_string));
         self
     }
 
-    /// With further arguments of the server.
+    /// Adds arguments for the server.
     pub fn of_server(mut self, arguments: &[&str]) -> Self {
         self.server.extend(arguments.iter().map(ToString::to_string));
         self

@@ -1,20 +1,20 @@
-//! The cost of abandoned calls: nothing stays on the server.
+//! The cost of abandoned calls, for which a server keeps nothing.
 
 use super::subject::{Load, Subject, built, check};
 use super::{Extent, Part, Sheet, Target};
 use crate::Result;
 
-const FLOWS: u32 = 1_000_000;
+const CALLS: u32 = 1_000_000;
 
 pub fn measure(_: &Extent) -> Result<Part> {
     check()?;
     built("load")?;
     let served = built("mrtr")?.join("served").display().to_string();
-    let load = Load::new("abandoned", 32).with(&["--flows", &FLOWS.to_string()]);
-    // Until all are done.
+    let load = Load::new("abandoned", 32).with(&["--flows", &CALLS.to_string()]);
+    // Ends when all calls are done.
     let extent = Extent { rounds: 1, seconds: 600.0, all: false };
     let sample = Subject::new("mrtr, served", &[&served]).measure(&load, &extent)?;
-    if sample.get("flows") < f64::from(FLOWS) {
+    if sample.get("flows") < f64::from(CALLS) {
         return Err(format!("only {} calls in ten minutes", sample.get("flows")).into());
     }
     let mb = |name: &str| sample.get(name) / 1e6;

@@ -1,4 +1,4 @@
-//! Instructions of whole servers for each call, HTTP included.
+//! The instructions of whole servers per call, including HTTP.
 
 use super::rivals::{SHIPPED, subjects};
 use super::subject::{Load, Subject, check};
@@ -14,14 +14,14 @@ const WORKLOADS: [(&str, &str); 5] = [
     ("an argument of 64 KiB", "length"),
 ];
 
-/// The numbers of calls in two processes; the difference of their counts is measured.
-const FLOWS: (i64, i64) = (50, 250);
+/// Numbers of calls in two processes. The difference of their counts is measured.
+const CALLS: (i64, i64) = (50, 250);
 
 pub fn measure(_: &Extent) -> Result<Part> {
     check()?;
     callgrind::check()?;
     let mut subjects = subjects(false)?;
-    // The two rmcp servers differ only in how the socket waits.
+    // The two rmcp servers differ only in the settings of the socket and the response format.
     subjects.retain(|subject| subject.name != SHIPPED);
     let mut sheet = Sheet::new(&[
         "workload",
@@ -35,9 +35,9 @@ pub fn measure(_: &Extent) -> Result<Part> {
         show(&format!("  {title:<50}"))?;
         let mut floor = None;
         for subject in &subjects {
-            let [few, many] = [FLOWS.0, FLOWS.1].map(|flows| count(subject, workload, flows));
+            let [few, many] = [CALLS.0, CALLS.1].map(|calls| count(subject, workload, calls));
             let (few, many) = (few?, many?);
-            let each = |of: fn(Counts) -> i64| (of(many) - of(few)) / (FLOWS.1 - FLOWS.0);
+            let each = |of: fn(Counts) -> i64| (of(many) - of(few)) / (CALLS.1 - CALLS.0);
             let (all, sha) = (each(|counts| counts.all), each(|counts| counts.sha));
             show(&format!(" {all:>8}"))?;
             let others = all - sha;
@@ -55,12 +55,12 @@ pub fn measure(_: &Extent) -> Result<Part> {
     Ok(Part { sheet, targets: Vec::new() })
 }
 
-/// Counts the instructions of a process that serves that many calls, and one more.
-fn count(subject: &Subject, workload: &str, flows: i64) -> Result<Counts> {
+/// Counts the instructions of a process that serves `calls` calls, and one more.
+fn count(subject: &Subject, workload: &str, calls: i64) -> Result<Counts> {
     let (tool, counted) = counting()?;
     let load = Load::new(workload, 1);
-    let load = load.with(&["--flows", &flows.to_string(), "--warm-up", "0", "--terminate"]);
-    // Until all are done.
+    let load = load.with(&["--flows", &calls.to_string(), "--warm-up", "0", "--terminate"]);
+    // Ends when all calls are done.
     let extent = Extent { rounds: 1, seconds: 600.0, all: false };
     subject.under(&tool).measure(&load, &extent)?;
     counts(&counted)

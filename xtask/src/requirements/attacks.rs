@@ -11,7 +11,7 @@ const PAGE: &str = "docs/threat-model.md";
 /// The heading of the column that names tests. Tables without it list no attacks.
 const SHOWN_BY: &str = "Shown by";
 
-/// Checks that each attack has a test, that its tests exist, and that there are attacks at all.
+/// Checks that each attack has a test, that the tests exist, and that the page lists attacks.
 pub fn check(sources: &[(String, String)], wrong: &mut Vec<String>) -> Result {
     let count = check_page(&fs::read_to_string(root().join(PAGE))?, &Sources::new(sources), wrong);
     println!("tidy: {count} attacks");
@@ -23,7 +23,7 @@ fn check_page(text: &str, sources: &Sources<'_>, wrong: &mut Vec<String>) -> usi
     let (mut count, mut is_attack) = (0, false);
     for line in text.lines() {
         let Some(row) = line.strip_prefix("| ").and_then(|row| row.strip_suffix(" |")) else {
-            // The rule below a heading belongs to its table.
+            // The rule below a heading belongs to the heading's table.
             is_attack &= line.starts_with("|---");
             continue;
         };

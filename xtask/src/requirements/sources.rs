@@ -10,7 +10,7 @@ impl<'a> Sources<'a> {
         Self(sources.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect())
     }
 
-    /// Whether a test exists, given as `crate/file.rs::function` below `crates/`.
+    /// Returns true if a test exists, given as `crate/file.rs::function` below `crates/`.
     pub fn have(&self, test: &str) -> bool {
         test.split_once(".rs::").is_some_and(|(file, function)| {
             let source = self.0.get(format!("crates/{file}.rs").as_str());

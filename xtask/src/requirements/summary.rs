@@ -35,7 +35,7 @@ Requirements about JSON Schema are met with the feature `validate`, which is on 
 
 const LEVELS: [&str; 2] = ["MUST", "SHOULD"];
 
-/// Whether the page says the same as the ledger.
+/// Returns true if the page matches the ledger.
 pub fn is_current(pages: &[Page]) -> Result<bool> {
     Ok(fs::read_to_string(root().join(PAGE))? == render(pages, &Differences::read()?)?)
 }

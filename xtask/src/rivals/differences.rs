@@ -25,20 +25,20 @@ const HEAD: &str = "\
 pub struct Differences {
     /// The version of each SDK.
     pub versions: BTreeMap<String, String>,
-    /// Notes from the interop runs, on the client or the wire, written by hand.
+    /// Handwritten notes from the interop runs, on the client or the wire.
     pub observed: Vec<String>,
     #[serde(rename = "difference")]
     pub requests: Vec<Difference>,
 }
 
-/// A request to which at least one SDK answers in another way than required.
+/// A request to which the response of at least one SDK violates the requirement.
 #[derive(Deserialize, Serialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
     /// The id in the ledger.
     pub requirement: String,
     pub request: String,
-    /// The responses of the SDKs that differ, in a few words.
+    /// Short descriptions of the SDKs' responses that differ.
     pub answers: BTreeMap<String, String>,
 }
 
@@ -57,7 +57,7 @@ impl Differences {
         Ok(format!("{HEAD}{}", toml::to_string_pretty(self)?))
     }
 
-    /// How many requests each SDK answers differently, in one paragraph.
+    /// Summarizes the number of differing responses by SDK, in one paragraph.
     pub fn summary(&self) -> String {
         let count = |name: &String| {
             self.requests.iter().filter(|one| one.answers.contains_key(name)).count()

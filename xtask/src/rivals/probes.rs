@@ -19,10 +19,10 @@ pub struct Probe {
 pub enum Holds {
     /// This status, and an error with this code.
     Refused(u16, i64),
-    /// An error with this code, with whatever status.
+    /// An error with this code, with any status.
     Error(i64),
     Status(u16),
-    /// A result that has something at this place.
+    /// A result with a value at this place.
     Result(&'static str),
 }
 
@@ -52,7 +52,7 @@ fn probe(id: &'static str, what: &'static str, method: &str, params: Value, hold
     Probe { id, what, verb: "POST", headers, body, holds }
 }
 
-/// Methods whose requests have `Mcp-Name`.
+/// Methods whose requests have the header `Mcp-Name`.
 const NAMED: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
 
 impl Probe {
@@ -90,7 +90,7 @@ fn brief() -> Value {
     json!({ "name": "brief", "arguments": {} })
 }
 
-/// The capabilities that a probe declares, as text in the body; and those with forms only.
+/// The capabilities that a probe declares, as text in the body, and those with forms only.
 const CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
 const FORMS: &str = r#"{"elicitation":{"form":{}}}"#;
 

@@ -1,4 +1,4 @@
-//! The parts of `cargo xtask test`, with what each needs.
+//! The parts of `cargo xtask test`, and their needs.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ use crate::{
 pub struct Part {
     pub name: &'static str,
     pub needs: &'static [Need],
-    /// Whether it is part of `cargo xtask check`.
+    /// True if it is a part of `cargo xtask check`.
     pub is_daily: bool,
     pub run: fn() -> Result,
 }
@@ -65,7 +65,7 @@ pub const PARTS: &[Part] = &[
     part("simulate", &[], || simulate::run(&[])),
     part("chaos-nginx", &[NGINX], || chaos("--minutes 0.5 --balancer nginx")),
     part("chaos-haproxy", &[HAPROXY], || chaos("--minutes 0.5 --balancer haproxy")),
-    // A fault that is there has to be found.
+    // The run must find the fault.
     part("chaos-break-retire", &[NGINX], || chaos("--minutes 0.4 --break retire")),
     part("chaos-break-drain", &[NGINX], || chaos("--minutes 0.4 --break drain")),
     part("load", &[], || chaos::load(&["--minutes", "0.75"].map(str::to_owned))),
@@ -76,7 +76,7 @@ fn clippy() -> Result {
     step(cargo(&clippy).args(["--", "-D", "warnings"]))
 }
 
-/// Tests that run a program which not every machine has. They are found by a part of their names.
+/// Tests that run a program which not every machine has, selected by a part of their names.
 struct SelectedTests {
     targets: &'static [&'static str],
     filter: &'static str,
@@ -90,7 +90,7 @@ const TERMINAL_TESTS: SelectedTests =
 const SIGNAL_TESTS: SelectedTests =
     SelectedTests { targets: &["--test=stdio"], filter: "a_server_that_is_told_to_end" };
 
-/// All tests but the selected ones and those in documentation.
+/// Runs all tests except the selected ones and those in documentation.
 fn tests() -> Result {
     let skipped =
         [REDIS_TESTS, PROCESS_TESTS, TERMINAL_TESTS, SIGNAL_TESTS].map(|tests| tests.filter);
@@ -99,7 +99,8 @@ fn tests() -> Result {
 }
 
 fn run_selected(SelectedTests { targets, filter }: &SelectedTests) -> Result {
-    // The whole workspace: one package alone would be built anew, with fewer features of its dependencies.
+    // The whole workspace: a single package would be rebuilt with fewer features of its
+    // dependencies.
     let command = || {
         let mut command = cargo(&["test", "--quiet", "--workspace", "--all-features"]);
         command.args(*targets).args([*filter, "--"]);
@@ -112,7 +113,7 @@ fn run_selected(SelectedTests { targets, filter }: &SelectedTests) -> Result {
     step(&mut command())
 }
 
-/// Builds each crate alone, with the features that it has alone.
+/// Builds each crate alone, with its own features only.
 fn features() -> Result {
     for alone in [
         &["--package", "mrtr-schema"][..],

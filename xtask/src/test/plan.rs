@@ -1,4 +1,5 @@
-//! Which parts can run on this machine, and what is installed for them.
+//! A plan of the parts that can run on this machine, and of the programs that are installed for
+//! them.
 
 use std::fmt;
 
@@ -12,7 +13,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks at what the parts need. Without `install`, what is missing counts as missing, even if it can be had.
+    /// Checks the needs of the parts. Without `install`, missing needs count as missing even if
+    /// they can be installed.
     pub fn new(parts: Vec<&'static Part>, install: bool) -> Self {
         let mut needs: Vec<(Need, Status)> = Vec::new();
         for need in parts.iter().flat_map(|part| part.needs) {
@@ -28,7 +30,8 @@ impl Plan {
         Self { parts, needs }
     }
 
-    /// Installs what can be. A failure makes the need missing, and the parts that have it are left out.
+    /// Installs needs that can be installed. A failure makes the need missing, and its parts are
+    /// left out.
     pub fn install(mut self) -> Self {
         for (need, status) in &mut self.needs {
             if let Status::Obtainable(_) = status {
@@ -44,12 +47,12 @@ impl Plan {
         self
     }
 
-    /// The parts, each with what keeps it from running.
+    /// Returns the parts, each with the reason if it cannot run.
     pub fn into_parts(self) -> Vec<(&'static Part, Option<String>)> {
         self.parts.iter().map(|part| (*part, self.missing(part))).collect()
     }
 
-    /// The needs of a part that are missing, and the commands that would bring them.
+    /// Returns the missing needs of a part, and the commands that install them.
     fn missing(&self, part: &Part) -> Option<String> {
         let (mut names, mut packages, mut commands) = (Vec::new(), String::new(), Vec::new());
         for (need, status) in &self.needs {
@@ -67,7 +70,7 @@ impl Plan {
             commands.insert(0, format!("{APT_GET}{packages}"));
         }
         let [names, commands] = [names.join(", "), commands.join(" && ")];
-        (!names.is_empty()).then(|| format!("without {names}; to run it: {commands}"))
+        (!names.is_empty()).then(|| format!("missing {names}; to install: {commands}"))
     }
 }
 
@@ -90,10 +93,7 @@ impl fmt::Display for Plan {
             writeln!(f, "nothing will be installed: MRTR_NO_INSTALL is set")?;
         }
         if !is_installed("cc") {
-            writeln!(
-                f,
-                "there is no C compiler, which building takes: apt-get install gcc libc6-dev"
-            )?;
+            writeln!(f, "missing C compiler, which building needs: apt-get install gcc libc6-dev")?;
         }
         let missing = |part: &&'static Part| Some((part.name, self.missing(part)?));
         let left_out: Vec<_> = self.parts.iter().filter_map(missing).collect();

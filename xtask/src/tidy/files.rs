@@ -1,4 +1,4 @@
-//! Rules about single files: their length, their first line, and text that must not be committed.
+//! Rules for single files: their length, their first line, and text that must not be committed.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::Result;
 use crate::requirements;
 use crate::run::root;
 
-/// The most lines that a file has before its tests.
+/// Maximum number of lines before the tests of a file.
 const MAX_LINES: usize = 500;
 
 /// Text that must not be committed.
@@ -42,7 +42,7 @@ pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) -> Result {
     requirements::check_attacks(&sources, problems)
 }
 
-/// The faults that `chaos --break` introduces are patches, which have to apply to the sources.
+/// Checks that the patches of `chaos --break` apply to the sources.
 fn check_patches(problems: &mut Vec<String>) {
     for patch in crate::chaos::patches() {
         let mut check = Command::new("git");

@@ -1,4 +1,4 @@
-//! The crate graph: which crate may depend on which.
+//! The crate graph: the allowed dependencies between crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::Result;
 use crate::run::{cargo, output};
 
-/// The published crates, each with all the workspace crates that it may depend on.
+/// The published crates, each with the workspace crates that it may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-schema", &[]),
     ("mrtr-codec", &[]),
@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Unpublished members, which may depend on any crate.
 const FREE: &[&str] = &["mrtr-chaos", "mrtr-testkit", "mrtr-conformance", "mrtr-examples", "xtask"];
 
-/// Crates that must not be among another crate's dependencies, direct or indirect.
+/// Crates that must not be dependencies of another crate, direct or indirect.
 const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-schema", &["tokio", "hyper", "getrandom", "aes"]),
     ("mrtr-codec", &["tokio", "hyper", "serde"]),
@@ -72,7 +72,7 @@ fn check_arrows(metadata: &Value, problems: &mut Vec<String>) {
     }
 }
 
-/// Follows the resolved graph of normal dependencies, with default features, crate by crate.
+/// Checks the resolved graph of normal dependencies with default features, crate by crate.
 fn check_never(problems: &mut Vec<String>) {
     for (name, forbidden) in NEVER {
         let tree = ["tree", "--locked", "--edges=normal", "--prefix=none", "--format={p}"];
@@ -82,7 +82,7 @@ fn check_never(problems: &mut Vec<String>) {
         };
         let inside: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
         for one in forbidden.iter().filter(|one| inside.contains(**one)) {
-            problems.push(format!("{name} must not depend on {one}, not even indirectly"));
+            problems.push(format!("{name} must not depend on {one}, directly or indirectly"));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The licenses and sources of all dependencies, and duplicates among them: `cargo deny` with `deny.toml`.
+//! The licenses and sources of all dependencies, and duplicates among them: `cargo deny` with
+//! `deny.toml`.
 
 use std::process::Command;
 
@@ -7,7 +8,8 @@ use crate::needs::CARGO_DENY;
 use crate::run::{root, run};
 use crate::tools::installed;
 
-/// Advisories are left out: their database is fetched from GitHub, and the tests reach package registries only.
+/// Checks licenses, sources and duplicates. Advisories are not checked, because their database is
+/// downloaded from GitHub, and tests use package registries only.
 pub fn check() -> Result {
     let mut deny = Command::new(installed(CARGO_DENY)?);
     deny.args(["--locked", "--all-features", "--log-level=error", "check"]);

@@ -14,11 +14,11 @@ use std::process::Command;
 use crate::Result;
 use crate::run::{output, root};
 
-/// The folders of the published crates, below `crates`. Some may not be there.
+/// The folders of the published crates, below `crates`. Some may be missing.
 const PUBLISHED: &[&str] =
     &["schema", "codec", "macros", "transport", "server", "client", "mrtr", "cli"];
 
-/// A part that can be run alone, and what it covers.
+/// A part that can be run alone: its name and its check.
 type Part = (&'static str, fn(&[TrackedFile], &mut Vec<String>) -> Result);
 
 const PARTS: &[Part] = &[
@@ -35,13 +35,14 @@ const PARTS: &[Part] = &[
     }),
 ];
 
-/// Runs the given parts, or all of them. `licenses` is not among all of them: it takes a tool that has to be built.
+/// Runs the given parts, or all of them. `licenses` runs only by name, because it needs a tool that
+/// takes long to build.
 pub fn run(args: &[String]) -> Result {
     let is_known = |name: &String| name == "licenses" || PARTS.iter().any(|(part, _)| part == name);
     if let Some(other) = args.iter().find(|name| !is_known(name)) {
         let names: Vec<_> = PARTS.iter().map(|(name, _)| *name).collect();
         return Err(
-            format!("no such part: {other}; there are {}, licenses", names.join(", ")).into()
+            format!("unknown part {other:?}; known parts: {}, licenses", names.join(", ")).into()
         );
     }
     let files = tracked_files()?;
@@ -77,7 +78,7 @@ impl TrackedFile {
     }
 }
 
-/// All text files that git knows or would add.
+/// Returns all text files that git tracks or would add.
 fn tracked_files() -> Result<Vec<TrackedFile>> {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let list = output(Command::new("git").args(list).current_dir(root()))?;

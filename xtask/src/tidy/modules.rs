@@ -1,10 +1,12 @@
-//! Module cycles: no file of a published crate may depend on itself by way of other files.
+//! Module cycles: no file of a published crate may depend on itself through other files.
 //!
-//! A module is a file; inline modules belong to the file they are written in. A file depends on the file that
-//! defines an item which it names, in a `use` or in a path, outside of `#[cfg(test)]`. Imports are followed to the
-//! definition: `super::Foo`, where the parent imports `Foo` from a sibling, is a dependency on the sibling. A parent
-//! that declares a child and re-exports from it does not depend on it, but a parent that uses the child in its own
-//! code does, and so does a child that uses what its parent's file defines.
+//! A module is a file. An inline module belongs to its file. A file depends on the file that
+//! defines an item which it names, in a `use` or in a path, outside of `#[cfg(test)]`.
+//!
+//! Imports are followed to the definition: `super::Foo`, where the parent imports `Foo` from a
+//! sibling, is a dependency on the sibling. A parent that declares a child and re-exports from it
+//! does not depend on it. A parent that uses the child in its own code depends on it, and a child
+//! that uses items of its parent's file depends on the parent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -38,10 +40,10 @@ pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// A module's place in the crate: the names from the root down to it.
+/// A module's path in the crate: the names from the root to the module.
 type ModulePath = Vec<String>;
 
-/// One file depends on another, and the first place where it does.
+/// The dependencies of files, each with the first place that causes it.
 type Graph = BTreeMap<ModulePath, BTreeMap<ModulePath, Place>>;
 
 #[derive(Clone)]
@@ -53,17 +55,18 @@ struct Place {
 
 #[derive(Default)]
 struct Module {
-    /// The module of the file that this one is written in.
+    /// The module of the file that contains this module.
     unit: ModulePath,
     file: String,
     children: BTreeSet<String>,
     items: BTreeSet<String>,
-    /// What is imported under a name. There can be several: one in each namespace, or in different functions.
+    /// The targets of imports by name. A name can have several: one per namespace, or in different
+    /// functions.
     imports: BTreeMap<String, Vec<Vec<String>>>,
     globs: Vec<Vec<String>>,
 }
 
-/// A path in the source, and the module it is written in.
+/// A path in the source, and the module that contains it.
 struct Mention {
     module: ModulePath,
     path: Vec<String>,
@@ -71,13 +74,13 @@ struct Mention {
     is_reexport: bool,
 }
 
-/// What a path leads to: the module that defines an item, or a module itself.
+/// The target of a path: the module that defines an item, or a module itself.
 enum Target {
     ItemIn(ModulePath),
     Module,
 }
 
-/// How many imports are followed from one to the next: globs can import each other.
+/// Maximum number of imports that are followed in a row: globs can import each other.
 const MAX_DEPTH: usize = 16;
 
 #[derive(Default)]
@@ -108,7 +111,7 @@ impl Crate {
         Ok(all)
     }
 
-    /// Which file depends on which.
+    /// Returns the dependencies between files.
     fn dependencies(&self) -> Graph {
         let mut graph = Graph::new();
         for Mention { module, path, line, is_reexport } in &self.mentions {
@@ -130,7 +133,7 @@ impl Crate {
         graph
     }
 
-    /// Follows a path from the module that it is written in. What is not of this crate leads nowhere.
+    /// Resolves a path from the module that contains it. Paths into other crates have no targets.
     fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Vec<Target> {
         let mut module = from.to_vec();
         let mut rest = path;
@@ -150,7 +153,7 @@ impl Crate {
         vec![Target::Module]
     }
 
-    /// Whether a name is one of a module's own: declared, defined or imported.
+    /// Returns true if a module declares, defines or imports a name.
     fn has(&self, module: &[String], name: &str) -> bool {
         self.modules.get(module).is_some_and(|module| {
             module.children.contains(name)
@@ -159,13 +162,13 @@ impl Crate {
         })
     }
 
-    /// Goes down from a module, name by name, to the module that defines an item.
+    /// Descends from a module, name by name, to the module that defines an item.
     fn walk(&self, mut at: ModulePath, names: &[String], depth: usize) -> Vec<Target> {
         let mut rest = names;
         while let [name, more @ ..] = rest {
             let Some(module) = self.modules.get(&at) else { return Vec::new() };
             let is_child = module.children.contains(name);
-            // A module and, say, a function can have the same name. Only the module has names in it.
+            // A module and a function can have the same name. Only the module contains names.
             let is_module = is_child && !more.is_empty();
             if let (Some(imports), false) = (module.imports.get(name), is_module) {
                 let follow = |import: &Vec<String>| {
@@ -178,7 +181,7 @@ impl Crate {
             }
             if !is_child {
                 let found = self.through_globs(&at, rest, depth);
-                // Such as what a macro defines.
+                // For example, an item that a macro defines.
                 return if found.is_empty() { vec![Target::ItemIn(at)] } else { found };
             }
             at.push(name.clone());
@@ -187,7 +190,7 @@ impl Crate {
         vec![Target::Module]
     }
 
-    /// Looks for the first name of a path in what a module imports by `*`.
+    /// Searches the glob imports of a module for the first name of a path.
     fn through_globs(&self, from: &[String], path: &[String], depth: usize) -> Vec<Target> {
         let (Some(module), Some(first)) = (self.modules.get(from), path.first()) else {
             return Vec::new();
@@ -204,7 +207,7 @@ impl Crate {
         found
     }
 
-    /// The module that a path names, if it names one of this crate directly.
+    /// Returns the module that a path names, if the path names a module of this crate directly.
     fn module_at(&self, from: &[String], path: &[String]) -> Option<ModulePath> {
         let mut at = from.to_vec();
         for name in path {
@@ -225,12 +228,12 @@ struct Reader<'a> {
     unit: ModulePath,
     module: ModulePath,
     file: String,
-    /// Modules in files of their own.
+    /// Modules in separate files.
     declared: Vec<ModulePath>,
 }
 
 impl Reader<'_> {
-    /// Makes the current module known, and reads what is in it.
+    /// Registers the current module, and reads its content.
     fn enter(&mut self, read: impl FnOnce(&mut Self)) {
         let (unit, file) = (self.unit.clone(), self.file.clone());
         let module = self.current();
@@ -262,7 +265,7 @@ impl Reader<'_> {
             UseTree::Glob(glob) => {
                 let line = glob.star_token.span.start().line;
                 self.current().globs.push(path.clone());
-                // Whatever is taken from there: the file depends on it.
+                // Any item may be imported, so the file depends on it.
                 self.mention([path.as_slice(), &["*".to_owned()]].concat(), line, is_reexport);
             }
             UseTree::Name(tree) => self.read_import(&tree.ident, &tree.ident, path, is_reexport),
@@ -287,14 +290,14 @@ impl Reader<'_> {
         } else {
             path.push(last.to_string());
         }
-        // `use name;` says nothing new about the name.
+        // `use name;` adds no information about the name.
         if path.as_slice() != [name.as_str()] {
             self.current().imports.entry(name).or_default().push(path.clone());
         }
         self.mention(path.clone(), last.span().start().line, is_reexport);
     }
 
-    /// Reads the paths in what a macro is given, of which the syntax is the macro's own.
+    /// Reads the paths in the tokens of a macro call, whose syntax only the macro knows.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let (mut line, mut colons, mut is_field) = (0, 0, false);
@@ -333,7 +336,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A single name in lower case is a local variable, unless it is called.
+    /// Records a path. A single name in lower case is a local variable, unless it is called.
     fn read_path(&mut self, path: Vec<String>, line: usize, is_called: bool) {
         let is_type = |name: &String| name.starts_with(|first: char| first.is_ascii_uppercase());
         if path.len() > 1 || is_called || path.first().is_some_and(is_type) {
@@ -415,13 +418,13 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.read_tokens(call.tokens.clone());
     }
 
-    // What derives and attributes name is not of this crate.
+    // Derives and attributes name items of other crates.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
-/// Whether there is `#[cfg(test)]`, alone or with further conditions.
+/// Returns true for `#[cfg(test)]`, alone or with further conditions.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
         let condition = attribute.meta.require_list().map(|list| list.tokens.to_string());
@@ -429,7 +432,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Finds cycles of which no two share a dependency, shortest first, until there is no other.
+/// Finds cycles, shortest first, until none is left. No two cycles share a dependency.
 fn cycles(graph: &Graph) -> Vec<Vec<ModulePath>> {
     let mut left: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for (from, uses) in graph {
@@ -449,7 +452,7 @@ fn cycles(graph: &Graph) -> Vec<Vec<ModulePath>> {
     }
 }
 
-/// The shortest way from a module to itself.
+/// Returns the shortest path from a module to itself.
 fn way_back<'a>(
     start: &'a ModulePath,
     graph: &BTreeMap<&'a ModulePath, BTreeSet<&'a ModulePath>>,
@@ -492,7 +495,7 @@ fn shown(folder: &str, cycle: &[ModulePath], graph: &Graph) -> String {
 mod tests {
     use super::{Crate, cycles};
 
-    /// The cycles of a crate with these files.
+    /// Returns the cycles of a crate with these files.
     fn cycles_of(files: &[(&str, &str)]) -> Vec<String> {
         let files = files.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
         let graph = Crate::read(&files).unwrap().dependencies();
@@ -514,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reexport_is_no_cycle() {
+    fn a_reexport_is_not_a_cycle() {
         let root = ("lib.rs", "mod a;");
         let a = ("a.rs", "mod x; mod y; pub use x::X; pub(crate) use self::y::{Y as Z};");
         let x = ("a/x.rs", "use super::Z; pub struct X(Z);");
@@ -528,7 +531,7 @@ mod tests {
         let a = ("a/mod.rs", "mod x; mod y; pub use x::*; pub use y::Y; use crate::b::B;");
         let x = ("a/x.rs", "use crate::Y; use super::B; pub struct X(Y, B);");
         let b = ("b.rs", "pub struct B; fn f(_: crate::all::X) {}");
-        // `b` takes X by way of the root, and `a::x` takes B by way of its parent.
+        // `b` uses X through the root, and `a::x` uses B through its parent.
         let y = ("a/y.rs", "pub struct Y;");
         assert_eq!(cycles_of(&[root, a, x, y, b]), ["a::x -> b"]);
         let y = ("a/y.rs", "use super::X; pub struct Y(X);");

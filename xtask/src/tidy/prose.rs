@@ -1,4 +1,5 @@
-//! The prose of doc comments in the published crates: how summaries begin, and how long lines are.
+//! The prose of doc comments in the published crates: the first word of summaries, and the length
+//! of lines.
 
 use super::{PUBLISHED, TrackedFile};
 
@@ -6,10 +7,10 @@ use super::{PUBLISHED, TrackedFile};
 const QUESTION_WORDS: &[&str] =
     &["what", "who", "whoever", "whose", "how", "whether", "why", "where", "which", "when"];
 
-/// How many summaries in a thousand may begin with one of these words.
+/// Maximum number of summaries in a thousand that begin with one of these words.
 const MAX_PER_MILLE: usize = 30;
 
-/// The longest line of a doc comment, in characters.
+/// Maximum length of a line of a doc comment, in characters.
 const MAX_COLUMNS: usize = 100;
 
 pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) {
@@ -60,7 +61,7 @@ fn is_published(file: &TrackedFile) -> bool {
         && folders.next().is_some_and(|name| PUBLISHED.contains(&name))
 }
 
-/// The text of a line of a doc comment.
+/// Returns the text of a line of a doc comment.
 fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
@@ -68,7 +69,7 @@ fn doc_text(line: &str) -> Option<&str> {
     (!text.starts_with('/')).then_some(text.trim())
 }
 
-/// Whether a line can be shorter: it is not one long word, such as the target of a link.
+/// Returns true if a line can be shorter: it is not one long word, such as the target of a link.
 fn is_breakable(text: &str) -> bool {
     let is_link = text.starts_with('[') && text.contains("]: ");
     !is_link && text.contains(' ')
@@ -79,7 +80,7 @@ struct Summary<'a> {
     text: &'a str,
 }
 
-/// The first line of each doc comment.
+/// Returns the first line of each doc comment.
 fn summaries_of(text: &str) -> Vec<Summary<'_>> {
     let mut found = Vec::new();
     let mut is_inside = false;

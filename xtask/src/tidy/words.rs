@@ -1,7 +1,8 @@
-//! Retired words: names and phrases that the project used once, each with its replacement.
+//! Retired words: names and phrases that the project no longer uses, each with its replacement.
 //!
-//! An identifier is found as a whole word in code: in Rust, in TOML, and between backticks in Markdown and comments.
-//! A phrase is found in doc comments, string literals and Markdown, in either case and across line breaks.
+//! An identifier is found as a whole word in code: in Rust, in TOML, and between backticks in
+//! Markdown and comments. A phrase is found in doc comments, string literals and Markdown, in
+//! either case and across line breaks.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -44,14 +45,14 @@ const PHRASES: &[(&str, &str)] = &[
 /// Text in front of a phrase that makes it ordinary English.
 const EXCEPTIONS: &[(&str, &str)] = &[("is none", "there ")];
 
-/// Files that may contain retired words: these lists, another list, and the history.
+/// Files that may contain retired words: these lists, another list, and the changelog.
 const EXEMPT: &[&str] = &["xtask/src/tidy/words.rs", "xtask/src/tidy/prose.rs", "CHANGELOG.md"];
 
 pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) {
     for file in files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str())) {
         let mut found = Vec::new();
         if file.is_rust() {
-            // The compiler reports what is not Rust.
+            // Invalid Rust is left to the compiler.
             let tokens: TokenStream = file.text.parse().unwrap_or_default();
             identifiers_among(tokens.clone(), &mut found);
             let comments = file.text.lines().map(|line| Some(line).filter(|line| is_comment(line)));
@@ -98,7 +99,8 @@ fn identifiers_among(tokens: TokenStream, found: &mut Vec<Found>) {
     }
 }
 
-/// Finds identifiers in the code of Markdown: in fenced blocks, and between backticks. `None` is a line of another kind.
+/// Finds identifiers in the code of Markdown: in fenced blocks, and between backticks. `None` is a
+/// line of another kind.
 fn identifiers_in_code_of<'a>(
     lines: impl Iterator<Item = Option<&'a str>>,
     found: &mut Vec<Found>,
@@ -123,7 +125,8 @@ fn identifiers_in_code_of<'a>(
     }
 }
 
-/// Calls `report` with the place, the word and its replacement, for each whole word of the list in the text.
+/// Calls `report` with the position, the word and its replacement, for each whole word of the list
+/// in the text.
 fn find(
     text: &str,
     list: &[(&'static str, &'static str)],
@@ -141,11 +144,11 @@ fn find(
     }
 }
 
-/// Consecutive lines as one text in lower case, in which each space is single.
+/// Consecutive lines as one text in lower case, with single spaces.
 #[derive(Default)]
 struct Prose {
     text: String,
-    /// Where each line begins in the text, with its number.
+    /// The position in the text at which each line begins, with its number.
     lines: Vec<(usize, usize)>,
 }
 
@@ -170,7 +173,8 @@ impl Prose {
     }
 }
 
-/// Doc comments and string literals. Consecutive lines of a doc comment are one piece of prose.
+/// Returns doc comments and string literals. Consecutive lines of a doc comment are one piece of
+/// prose.
 fn prose_of_rust(text: &str, tokens: TokenStream) -> Vec<Prose> {
     let mut all = vec![Prose::default()];
     let mut last = 0;
@@ -190,14 +194,14 @@ fn prose_of_rust(text: &str, tokens: TokenStream) -> Vec<Prose> {
     all
 }
 
-/// The string literals among tokens, which doc comments are, too, with their lines.
+/// Reports the string literals among tokens, including doc comments, with their lines.
 fn read_literals(tokens: TokenStream, read: &mut dyn FnMut(usize, &str)) {
     for token in tokens {
         match token {
             TokenTree::Group(group) => read_literals(group.stream(), read),
             TokenTree::Literal(literal) => {
                 let text = literal.to_string();
-                // Without the quotes, and without `r#` in front of them.
+                // Removes the quotes, and `r#` in front of them.
                 if let Some((_, text)) = text.split_once('"')
                     && let Some((text, _)) = text.rsplit_once('"')
                 {

@@ -1,4 +1,4 @@
-//! The workloads on hyper alone; with `--stdio`, on two blocking streams.
+//! The workloads on hyper alone. With `--stdio`, on two blocking streams.
 
 use std::convert::Infallible;
 use std::error::Error;

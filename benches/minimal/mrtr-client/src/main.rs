@@ -1,4 +1,4 @@
-//! A minimal client on mrtr: one call, and an answer to what is asked.
+//! A minimal client on mrtr: one call, and an answer to its questions.
 
 use mrtr::ElicitResult;
 use serde_json::json;

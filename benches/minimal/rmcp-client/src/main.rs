@@ -1,4 +1,4 @@
-//! A minimal client on rmcp: one call, and an answer to what is asked.
+//! A minimal client on rmcp: one call, and an answer to its questions.
 
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,

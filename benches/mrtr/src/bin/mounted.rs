@@ -1,4 +1,4 @@
-//! Mounted in an axum router.
+//! The tools, mounted in an axum router.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Served by our own `serve`.
+//! The tools, served by our own `serve`.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening {}", listener.local_addr()?.port());
-    // As many as listen in the benchmark, and those that call beside them.
+    // Enough for the benchmark's listeners, and for the callers beside them.
     let limits = RequestLimits::default().with_max_in_flight(20_000);
     let options = ServeOptions::default().with_max_connections(20_000);
     serve(listener, Endpoint::new(server).limits(limits), options, std::future::pending()).await?;

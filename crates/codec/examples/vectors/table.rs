@@ -54,7 +54,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
     }
     for (name, sealed, asked) in [
         (
-            "arguments written anew",
+            "arguments in another form",
             r#"{"a":1,"b":[1.0,"x"]}"#,
             "{ \"b\" : [1e0, \"\\u0078\"], \"a\": 10e-1 }",
         ),
@@ -69,7 +69,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ("a minute before it was issued", (NOW + 60, NOW + 600), NOW),
         ("a second before it expires", (NOW, NOW + 600), NOW + 599),
         ("for months", (NOW, NOW + 10_000_000), NOW + 9_999_999),
-        ("to the end of time", (0, u64::MAX), u64::MAX - 1),
+        ("with the greatest possible expiry", (0, u64::MAX), u64::MAX - 1),
     ] {
         let token = seal(&home, &anonymous(), times, b"state", name)?;
         all.push(opens(
@@ -121,13 +121,13 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ("another version", good.replacen("mrtr1.", "mrtr2.", 1)),
         ("a prefix in capitals", good.replacen("mrtr1.", "MRTR1.", 1)),
         ("no prefix", inner.to_owned()),
-        ("a blank in front", format!(" {good}")),
-        ("a line break behind", format!("{good}\n")),
+        ("a leading space", format!(" {good}")),
+        ("a trailing line break", format!("{good}\n")),
         ("padding", format!("{good}=")),
         ("a character of the other alphabet", format!("{}+", &good[..good.len() - 1])),
         ("a character outside ASCII", format!("{}é", &good[..good.len() - 1])),
         ("one character too many", format!("mrtr1.{}A", BASE64.encode(&raw[..57]))),
-        ("loose bits at the end", loose),
+        ("unused bits that are not zero", loose),
         ("55 bytes", format!("mrtr1.{}", BASE64.encode(&raw[..55]))),
     ] {
         all.push(reject(name, &token, "malformed"));
@@ -140,7 +140,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
     let encode = |bytes: &[u8]| format!("mrtr1.{}", BASE64.encode(bytes));
     all.push(reject("a key id that was changed", &encode(&other_id), "unknown_key"));
     all.push(rejected(
-        vector("a key that is gone", &["two"], AUDIENCE, &good, &anonymous(), NOW),
+        vector("a key that was removed", &["two"], AUDIENCE, &good, &anonymous(), NOW),
         "unknown_key",
     ));
     all.push(rejected(
@@ -159,12 +159,12 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         changed[at] ^= 0x80;
         all.push(reject(&format!("a bit in {name}"), &encode(&changed), "forged"));
     }
-    all.push(reject("a byte less", &encode(&raw[..raw.len() - 1]), "forged"));
-    all.push(reject("a byte more", &encode(&[&raw[..], &[0]].concat()), "forged"));
+    all.push(reject("one byte too few", &encode(&raw[..raw.len() - 1]), "forged"));
+    all.push(reject("one byte too many", &encode(&[&raw[..], &[0]].concat()), "forged"));
     all.push(reject("56 bytes", &encode(&raw[..56]), "forged"));
     let second = BASE64.decode(&seal(&home, &anonymous(), times, b"other", "second")?[6..])?;
     all.push(reject(
-        "the head of one and the rest of another",
+        "the head of one token and the rest of another",
         &encode(&[&raw[..40], &second[40..]].concat()),
         "forged",
     ));
@@ -226,8 +226,8 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
     }
     let shifted = json!({ "issuer": "https://login.examplea", "subject": "lice", "client": null });
     for (name, sealed, asked) in [
-        ("a known caller's, from nobody", alice(), anonymous()),
-        ("nobody's, from a known caller", anonymous(), alice()),
+        ("a known caller's, from an anonymous caller", alice(), anonymous()),
+        ("an anonymous caller's, from a known caller", anonymous(), alice()),
         ("another subject", alice(), with(alice(), "/principal/subject", json!("bob"))),
         (
             "another issuer",
@@ -235,15 +235,11 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
             with(alice(), "/principal/issuer", json!("https://evil.example")),
         ),
         ("a subject in capitals", alice(), with(alice(), "/principal/subject", json!("Alice"))),
-        ("issuer and subject cut elsewhere", alice(), with(alice(), "/principal", shifted)),
+        ("issuer and subject split elsewhere", alice(), with(alice(), "/principal", shifted)),
         ("another client", client.clone(), with(alice(), "/principal/client", json!("other"))),
-        ("no client any more", client.clone(), alice()),
-        ("a client where there was none", alice(), client),
-        (
-            "an empty client where there was none",
-            alice(),
-            with(alice(), "/principal/client", json!("")),
-        ),
+        ("a removed client", client.clone(), alice()),
+        ("an added client", alice(), client),
+        ("an added client without a name", alice(), with(alice(), "/principal/client", json!(""))),
     ] {
         let token = seal(&home, &sealed, times, b"state", name)?;
         all.push(rejected(
@@ -261,7 +257,7 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ),
         ("another target", anonymous(), with(anonymous(), "/target", json!("pay")), "wrong_target"),
         (
-            "method and target cut elsewhere",
+            "method and target split elsewhere",
             anonymous(),
             with(with(anonymous(), "/method", json!("tools/callb")), "/target", json!("ook")),
             "wrong_method",
@@ -273,19 +269,19 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
             "wrong_arguments",
         ),
         (
-            "a number that is a text",
+            "a number as a string",
             anonymous(),
             with(anonymous(), "/arguments", json!(r#"{"people":"2"}"#)),
             "wrong_arguments",
         ),
         (
-            "a member more",
+            "an additional member",
             anonymous(),
             with(anonymous(), "/arguments", json!(r#"{"people":2,"vip":null}"#)),
             "wrong_arguments",
         ),
         (
-            "no arguments any more",
+            "removed arguments",
             anonymous(),
             with(anonymous(), "/arguments", Value::Null),
             "wrong_arguments",

@@ -45,7 +45,7 @@ fn tokens_with_a_flipped_bit_are_rejected() {
         for bit in 0..8 {
             let mut bytes = token.clone().into_bytes();
             bytes[at] ^= 1 << bit;
-            // Bytes that are not UTF-8 cannot arrive in a JSON string.
+            // A JSON string cannot contain bytes that are not UTF-8.
             let Ok(changed) = String::from_utf8(bytes) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! The client that the official conformance suite runs: `conformance-client URL`, with the name of the
-//! scenario in `MCP_CONFORMANCE_SCENARIO`.
+//! The client that the official conformance suite runs: `conformance-client URL`. The environment
+//! variable `MCP_CONFORMANCE_SCENARIO` names the scenario.
 
 use std::error::Error;
 
@@ -19,7 +19,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .map_err(|_| "MCP_CONFORMANCE_SCENARIO is not set")?;
     let client = mrtr::connect(url)?
         .on_form(async |_, form| {
-            // Says yes to everything, and leaves the rest to its defaults.
+            // Accepts every form with `true` for booleans, and leaves other fields to their
+            // defaults.
             let yes = form.requested_schema.fields.iter().filter_map(|field| match field.kind {
                 FieldKind::Boolean { .. } => Some((field.name.clone(), Value::Bool(true))),
                 _ => None,
@@ -62,14 +63,15 @@ async fn run<X: Transport>(client: &Client<X>, scenario: &str) -> Result<(), Box
                 client.call_tool(&tool.name, json!({ "region": "us-west1" })).await?;
             }
         }
-        // Listing the tools is all there is to it: a `$ref` in one of them points at a trap.
+        // Listing the tools is enough: a `$ref` in one of them points at a URL that must not be
+        // fetched.
         "json-schema-ref-no-deref" => {
             client.list_tools().await?;
         }
         "json-schema-2020-12-preservation" => {
             let tools = client.list_tools().await?;
             let tool = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool");
-            let schema = &tool.ok_or("the server lacks the tool with the schema")?.input_schema;
+            let schema = &tool.ok_or("the server has no tool with the expected name")?.input_schema;
             client.call_tool("json_schema_echo", json!({ "schema": schema })).await?;
         }
         "request-metadata" => {
@@ -78,7 +80,7 @@ async fn run<X: Transport>(client: &Client<X>, scenario: &str) -> Result<(), Box
         }
         "sep-2322-client-request-state" => {
             client.list_tools().await?;
-            // The unrelated call runs beside the others: nothing of theirs may get into it.
+            // An unrelated call runs beside the others, and must not receive their answers.
             let (a, b, c) = tokio::join!(
                 client.call_tool("test_mrtr_echo_state", json!({})),
                 client.call_tool("test_mrtr_no_state", json!({})),
@@ -88,7 +90,7 @@ async fn run<X: Transport>(client: &Client<X>, scenario: &str) -> Result<(), Box
             client.call_tool("test_mrtr_unrelated", json!({})).await?;
             client.call_tool("test_mrtr_no_result_type", json!({})).await?;
         }
-        other => return Err(format!("the scenario {other:?} is not there yet").into()),
+        other => return Err(format!("unknown scenario {other:?}").into()),
     }
     Ok(())
 }

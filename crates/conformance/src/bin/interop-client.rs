@@ -1,5 +1,6 @@
-//! Our client on another SDK's server: `interop-client URL` over HTTP, `interop-client COMMAND ARGUMENT…` over
-//! stdio. `xtask/interop.md` says what it does, and prints.
+//! Our client, for the servers of other SDKs: `interop-client URL` over HTTP,
+//! `interop-client COMMAND ARGUMENT…` over stdio. `interop/README.md` describes its calls and its
+//! output.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,35 +28,35 @@ async fn main() -> Result {
 }
 
 async fn rows<X: Transport>(server: X) {
-    let heard = Heard::default();
-    let client = client(server, &heard);
+    let received = Received::default();
+    let client = client(server, &received);
     row("discover", discover(&client).await);
     row("list", list(&client).await);
     row("call", text(&client, "add", json!({ "a": 2, "b": 3 }), "5").await);
     row("error", fails(&client).await);
     row("wrong argument", wrong_argument(&client).await);
-    row("progress", progress(&client, &heard).await);
+    row("progress", progress(&client, &received).await);
     row("form", text(&client, "form", json!({}), "Hello, Ada!").await);
-    row("decline", decline(&client, &heard).await);
+    row("decline", decline(&client, &received).await);
     row("url", text(&client, "url", json!({}), "logged in").await);
     row("sampling", text(&client, "model", json!({}), "Paris").await);
     row("roots", text(&client, "roots", json!({}), "file:///work").await);
-    row("rounds", rounds(&client, &heard).await);
-    row("joined", joined(&client, &heard).await);
+    row("rounds", rounds(&client, &received).await);
+    row("joined", joined(&client, &received).await);
     row("state only", text(&client, "poll", json!({}), "done").await);
     row("prompt", prompt(&client).await);
     row("template", template(&client).await);
 }
 
-#[expect(clippy::print_stdout, reason = "it is a program's output")]
+#[expect(clippy::print_stdout, reason = "the output of a program")]
 fn row(name: &str, outcome: Result) {
     let outcome = outcome.map_or_else(|why| why.to_string(), |()| "ok".to_owned());
     println!("{name}\t{}", outcome.replace('\n', " "));
 }
 
-/// What the handlers were told.
+/// The input that the handlers received.
 #[derive(Clone, Default)]
-struct Heard {
+struct Received {
     forms: Arc<Mutex<Vec<(u32, String)>>>,
     progress: Arc<Mutex<Vec<f64>>>,
     declines: Arc<Mutex<bool>>,
@@ -65,8 +66,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
-    let (forms, progress) = (heard.clone(), heard.clone());
+fn client<X: Transport>(server: X, received: &Received) -> Client<X> {
+    let (forms, progress) = (received.clone(), received.clone());
     Client::builder(server)
         .on_form(move |question, form| {
             locked(&forms.forms).push((question.input_round, form.message.clone()));
@@ -92,13 +93,13 @@ fn client<X: Transport>(server: X, heard: &Heard) -> Client<X> {
         })
         .on_sample(async |_, _| Ok(CreateMessageResult::text("Paris", "a model")))
         .on_roots(async |_| Ok(vec![Root::new("file:///work")]))
-        .on_progress(move |heard| locked(&progress.progress).push(heard.progress))
+        .on_progress(move |received| locked(&progress.progress).push(received.progress))
         .build()
 }
 
 async fn discover<X: Transport>(client: &Client<X>) -> Result {
     let versions = client.discover().await?.supported_versions;
-    expect("the versions have it", versions.contains(&"2026-07-28".to_owned()), true)
+    expect("the versions contain 2026-07-28", versions.contains(&"2026-07-28".to_owned()), true)
 }
 
 async fn list<X: Transport>(client: &Client<X>) -> Result {
@@ -116,7 +117,7 @@ async fn text<X: Transport>(client: &Client<X>, tool: &str, args: Value, wanted:
 
 async fn fails<X: Transport>(client: &Client<X>) -> Result {
     let result = client.call_tool("fail", json!({})).await?;
-    // Some SDKs say more than the tool did.
+    // Some SDKs add text to the message of the tool.
     let text = result.text();
     expect("the result", (result.is_error, text.contains("out of order")), (true, true))
         .map_err(|why| format!("{why}: {text}").into())
@@ -127,37 +128,37 @@ async fn wrong_argument<X: Transport>(client: &Client<X>) -> Result {
         Ok(result) => result.is_error,
         Err(error) => error.as_server_error().ok_or_else(|| error.to_string())?.code == -32602,
     };
-    expect("it is refused", refused, true)
+    expect("the call is rejected", refused, true)
 }
 
-async fn progress<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
+async fn progress<X: Transport>(client: &Client<X>, received: &Received) -> Result {
     text(client, "count", json!({}), "counted").await?;
-    let numbers: Vec<_> = locked(&heard.progress).iter().map(|n| format!("{n}")).collect();
+    let numbers: Vec<_> = locked(&received.progress).iter().map(|n| format!("{n}")).collect();
     expect("the progress", numbers, ["1", "2", "3"].map(str::to_owned).to_vec())
 }
 
-async fn decline<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
-    *locked(&heard.declines) = true;
+async fn decline<X: Transport>(client: &Client<X>, received: &Received) -> Result {
+    *locked(&received.declines) = true;
     let result = text(client, "form", json!({}), "declined").await;
-    *locked(&heard.declines) = false;
+    *locked(&received.declines) = false;
     result
 }
 
-async fn rounds<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
-    locked(&heard.forms).clear();
+async fn rounds<X: Transport>(client: &Client<X>, received: &Received) -> Result {
+    locked(&received.forms).clear();
     text(client, "rounds", json!({}), "Hello, Ada! true").await?;
     let wanted = [(1, "What is your name?"), (2, "Are you sure, Ada?")];
     expect(
         "the questions",
-        locked(&heard.forms).clone(),
+        locked(&received.forms).clone(),
         wanted.map(|(n, q)| (n, q.to_owned())).to_vec(),
     )
 }
 
-async fn joined<X: Transport>(client: &Client<X>, heard: &Heard) -> Result {
-    locked(&heard.forms).clear();
+async fn joined<X: Transport>(client: &Client<X>, received: &Received) -> Result {
+    locked(&received.forms).clear();
     text(client, "joined", json!({}), "Ada Lovelace").await?;
-    let rounds: Vec<_> = locked(&heard.forms).iter().map(|(round, _)| *round).collect();
+    let rounds: Vec<_> = locked(&received.forms).iter().map(|(round, _)| *round).collect();
     expect("the rounds of the questions", rounds, vec![1, 1])
 }
 
@@ -173,7 +174,7 @@ async fn template<X: Transport>(client: &Client<X>) -> Result {
     expect("the contents", texts, vec!["note 7 of Ada"])
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
+#[expect(clippy::needless_pass_by_value, reason = "shorter calls")]
 fn expect<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Result {
-    if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, not {wanted:?}").into()) }
+    if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, expected {wanted:?}").into()) }
 }

@@ -1,8 +1,8 @@
-//! Our server for other SDKs' clients, with one tool, prompt or template for each row of the table that
-//! `cargo xtask interop` prints; `xtask/interop.md` says what each must do.
+//! Our server for the clients of other SDKs, with one tool, prompt or template for each row of the
+//! table that `cargo xtask interop` prints. `interop/README.md` describes their behaviour.
 //!
-//! It says `listening PORT` and serves until it is ended; with `--stdio` it serves the process that started
-//! it.
+//! The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
+//! parent process over stdin and stdout.
 
 use mrtr::http::{Endpoint, ServeOptions, serve};
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
@@ -21,14 +21,14 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-    say(&format!("listening {}", listener.local_addr()?.port()));
+    print_line(&format!("listening {}", listener.local_addr()?.port()));
     serve(listener, Endpoint::new(server()?), ServeOptions::default(), std::future::pending())
         .await?;
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "it is a program's output")]
-fn say(text: &str) {
+#[expect(clippy::print_stdout, reason = "the output of a program")]
+fn print_line(text: &str) {
     println!("{text}");
 }
 
@@ -40,12 +40,12 @@ fn server() -> std::result::Result<Server, BuildError> {
         .tool(Tool::new("fail", "Fails", fail))
         .tool(Tool::new("count", "Counts to three", count))
         .tool(Tool::new("form", "Asks for a name", form))
-        .tool(Tool::new("url", "Sends people to a page", url))
+        .tool(Tool::new("url", "Sends the user to a page", url))
         .tool(Tool::new("model", "Asks a model", model))
         .tool(Tool::new("roots", "Asks for roots", roots))
         .tool(Tool::new("rounds", "Asks twice", rounds))
         .tool(Tool::new("joined", "Asks two questions at once", joined))
-        .tool(Tool::manual("poll", "Asks nothing, but to be called again", poll))
+        .tool(Tool::manual("poll", "Returns a state without questions", poll))
         .prompt(Prompt::new("brief", "Asks for whom", brief))
         .resource_template(ResourceTemplate::new("note://{id}", "note", note))
         .build()

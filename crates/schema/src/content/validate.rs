@@ -1,5 +1,5 @@
-//! Checks of content before it is sent: the rules of the specification that the types do not express
-//! (server, "Prompts": data types; "Resources": annotations).
+//! Checks of content before it is sent: the rules of the specification that the types do not
+//! express (server, "Prompts": data types; "Resources": annotations).
 
 use super::{Annotations, ContentBlock, ResourceContents};
 use crate::{InvalidValue, peer_text, uri};
@@ -9,8 +9,8 @@ impl ContentBlock {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if data is not padded base64, a media type or a URI is malformed, an embedded
-    /// resource has no media type, or by the rules of [`ResourceContents::validate`] and
+    /// [`InvalidValue`] if data is not padded base64, a media type or a URI is malformed, an
+    /// embedded resource has no media type, or by the rules of [`ResourceContents::validate`] and
     /// [`Annotations::validate`].
     pub fn validate(&self) -> Result<(), InvalidValue> {
         let annotations = match self {
@@ -45,8 +45,8 @@ impl ResourceContents {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if the URI or the media type is malformed, the blob is not padded base64, or
-    /// not exactly one of `text` and `blob` is present.
+    /// [`InvalidValue`] if the URI or the media type is malformed, the blob is not padded base64,
+    /// or not exactly one of `text` and `blob` is present.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         uri::validate(&self.uri).map_err(|e| e.at("uri"))?;
         if let Some(mime_type) = &self.mime_type {
@@ -106,7 +106,7 @@ pub(crate) fn validate_media_type(text: &str) -> Result<(), InvalidValue> {
     }
 }
 
-/// Returns whether `text` has the form of an ISO 8601 date, such as `2026-07-28`, or of a date and
+/// Returns true if `text` has the form of an ISO 8601 date, such as `2026-07-28`, or of a date and
 /// time, separated by `T`. The time may lack seconds and an offset.
 fn is_time(text: &str) -> bool {
     let Some((date, time)) = text.split_once('T') else {
@@ -121,7 +121,7 @@ fn is_time(text: &str) -> bool {
         && (matches!(zone, "" | "Z") || has_form(zone.split_at(1).1, "00:00"))
 }
 
-/// Returns whether `text` equals `form`, where a `0` stands for any digit.
+/// Returns true if `text` equals `form`, where a `0` stands for any digit.
 fn has_form(text: &str, form: &str) -> bool {
     text.len() == form.len()
         && text.bytes().zip(form.bytes()).all(|(c, expected)| match expected {

@@ -1,5 +1,5 @@
-//! Help for clients that show a form: the defaults of the fields, and the values that typed text
-//! stands for.
+//! Helpers for clients that show a form: the defaults of the fields, and the conversion of typed
+//! text to values.
 
 use serde_json::{Number, Value};
 
@@ -24,8 +24,8 @@ impl FormSchema {
     ///   commas.
     /// - Empty text becomes an absent field, except in text fields.
     ///
-    /// Text that cannot be converted stays as it is, so that [`validate`](Self::validate) reports it.
-    /// Defaults are not added.
+    /// Text that cannot be converted stays as it is, so that [`validate`](Self::validate) reports
+    /// it. Defaults are not added.
     pub fn coerce(&self, mut typed: Object) -> Object {
         for field in &self.fields {
             let Some(value) = typed.get_mut(&field.name) else { continue };
@@ -130,7 +130,7 @@ mod tests {
             (json!({ "quiet": "Yes" }), json!({ "quiet": true })),
             (json!({ "quiet": "no" }), json!({ "quiet": false })),
             (json!({ "quiet": "perhaps" }), json!({ "quiet": "perhaps" })),
-            // A value goes before a title.
+            // A value takes precedence over a title.
             (json!({ "place": "Inside" }), json!({ "place": "Inside" })),
             (json!({ "place": "out" }), json!({ "place": "Inside" })),
             (json!({ "diets": "Vegan, n" }), json!({ "diets": ["v", "n"] })),

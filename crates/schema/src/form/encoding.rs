@@ -106,8 +106,8 @@ fn read_form(mut object: Object) -> Result<FormSchema, String> {
     Ok(FormSchema { fields: fields.collect::<Result<_, _>>()? })
 }
 
-/// Reads one property. Types outside the restricted schema are rejected rather than dropped: the user
-/// must not see a form that asks for less than the server checks.
+/// Reads one property. Types outside the restricted schema are rejected rather than dropped, so
+/// that the form never asks for less than the server checks.
 fn read_field(name: String, schema: Value, required: bool) -> Result<Field, String> {
     let Value::Object(mut s) = schema else {
         return Err("its schema must be an object".to_owned());
@@ -137,7 +137,7 @@ fn read_field(name: String, schema: Value, required: bool) -> Result<Field, Stri
             let mut items: Object = take_member(s, "items")?.ok_or("missing `items`")?;
             FieldKind::Choices {
                 options: read_options(&mut items, "anyOf")?
-                    .ok_or("`items` must list what there is to choose from")?,
+                    .ok_or("`items` must list the options")?,
                 min_items: take_member(s, "minItems")?,
                 max_items: take_member(s, "maxItems")?,
                 default: take_member(s, "default")?,
@@ -174,7 +174,7 @@ fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Vec<ChoiceOp
     Ok(Some(all_titled_or_none(values.into_iter().map(option).collect())))
 }
 
-/// If any option has a title, gives the others their value as title.
+/// If any option has a title, sets the value of each other option as its title.
 fn all_titled_or_none(mut options: Vec<ChoiceOption>) -> Vec<ChoiceOption> {
     if options.iter().any(|option| option.title.is_some()) {
         for option in &mut options {
@@ -243,7 +243,7 @@ mod tests {
             (r#"{"type":"object","properties":{"a":{}}}"#, "field \"a\": missing `type`"),
             (
                 r#"{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}}}"#,
-                "choose from",
+                "must list the options",
             ),
             (
                 r#"{"type":"object","properties":{"a":{"type":"string","maxLength":"3"}}}"#,

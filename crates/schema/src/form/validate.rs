@@ -42,8 +42,8 @@ impl fmt::Display for FormError {
 }
 
 impl FormSchema {
-    /// Validates the content of a form. Returns it without members that the form does not ask for and
-    /// without `null`, which counts as not filled in.
+    /// Validates the content of a form. Returns it without members that the form does not ask for
+    /// and without `null`, which counts as not filled in.
     ///
     /// # Errors
     ///

@@ -39,8 +39,8 @@ impl InputRequest {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if a URL to visit is not an `http` or `https` URL with a host, or by the rules
-    /// of [`CreateMessageParams::validate`].
+    /// [`InvalidValue`] if a URL to visit is not an `http` or `https` URL with a host, or by the
+    /// rules of [`CreateMessageParams::validate`].
     pub fn validate(&self) -> Result<(), InvalidValue> {
         match self {
             Self::Elicit(ElicitParams::Url(params)) => {

@@ -6,8 +6,8 @@ use crate::Object;
 use crate::input::{InputRequest, InputRequests};
 use crate::result::ResultType;
 
-/// A result that asks for input instead of completing the call. At least one of `input_requests` and
-/// `request_state` is present.
+/// A result that asks for input instead of completing the call. At least one of `input_requests`
+/// and `request_state` is present.
 ///
 /// # Example
 ///
@@ -18,7 +18,8 @@ use crate::result::ResultType;
 ///
 /// let form = FormSchema::new([Field::boolean("sure")]);
 /// let question = InputRequest::Elicit(FormParams::new("Cancel the booking?", form).into());
-/// let result = InputRequiredResult::new(vec![("sure".to_owned(), question)], Some("v1.x".to_owned()));
+/// let requests = vec![("sure".to_owned(), question)];
+/// let result = InputRequiredResult::new(requests, Some("v1.x".to_owned()));
 ///
 /// let json = serde_json::to_value(&result)?;
 /// assert_eq!(json["resultType"], "input_required");

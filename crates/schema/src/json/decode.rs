@@ -1,7 +1,7 @@
 //! Deserialization with the path of the offending member in the error.
 //!
-//! The path is searched for only after an error, from the line and column that `serde_json` reports.
-//! That way each type is compiled once, without a path-tracking deserializer around it.
+//! The path is searched for only after an error, from the line and column that `serde_json`
+//! reports. So each type is compiled once, without a path-tracking deserializer around it.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ impl DecodeError {
         &self.path
     }
 
-    /// Returns the message without line and column, which mean nothing to a peer whose text was
+    /// Returns the message without line and column. They are meaningless to a peer if its text was
     /// re-serialized on the way.
     #[must_use]
     pub fn reason(&self) -> String {
@@ -70,8 +70,8 @@ pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> 
     })
 }
 
-/// Deserializes a member that is present, as `deserialize_with`. Unlike with a plain `Option`, `null`
-/// is a value: it is decoded as `T` and is not the same as absence.
+/// Deserializes a member that is present, as `deserialize_with`. Unlike with a plain `Option`,
+/// `null` is a value: it is decoded as `T` and is not the same as absence.
 ///
 /// # Errors
 ///

@@ -8,7 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Serializes pairs as an object.
-pub(crate) fn write_pairs<S: Serializer, V: Serialize>(
+pub fn write_pairs<S: Serializer, V: Serialize>(
     serializer: S,
     pairs: &[(String, V)],
 ) -> Result<S::Ok, S::Error> {
@@ -22,7 +22,7 @@ pub(crate) fn write_pairs<S: Serializer, V: Serialize>(
 /// Deserializes an object as pairs. `expected` describes the object in an error.
 ///
 /// Duplicate keys are kept: they are rejected before, by [`crate::json::validate`].
-pub(crate) fn read_pairs<'de, D: Deserializer<'de>, K: Deserialize<'de>, V: Deserialize<'de>>(
+pub fn read_pairs<'de, D: Deserializer<'de>, K: Deserialize<'de>, V: Deserialize<'de>>(
     deserializer: D,
     expected: &'static str,
 ) -> Result<Vec<(K, V)>, D::Error> {

@@ -1,7 +1,7 @@
-//! A single-pass scanner for requests in their common form: it validates the text and records where
-//! members are.
+//! A single-pass scanner for requests in their common form: it validates the text and records the
+//! positions of members.
 //!
-//! The scanner gives up (`None`) on whatever is rare: `\u` escapes, escapes in keys, exponents, deep
+//! The scanner gives up (`None`) on rare forms: `\u` escapes, escapes in keys, exponents, deep
 //! nesting, objects with many keys. [`crate::json::validate`] then decides. So the scanner may be
 //! incomplete, but it must never accept a text that the validator rejects.
 
@@ -75,8 +75,8 @@ const MAX_KEYS: usize = 48;
 /// Initial capacity for the members of `params`.
 const TYPICAL_MEMBERS: usize = 6;
 
-/// Maximum number of digits. 64 digits are far below the range of a double, so the validator accepts
-/// every number that the scanner accepts.
+/// Maximum number of digits. 64 digits are far below the range of a double, so the validator
+/// accepts every number that the scanner accepts.
 const MAX_DIGITS: usize = 64;
 
 struct Scanner<'t> {
@@ -200,7 +200,7 @@ impl<'t> Scanner<'t> {
         digits.len()
     }
 
-    /// Scans the rest of a string, and returns whether it contains an escape.
+    /// Scans the rest of a string. Returns true if it contains an escape.
     fn string(&mut self) -> Option<bool> {
         let mut escaped = false;
         loop {
@@ -300,8 +300,8 @@ fn plain_length(text: &[u8]) -> usize {
             return text.len() - rest.len() + found.trailing_zeros() as usize / 8;
         }
         rest = after;
-        // A string that is long so far is likely to be longer still. Without an early exit, the fold
-        // over a whole block is vectorized by the compiler.
+        // A string that is long so far is likely to be longer still. Without an early exit, the
+        // fold over a whole block is vectorized by the compiler.
         while text.len() - rest.len() >= BLOCK
             && let Some((block, after)) = rest.split_first_chunk::<BLOCK>()
             && !block.iter().fold(false, |any, byte| any | is_special(*byte))
@@ -313,7 +313,7 @@ fn plain_length(text: &[u8]) -> usize {
     text.len() - rest.len() + found.unwrap_or(rest.len())
 }
 
-/// Returns whether a string can be written between quotes without escapes.
+/// Returns true if a string can be written between quotes without escapes.
 pub(crate) fn is_plain(text: &[u8]) -> bool {
     let Some(last) = text.last_chunk() else {
         return !text.iter().any(|byte| is_special(*byte));

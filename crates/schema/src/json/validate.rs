@@ -1,6 +1,6 @@
 //! Rejects JSON that two parsers could read differently: duplicate keys and lone surrogates.
 //!
-//! Most messages do not come here: [`crate::json::scan`] accepts the common forms in one pass.
+//! Most messages bypass this module: [`crate::json::scan`] accepts the common forms in one pass.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -41,7 +41,7 @@ pub(crate) fn nesting_depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// Deserializes from any valid value and keeps nothing of it.
+/// Deserializes from any valid value, and discards it.
 pub(crate) struct Validated;
 
 impl<'de> Deserialize<'de> for Validated {

@@ -33,7 +33,8 @@ pub mod code {
 /// use mrtr_schema::jsonrpc::{ErrorObject, code};
 /// use serde_json::json;
 ///
-/// let error = ErrorObject::invalid_params("Unknown tool: \"bok\"").with_data(json!({ "tool": "bok" }));
+/// let error = ErrorObject::invalid_params("Unknown tool: \"bok\"")
+///     .with_data(json!({ "tool": "bok" }));
 /// assert_eq!(error.code, code::INVALID_PARAMS);
 /// assert_eq!(error.to_string(), "Unknown tool: \"bok\" (-32602)");
 /// assert_eq!(
@@ -70,8 +71,8 @@ impl ErrorObject {
         Self::new(code::INVALID_REQUEST, message)
     }
 
-    /// Creates an [`INTERNAL_ERROR`](code::INTERNAL_ERROR) error. The peer sees the message: it must
-    /// not contain internal details.
+    /// Creates an [`INTERNAL_ERROR`](code::INTERNAL_ERROR) error. The peer sees the message: it
+    /// must not contain internal details.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(code::INTERNAL_ERROR, message)
     }
@@ -84,8 +85,8 @@ impl ErrorObject {
         )
     }
 
-    /// Creates an [`UNSUPPORTED_PROTOCOL_VERSION`](code::UNSUPPORTED_PROTOCOL_VERSION) error with the
-    /// requested version and the supported ones as data.
+    /// Creates an [`UNSUPPORTED_PROTOCOL_VERSION`](code::UNSUPPORTED_PROTOCOL_VERSION) error with
+    /// the requested version and the supported ones as data.
     pub fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
         Self::new(code::UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version").with_data(
             serde_json::json!({ "supported": supported, "requested": peer_text::truncate(requested) }),

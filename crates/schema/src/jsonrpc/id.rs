@@ -16,8 +16,8 @@ pub enum RequestId {
     String(String),
 }
 
-/// For log lines: a string id is cut to 128 characters, and control characters are escaped, since the
-/// peer chose it.
+/// For log lines: a string id is cut to 128 characters, and control characters are escaped, since
+/// the peer chose it.
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

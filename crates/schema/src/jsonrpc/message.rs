@@ -109,8 +109,8 @@ impl Message {
         serde_json::from_slice::<OnlyId>(body).ok().map(|m| m.id)
     }
 
-    /// Returns whether a message that [`Message::parse`] rejected was meant as a notification: it has
-    /// a `method` and no `id`. Such a message gets no error response.
+    /// Returns true if a message that [`Message::parse`] rejected was meant as a notification: it
+    /// has a `method` and no `id`. Such a message gets no error response.
     pub fn was_notification(body: &[u8]) -> bool {
         let object = str::from_utf8(body).ok().and_then(|body| serde_json::from_str(body).ok());
         object.is_some_and(|object: Object| {
@@ -157,7 +157,9 @@ impl Envelope<'_> {
             }
         };
         match (method, result, error) {
-            (Some(CowStr(method)), None, None) => called(id, method.into_owned(), params),
+            (Some(CowStr(method)), None, None) => {
+                request_or_notification(id, method.into_owned(), params)
+            }
             (None, Some(result), None) => match id {
                 Id::Present(id) => {
                     Ok(Message::Response(Response { id: Some(id), outcome: Ok(result.to_owned()) }))
@@ -175,7 +177,11 @@ impl Envelope<'_> {
 }
 
 /// Builds a request or a notification, depending on the `id`.
-fn called(id: Id, method: String, params: Option<&RawValue>) -> Result<Message, String> {
+fn request_or_notification(
+    id: Id,
+    method: String,
+    params: Option<&RawValue>,
+) -> Result<Message, String> {
     if params.is_some_and(|p| !p.get().starts_with('{')) {
         return Err("`params` must be an object".to_owned());
     }

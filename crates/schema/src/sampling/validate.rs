@@ -1,5 +1,5 @@
-//! Checks of conversations with a model: the rules of the specification that the types do not express
-//! (client, "Sampling": "Message Content Constraints" and "Model Preferences").
+//! Checks of conversations with a model: the rules of the specification that the types do not
+//! express (client, "Sampling": "Message Content Constraints" and "Model Preferences").
 
 use super::{CreateMessageParams, ModelPreferences, SamplingContent, SamplingMessage};
 use crate::InvalidValue;
@@ -11,8 +11,8 @@ impl CreateMessageParams {
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if a priority is not between 0 and 1, an image or audio is malformed, or tool
-    /// uses and tool results do not match.
+    /// [`InvalidValue`] if a priority is not between 0 and 1, an image or audio is malformed, or
+    /// tool uses and tool results do not match.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         if let Some(preferences) = &self.model_preferences {
             validate_priorities(preferences).map_err(|e| e.at("modelPreferences"))?;

@@ -1,4 +1,4 @@
-//! What is on the wire survives the way into our types and back.
+//! Wire messages deserialize into the types of this crate, and serialize back unchanged.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 #[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
-fn there_and_back<T: Serialize + DeserializeOwned>(value: Value) {
+fn assert_round_trip<T: Serialize + DeserializeOwned>(value: Value) {
     let read: T = serde_json::from_value(value.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), value);
 }
@@ -45,18 +45,18 @@ fn sampling_messages_round_trip() {
         json!([result, result]),
     ] {
         let message = json!({ "role": "assistant", "content": content });
-        there_and_back::<CreateMessageParams>(json!({
+        assert_round_trip::<CreateMessageParams>(json!({
             "messages": [message], "maxTokens": 5, "systemPrompt": "s", "temperature": 0.5,
             "stopSequences": ["."], "metadata": { "of": "a provider" }, "includeContext": "none",
             "modelPreferences": { "hints": [{ "name": "b" }, { "name": "a" }], "costPriority": 0.5 },
             "tools": [{ "name": "t", "inputSchema": { "type": "object" } }],
             "toolChoice": { "mode": "required" },
         }));
-        there_and_back::<CreateMessageResult>(json!({
+        assert_round_trip::<CreateMessageResult>(json!({
             "role": "assistant", "content": content, "model": "m", "stopReason": "a provider's own",
         }));
     }
-    // A list of one reads as well, and is written as that one.
+    // A list of one block is accepted, and written as a single block.
     let one = json!({ "role": "user", "content": [{ "type": "text", "text": "x" }], "model": "m" });
     let one: CreateMessageResult = serde_json::from_value(one).unwrap();
     assert_eq!(serde_json::to_value(&one).unwrap()["content"]["text"], "x");
@@ -73,7 +73,7 @@ fn content_blocks_round_trip_with_annotations() {
         json!({ "type": "resource", "resource": { "uri": "a:1", "text": "x" } }),
         json!({ "type": "resource", "resource": { "uri": "a:1", "blob": "AA==", "mimeType": "a/b" } }),
     ] {
-        there_and_back::<ContentBlock>(content);
+        assert_round_trip::<ContentBlock>(content);
     }
     let model = json!({ "audience": ["model"] });
     serde_json::from_value::<Annotations>(model).unwrap_err();
@@ -117,7 +117,7 @@ fn absent_members_have_defaults_and_unknown_members_are_ignored() {
 fn log_levels_are_those_of_syslog_in_order() {
     let names = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
     let levels = names.map(|name| {
-        there_and_back::<LogLevel>(json!(name));
+        assert_round_trip::<LogLevel>(json!(name));
         serde_json::from_value::<LogLevel>(json!(name)).unwrap()
     });
     assert!(levels.is_sorted_by(|a, b| a < b));

@@ -13,7 +13,7 @@ use crate::completion::{Completer, CompletionRequest};
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
-/// The most suggestions in one result: a limit of the specification.
+/// Maximum number of suggestions in one result: a limit of the specification.
 const MAX_SUGGESTIONS: usize = 100;
 
 /// The timeout of a completer.

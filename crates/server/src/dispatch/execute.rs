@@ -43,7 +43,7 @@ pub(super) struct Target<'a> {
     pub(super) options: &'a CallOptions,
 }
 
-/// One round of a call, and everything that its response depends on.
+/// One round of a call, and all data that its response depends on.
 pub(super) struct RoundExecution<'a> {
     server: &'a Registry,
     target: Target<'a>,

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: a request whose response comes when the server shuts down.
+//! `subscriptions/listen`: a request whose response is sent when the server shuts down.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::changes::Change;
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 
-/// The most resources in one subscription.
+/// Maximum number of resources in one subscription.
 const MAX_RESOURCES: usize = 1_000;
 
 pub(crate) const METHODS: Methods = &[(method::LISTEN, listen)];
@@ -65,7 +65,7 @@ impl Registry {
         complete(&ListenResult::new(ended))
     }
 
-    /// Reduces the requested filter to what this server has.
+    /// Reduces the requested filter to the lists and resources that this server has.
     fn supported_filter(
         &self,
         asked: SubscriptionFilter,
@@ -96,7 +96,7 @@ impl Registry {
     }
 }
 
-/// The method of a notification, and the resource that it is about.
+/// The method of a notification, and the resource that it concerns.
 type ChangeNotification = (&'static str, Option<String>);
 
 fn notification_for(filter: &SubscriptionFilter, change: Change) -> Option<ChangeNotification> {

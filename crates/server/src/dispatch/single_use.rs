@@ -50,7 +50,7 @@ pub(super) struct SingleUseClaim<'a> {
     expires: UnixSeconds,
     /// The timeout of a request.
     timeout: Duration,
-    /// Whether even the identical request is refused once the first has completed.
+    /// True if even the identical request is refused once the first has completed.
     strict: bool,
 }
 
@@ -155,13 +155,13 @@ impl<'a> SingleUseClaim<'a> {
         }
     }
 
-    /// Returns how long a repeated request waits for the response of the first one.
+    /// Returns the longest time that a repeated request waits for the response of the first one.
     fn max_wait(&self) -> Duration {
         self.timeout.saturating_add(GRACE)
     }
 
-    /// Returns how long an entry is kept: until no replica accepts the state, and no request waits
-    /// for the response.
+    /// Returns the time for which an entry is kept: until no replica accepts the state, and no
+    /// request waits for the response.
     fn retention(&self) -> Duration {
         let left = self.expires.0.saturating_sub(self.server.clock.now().0);
         Duration::from_secs(left).saturating_add(CLOCK_SKEW).saturating_add(self.max_wait())

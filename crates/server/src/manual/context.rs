@@ -13,7 +13,7 @@ use crate::rounds::Round;
 
 /// The context of one invocation of a handler in the [manual form](crate::manual). Cheap to clone.
 ///
-/// It has no inline questions and no steps: a handler that asks inline takes a
+/// It has no inline questions and no steps: a handler with inline questions takes a
 /// [`Context`](crate::Context). Mixing both forms in one handler does not compile.
 #[derive(Clone)]
 pub struct ManualContext {
@@ -34,7 +34,8 @@ impl Sealed for ManualContext {
 }
 
 impl ManualContext {
-    /// Reads the state that the handler sealed on the previous round; `None` on the first round.
+    /// Reads the state that the handler sealed on the previous round; `None` on the first round,
+    /// and if the previous round sealed no state.
     ///
     /// # Errors
     ///
@@ -49,7 +50,7 @@ impl ManualContext {
     }
 
     /// Returns answers to input requests that this server has no record of sending. A client can
-    /// make up any it likes.
+    /// invent such answers.
     pub fn unsolicited_answers(&self) -> &Answers {
         &self.input.unsolicited
     }

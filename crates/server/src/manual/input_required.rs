@@ -9,24 +9,26 @@ use serde::Serialize;
 use crate::form::form_of;
 use crate::output::{PromptOutput, ResourceOutput, ToolOutput};
 
-/// Questions to return instead of a result.
+/// The input requests that a handler returns instead of a result, and the state for the next round.
 #[derive(Debug, Default)]
 #[must_use = "return it from the handler"]
 pub struct InputRequired {
     pub(crate) requests: Vec<(String, InputRequest)>,
     pub(crate) state: Option<String>,
-    /// The first mistake; it is reported when the handler returns.
+    /// The first mistake. It is reported when the handler returns.
     pub(crate) mistake: Option<String>,
 }
 
 impl InputRequired {
-    /// No questions yet. One that stays so ends the round with state alone, and the client comes back
-    /// at once.
+    /// Creates a value without questions. If none is added, the round ends with request state
+    /// alone, and the client sends its next request without user input.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the person to fill in the form of `T`.
+    /// Asks the user to fill in the form of `T`.
+    ///
+    /// The call fails with an internal error if `T` has no form, or if the key is used twice.
     pub fn elicit<T: JsonSchema + 'static>(
         self,
         key: impl Into<String>,
@@ -37,13 +39,11 @@ impl InputRequired {
                 let params = FormParams::new(message, (*form).clone());
                 self.ask(key, InputRequest::Elicit(ElicitParams::Form(params)))
             }
-            Err(why) => {
-                self.mistake(format!("the question {:?} cannot be asked: {why}", key.into()))
-            }
+            Err(why) => self.mistake(format!("the question {:?} is invalid: {why}", key.into())),
         }
     }
 
-    /// Asks the person to visit a URL.
+    /// Asks the user to visit a URL.
     pub fn elicit_url(
         self,
         key: impl Into<String>,
@@ -54,17 +54,18 @@ impl InputRequired {
         self.ask(key, InputRequest::Elicit(ElicitParams::Url(params)))
     }
 
-    /// Asks a model. Deprecated in this revision of the protocol.
+    /// Requests a message of the client's language model. Deprecated in this revision of the
+    /// protocol.
     pub fn sample(self, key: impl Into<String>, params: CreateMessageParams) -> Self {
         self.ask(key, InputRequest::Sample(Box::new(params)))
     }
 
-    /// Asks for the client's roots. Deprecated in this revision of the protocol.
+    /// Requests the client's roots. Deprecated in this revision of the protocol.
     pub fn roots(self, key: impl Into<String>) -> Self {
         self.ask(key, InputRequest::Roots)
     }
 
-    /// Asks anything.
+    /// Adds any input request under `key`.
     pub fn ask(mut self, key: impl Into<String>, request: InputRequest) -> Self {
         let key = key.into();
         if self.requests.iter().any(|(other, _)| *other == key) {
@@ -74,14 +75,15 @@ impl InputRequired {
         self
     }
 
-    /// Seals `state` into the request state, for the next round. It replaces what was sealed before.
+    /// Seals `state` into the request state, for the next round. It replaces an earlier `state`.
+    /// Without it, the next round has no state.
     pub fn state(mut self, state: &impl Serialize) -> Self {
         match serde_json::to_string(state) {
             Ok(text) => {
                 self.state = Some(text);
                 self
             }
-            Err(error) => self.mistake(format!("the state cannot be kept: {error}")),
+            Err(error) => self.mistake(format!("the state cannot be serialized as JSON: {error}")),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::form::form_of;
 use crate::form_answer::read_form;
 use crate::rounds::ElicitOutcome;
 
-/// What a request brings to a handler in the manual form.
+/// The input of a handler in the manual form: its state, and the answers of the request.
 #[derive(Debug, Default)]
 pub(crate) struct ManualInput {
     pub(crate) state: Option<String>,
@@ -17,16 +17,16 @@ pub(crate) struct ManualInput {
     pub(crate) unsolicited: Answers,
 }
 
-/// Answers that came with a request, for the manual form.
+/// The answers that arrived with a request, for a handler in the manual form.
 ///
-/// They are what the client sent, held against nothing before they are read. The form that was asked for is not
-/// in the state: [`Answers::form`] holds an answer against the form of the type it is read into.
+/// The answers are not validated before they are read. The state does not contain the form that was
+/// sent: [`Answers::form`] validates an answer against the form of the type that it is read into.
 #[derive(Debug, Clone, Default)]
 pub struct Answers(pub(crate) InputResponses);
 
 impl Answers {
-    /// The form's contents under `key`, if the person submitted it and it fits the form of `T`, limits and
-    /// formats included.
+    /// Returns the content of the form under `key`, if the user submitted it and it is valid for
+    /// the form of `T`, including limits and formats.
     pub fn form<T: DeserializeOwned + JsonSchema + 'static>(&self, key: &str) -> Option<T> {
         match read_form(&*form_of::<T>().ok()?, self.get(key)?.get()) {
             Ok(ElicitOutcome::Accept(value)) => Some(value),
@@ -34,18 +34,18 @@ impl Answers {
         }
     }
 
-    /// The answer under `key`, if it reads as `T`: an `ElicitResult`, `CreateMessageResult` or
-    /// `ListRootsResult`.
+    /// Returns the answer under `key`, if it deserializes as `T`: an `ElicitResult`,
+    /// `CreateMessageResult` or `ListRootsResult`.
     pub fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         self.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok())
     }
 
-    /// The answer under `key`, unread.
+    /// Returns the answer under `key` as JSON text.
     pub fn get(&self, key: &str) -> Option<&RawValue> {
         self.0.get(key)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no answers.
     pub fn is_empty(&self) -> bool {
         self.0.0.is_empty()
     }

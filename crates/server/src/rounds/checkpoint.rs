@@ -24,7 +24,7 @@ pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), E
     Err(Error::round_closed(&key))
 }
 
-/// A request that the round ends without a question. Dropping it takes the request back.
+/// A request that the round ends without a question. Dropping it cancels the request.
 pub(super) struct SuspendRequest(Arc<Round>);
 
 impl SuspendRequest {

@@ -72,8 +72,8 @@ pub(crate) async fn drive<T>(
             Polled::Ended(ending) => return ending,
             Polled::Suspended(activity) => activity,
         };
-        // Whether the waker has holders besides `handler_waker`, `waker`, and the round's own list;
-        // `None` if that cannot be known.
+        // True if the waker has holders besides `handler_waker`, `waker`, and the round's own list;
+        // `None` if that is unknown.
         let has_other_holders = || {
             let known = 2 + round.close_waiters_with(&waker)?;
             Some(Arc::strong_count(&handler_waker) > known)

@@ -42,8 +42,8 @@ impl QuestionDigest {
     }
 }
 
-/// Returns a digest of keys and values that does not depend on their order: which of two concurrent
-/// questions or steps comes first is chance.
+/// Returns a digest of keys and values that does not depend on their order: the order of concurrent
+/// questions or steps is not deterministic.
 pub(crate) fn order_independent_digest(mut parts: Vec<(&[u8], Digest)>) -> Digest {
     parts.sort_unstable_by_key(|(key, value)| (*key, *value.as_bytes()));
     let flat: Vec<&[u8]> = parts.iter().flat_map(|(key, value)| [*key, value.as_bytes()]).collect();
@@ -57,7 +57,7 @@ pub(crate) struct Entry {
     pub(crate) kind: EntryKind,
     /// JSON.
     pub(crate) value: SharedStr,
-    /// Whether the current replay has reached it.
+    /// True if the current replay has reached the entry.
     pub(crate) used: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum EntryKind {
     /// An answer to the question with this digest.
     Answer {
         digest: QuestionDigest,
-        /// Whether a replay has reached its question.
+        /// True if a replay has reached its question.
         read: bool,
     },
     /// The result of a step.
@@ -87,14 +87,14 @@ pub(super) const RACE_WINNERS: [&str; 2] = ["0", "1"];
 /// The kind of a recorded step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StepKind {
-    /// Whether later replays need not reach it.
+    /// True if later replays need not reach the step.
     pub(crate) skippable: bool,
-    /// Whether it failed; then the value is its error.
+    /// True if the step failed. The value is then its error.
     pub(crate) failed: bool,
 }
 
 impl EntryKind {
-    /// Returns whether an earlier replay has reached it, so that this one should reach it, too.
+    /// Returns true if an earlier replay has reached it, so that this one should reach it, too.
     pub(super) fn was_reached(self) -> bool {
         !matches!(self, Self::Answer { read: false, .. } | Self::OtherWording(_))
     }

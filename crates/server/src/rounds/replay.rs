@@ -1,4 +1,4 @@
-//! One replay: the execution of a handler against a journal.
+//! One replay: the execution of a handler over a journal.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Replay {
     next: usize,
     /// The number of entries that an earlier replay reached, and this one has not reached yet.
     unreached: usize,
-    /// Whether the handler has used a key that no earlier replay has used.
+    /// True if the handler has used a key that no earlier replay has used.
     is_past_journal: bool,
     /// The packed length of all entries, including those that this replay has removed.
     size: usize,
@@ -315,7 +315,7 @@ impl Replay {
         )))
     }
 
-    /// Returns whether the replay has not reached the end of the previous round yet: some entries,
+    /// Returns true if the replay has not reached the end of the previous round yet: some entries,
     /// or some questions that were answered since.
     pub(super) fn is_replaying(&self) -> bool {
         // Some entries may never be reached, such as the losing side of a race. A new key shows

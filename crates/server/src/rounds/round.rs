@@ -19,8 +19,8 @@ use crate::question::Question;
 use crate::request_parts::RequestParts;
 use crate::runtime::Runtime;
 
-/// The most hand-overs of one call, and the last round that may end with one. Many clients give up
-/// after nine or ten rounds of any kind.
+/// Maximum number of hand-overs of one call, and the last round that may end with one. Many clients
+/// give up after nine or ten rounds of any kind.
 const MAX_HAND_OVERS: u8 = 2;
 const LAST_HAND_OVER_ROUND: u64 = 6;
 
@@ -51,9 +51,9 @@ struct State {
     steps_in_flight: usize,
     /// The number of checkpoints and steps that ask for the end of the round without a question.
     suspend_requests: usize,
-    /// Whether a step has completed in this round.
+    /// True if a step has completed in this round.
     has_new_step: bool,
-    /// Whether the call is to be handed over to another replica.
+    /// True if the call is to be handed over to another replica.
     handed_over: bool,
     fault: Option<Fault>,
     closed: bool,
@@ -164,8 +164,8 @@ impl Round {
     /// Returns the digest of the answers that were known when the round began. It depends on their
     /// meaning, not on the client's JSON formatting.
     ///
-    /// Step results are left out: a step must have the same key wherever it runs, and which results
-    /// a round begins with depends on hand-overs, which are chance.
+    /// Step results are left out: a step must have the same idempotency key on every replica, but
+    /// the results that a round begins with depend on hand-overs.
     pub(crate) fn answers_digest(&self) -> Digest {
         let digest = |value: &SharedStr| {
             Digest::from_json(Some(value))
@@ -250,7 +250,7 @@ impl Round {
         self.lock().open.retain(|open| *open.key != *key);
     }
 
-    /// Returns whether the replay has not reached the end of the previous round yet.
+    /// Returns true if the replay has not reached the end of the previous round yet.
     pub(crate) fn is_replaying(&self) -> bool {
         self.lock().replay.is_replaying()
     }
@@ -326,7 +326,8 @@ impl Round {
         state.wake_driver();
     }
 
-    /// Returns whether the first side of a race won it, if the winner is recorded.
+    /// Returns true if the first side of a race won it, or `None` if no winner is recorded or the
+    /// call has a fault.
     pub(crate) fn race_winner(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
         let location = state.use_key(self, key)?;
@@ -345,7 +346,7 @@ impl Round {
         }
     }
 
-    /// Returns whether an earlier round ended at this checkpoint. If not, records that this round
+    /// Returns true if an earlier round ended at this checkpoint. If not, records that this round
     /// does. `None` if the call has a fault.
     pub(crate) fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
@@ -367,7 +368,7 @@ impl Round {
         state.wake_on_close(waker);
     }
 
-    /// Takes back one [request](Self::request_suspend).
+    /// Cancels one [request](Self::request_suspend).
     pub(crate) fn cancel_suspend_request(&self) {
         let mut state = self.lock();
         state.suspend_requests = state.suspend_requests.saturating_sub(1);
@@ -396,7 +397,7 @@ impl Round {
     }
 
     /// Returns the number of wakers that wait for the end of the round, if all of them are `waker`.
-    /// Whatever else tasks with other wakers wait for cannot be known.
+    /// Otherwise returns `None`: tasks with other wakers may wait for other events, too.
     pub(crate) fn close_waiters_with(&self, waker: &Waker) -> Option<usize> {
         let state = self.lock();
         let all = state.close_waiters.iter().all(|waiter| waiter.will_wake(waker));
@@ -454,7 +455,7 @@ impl State {
         InputPoll::Waiting
     }
 
-    /// Returns whether the call may be handed over: after a step of this round, without an open
+    /// Returns true if the call may be handed over: after a step of this round, without an open
     /// question.
     ///
     /// An answer that arrived in between would change the idempotency key of a step that may have

@@ -205,7 +205,7 @@ enum StepState<'a, T> {
     Running(StepOutput<'a, T>, Option<Pin<Box<Sleep>>>, InFlightGuard),
     /// Not to run in this round, which will end. The step may have requested that.
     Abandoned(
-        #[expect(dead_code, reason = "held for its `Drop`, which takes the request back")]
+        #[expect(dead_code, reason = "held for its `Drop`, which cancels the request")]
         Option<SuspendRequest>,
     ),
     Done,
@@ -420,7 +420,7 @@ fn encode<T: Serialize>(
     }
 }
 
-/// Decodes a recorded result. The outer error says why that is impossible.
+/// Decodes a recorded result. The outer error is the reason why that is impossible.
 fn decode<T: DeserializeOwned>(kind: StepKind, recorded: &str) -> Result<Result<T, Error>, String> {
     let decoded = if kind.failed {
         serde_json::from_str(recorded).map(|recorded| Err(Error::from_recorded(recorded)))

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::replicas::Replicas;
-use super::steps::StepRun;
+use super::steps::StepExecution;
 
 /// A call with scripted answers, from its first request to its result.
 ///
@@ -84,13 +84,13 @@ pub enum Fault {
     StaleRequest,
     /// The responses to the input requests are in reverse order. The round needs at least two.
     Reordered,
-    /// Another principal sends the request first; anything but an error as the response fails the
-    /// call. Possible from round 2 on, and if the [`Replicas`] have a principal: without one, all
-    /// callers are the same.
+    /// Another principal sends the request first. The call fails unless the response is an error.
+    /// Possible from round 2 on, and if the [`Replicas`] have a principal: without one, all callers
+    /// are the same.
     WrongPrincipal,
 }
 
-/// The error of a call that did not go as the test provides for.
+/// The error of a call that deviated from its script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
@@ -118,8 +118,8 @@ pub enum TestError {
         /// The result as JSON.
         outcome: String,
     },
-    /// A fault was not injected, so the test proves nothing about it: the call did not reach the
-    /// round, or the fault is impossible in it.
+    /// A fault was not injected, so the test does not cover it: the call did not reach the round,
+    /// or the fault is impossible in the round.
     #[error("{fault:?} was not injected in round {round}")]
     FaultNotInjected {
         /// The round for which the fault was planned.
@@ -236,8 +236,8 @@ impl TestCall {
         self
     }
 
-    /// Sets the most rounds that may end without a result. Default: 8, because many clients give up
-    /// after nine or ten.
+    /// Sets the maximum number of rounds that may end without a result. Default: 8, because many
+    /// clients give up after nine or ten.
     pub fn max_rounds(mut self, max: usize) -> Self {
         self.max_rounds = max;
         self
@@ -247,8 +247,8 @@ impl TestCall {
     ///
     /// # Errors
     ///
-    /// [`TestError`], if the call does not go as the test provides for. An error response of the
-    /// server is not one: it is the [`Transcript::outcome`].
+    /// [`TestError`], if the call deviates from its script. An error response of the server is not
+    /// a `TestError`: it is the [`Transcript::outcome`].
     pub async fn run(&self, replicas: &Replicas) -> Result<Transcript, TestError> {
         if let Some(mistake) = &self.mistake {
             return Err(TestError::InvalidCall(mistake.clone()));
@@ -407,7 +407,7 @@ pub struct Transcript {
     pub outcome: Result<Value, ErrorObject>,
     rounds: Vec<Vec<String>>,
     questions: Vec<(String, Value)>,
-    steps: Vec<StepRun>,
+    steps: Vec<StepExecution>,
     largest_state: usize,
 }
 
@@ -419,7 +419,7 @@ impl Transcript {
         text.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns whether the call ended with an error response, or with a tool result that has
+    /// Returns true if the call ended with an error response, or with a tool result that has
     /// `isError`.
     pub fn is_error(&self) -> bool {
         self.outcome.as_ref().map_or(true, |result| result.get("isError") == Some(&json!(true)))
@@ -436,13 +436,13 @@ impl Transcript {
         self.questions.iter().rev().find(|(asked, _)| asked == key).map(|(_, question)| question)
     }
 
-    /// Returns the number of times that a step ran, in all rounds.
+    /// Returns the number of times that a step was executed, in all rounds.
     pub fn step_runs(&self, key: &str) -> usize {
-        self.steps.iter().filter(|run| run.key == key).count()
+        self.steps.iter().filter(|step| step.key == key).count()
     }
 
-    /// Returns all runs of steps, in the order in which they began.
-    pub fn steps(&self) -> &[StepRun] {
+    /// Returns all executions of steps, in the order in which they began.
+    pub fn steps(&self) -> &[StepExecution] {
         &self.steps
     }
 

@@ -8,7 +8,7 @@ use mrtr_schema::jsonrpc::Response;
 use mrtr_transport::{InProcess, OutgoingRequest, Transport, TransportError};
 use serde_json::Value;
 
-use super::steps::{StepLog, StepRun};
+use super::steps::{StepExecution, StepLog};
 use crate::clock::Clock;
 use crate::server::Server;
 
@@ -122,7 +122,7 @@ impl Replicas {
         let OutgoingRequest { request, on_notification, .. } = outgoing;
         let replica = self.next.fetch_add(1, Ordering::SeqCst) % self.servers.len().max(1);
         let server = self.servers.get(replica).cloned();
-        let server = server.ok_or_else(|| TransportError::not_sent("the fleet is empty"))?;
+        let server = server.ok_or_else(|| TransportError::not_sent("there are no replicas"))?;
         let mut server = InProcess::new(server).with_extension(self.log.steps.clone());
         if let Some(principal) = principal {
             server = server.with_extension(principal.clone());
@@ -160,8 +160,8 @@ impl RequestLog {
         self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns all runs of steps so far, including those of requests that were cancelled.
-    pub fn steps(&self) -> Vec<StepRun> {
+    /// Returns all executions of steps so far, including those of cancelled requests.
+    pub fn steps(&self) -> Vec<StepExecution> {
         self.steps.all()
     }
 

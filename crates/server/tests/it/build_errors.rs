@@ -15,7 +15,7 @@ use crate::support::{LogLines, alice, call_tool, ring};
 #[derive(Clone)]
 struct Pool;
 
-/// An extractor that needs application state, and says so.
+/// An extractor that declares the application state it needs.
 struct Connection;
 
 impl FromRequestParts for Connection {
@@ -45,8 +45,11 @@ fn complete() -> ServerBuilder {
     Server::builder("s", "1").require_principal().ephemeral_key()
 }
 
-/// One server for each kind of handler, with the name that errors give the handler.
-fn one_handler_each() -> [(fn(ServerBuilder) -> ServerBuilder, &'static str); 4] {
+/// Adds a handler to a server; the text is the name that errors give the handler.
+type AddHandler = (fn(ServerBuilder) -> ServerBuilder, &'static str);
+
+/// One handler of each kind.
+fn one_handler_each() -> [AddHandler; 4] {
     [
         (|server| server.tool(Tool::new("t", "", plain)), "the tool \"t\""),
         (|server| server.prompt(Prompt::new("p", "", plain)), "the prompt \"p\""),
@@ -83,7 +86,7 @@ fn build_requires_a_key_ring_for_every_kind_of_handler() {
 
 #[test]
 fn build_reports_missing_state_of_handlers_and_of_their_extractors() {
-    let missing: [(fn(ServerBuilder) -> ServerBuilder, &str); 6] = [
+    let missing: [AddHandler; 6] = [
         (|server| server.tool(Tool::new("t", "", with_state)), "the tool \"t\""),
         (|server| server.prompt(Prompt::new("p", "", with_state)), "the prompt \"p\""),
         (|server| server.resource(Resource::new("a:r", "r", with_state)), "the resource \"a:r\""),

@@ -108,7 +108,7 @@ async fn step_does_not_start_after_a_fault() {
 }
 
 /// A repeated request has the same key, and another answer has another key. Otherwise an external
-/// system would take a changed order for a repeated one.
+/// system would mistake a changed order for a repeated one.
 #[tokio::test]
 async fn idempotency_key_depends_on_the_answers() {
     let keys: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -187,9 +187,9 @@ async fn handler_that_panics_before_returning_a_future_is_an_internal_error() {
     assert_eq!(text.await.0, "! the server refused the call: Internal error (-32603)");
 }
 
-/// A step depends on the answers that the handler had taken when the step ran, not on later ones.
+/// A step depends on the answers that the handler had read when the step ran, not on later ones.
 #[tokio::test]
-async fn step_does_not_bind_answers_that_are_taken_after_it() {
+async fn step_does_not_bind_answers_that_are_read_after_it() {
     let clock = TestClock::default();
     let tool = |message: &'static str| {
         Tool::new("t", "", move |cx: Context| async move {

@@ -75,7 +75,7 @@ async fn state_extracts_the_value_given_to_the_builder() {
 }
 
 #[tokio::test]
-async fn extension_extracts_what_a_layer_inserted() {
+async fn extension_extracts_the_value_of_a_layer() {
     let tool = || Tool::new("t", "", async |Extension(tenant): Extension<Tenant>| tenant.0);
     let through = InProcess::new(server(tool())).with_extension(Tenant("a tenant"));
     assert_eq!(call_through(through, json!({})).await, "a tenant");
@@ -151,7 +151,7 @@ async fn header_map_holds_the_headers_of_the_request() {
 }
 
 #[tokio::test]
-async fn implementation_is_what_the_client_claims() {
+async fn implementation_is_the_name_and_version_of_the_client() {
     let tool = || {
         Tool::new("t", "", async |client: Option<Implementation>| {
             client.map_or("unknown".to_owned(), |client| client.name)
@@ -266,6 +266,7 @@ async fn extraction_runs_once_in_every_round() {
 
 #[tokio::test]
 async fn handler_takes_up_to_eight_parameters() {
+    #[expect(clippy::too_many_arguments, reason = "eight parameters are what is tested")]
     async fn handler(
         cx: Context,
         State(pool): State<Pool>,

@@ -141,8 +141,8 @@ async fn ephemeral_key_prevents_hand_over() {
     assert_eq!((result.text().as_str(), log.exchanges().len()), ("10", 1));
 }
 
-/// A question that comes up after a step was deferred to another replica makes the step run here:
-/// the answer would change its key. The step completes before the round ends.
+/// A question that is asked after a step was deferred to another replica makes the step run here,
+/// because the answer would change its key. The step completes before the round ends.
 #[tokio::test(start_paused = true)]
 async fn late_question_cancels_the_hand_over() {
     let (begun, done) = (Counter::default(), Counter::default());

@@ -36,8 +36,8 @@ async fn journal_holds_a_hundred_steps_and_twenty_rounds() {
     assert!(longest.is_some_and(|bytes| bytes < 32 << 10), "{longest:?}");
 }
 
-/// A version that reaches its forty steps in another order finds each of them, and the answer to its
-/// own wording of a question.
+/// A version that reaches its forty steps in another order finds each of them, and the answer to
+/// its own wording of a question.
 #[tokio::test]
 async fn journal_entries_are_found_in_any_order() {
     let (clock, runs) = (TestClock::default(), Counter::default());
@@ -67,7 +67,8 @@ async fn journal_entries_are_found_in_any_order() {
     assert_eq!(transcript.rounds(), [["a"], ["a"], ["b"]]);
 }
 
-/// A thousand calls whose clients never return, each with a question in a spawned task, leave no task.
+/// A thousand calls whose clients never return, each with a question in a spawned task, leave no
+/// task.
 #[tokio::test]
 async fn a_thousand_abandoned_calls_leave_no_task() {
     let clock = TestClock::default();

@@ -1,6 +1,6 @@
 //! Tests of the server through its wire format, with replicas that each get one round of a call.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod build_errors;
 mod cancellation;

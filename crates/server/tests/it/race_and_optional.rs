@@ -99,8 +99,8 @@ async fn declined_side_loses_the_race() {
     assert!(transcript.is_error() && transcript.text().contains("\"card\""), "{transcript:?}");
 }
 
-/// Both sides are answered, and the first is slower in the round that decides: it does not win in the
-/// next round, where it is faster.
+/// Both sides are answered, and the first is slower in the round that decides: it does not win in
+/// the next round, where it is faster.
 #[tokio::test]
 async fn race_winner_does_not_depend_on_later_scheduling() {
     let replay = Counter::default();
@@ -166,7 +166,7 @@ async fn answer_of_the_loser_does_not_mute_progress() {
     assert_eq!(*reported.lock().unwrap(), [1.0, 2.0]);
 }
 
-/// The replay does not wait for the losing side, whatever it has done.
+/// The replay does not wait for the losing side, even if it ran steps.
 #[tokio::test]
 async fn steps_of_the_losing_side_do_not_mute_progress() {
     let reported = Arc::new(Mutex::new(Vec::new()));
@@ -336,9 +336,9 @@ async fn optional_question_is_asked_if_the_client_supports_it() {
     }
 }
 
-/// A client without forms is not asked, in any round: the handler's path without the answer stands.
+/// A client without forms is not asked in any round: the handler keeps its path without the answer.
 #[tokio::test]
-async fn optional_question_is_skipped_for_good_if_the_client_lacks_it() {
+async fn optional_question_stays_skipped_if_the_client_lacks_it() {
     let result = Client::builder(fleet(optional)).build().call_tool("t", json!({})).await.unwrap();
     assert_eq!(result.text(), "None false");
 

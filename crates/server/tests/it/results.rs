@@ -240,9 +240,9 @@ async fn client_info_does_not_bind_a_call() {
     let mut retry = with_info(json!({ "name": "other", "version": "9" }));
     retry["requestState"] = first["requestState"].clone();
     retry["inputResponses"] =
-        json!({ "q": { "action": "accept", "content": { "text": "went on" } } });
+        json!({ "q": { "action": "accept", "content": { "text": "continued" } } });
     let result = send_request(&fleet, "tools/call", retry).await;
-    assert_eq!(result["content"][0]["text"], "went on");
+    assert_eq!(result["content"][0]["text"], "continued");
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ async fn sealer_that_fails_to_seal_is_an_internal_error() {
     let fleet = fleet(sealer.clone());
     for target in TARGETS {
         for (failure, reason) in
-            [(Failure::Error, "the sealing service failed"), (Failure::Panic, "the HSM is on fire")]
+            [(Failure::Error, "the sealer is unavailable"), (Failure::Panic, "the HSM is on fire")]
         {
             let (lines, _guard) = LogLines::collect();
             *sealer.on_seal.lock().unwrap() = Some(failure);

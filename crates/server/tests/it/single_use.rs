@@ -131,7 +131,7 @@ async fn errors_and_input_requests_are_repeated_too() {
                 ran.increment();
                 match text.as_str() {
                     "more" => Ok(cx.elicit::<Text>("more", "And?").await?.text),
-                    "panic" => panic!("as asked"),
+                    "panic" => panic!("on request"),
                     _ => Err(mrtr_server::Error::new("no")),
                 }
             }

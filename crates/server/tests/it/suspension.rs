@@ -1,4 +1,4 @@
-//! The end of a round, and what the next round knows.
+//! The end of a round, and the journal of the next round.
 
 use std::time::Duration;
 
@@ -441,8 +441,8 @@ async fn request_parts_hold_application_state_and_extensions_of_layers() {
     );
 }
 
-/// Questions of a spawned task that come up one after another are asked in one round: the round
-/// does not end while the task makes progress.
+/// Questions that a spawned task asks at different times share the round, which does not end while
+/// the task makes progress.
 #[tokio::test]
 async fn questions_of_a_spawned_task_share_the_round() {
     let (text, asked) = run(|| {

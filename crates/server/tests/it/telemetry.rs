@@ -63,7 +63,8 @@ async fn every_round_is_a_span_in_the_trace_of_the_client() {
     assert_eq!(adopted.lock().unwrap().len(), 2);
 }
 
-/// Rejections are counted by reason and requests timed by kind; a client cannot invent label values.
+/// Rejections are counted by reason and requests timed by kind; a client cannot invent label
+/// values.
 #[tokio::test]
 async fn metrics_have_reasons_and_known_names_only() {
     let clock = TestClock::default();

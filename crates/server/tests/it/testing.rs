@@ -51,7 +51,7 @@ async fn transcript_reports_rounds_questions_steps_and_state_size() {
 
     let transcript =
         call().respond("a", json!({ "action": "decline" })).run(&fleet()).await.unwrap();
-    assert_eq!(transcript.text(), "32 xyz", "the first answer is for the first time");
+    assert_eq!(transcript.text(), "32 xyz", "the first answer of a key is used first");
     let declined = TestCall::tool("t", json!({})).decline("a").answer("b", json!({ "text": "y" }));
     let transcript = declined.run(&fleet()).await.unwrap();
     assert!(transcript.is_error() && transcript.text().contains("\"a\""), "{transcript:?}");

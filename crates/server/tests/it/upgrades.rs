@@ -127,7 +127,7 @@ async fn version_without_the_checkpoint_continues_the_call() {
 
 /// A call keeps the oldest and the newest version that took part, whatever runs in between.
 #[tokio::test]
-async fn min_compatible_version_looks_at_all_earlier_versions() {
+async fn min_compatible_version_considers_all_earlier_versions() {
     let clock = TestClock::default();
     let server = |version: u32, since: u32| {
         let tool = Tool::new("t", "", move |cx: Context| async move {
@@ -236,7 +236,7 @@ async fn min_compatible_version_restarts_the_manual_form() {
 fn build_rejects_invalid_versions_and_forms() {
     #[derive(Deserialize, JsonSchema)]
     struct Nested {
-        #[expect(dead_code, reason = "only its schema is looked at")]
+        #[expect(dead_code, reason = "only its schema is used")]
         inner: HashMap<String, String>,
     }
     let clock = TestClock::default();

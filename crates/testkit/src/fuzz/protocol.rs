@@ -1,10 +1,11 @@
-//! What peers send: messages, headers, events, states that are authentic and make no sense, results, templates, forms.
+//! Input from peers: messages, headers, events, authentic states with arbitrary content, results,
+//! templates and forms.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a finding is a panic"
+    reason = "a fuzz target reports a finding with a panic"
 )]
 
 use std::collections::HashMap;
@@ -41,10 +42,10 @@ struct Consent {
     yes: bool,
 }
 
-/// Does all that a journal is about.
+/// A handler that records every kind of journal entry.
 async fn book(cx: Context) -> Result<String> {
     let held: u32 = cx.step("hold", async |_| Ok(5)).await?;
-    let first: Consent = cx.elicit("first", "Go on?").await?;
+    let first: Consent = cx.elicit("first", "Continue?").await?;
     let won = cx.race("which", async { Ok(1) }, async { Ok(2) }).await?;
     let other: Option<Consent> = cx.elicit("other", "And now?").optional().await?;
     cx.checkpoint("here").await?;
@@ -52,17 +53,18 @@ async fn book(cx: Context) -> Result<String> {
     Ok(format!("{held} {} {won} {}", first.yes, other.is_some_and(|other| other.yes)))
 }
 
-/// Time stands still.
-struct Still;
+/// A clock that stands still.
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> UnixSeconds {
         NOW
     }
 }
 
 fn builder() -> ServerBuilder {
-    let server = Server::builder("fuzzed", "1").key_ring(ring()).clock(Still).allow_anonymous();
+    let server =
+        Server::builder("fuzzed", "1").key_ring(ring()).clock(FixedClock).allow_anonymous();
     server.tool(Tool::new("book", "Books", book))
 }
 
@@ -75,12 +77,13 @@ thread_local! {
         Endpoint::new(builder().build().expect("a server")).host_policy(HostPolicy::loopback());
 }
 
-/// To the server that all inputs have in common.
-fn post_to_ours(head: HeaderMap, body: &[u8]) -> (StatusCode, Value) {
+/// Posts a body to the server that all inputs share.
+fn post_to_shared_server(head: HeaderMap, body: &[u8]) -> (StatusCode, Value) {
     post(&mut ENDPOINT.with(Clone::clone), head, body)
 }
 
-/// Posts a body, and holds what comes back against what may come back: a status of the protocol, and JSON.
+/// Posts a body. Asserts that the response has a status of the protocol, and a body of JSON or
+/// events.
 fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (StatusCode, Value) {
     let mut request = Request::new(Full::from(body.to_vec()));
     *request.method_mut() = Method::POST;
@@ -89,11 +92,11 @@ fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (Statu
         let Ok(response) = endpoint.call(request).await;
         let status = response.status();
         let known = [200, 202, 400, 403, 404, 406, 415].contains(&status.as_u16());
-        assert!(known, "{status} is none of the protocol's");
+        assert!(known, "{status} is not a status of the protocol");
         let is_json = headers::has_json_content_type(response.headers());
         let mut body = response.into_body();
         if !is_json {
-            // Events, of which the first is looked at, or nothing.
+            // Events, of which the first is polled, or an empty body.
             let _ = body.frame().now_or_never();
             return (status, Value::Null);
         }
@@ -105,7 +108,7 @@ fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (Statu
     RUNTIME.with(|runtime| runtime.block_on(answered))
 }
 
-fn usual_head() -> HeaderMap {
+fn default_head() -> HeaderMap {
     [
         ("host", "localhost"),
         ("content-type", "application/json"),
@@ -116,9 +119,9 @@ fn usual_head() -> HeaderMap {
     .collect()
 }
 
-/// The headers that a request has to have, as far as it can be read.
+/// Returns the headers that a request must have, if it can be parsed.
 fn head_of(body: &[u8]) -> HeaderMap {
-    let mut head = usual_head();
+    let mut head = default_head();
     if let Ok(Message::Request(request)) = Message::parse(body)
         && let Ok(mirrored) = RequestHead::from_request(&request)
         && let Ok(method) = HeaderValue::from_str(&headers::encode(&request.method))
@@ -130,36 +133,37 @@ fn head_of(body: &[u8]) -> HeaderMap {
     head
 }
 
-/// A body that may be a message. What is read is the same when it is written and read again, and when its `_meta` was seen
-/// before; and whatever it is, an endpoint answers it as the protocol says.
+/// Posts a body that may be a message. A parsed message must survive serialization, also with a
+/// known `_meta`. The endpoint must answer any body with a status of the protocol.
 ///
 /// # Panics
 ///
 /// If that does not hold.
 pub fn message(data: &[u8]) {
     if let Ok(Message::Request(request)) = Message::parse(data) {
-        let shown = |message: Message| match message {
+        let serialize = |message: Message| match message {
             Message::Request(request) => serde_json::to_string(&request).expect("JSON"),
             other => panic!("a request became {other:?}"),
         };
         let written = serde_json::to_string(&request).expect("JSON");
-        let again = Message::parse(written.as_bytes()).expect("what was read is written so");
-        assert_eq!(shown(again), written);
+        let again = Message::parse(written.as_bytes()).expect("a serialized value parses");
+        assert_eq!(serialize(again), written);
         let known = request.params.as_ref().and_then(|params| params.member("_meta"));
         if let Some(known) = known.filter(|known| known.starts_with('{')) {
             let again =
-                Message::parse_with_known_meta(data, MAX_DEPTH, known).expect("it was read before");
-            assert_eq!(shown(again), written);
+                Message::parse_with_known_meta(data, MAX_DEPTH, known).expect("the message parses");
+            assert_eq!(serialize(again), written);
         }
     }
-    post_to_ours(head_of(data), data);
+    post_to_shared_server(head_of(data), data);
 }
 
-/// Lines of headers, before a request that is in order.
+/// Posts a valid request with arbitrary headers.
 ///
 /// # Panics
 ///
-/// If an answer is none of the protocol's, or a value does not survive being encoded.
+/// If the response has a status outside the protocol, or a value changes when it is encoded and
+/// decoded.
 pub fn header(data: &[u8]) {
     const NAMES: [&str; 10] = [
         "host",
@@ -194,10 +198,11 @@ pub fn header(data: &[u8]) {
             head.append(name, value);
         }
     }
-    post_to_ours(head, body.as_bytes());
+    post_to_shared_server(head, body.as_bytes());
 }
 
-/// A stream of events: the same, however it is cut; and no longer than it may be.
+/// Decodes a stream of events. The events must not depend on how the stream is split, and none may
+/// exceed the limit.
 ///
 /// # Panics
 ///
@@ -223,7 +228,8 @@ fn meta() -> Value {
     })
 }
 
-/// The body of a state that is authentic: it was written by this code, or is refused; in no case it does harm.
+/// Posts an authentic state with an arbitrary body. The server must accept or reject it as the
+/// protocol says.
 ///
 /// # Panics
 ///
@@ -241,14 +247,15 @@ pub fn journal(data: &[u8]) {
         },
     });
     let body = body.to_string();
-    let (status, answer) = post_to_ours(head_of(body.as_bytes()), body.as_bytes());
+    let (status, answer) = post_to_shared_server(head_of(body.as_bytes()), body.as_bytes());
     assert!(
         answer.get("result").is_some() == (status == StatusCode::OK)
             || answer["error"]["code"] == -32603
     );
 }
 
-/// What a server answers, line by line: a client is done within its limits, and never shows what a form does not have.
+/// Feeds a client with the responses of a server, one per line. The client must end within its
+/// limits, and must send valid requests.
 ///
 /// # Panics
 ///
@@ -263,7 +270,7 @@ pub fn client(data: &[u8]) {
     let started = Machine::start(ids.clone(), "tools/call", params, meta.clone(), limits);
     let (mut machine, mut action) = started.expect("a call");
     for step in 0_u32.. {
-        assert!(step < 64, "it goes on and on");
+        assert!(step < 64, "the client exceeds its limits");
         let event = match action {
             Action::Send(request) => {
                 let sent = serde_json::to_string(&request).expect("JSON");
@@ -284,7 +291,7 @@ pub fn client(data: &[u8]) {
             Action::Complete(_) => return,
             other => unreachable!("unknown action {other:?}"),
         };
-        // Now and then it is put down and taken up again.
+        // Once, the call is paused and resumed.
         if let (Event::Input(_), 3) = (&event, step) {
             let Some(call) = machine.pause() else { return };
             (machine, action) = Machine::resume(call, ids.clone(), meta.clone(), limits);
@@ -297,7 +304,8 @@ pub fn client(data: &[u8]) {
     }
 }
 
-/// A template and, on the next line, a URI: what the variables hold leads nowhere else.
+/// Reads a URI (second line) with a template (first line). The values of variables must not lead to
+/// another folder.
 ///
 /// # Panics
 ///
@@ -309,8 +317,8 @@ pub fn template(data: &[u8]) {
         return;
     };
     let show = async |_: Context, values: HashMap<String, String>| -> Result<_> {
-        let leads = |value: &str| value.split('/').any(|part| part == ".." || part == ".");
-        assert!(!values.values().any(|value| leads(value) || value.contains('\0')), "{values:?}");
+        let escapes = |value: &str| value.split('/').any(|part| part == ".." || part == ".");
+        assert!(!values.values().any(|value| escapes(value) || value.contains('\0')), "{values:?}");
         let mut text = String::new();
         for (name, value) in values {
             let _ = write!(text, "{name}={value};");
@@ -330,8 +338,8 @@ pub fn template(data: &[u8]) {
     post(&mut Endpoint::new(server), head_of(body.as_bytes()), body.as_bytes());
 }
 
-/// A form's schema and, on the next line, an answer. What is read as a form is the same when it is written and read again,
-/// and an answer that was checked passes again.
+/// Validates an answer (second line) against the schema of a form (first line). A parsed form must
+/// survive serialization, and a validated answer must be valid again.
 ///
 /// # Panics
 ///
@@ -344,7 +352,7 @@ pub fn form(data: &[u8]) {
     };
     let Ok(form) = serde_json::from_str::<FormSchema>(schema) else { return };
     let written = serde_json::to_string(&form).expect("JSON");
-    let again: FormSchema = serde_json::from_str(&written).expect("what was read is written so");
+    let again: FormSchema = serde_json::from_str(&written).expect("a serialized value parses");
     assert_eq!(again, form);
     let _ = form.defaults();
     let Ok(answer) = serde_json::from_str::<Object>(answer) else { return };

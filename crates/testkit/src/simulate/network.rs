@@ -1,4 +1,4 @@
-//! A client's requests, and what goes wrong with them on the way.
+//! The requests of a client, and their faults.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,42 +9,42 @@ use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
 use serde_json::{Map, Value, json};
 
-use super::Flow;
+use super::Call;
 use super::program::Version;
-use super::world::Leg;
+use super::world::RequestMark;
 
-/// When the handler is replaced.
+/// The replacement of a handler by a new version.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Upgrade {
-    /// The first request that may come to the new version.
+    /// The first request that the new version may receive.
     pub(super) from: u64,
-    /// How many come to any of the two.
+    /// Number of requests that either version may receive.
     pub(super) mixed: u64,
 }
 
-/// What came of a request.
+/// The response to a request.
 pub(super) struct Reply {
     pub(super) version: Version,
-    /// `None` if the flow has ended because the handler has changed.
+    /// `None` if the call has ended because the handler was replaced.
     pub(super) result: Option<Value>,
 }
 
-/// What goes wrong with a request.
+/// A fault of a request.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     None,
-    /// The response is lost, and the request sent again.
+    /// The response is lost, and the request is sent again.
     Lost,
-    /// It is sent twice at once.
+    /// The request is sent twice at once.
     Twice,
-    /// The client goes away in the middle, and comes again.
+    /// The client disconnects after some polls, and sends the request again.
     Cut(u64),
-    /// The request of the round before comes once more.
+    /// The request of the previous round arrives once more.
     Late,
 }
 
-impl Flow<'_> {
-    /// Sends a request, whatever goes wrong, until there is a response.
+impl Call<'_> {
+    /// Sends a request, with a random fault, until there is a response.
     pub(super) async fn request(
         &mut self,
         state: Option<&str>,
@@ -63,24 +63,24 @@ impl Flow<'_> {
         self.faulty += u64::from(!matches!(fault, Fault::None));
         match fault {
             Fault::None => {}
-            Fault::Lost => drop(self.leg(state, answers).await?),
+            Fault::Lost => drop(self.send(state, answers).await?),
             Fault::Twice => {
-                let both = (self.leg(state, answers), self.leg(state, answers));
+                let both = (self.send(state, answers), self.send(state, answers));
                 let (one, other) = futures_util::future::join(both.0, both.1).await;
                 return if self.random.below(2) == 0 { one } else { other };
             }
-            Fault::Cut(polls) => cut(self.leg(state, answers), polls).await,
+            Fault::Cut(polls) => cut(self.send(state, answers), polls).await,
             Fault::Late => {
                 if let Some((state, answers)) = before {
-                    drop(self.leg(state.as_deref(), answers).await?);
+                    drop(self.send(state.as_deref(), answers).await?);
                 }
             }
         }
-        self.leg(state, answers).await
+        self.send(state, answers).await
     }
 
-    /// One request to some replica of the phase, or of the next.
-    fn leg(
+    /// Sends one request to a random replica of the current or the next phase.
+    fn send(
         &mut self,
         state: Option<&str>,
         answers: &Map<String, Value>,
@@ -88,14 +88,14 @@ impl Flow<'_> {
         self.requests += 1;
         let version = match self.upgrade {
             Some(Upgrade { from, mixed }) if self.requests >= from => {
-                let turns = self.requests < from + mixed && self.random.below(2) == 0;
-                if turns { Version::Old } else { Version::New }
+                let is_old = self.requests < from + mixed && self.random.below(2) == 0;
+                if is_old { Version::Old } else { Version::New }
             }
             _ => Version::Old,
         };
         let overloaded = self.random.below(100) < self.overloaded;
         self.fleet.overloaded.store(overloaded, Ordering::Relaxed);
-        let leg = Leg { number: self.requests, with_state: state.is_some() };
+        let mark = RequestMark { number: self.requests, with_state: state.is_some() };
         let phase = self.phase + self.random.below(2);
         let phase = self.fleet.phases.get(usize::try_from(phase).unwrap_or_default());
         let phase = phase.or(self.fleet.phases.last());
@@ -115,7 +115,7 @@ impl Flow<'_> {
             params.insert("inputResponses".to_owned(), answers.clone().into());
         }
         async move {
-            let server = InProcess::new(server.ok_or("no replica")?).with_extension(leg);
+            let server = InProcess::new(server.ok_or("no replica")?).with_extension(mark);
             let params = Params::new(&params).map_err(|error| error.to_string())?;
             let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
             let response = server.send(OutgoingRequest::new(request)).await;
@@ -134,7 +134,7 @@ impl Flow<'_> {
     }
 }
 
-/// Polls a future some times, and drops it.
+/// Polls a future `polls` times, and drops it.
 async fn cut<T>(future: impl Future<Output = T>, polls: u64) {
     let mut future = pin!(future);
     for _ in 0..polls {

@@ -1,4 +1,4 @@
-//! Random handlers: what they do, and what has to come of them.
+//! Random handlers, and their expected results.
 
 use std::fmt;
 use std::future::Future;
@@ -16,17 +16,18 @@ use crate::random::Random;
 /// A part of a handler.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// Asks, after letting others go first some times.
+    /// Asks a question, after yielding to other tasks `yields` times.
     Ask { key: u32, yields: u8, spawned: bool, differs: Differs },
-    /// Does something in the outside world, and takes its time.
+    /// Has a side effect, which takes some time.
     Step(Step),
-    /// Ends the round, without a question.
+    /// Ends the round without a question.
     Checkpoint { key: u32 },
-    /// Parts side by side.
+    /// Runs parts concurrently.
     Join(Vec<Vec<Node>>),
-    /// One of two, by what was learned so far.
+    /// Runs one of two parts, depending on the value computed so far.
     Branch(Vec<Node>, Vec<Node>),
-    /// One to three times, by what was learned so far; keys have the number in them.
+    /// Runs a part one to three times, depending on the value computed so far. Keys contain the
+    /// number.
     Loop(Vec<Node>),
 }
 
@@ -50,22 +51,22 @@ pub(super) struct Step {
     key: u32,
     takes: Takes,
     fails: bool,
-    keeps_errors: bool,
+    records_errors: bool,
     after_checkpoint: bool,
     differs: Differs,
 }
 
-/// How a part of one version differs from that of the other.
+/// The difference of a part between the two versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Differs {
     Not,
-    /// The question reads otherwise.
+    /// The question has another message.
     Worded,
-    /// Only this version has it.
+    /// Only this version has the part.
     Only(Version),
 }
 
-/// Of a handler.
+/// A version of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     Old,
@@ -78,16 +79,16 @@ impl Differs {
     }
 }
 
-/// How long a step takes.
+/// The duration of a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Takes {
-    /// Of the runtime, in which it is ready again at once.
-    Turns(u8),
-    /// In which nothing wakes anybody.
+    /// A number of polls. The step is ready again at once.
+    Polls(u8),
+    /// A time in which nothing wakes a task.
     Milliseconds(Duration),
 }
 
-/// A handler.
+/// A random handler.
 #[derive(Clone)]
 pub(super) struct Program {
     pub(super) seed: u64,
@@ -95,7 +96,7 @@ pub(super) struct Program {
     nodes: Vec<Node>,
 }
 
-/// What a question asks for.
+/// The answer to a question.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Number {
     pub(super) n: u32,
@@ -110,35 +111,35 @@ impl Program {
         Self { seed, version, nodes }
     }
 
-    /// Whether the two versions of it differ.
+    /// Returns true if the two versions differ.
     pub(super) fn differs(&self) -> bool {
         self.nodes.iter().any(Node::differs)
     }
 
-    /// What a question reads.
+    /// Returns the message of a question.
     fn message(&self, key: &str, differs: Differs) -> String {
         let other = self.version == Version::New && differs == Differs::Worded;
         format!("{key}{}", if other { ", please?" } else { "?" })
     }
 
-    /// The honest answer to a question: to another wording it is another one.
+    /// Returns the honest answer to a question. Another wording has another answer.
     pub(super) fn answer(&self, message: &str) -> u32 {
         u32::try_from(mix(self.seed, text_hash(message)) % 1000).unwrap_or_default()
     }
 
-    /// What a step comes to.
+    /// Returns the result of a step.
     pub(super) fn result(&self, key: &str) -> u64 {
         mix(self.seed ^ 0x5a5a, text_hash(key)) % 1000
     }
 
-    /// What has to come of it: worked out without rounds.
+    /// Computes the expected result without rounds.
     pub(super) fn expected(&self) -> Expected {
         let mut expected = Expected::default();
-        expected.outcome = self.foresee(&self.nodes, "", self.seed, 0, &mut expected);
+        expected.outcome = self.predict(&self.nodes, "", self.seed, 0, &mut expected);
         expected
     }
 
-    fn foresee(
+    fn predict(
         &self,
         nodes: &[Node],
         suffix: &str,
@@ -146,20 +147,20 @@ impl Program {
         before: usize,
         out: &mut Expected,
     ) -> Result<u64, String> {
-        let mut learned = start;
+        let mut value = start;
         for node in nodes {
             let ended = before + out.rounds.len();
-            learned = match node {
+            value = match node {
                 Node::Ask { differs, .. } | Node::Step(Step { differs, .. })
                     if !differs.is_in(self.version) =>
                 {
-                    learned
+                    value
                 }
                 Node::Ask { key, differs, .. } => {
                     let key = format!("q{key}{suffix}");
                     let n = self.answer(&self.message(&key, *differs));
                     out.rounds.push(vec![key]);
-                    mix(learned, n.into())
+                    mix(value, n.into())
                 }
                 Node::Step(step) => {
                     let key = format!("s{}{suffix}", step.key);
@@ -167,7 +168,7 @@ impl Program {
                         out.rounds.push(Vec::new());
                     }
                     let result = self.result(&key);
-                    let done = if step.fails && !step.keeps_errors {
+                    let done = if step.fails && !step.records_errors {
                         &mut out.failing
                     } else {
                         &mut out.steps
@@ -176,50 +177,55 @@ impl Program {
                     if step.fails {
                         return Err(format!("{key} failed"));
                     }
-                    mix(learned, result)
+                    mix(value, result)
                 }
                 Node::Checkpoint { .. } => {
                     out.rounds.push(Vec::new());
-                    learned
+                    value
                 }
                 Node::Join(parts) => {
                     let mut sides = Vec::new();
                     let mut outcomes = Vec::new();
                     for part in parts {
                         let mut side = Expected::default();
-                        outcomes.push(self.foresee(part, suffix, learned, ended, &mut side));
+                        outcomes.push(self.predict(part, suffix, value, ended, &mut side));
                         sides.push(side);
                     }
                     out.join(sides);
-                    let mut together = learned;
+                    let mut together = value;
                     for outcome in outcomes {
                         together = mix(together, outcome?);
                     }
                     together
                 }
                 Node::Branch(one, other) => {
-                    let taken = if learned.is_multiple_of(2) { one } else { other };
-                    self.foresee(taken, suffix, learned, before, out)?
+                    let taken = if value.is_multiple_of(2) { one } else { other };
+                    self.predict(taken, suffix, value, before, out)?
                 }
                 Node::Loop(body) => {
-                    let mut last = learned;
-                    for turn in 0..=(learned % 3) {
-                        last =
-                            self.foresee(body, &format!("{suffix}.{turn}"), last, before, out)?;
+                    let mut last = value;
+                    for iteration in 0..=(value % 3) {
+                        last = self.predict(
+                            body,
+                            &format!("{suffix}.{iteration}"),
+                            last,
+                            before,
+                            out,
+                        )?;
                     }
                     last
                 }
             };
         }
-        Ok(learned)
+        Ok(value)
     }
 
-    /// Runs it as a handler.
+    /// Runs the program as a handler.
     pub(super) async fn run(&self, cx: &Context, world: &World) -> Result<u64, Error> {
-        self.go(&self.nodes, String::new(), self.seed, cx, world).await
+        self.run_nodes(&self.nodes, String::new(), self.seed, cx, world).await
     }
 
-    fn go<'a>(
+    fn run_nodes<'a>(
         &'a self,
         nodes: &'a [Node],
         suffix: String,
@@ -228,37 +234,42 @@ impl Program {
         world: &'a World,
     ) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>> {
         Box::pin(async move {
-            let mut learned = start;
+            let mut value = start;
             for node in nodes {
-                learned = match node {
+                value = match node {
                     Node::Ask { differs, .. } | Node::Step(Step { differs, .. })
                         if !differs.is_in(self.version) =>
                     {
-                        learned
+                        value
                     }
                     Node::Ask { key, yields, spawned, differs } => {
                         let key = format!("q{key}{suffix}");
-                        let_others(*yields).await;
+                        yield_times(*yields).await;
                         let message = self.message(&key, *differs);
                         let asked = cx.elicit::<Number>(key, message.clone());
                         let answer = if *spawned {
-                            // In a task of its own, which the round releases.
+                            // In a separate task, which the round releases.
                             let task = tokio::spawn(asked);
                             task.await.map_err(Error::internal)??
                         } else {
                             asked.await?
                         };
                         world.read(self.seed, &message, cx);
-                        mix(learned, answer.n.into())
+                        mix(value, answer.n.into())
                     }
                     Node::Step(Step {
-                        key, takes, fails, keeps_errors, after_checkpoint, ..
+                        key,
+                        takes,
+                        fails,
+                        records_errors,
+                        after_checkpoint,
+                        ..
                     }) => {
                         let key = format!("s{key}{suffix}");
                         let mut step = cx.step(key.clone(), async |step| {
                             world.ran(self.seed, &key, step.idempotency_key(), cx);
                             match takes {
-                                Takes::Turns(times) => let_others(*times).await,
+                                Takes::Polls(times) => yield_times(*times).await,
                                 Takes::Milliseconds(time) => tokio::time::sleep(*time).await,
                             }
                             if *fails {
@@ -266,55 +277,55 @@ impl Program {
                             }
                             Ok(self.result(&key))
                         });
-                        if *keeps_errors {
+                        if *records_errors {
                             step = step.record_errors();
                         }
                         if *after_checkpoint {
                             step = step.after_checkpoint();
                         }
-                        mix(learned, step.await?)
+                        mix(value, step.await?)
                     }
                     Node::Checkpoint { key } => {
                         cx.checkpoint(format!("c{key}{suffix}")).await?;
-                        learned
+                        value
                     }
                     Node::Join(parts) => {
                         let sides = parts
                             .iter()
-                            .map(|part| self.go(part, suffix.clone(), learned, cx, world));
-                        let mut together = learned;
+                            .map(|part| self.run_nodes(part, suffix.clone(), value, cx, world));
+                        let mut together = value;
                         for outcome in join_all(sides).await {
                             together = mix(together, outcome?);
                         }
                         together
                     }
                     Node::Branch(one, other) => {
-                        let taken = if learned.is_multiple_of(2) { one } else { other };
-                        self.go(taken, suffix.clone(), learned, cx, world).await?
+                        let taken = if value.is_multiple_of(2) { one } else { other };
+                        self.run_nodes(taken, suffix.clone(), value, cx, world).await?
                     }
                     Node::Loop(body) => {
-                        let mut last = learned;
-                        for turn in 0..=(learned % 3) {
-                            let suffix = format!("{suffix}.{turn}");
-                            last = self.go(body, suffix, last, cx, world).await?;
+                        let mut last = value;
+                        for iteration in 0..=(value % 3) {
+                            let suffix = format!("{suffix}.{iteration}");
+                            last = self.run_nodes(body, suffix, last, cx, world).await?;
                         }
                         last
                     }
                 };
             }
-            Ok(learned)
+            Ok(value)
         })
     }
 }
 
-/// What has to come of a handler with honest answers.
+/// The expected result of a handler with honest answers.
 #[derive(Debug)]
 pub(super) struct Expected {
     /// The questions of each round.
     pub(super) rounds: Vec<Vec<String>>,
-    /// Steps that are done.
+    /// Steps that run and whose result is recorded.
     pub(super) steps: Vec<String>,
-    /// Steps that fail.
+    /// Steps that fail and whose result is not recorded.
     pub(super) failing: Vec<String>,
     pub(super) outcome: Outcome,
 }
@@ -322,7 +333,8 @@ pub(super) struct Expected {
 pub(super) type Outcome = Result<u64, String>;
 
 impl Expected {
-    /// Sides that go on together: their first rounds are one, their second, and so on.
+    /// Merges concurrent parts: their first rounds are one round, their second rounds the next, and
+    /// so on.
     fn join(&mut self, sides: Vec<Self>) {
         let most = sides.iter().map(|side| side.rounds.len()).max().unwrap_or_default();
         let mut rounds = vec![Vec::new(); most];
@@ -371,13 +383,13 @@ fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
         3..=5 => {
             let takes = match random.below(3) {
                 0 => Takes::Milliseconds(Duration::from_millis(yields.into())),
-                _ => Takes::Turns(yields),
+                _ => Takes::Polls(yields),
             };
             Node::Step(Step {
                 key,
                 takes,
                 fails: random.below(40) == 0,
-                keeps_errors: random.below(2) == 0,
+                records_errors: random.below(2) == 0,
                 after_checkpoint: random.below(8) == 0,
                 differs: differs(random),
             })
@@ -398,7 +410,7 @@ fn differs(random: &mut Random) -> Differs {
     }
 }
 
-async fn let_others(times: u8) {
+async fn yield_times(times: u8) {
     for _ in 0..times {
         tokio::task::yield_now().await;
     }
@@ -408,7 +420,7 @@ fn text_hash(text: &str) -> u64 {
     text.bytes().fold(7, |hash, byte| mix(hash, byte.into()))
 }
 
-/// Two numbers, as one that depends on both and on their order.
+/// Hashes two numbers into one that depends on both and on their order.
 pub(super) fn mix(a: u64, b: u64) -> u64 {
     Random::new(a ^ b.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)).any()
 }

@@ -1,13 +1,13 @@
-//! The outside world: it remembers what steps did to it.
+//! The outside world: a record of the side effects of steps.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr_server::Context;
 
-/// Which request a leg answers, and whether that came with a state.
+/// Marks a request with its number, and with whether it carried a state.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Leg {
+pub(super) struct RequestMark {
     pub(super) number: u64,
     pub(super) with_state: bool,
 }
@@ -16,56 +16,57 @@ pub(super) struct Leg {
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) key: String,
-    pub(super) leg: u64,
-    /// If the leg came with a state.
+    pub(super) request: u64,
+    /// `None` if the request carried no state.
     pub(super) idempotency_key: Option<String>,
 }
 
-/// What became of a flow, seen from outside.
+/// The history of a call, as seen from outside.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Past {
+pub(super) struct History {
     pub(super) runs: Vec<Run>,
-    /// Which answers a handler went on with, by what was asked, and on which leg it first did.
+    /// For each message, the number of the first request in which a handler used the answer.
     pub(super) read: HashMap<String, u64>,
 }
 
-/// Cheap to clone.
+/// Histories by call. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct World(Arc<Mutex<HashMap<u64, Past>>>);
+pub(super) struct World(Arc<Mutex<HashMap<u64, History>>>);
 
 impl World {
-    pub(super) fn ran(&self, flow: u64, key: &str, idempotency_key: &str, cx: &Context) {
-        let leg = cx.parts().extensions().get::<Leg>().copied();
+    pub(super) fn ran(&self, call: u64, key: &str, idempotency_key: &str, cx: &Context) {
+        let mark = cx.parts().extensions().get::<RequestMark>().copied();
         let run = Run {
             key: key.to_owned(),
-            leg: leg.map_or(u64::MAX, |leg| leg.number),
-            idempotency_key: leg
-                .is_some_and(|leg| leg.with_state)
+            request: mark.map_or(u64::MAX, |mark| mark.number),
+            idempotency_key: mark
+                .is_some_and(|mark| mark.with_state)
                 .then(|| idempotency_key.to_owned()),
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(flow).or_default().runs.push(run);
+        all.entry(call).or_default().runs.push(run);
     }
 
-    /// The handler goes on with the answer to this.
-    pub(super) fn read(&self, flow: u64, message: &str, cx: &Context) {
-        let leg = cx.parts().extensions().get::<Leg>().map_or(u64::MAX, |leg| leg.number);
+    /// Records that the handler continues with the answer to `message`.
+    pub(super) fn read(&self, call: u64, message: &str, cx: &Context) {
+        let mark = cx.parts().extensions().get::<RequestMark>();
+        let request = mark.map_or(u64::MAX, |mark| mark.number);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(flow).or_default().read.entry(message.to_owned()).or_insert(leg);
+        all.entry(call).or_default().read.entry(message.to_owned()).or_insert(request);
     }
 
-    /// What was done for a flow so far.
-    pub(super) fn peek(&self, flow: u64) -> Past {
+    /// Returns the history of a call so far.
+    pub(super) fn peek(&self, call: u64) -> History {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(&flow)
+            .get(&call)
             .cloned()
             .unwrap_or_default()
     }
 
-    /// What was done for a flow; it is forgotten by this.
-    pub(super) fn take(&self, flow: u64) -> Past {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&flow).unwrap_or_default()
+    /// Removes and returns the history of a call.
+    pub(super) fn take(&self, call: u64) -> History {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&call).unwrap_or_default()
     }
 }

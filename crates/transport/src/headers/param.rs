@@ -1,5 +1,5 @@
-//! `Mcp-Param-*`: arguments of tools in headers (specification: streamable HTTP, "Custom Headers from
-//! Tool Parameters").
+//! `Mcp-Param-*`: arguments of tools in headers (specification: streamable HTTP, "Custom Headers
+//! from Tool Parameters").
 //!
 //! A tool's input schema may annotate properties with `x-mcp-header`. The client then repeats these
 //! arguments in headers, and the server compares them with the body.
@@ -132,8 +132,8 @@ impl ParamHeader {
     }
 }
 
-/// Writes a number as an integer, if it is one that every JSON implementation keeps exact. `42.0` is
-/// the integer 42.
+/// Writes a number as an integer, if it is one that every JSON implementation keeps exact. `42.0`
+/// is the integer 42.
 fn integer_text(number: &serde_json::Number) -> Option<String> {
     if number.as_i64().is_some_and(|n| (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&n)) {
         return Some(number.to_string());
@@ -173,8 +173,8 @@ pub fn param_headers(params: &[(String, String)]) -> Vec<(HeaderName, HeaderValu
 ///
 /// # Errors
 ///
-/// [`HEADER_MISMATCH`](mrtr_schema::jsonrpc::code::HEADER_MISMATCH) if a header is missing, repeated,
-/// malformed or different, or has no value in the body.
+/// [`HEADER_MISMATCH`](mrtr_schema::jsonrpc::code::HEADER_MISMATCH) if a header is missing,
+/// repeated, malformed or different, or has no value in the body.
 #[doc(hidden)]
 pub fn check_param_headers(
     headers: &HeaderMap,

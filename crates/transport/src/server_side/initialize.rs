@@ -4,8 +4,8 @@ use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::request_head::RequestHead;
 
-/// Returns the error for an `initialize` request of an older revision, if `request` is one: it names
-/// another version than ours, and names it in its parameters instead of `_meta`.
+/// Returns the error for an `initialize` request of an older revision, if `request` is one: it
+/// names a version other than ours, and does so in its parameters instead of `_meta`.
 ///
 /// Such a client cannot negotiate upwards. The error is the only hint that its user gets.
 pub(crate) fn reject_older_revision(

@@ -5,7 +5,7 @@ use std::fmt;
 use mrtr_schema::jsonrpc::RequestId;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 
-/// What the first bytes of a message tell about it.
+/// The id and the kind of a message, as far as its first bytes show them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct MessagePrefix {
     /// `None` if the id comes later, or is invalid.
@@ -20,7 +20,7 @@ impl MessagePrefix {
         // A number at the end may be cut off, and would be read as another one.
         let end = text.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
         let text = text.get(..end).unwrap_or_default();
-        // The text always ends early. What was found before that counts.
+        // The text always ends early. The members before its end are sufficient.
         let _ =
             serde_json::Deserializer::from_slice(text).deserialize_map(PrefixVisitor(&mut prefix));
         prefix

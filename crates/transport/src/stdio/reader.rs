@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use super::oversized::MessagePrefix;
 
-/// How much of a line that is too long is kept, in bytes: enough to find its id.
+/// The number of bytes that are kept of a line that is too long: enough to find its id.
 const KEPT_PREFIX: usize = 1 << 10;
 
 /// A line, or the prefix of one that is too long.
@@ -15,8 +15,8 @@ pub(super) enum Line {
     TooLong(MessagePrefix),
 }
 
-/// Reads lines of bounded length. What was read of a line is kept if [`LineReader::next`] is
-/// dropped.
+/// Reads lines of bounded length. A partially read line is kept if the future of
+/// [`LineReader::next`] is dropped.
 pub(super) struct LineReader<R> {
     reader: R,
     max_length: usize,

@@ -13,8 +13,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::json_line::one_line;
 
-/// Up to how many bytes of several lines are written at once: `PIPE_BUF` on Linux, up to which a
-/// write to a pipe is atomic.
+/// Maximum number of bytes of several lines that are written at once: `PIPE_BUF` on Linux, up to
+/// which a write to a pipe is atomic.
 const MAX_JOINED: usize = 4 << 10;
 
 /// The state of the message in a line, which may be withdrawn until it is written.
@@ -78,7 +78,7 @@ pub(super) async fn write_lines<S: LineState>(
             Poll::Ready(())
         })
         .await;
-        // Lines that are not accepted are joined anew for the next attempt, since some may be
+        // Lines that are not accepted are joined again for the next attempt, since some may be
         // withdrawn by then.
         poll_fn(|cx| {
             loop {
@@ -105,7 +105,7 @@ pub(super) async fn write_lines<S: LineState>(
 /// The lines that wait to be written.
 struct LineQueue<S> {
     lines: VecDeque<(Vec<u8>, S)>,
-    /// How many bytes of the first line are written.
+    /// The number of bytes of the first line that are written.
     written: usize,
 }
 
@@ -114,7 +114,8 @@ impl<S: LineState> LineQueue<S> {
         self.lines.iter().map(|(line, _)| line.len()).sum()
     }
 
-    /// The number of lines at the front that cannot be withdrawn: the one whose write has begun.
+    /// Returns the number of lines at the front that cannot be withdrawn: the one whose write has
+    /// begun.
     fn fixed(&self) -> usize {
         usize::from(self.written > 0)
     }

@@ -1,5 +1,6 @@
-//! The tools of `benches/README.md` on rmcp. By default with its best settings: JSON where nothing comes before the result, and
-//! no delay on the socket. With `--as-shipped`, as its defaults are; with `--stdio`, on two streams.
+//! The tools of `benches/README.md` on rmcp. By default with its best settings: JSON for a response
+//! without earlier messages, and no delay on the socket. With `--as-shipped`, with its defaults.
+//! With `--stdio`, on two streams.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -225,7 +226,7 @@ fn done(text: impl Into<String>) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
 
-/// What is in an accepted form; nothing if there is no answer.
+/// Returns the content of an accepted form, or `None` if there is no answer.
 fn accepted(answer: Option<&serde_json::Value>) -> Result<Option<serde_json::Value>, ErrorData> {
     let Some(answer) = answer else { return Ok(None) };
     let answer = ElicitResult::deserialize(answer)

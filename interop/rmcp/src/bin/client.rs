@@ -1,7 +1,7 @@
 //! rmcp's client on our server: `client URL` over HTTP, `client COMMAND ARGUMENT…` over stdio.
-//! `interop/README.md` says what it does, and prints.
+//! `interop/README.md` describes its calls and its output.
 
-// Revision 2026-07-28 has sampling and roots, though as deprecated.
+// Revision 2026-07-28 deprecates sampling and roots.
 #![expect(deprecated)]
 
 use std::fmt::Debug;
@@ -23,11 +23,11 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-type Client = RunningService<RoleClient, Person>;
+type Client = RunningService<RoleClient, User>;
 
-// rmcp hands each notification to a task of its own, and a result to whoever waits for it. One thread runs
-// tasks in the order in which they became ready, so that progress sent before a result is heard before it;
-// for that the rows must be a task too, which what `main` itself awaits is not.
+// rmcp spawns a task for each notification, and sends a result to the waiting task. One thread runs
+// tasks in the order in which they became ready, so progress that was sent before a result is
+// handled before it. For that, the rows must run in a spawned task, not in the main future.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result {
     let target: Vec<_> = std::env::args().skip(1).collect();
@@ -41,18 +41,18 @@ async fn main() -> Result {
 }
 
 async fn connect(target: &[String]) -> Result<Client> {
-    // The revision is named, so that a fall-back to an older one would fail, not pass.
+    // The revision is required explicitly, so that a fallback to an older one fails.
     let lifecycle =
         ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
     let (first, rest) =
         target.split_first().ok_or("usage: client URL, or a command with arguments")?;
     if first.contains("://") {
         let transport = StreamableHttpClientTransport::from_uri(first.as_str());
-        return Ok(Person::default().serve_with_lifecycle(transport, lifecycle).await?);
+        return Ok(User::default().serve_with_lifecycle(transport, lifecycle).await?);
     }
     let mut command = Command::new(first);
     command.args(rest);
-    Ok(Person::default().serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?)
+    Ok(User::default().serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?)
 }
 
 async fn rows(client: &Client) {
@@ -79,15 +79,15 @@ fn row(name: &str, outcome: Result) {
     println!("{name}\t{}", outcome.replace('\n', " "));
 }
 
-/// Answers the questions, or declines them, and remembers what it was told.
+/// Answers the questions, or declines them, and records its input.
 #[derive(Default)]
-struct Person {
+struct User {
     declines: AtomicBool,
     forms: Mutex<Vec<String>>,
     progress: Mutex<Vec<(f64, Option<f64>)>>,
 }
 
-impl ClientHandler for Person {
+impl ClientHandler for User {
     fn get_info(&self) -> ClientConfig {
         let elicitation = ElicitationCapability::new()
             .with_form(FormElicitationCapability::new())
@@ -145,16 +145,16 @@ impl ClientHandler for Person {
 
     async fn on_progress(
         &self,
-        heard: ProgressNotificationParam,
+        received: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.progress.lock().unwrap().push((heard.progress, heard.total));
+        self.progress.lock().unwrap().push((received.progress, received.total));
     }
 }
 
 async fn discover(client: &Client) -> Result {
     let versions = client.discover(RequestMetaObject::default()).await?.supported_versions;
-    expect("the versions have it", versions.contains(&ProtocolVersion::V_2026_07_28), true)
+    expect("the versions contain 2026-07-28", versions.contains(&ProtocolVersion::V_2026_07_28), true)
 }
 
 async fn list(client: &Client) -> Result {
@@ -190,13 +190,13 @@ async fn wrong_argument(client: &Client) -> Result {
         Err(ServiceError::McpError(error)) => error.code == ErrorCode::INVALID_PARAMS,
         Err(error) => return Err(error.into()),
     };
-    expect("it is refused", refused, true)
+    expect("the call is rejected", refused, true)
 }
 
 async fn progress(client: &Client) -> Result {
     text(client, "count", json!({}), "counted").await?;
-    let heard = client.service().progress.lock().unwrap().clone();
-    expect("the progress", heard, [1.0, 2.0, 3.0].map(|n| (n, Some(3.0))).to_vec())
+    let received = client.service().progress.lock().unwrap().clone();
+    expect("the progress", received, [1.0, 2.0, 3.0].map(|n| (n, Some(3.0))).to_vec())
 }
 
 async fn decline(client: &Client) -> Result {
@@ -218,7 +218,7 @@ async fn rounds(client: &Client) -> Result {
 }
 
 async fn joined(client: &Client) -> Result {
-    // The first of the two calls is for the questions, so that there can be but one round of them.
+    // The first of the two requests gets the questions, so there can be only one round of them.
     let result = client.call_tool_with_mrtr_max_rounds(request("joined", json!({})), 2).await?;
     expect_text(&result, false, "Ada Lovelace")
 }
@@ -243,5 +243,5 @@ async fn template(client: &Client) -> Result {
 }
 
 fn expect<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Result {
-    if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, not {wanted:?}").into()) }
+    if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, expected {wanted:?}").into()) }
 }

@@ -1,9 +1,10 @@
-//! A server on rmcp for our client, with one tool, prompt or template for each row of `interop/README.md`.
+//! A server on rmcp for our client, with one tool, prompt or template for each row of
+//! `interop/README.md`.
 //!
-//! It says `listening PORT` and serves until it is ended; with `--stdio` it serves the process that started
-//! it.
+//! The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
+//! parent process over stdin and stdout.
 
-// Revision 2026-07-28 has sampling and roots, though as deprecated.
+// Revision 2026-07-28 deprecates sampling and roots.
 #![expect(deprecated)]
 
 use std::borrow::Cow;
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Peer.serve(rmcp::transport::stdio()).await?.waiting().await?;
         return Ok(());
     }
-    // A result with nothing before it comes as JSON, and one after progress in a stream.
+    // A result alone is sent as JSON, and a result after progress as a stream.
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true);
@@ -99,7 +100,7 @@ impl Peer {
         })
     }
 
-    /// Sends people to a page
+    /// Sends the user to a page
     #[tool]
     async fn url(&self, InputResponses(answers): InputResponses) -> Outcome {
         let Some(ElicitResult { action, .. }) = answer(&answers, "login")? else {
@@ -144,8 +145,9 @@ impl Peer {
         InputResponses(answers): InputResponses,
         RequestState(name): RequestState,
     ) -> Outcome {
-        // A client sends the answers of the last round only, so the name goes into the state: as it is, since
-        // who changed it there could have given another one at once.
+        // A client sends only the answers of the last round, so the state carries the name. The
+        // state is not protected: a client that changes the name there could have given another
+        // answer in the first place.
         let Some(name) = name else {
             let Some(name) = accepted(&answers, "name")? else {
                 return Ok(ask([form("name", "What is your name?")]).into());
@@ -167,7 +169,7 @@ impl Peer {
         }
     }
 
-    /// Asks nothing, but to be called again
+    /// Returns a state without questions
     #[tool]
     async fn poll(&self, RequestState(state): RequestState) -> Outcome {
         Ok(match state {
@@ -194,11 +196,11 @@ impl ServerHandler for Peer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let brief = Prompt::new("brief", Some("ClientFeature for whom"), None);
+        let brief = Prompt::new("brief", Some("Asks for whom"), None);
         Ok(ListPromptsResult::with_all_items(vec![brief]))
     }
 
-    // Not through `#[prompt]`, which passes on the arguments of a prompt only, not the answers.
+    // `#[prompt]` is not used, because it passes only the arguments of a prompt, not the answers.
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
@@ -256,7 +258,7 @@ fn ask_if_sure(name: String) -> InputRequiredResult {
     InputRequiredResult::new(Some([(key.to_owned(), question)].into()), Some(name))
 }
 
-/// A form with one field, which has the question's key for its name.
+/// Returns a form with one field, named like the question's key.
 fn form<'a>(key: &'a str, message: &str) -> (&'a str, InputRequest) {
     let schema = ElicitationSchema::builder();
     let schema =
@@ -277,7 +279,8 @@ fn answer<T: DeserializeOwned>(answers: &Answers, key: &str) -> Result<Option<T>
         .map_err(|e| ErrorData::invalid_params(e.to_string(), None))
 }
 
-/// The field of a form, which is to be asked for while there is none. Who declines is not asked again.
+/// Returns the field of an accepted form, or `None` while there is no answer. A declined question
+/// is not asked again.
 fn accepted(answers: &Answers, key: &str) -> Result<Option<Value>, ErrorData> {
     match answer::<ElicitResult>(answers, key)? {
         Some(ElicitResult { action: ElicitationAction::Accept, content, .. }) => {

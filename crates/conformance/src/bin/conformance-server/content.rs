@@ -9,16 +9,16 @@ use mrtr::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// A red pixel, as bytes.
+/// The bytes of a PNG with one red pixel.
 const PIXEL: &[u8] = &[
     0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0,
     1, 0, 0, 0, 1, 8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde,
 ];
 
-/// A red pixel.
+/// The same image in Base64.
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
-/// The header of a sound of no length.
+/// A WAV header without samples, in Base64.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=";
 
 pub(crate) fn tools() -> Vec<Tool> {
@@ -57,7 +57,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         ),
         Tool::new(
             "test_multiple_content_types",
-            "Returns several kinds",
+            "Returns several kinds of content",
             async |_: Context| -> mrtr::Result<_> {
                 let json = r#"{"test":"data","value":123}"#;
                 Ok(ToolOutput::content([
@@ -102,7 +102,7 @@ pub(crate) fn resources() -> Vec<Resource> {
 
 #[derive(Deserialize, JsonSchema)]
 struct Region {
-    /// Where
+    /// The region
     #[schemars(extend("x-mcp-header" = "Region"))]
     #[serde(default)]
     #[schemars(with = "String")]
@@ -148,7 +148,7 @@ pub(crate) fn prompts() -> Vec<Prompt> {
         ),
         Prompt::new(
             "test_prompt_with_arguments",
-            "Shows its arguments",
+            "Returns its arguments",
             async |_: Context, a: TwoArguments| -> mrtr::Result<_> {
                 Ok(format!("Prompt with arguments: arg1='{}', arg2='{}'", a.arg1, a.arg2))
             },
@@ -157,7 +157,7 @@ pub(crate) fn prompts() -> Vec<Prompt> {
         Prompt::new("test_prompt_with_embedded_resource", "Embeds a resource", embedded),
         Prompt::new(
             "test_prompt_with_image",
-            "Shows an image",
+            "Includes an image",
             async |_: Context| -> mrtr::Result<_> {
                 let text = ContentBlock::text("Please analyze the image above.");
                 Ok(PromptOutput::messages([(Role::User, image()), (Role::User, text)]))

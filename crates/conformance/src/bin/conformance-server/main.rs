@@ -34,12 +34,12 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         Tool::new("test_input_required_result_list_roots", "Asks for roots", list_roots),
         Tool::new(
             "test_input_required_result_request_state",
-            "Confirms, and checks its state",
+            "Asks for confirmation and checks its state",
             confirm,
         ),
         Tool::new(
             "test_input_required_result_tampered_state",
-            "Confirms, and checks its state",
+            "Asks for confirmation and checks its state",
             confirm,
         ),
         Tool::new(
@@ -50,8 +50,8 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         Tool::new("test_input_required_result_multi_round", "Asks in two rounds", two_rounds),
         Tool::new(
             "test_input_required_result_capabilities",
-            "Asks what the client can answer",
-            what_it_can,
+            "Asks a question that the client supports",
+            ask_supported_question,
         ),
         Tool::manual("test_streaming_elicitation", "Asks for a name", greet),
     ];
@@ -70,7 +70,7 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
             .requires([ClientFeature::Sampling]),
         Tool::new(
             "test_logging_tool",
-            "Would log, if it was asked to",
+            "Logs if the client requests it",
             async |_: Context| -> Result<_> { Ok("done") },
         ),
         Tool::new(
@@ -85,8 +85,10 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         .allow_anonymous();
     let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
     let changes = ChangeNotifier::new();
-    let builder =
-        changing(&changes).into_iter().fold(builder, mrtr::ServerBuilder::tool).changes(changes);
+    let builder = change_tools(&changes)
+        .into_iter()
+        .fold(builder, mrtr::ServerBuilder::tool)
+        .changes(changes);
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
     let builder = content::resources().into_iter().fold(builder, mrtr::ServerBuilder::resource);
     let builder = builder.resource_template(content::template());
@@ -100,8 +102,8 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         .build()
 }
 
-/// Tools that say that something has changed.
-fn changing(changes: &ChangeNotifier) -> [Tool; 2] {
+/// Tools that announce changes.
+fn change_tools(changes: &ChangeNotifier) -> [Tool; 2] {
     [("test_trigger_tool_change", Change::Tools), ("test_trigger_prompt_change", Change::Prompts)]
         .map(|(name, change)| {
             let changes = changes.clone();
@@ -117,8 +119,8 @@ struct Name {
     name: String,
 }
 
-/// The suite sends answers to this tool without any state, and expects them to count: it is in the
-/// manual form, which can see answers that nobody asked for.
+/// The suite sends answers to this tool without a state, and expects them to be used. Only the
+/// manual form can read answers to questions that it did not ask.
 async fn greet(cx: ManualContext) -> ManualOutput<ToolOutput> {
     let name = cx
         .answers()
@@ -175,7 +177,7 @@ async fn two_rounds(cx: Context) -> Result<String> {
     Ok(format!("{name} likes {color}"))
 }
 
-async fn what_it_can(cx: Context) -> Result<String> {
+async fn ask_supported_question(cx: Context) -> Result<String> {
     if cx.supports(ClientFeature::Form) {
         Ok(cx.elicit::<Name>("user_name", "What is your name?").await?.name)
     } else if cx.supports(ClientFeature::Sampling) {

@@ -86,8 +86,8 @@ async fn store_entries_are_sealed_and_outlive_the_state() {
         let value = String::from_utf8_lossy(value);
         assert!(!value.contains("secret") && !value.contains("content"), "{value}");
     }
-    // A writer to the store can cause rejections, but cannot forge a response. A stored response does
-    // not open as a request state.
+    // A writer to the store can cause rejections, but cannot forge a response. A stored response
+    // does not open as a request state.
     let kept = String::from_utf8_lossy(&writes[1].1[33..]).into_owned();
     assert!(kept.starts_with("mrtr1."), "{kept}");
     assert_eq!(

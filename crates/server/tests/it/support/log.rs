@@ -27,8 +27,8 @@ impl LogLines {
             .with_writer(move || writer.clone())
             .with_ansi(false)
             .finish();
-        // With a single subscriber, `tracing` caches for all threads whether the first thread wanted
-        // a line. A second subscriber disables that cache.
+        // With a single subscriber, `tracing` caches for all threads whether the first thread
+        // wanted a line. A second subscriber disables that cache.
         let second = Dispatch::new(tracing_subscriber::registry());
         (lines, (tracing::subscriber::set_default(subscriber), second))
     }

@@ -13,8 +13,9 @@ use super::http_client::HttpClient;
 use super::server_name::ServerName;
 use crate::error::{BoxError, Kind, TransportError};
 
-/// How long an idle connection is kept. Servers close idle connections too (ours after 15 s), and a
-/// request that is sent on a connection about to be closed is lost: the client must be first.
+/// Longest time that an idle connection is kept. Servers close idle connections too (mrtr's after
+/// 15 s). A request that is sent on a connection about to be closed is lost, so the client must
+/// close it first.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builds an [`HttpClient`].
@@ -68,13 +69,13 @@ impl HttpClientBuilder {
     /// Sends `Authorization: Bearer` with every request, with tokens from `source`. They take
     /// precedence over [`bearer`](Self::bearer) and [`header`](Self::header).
     ///
-    /// `source` is called before the first request, and whenever the server refuses the token in use
-    /// (401, or 403 with a challenge). It gets the challenge, and the request is sent again with the
-    /// new token, at most twice.
+    /// `source` is called before the first request, and whenever the server refuses the token in
+    /// use (401, or 403 with a challenge). It gets the challenge, and the request is sent again
+    /// with the new token, at most twice.
     ///
-    /// However many requests wait for a token, `source` is called once for all of them, and continues
-    /// if one of them is dropped. The client's timeout does not apply to it: it may ask a person to
-    /// log in. It must not send requests through this client.
+    /// All requests that wait for a token share one call of `source`, which continues if one of
+    /// them is dropped. The client's timeout does not apply to it, since it may ask the user to log
+    /// in. It must not send requests through this client.
     ///
     /// If `source` fails, the waiting requests fail with its error as their source. They are not
     /// sent, or not sent again.
@@ -110,7 +111,7 @@ impl HttpClientBuilder {
     ///
     /// If `url` is not a URL.
     pub fn proxy(mut self, url: &str) -> Result<Self, TransportError> {
-        // The URL may contain a password, so that the error must not.
+        // The URL may contain a password, so the error must not contain the URL.
         let proxy = reqwest::Proxy::all(url)
             .map_err(|error| invalid("invalid proxy URL").with_source(error.without_url()))?;
         self.http = self.http.proxy(proxy);
@@ -123,7 +124,7 @@ impl HttpClientBuilder {
         self
     }
 
-    /// Sets how long one request may take, its response included. Default: 2 min. It does not apply
+    /// Sets the timeout of one request, including its response. Default: 2 min. It does not apply
     /// to subscriptions.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;

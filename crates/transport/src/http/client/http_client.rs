@@ -16,8 +16,8 @@ use crate::error::{HttpResponseInfo, Kind, TransportError};
 use crate::headers;
 use crate::traits::{OutgoingRequest, Transport};
 
-/// How often a request is repeated with a new token. Twice, since a token that replaces an expired
-/// one may lack a scope, and the challenge to it names that scope.
+/// Maximum number of repetitions of a request with a new token. Two, since a token that replaces an
+/// expired one may lack a scope, which the next challenge names.
 const MAX_NEW_TOKENS: usize = 2;
 
 /// A client of a server's MCP endpoint over HTTP. Clones share connections.

@@ -1,4 +1,4 @@
-//! Admission control: how many requests and body bytes an endpoint holds at once.
+//! Admission control: the limits on the requests and body bytes that an endpoint holds at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ impl BoundedCounter {
     }
 }
 
-/// One request's share of an endpoint's limits, given back when it is dropped.
+/// One request's share of an endpoint's limits. It is returned on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     counters: Arc<Counters>,
@@ -94,7 +94,7 @@ mod tests {
     use crate::http::{Endpoint, RequestLimits};
     use crate::traits::{IncomingRequest, RequestHandler};
 
-    /// Keeps the request in a task of its own until it is notified, whatever becomes of the client.
+    /// Keeps the request in a task of its own until it is notified, even if the client disconnects.
     struct Detached(Arc<Notify>);
 
     impl RequestHandler for Detached {

@@ -17,7 +17,8 @@ use super::rejection::Rejection;
 /// A body that was not read to its end.
 pub(super) struct BodyError {
     pub(super) rejection: Box<Rejection>,
-    /// How many bytes were read, if the rest is to be discarded; `None` if it must not be read.
+    /// The number of bytes read, if the rest is to be discarded; `None` if the rest must not be
+    /// read.
     pub(super) discard_after: Option<usize>,
 }
 
@@ -36,7 +37,8 @@ where
     }
     // A declared length reserves no memory by itself.
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-    // Fast path: a short body has arrived with the head in one piece. It needs no timer and no copy.
+    // Fast path: a short body has arrived with the head in one piece. It needs no timer and no
+    // copy.
     let first = poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await;
     match first.map_err(broken_off) {
         Poll::Ready(Some(Ok(frame)))
@@ -135,7 +137,7 @@ pub(super) async fn discard<B>(
             read += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // The response goes out next, whether or not the body ended in time.
+    // The response is sent next, even if the body did not end in time.
     let _ = tokio::time::timeout(limits.body_timeout, rest).await;
 }
 
@@ -154,9 +156,9 @@ fn too_long(limits: &RequestLimits, read: usize) -> BodyError {
 /// Half of the smallest capacity, in bytes: small bodies get their whole buffer at once.
 const MIN_RESERVED: usize = 8 << 10;
 
-/// Returns the capacity of the buffer for a body of which `needed` bytes have arrived. It doubles, so
-/// that a body is copied a few times at most, up to the declared length or the limit: a client cannot
-/// make the server allocate more than twice what it has sent.
+/// Returns the capacity of the buffer for a body of which `needed` bytes have arrived. It doubles,
+/// so that a body is copied a few times at most, up to the declared length or the limit: a client
+/// cannot make the server allocate more than twice what it has sent.
 fn capacity_for(needed: usize, declared: usize, max: usize) -> usize {
     let whole = if declared == 0 { max } else { declared };
     whole.clamp(needed, needed.max(MIN_RESERVED) * 2)
@@ -166,7 +168,7 @@ fn capacity_for(needed: usize, declared: usize, max: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Whatever the sizes of its frames, a body is copied a few times at most.
+    /// A body is copied a few times at most, for any sizes of its frames.
     #[test]
     fn capacity_doubles_up_to_the_length() {
         const MAX: usize = 4 << 20;

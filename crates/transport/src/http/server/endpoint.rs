@@ -108,7 +108,7 @@ impl<H: RequestHandler> Endpoint<H> {
         Self { shared: Arc::new(Shared { handler, host_policy, limits, admission }) }
     }
 
-    /// Sets which hosts and origins may call. Default: only this machine's own names.
+    /// Sets the hosts and origins that may call. Default: only this machine's own names.
     pub fn host_policy(self, policy: HostPolicy) -> Self {
         Self::build(Arc::clone(&self.shared.handler), policy, self.shared.limits)
     }
@@ -210,7 +210,8 @@ impl<H> Shared<H> {
         let request =
             match Message::parse_with_known_meta(body, self.limits.max_depth, cache.text()) {
                 Ok(Message::Request(request)) => request,
-                // This revision defines no notification to servers over HTTP; unknown ones are ignored.
+                // This revision defines no notification to servers over HTTP; unknown ones are
+                // ignored.
                 Ok(Message::Notification(_)) => return Ok(None),
                 Ok(Message::Response(response)) => {
                     let message =

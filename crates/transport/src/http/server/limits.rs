@@ -36,47 +36,51 @@ impl Default for RequestLimits {
 }
 
 impl RequestLimits {
-    /// Sets the longest body in bytes. Default: 4 MiB. A longer one is answered with 413.
+    /// Sets the maximum length of a body in bytes. Default: 4 MiB. A longer body is answered with
+    /// 413.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// Sets how deeply the JSON of a body may be nested. Default and maximum: 128. Deeper nesting is
-    /// answered with 400 and `-32700`.
+    /// Sets the maximum nesting depth of the JSON in a body. Default and maximum: 128. Deeper
+    /// nesting is answered with 400 and `-32700`.
     #[must_use]
     pub fn with_max_depth(mut self, depth: usize) -> Self {
         self.max_depth = depth;
         self
     }
 
-    /// Sets how many bytes of a rejected body are read and discarded, so that a client that writes
-    /// the whole body before it reads gets the response. Default: 32 MiB. Beyond that the connection
-    /// is closed.
+    /// Sets the maximum number of bytes of a rejected body that are read and discarded. Default: 32
+    /// MiB. Beyond that the connection is closed.
+    ///
+    /// The rest of a body is discarded for clients that write the whole body before they read the
+    /// response.
     #[must_use]
     pub fn with_max_discarded_bytes(mut self, bytes: usize) -> Self {
         self.max_discarded_bytes = bytes;
         self
     }
 
-    /// Sets how long a body may take to arrive. Default: 30 s. A slower one is answered with 408.
+    /// Sets the longest time that a body may take to arrive. Default: 30 s. A slower body is
+    /// answered with 408.
     #[must_use]
     pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
         self.body_timeout = timeout;
         self
     }
 
-    /// Sets how many requests may be in flight, subscriptions included. Default: 10,000. Further
-    /// requests are answered with 503 and `Retry-After`.
+    /// Sets the maximum number of requests in flight, subscriptions included. Default: 10,000.
+    /// Further requests are answered with 503 and `Retry-After`.
     #[must_use]
     pub fn with_max_in_flight(mut self, requests: usize) -> Self {
         self.max_in_flight = requests;
         self
     }
 
-    /// Sets how many bytes the bodies of all requests in flight may have together. Default: 256 MiB.
-    /// Further requests are answered with 503 and `Retry-After`.
+    /// Sets the maximum size of the bodies of all requests in flight together, in bytes. Default:
+    /// 256 MiB. Further requests are answered with 503 and `Retry-After`.
     #[must_use]
     pub fn with_max_total_body_bytes(mut self, bytes: usize) -> Self {
         self.max_total_body_bytes = bytes;

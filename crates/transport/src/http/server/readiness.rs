@@ -7,9 +7,9 @@ use std::time::Duration;
 /// A readiness flag for load balancers. Clones share the flag.
 ///
 /// [`serve`](super::serve) reports it at
-/// [`ServeOptions::with_ready_path`](super::ServeOptions::with_ready_path). In a router of your own,
-/// answer with 200 or 503 by [`is_ready`](Self::is_ready). A process that is not ready still serves
-/// the requests that it gets.
+/// [`ServeOptions::with_ready_path`](super::ServeOptions::with_ready_path). In a router of your
+/// own, answer with 200 or 503 by [`is_ready`](Self::is_ready). A process that is not ready still
+/// serves the requests that it gets.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,14 +57,15 @@ impl Readiness {
         self.ready.load(Ordering::Relaxed) && !self.draining.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the process should get requests: not before a cache is warm, for example, or
-    /// while a database is unavailable. It has no effect after [`drain`](Self::drain).
+    /// Sets the flag: true if the process should get requests. Set it to false while a cache is
+    /// cold or a database is unavailable, for example. It has no effect after
+    /// [`drain`](Self::drain).
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// Turns the flag off for good and waits for the drain delay, in which requests still arrive and
-    /// are served: the first part of a graceful shutdown.
+    /// Turns the flag off permanently, and waits for the drain delay, in which requests still
+    /// arrive and are served. This is the first part of a graceful shutdown.
     ///
     /// If the future is dropped, the flag stays off.
     pub async fn drain(&self) {

@@ -24,7 +24,8 @@ use crate::response_parts::{Part, RawResponse, ResponseParts};
 /// common proxies (60 s), so that none of them closes the stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Up to how many bytes of events are collected into one frame: each frame costs a chunk of its own.
+/// Maximum number of bytes of events that are collected into one frame: each frame costs a chunk of
+/// its own.
 const MAX_COLLECTED_EVENTS: usize = 4 << 10;
 
 /// Waits for the response or the first notification, and answers with JSON or an event stream. The
@@ -201,7 +202,7 @@ mod tests {
         }
     }
 
-    /// Returns how many events are in each frame of the body.
+    /// Returns the number of events in each frame of the body.
     async fn events_per_frame(handler: impl RequestHandler) -> Vec<usize> {
         let mut body = respond(parts(handler)).await.into_body();
         let mut counts = Vec::new();

@@ -39,16 +39,16 @@ const MAX_BUFFER: usize = 128 << 10;
 /// The smallest buffer that hyper accepts, in bytes.
 const MIN_BUFFER: usize = 8 << 10;
 
-/// The pause after a failure to accept. Most likely the process is out of file descriptors, and only
-/// the end of other connections helps.
+/// The pause after a failure to accept. Most likely the process is out of file descriptors, and
+/// only the end of other connections helps.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Serves `service` on `listener` until `shutdown` is ready. The service is usually an
 /// [`Endpoint`](super::Endpoint), under any layers.
 ///
 /// After `shutdown`, no more connections are accepted, and requests in flight may finish within
-/// [`ServeOptions::with_shutdown_timeout`]. What is left by then is closed. While the
-/// [`Readiness`](super::Readiness) flag is off, responses close their connections.
+/// [`ServeOptions::with_shutdown_timeout`]. Connections that are still open then are closed. While
+/// the [`Readiness`](super::Readiness) flag is off, responses close their connections.
 ///
 /// Dropping the future closes all connections at once.
 ///
@@ -94,7 +94,7 @@ where
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         let accept = async {
-            // The semaphore is never closed, so that this is never an error.
+            // The semaphore is never closed, so this is never an error.
             let slot = Arc::clone(&slots).acquire_owned().await.ok();
             (slot, listener.accept().await)
         };
@@ -175,7 +175,7 @@ where
     }
 }
 
-/// What becomes of a request.
+/// The outcome of routing a request.
 enum Routed<F, B> {
     /// The service was called.
     Called(F),
@@ -223,8 +223,8 @@ where
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
-    // The mapping changes nothing: its closure is where the guard lives. A body type of our own
-    // would need unsafe code to reach the pinned body inside.
+    // The mapping changes nothing: its closure only holds the guard. A body type of our own would
+    // need unsafe code to reach the pinned body inside.
     let hold = move |error| {
         let _: &RequestGuard = &guard;
         error

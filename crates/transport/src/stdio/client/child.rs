@@ -18,8 +18,8 @@ use super::stream_client::{DEFAULT_MAX_MESSAGE, StreamClient};
 use crate::error::TransportError;
 use crate::traits::{OutgoingRequest, Transport};
 
-/// How long a process may take to exit after its [`ChildServer`] was dropped, and once more after
-/// `SIGTERM`.
+/// Longest time that a process may take to exit after its [`ChildServer`] was dropped, and again
+/// after `SIGTERM`.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that runs as a child process and communicates over its standard streams.
@@ -27,15 +27,14 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The process is started by the first request, and again by the next one after it has exited. Its
 /// standard error is inherited.
 ///
-/// A process that was just started is asked for its versions before anything else
-/// (`server/discover`), so that a server that speaks only older revisions does not act on a request
-/// that it would misunderstand.
+/// The first request to a new process is `server/discover`. So a server that supports only older
+/// revisions does not act on a request that it would misunderstand.
 ///
 /// [`ChildServer::shutdown`] lets the process exit by itself. Dropping the value does the same in a
 /// task of the current tokio runtime, with a timeout of 5 s. Without a runtime, or if the runtime
 /// ends before, the process is killed.
 ///
-/// Its [`Debug`] form names the program alone, since arguments and environment variables may be
+/// Its [`Debug`] form contains only the program, since arguments and environment variables may be
 /// secret.
 ///
 /// ```no_run
@@ -61,7 +60,7 @@ pub struct ChildServer {
     running: Mutex<Option<(Child, StreamClient)>>,
 }
 
-/// How to start the process.
+/// The program of the process, with its arguments and environment.
 struct ProcessSpec {
     program: OsString,
     args: Vec<OsString>,
@@ -104,7 +103,7 @@ impl ChildServer {
         self
     }
 
-    /// Sets how long one request may take, and how long the start of the process may take before it.
+    /// Sets the timeout of one request, and the timeout of the start of the process before it.
     /// Requests that wait for the same start share its time. Default: 2 min. It does not apply to
     /// subscriptions.
     pub fn timeout(mut self, time: Duration) -> Self {
@@ -118,15 +117,15 @@ impl ChildServer {
         self
     }
 
-    /// Returns true if no process is running: it was not started, or it has exited. The next request
-    /// starts one.
+    /// Returns true if no process is running: it was not started, or it has exited. The next
+    /// request starts one.
     pub async fn has_exited(&self) -> bool {
         self.running.lock().await.as_ref().is_none_or(|(_, client)| client.is_closed())
     }
 
-    /// Shuts the process down (specification: stdio, "Shutdown"): closes its standard input and waits
-    /// up to `timeout` for it to exit; then sends `SIGTERM`, where signals exist, and waits once
-    /// more; then kills it.
+    /// Shuts the process down (specification: stdio, "Shutdown"): closes its standard input and
+    /// waits up to `timeout` for it to exit; then sends `SIGTERM`, where signals exist, and waits
+    /// once more; then kills it.
     ///
     /// Dropping the future kills the process at once. The next request starts it again.
     pub async fn shutdown(&self, timeout: Duration) {
@@ -209,7 +208,7 @@ async fn check_version(client: &StreamClient, request: &Request) -> Result<(), S
     Err(format!("it speaks {}", versions.join(", ")))
 }
 
-/// Lets a process exit, and kills it if it does not.
+/// Waits for a process to exit, and kills it if it does not.
 async fn shut_down(mut child: Child, client: StreamClient, timeout: Duration) {
     client.close();
     if tokio::time::timeout(timeout, child.wait()).await.is_ok() {
@@ -227,7 +226,8 @@ async fn shut_down(mut child: Child, client: StreamClient, timeout: Duration) {
 fn terminate(child: &Child) -> bool {
     use rustix::process::{Pid, Signal, kill_process};
 
-    // Tokio returns no id once the process was waited for, so that the id is not another's by now.
+    // Tokio returns no id once the process was waited for, so the id cannot belong to another
+    // process.
     let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
     pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
 }

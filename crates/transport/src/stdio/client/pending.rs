@@ -13,8 +13,9 @@ use super::send_state::SendState;
 use crate::error::TransportError;
 use crate::stdio::oversized::MessagePrefix;
 
-/// How many notifications may wait for a request whose caller does not poll it. A call loses further
-/// ones. A subscription fails, since a change that it misses would be missed for good.
+/// Maximum number of notifications that may wait for a request whose caller does not poll it. A
+/// call loses further ones. A subscription fails, since a missed change would not be reported
+/// again.
 pub(super) const MAX_UNREAD_NOTIFICATIONS: usize = 1_024;
 
 /// The requests that wait for a response.
@@ -25,7 +26,8 @@ pub(super) struct Pending {
     pub(super) waiters: HashMap<RequestId, Waiter>,
 }
 
-/// The receiving ends of one request. A waiter that is dropped without a response fails its request.
+/// The receiving ends of one request. A waiter that is dropped without a response fails its
+/// request.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) notifications: Sender<Notification>,
@@ -64,7 +66,7 @@ impl Pending {
         } else if let (None, Err(error)) = (response.id, response.outcome) {
             tracing::warn!(target: "mrtr::stdio", %error, "the server could not read a request");
         }
-        // Any other response came after its request was cancelled.
+        // Any other response arrived after its request was cancelled.
     }
 
     fn deliver_notification(&mut self, notification: Notification) {
@@ -100,8 +102,9 @@ impl Pending {
 
     /// Returns the only call that the server has seen, if there is exactly one.
     ///
-    /// An error about a request that the server could not read has no id: it is too long, say. It
-    /// can only be about a request that was written, and not about a subscription, which is short.
+    /// An error about a request that the server could not read, such as one that is too long, has
+    /// no id. It can only concern a request that was written, and not a subscription, which is
+    /// short.
     pub(super) fn only_written_call(&self) -> Option<RequestId> {
         let mut calls = self
             .waiters
@@ -142,7 +145,7 @@ impl Pending {
     }
 }
 
-/// Returns the request that a notification is about, if it names one.
+/// Returns the request that a notification concerns, if it names one.
 fn concerned_request(notification: &Notification) -> Option<RequestId> {
     if notification.method == name::PROGRESS {
         return notification

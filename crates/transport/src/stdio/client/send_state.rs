@@ -1,4 +1,4 @@
-//! How much of a request the server has seen.
+//! The state of a request on its way to the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::error::TransportError;
 use crate::stdio::writer::LineState;
 
-/// The state of a request in the queue to the server. It is shared by the caller, which may give up,
-/// and the writer.
+/// The state of a request in the queue to the server. It is shared by the caller, which may give
+/// up, and the writer.
 ///
 /// The transitions are `SeqCst`, which costs nothing beside a write to a pipe. Each is a single
 /// compare-and-swap, so that caller and writer always agree on whether the request was written.
@@ -44,7 +44,7 @@ impl SendState {
         }
     }
 
-    /// Gives the request up. Returns true if the server must be told.
+    /// Abandons the request. Returns true if it must be cancelled at the server.
     pub(super) fn abandon(&self) -> bool {
         self.0.swap(Self::ABANDONED, Ordering::SeqCst) == Self::WRITTEN
     }

@@ -20,11 +20,11 @@ use crate::traits::{OutgoingRequest, Transport};
 /// The default limit on a message from a server: 16 MiB, as for responses over HTTP.
 pub(super) const DEFAULT_MAX_MESSAGE: usize = 16 << 20;
 
-/// How many requests may wait to be written. Further ones wait in their callers.
+/// Maximum number of requests that may wait to be written. Further ones wait in their callers.
 const MAX_QUEUED_REQUESTS: usize = 64;
 
-/// A client of a server at the other end of a byte stream. Clones share the stream, and requests are
-/// multiplexed.
+/// A client of a server at the other end of a byte stream. Clones share the stream, and requests
+/// are multiplexed.
 ///
 /// A log message from the server does not name its request. One of the calls in flight gets it.
 #[derive(Debug, Clone)]
@@ -58,8 +58,8 @@ impl StreamClient {
         Self::with_max_message(reader, writer, DEFAULT_MAX_MESSAGE)
     }
 
-    /// Like [`StreamClient::new`], with another limit on messages from the server, in bytes. A longer
-    /// message is discarded, and the request to which it responds fails.
+    /// Like [`StreamClient::new`], with another limit on messages from the server, in bytes. A
+    /// longer message is discarded, and the request to which it responds fails.
     ///
     /// # Panics
     ///
@@ -78,7 +78,7 @@ impl StreamClient {
         Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
     }
 
-    /// Sets how long one request may take. Default: 2 min. It does not apply to subscriptions.
+    /// Sets the timeout of one request. Default: 2 min. It does not apply to subscriptions.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self
@@ -90,8 +90,8 @@ impl StreamClient {
         self.shared.lock().closed
     }
 
-    /// Closes the client's end of the stream, which asks the server to end. Requests that are queued
-    /// are written before. Dropping all clones closes it, too.
+    /// Closes the client's end of the stream, which asks the server to end. Requests that are
+    /// queued are written before. Dropping all clones closes it, too.
     pub fn close(&self) {
         let _ = self.shared.control.send(None);
     }
@@ -170,7 +170,7 @@ impl Transport for StreamClient {
     }
 }
 
-/// Cancels a request at the server if it is dropped before the response has come.
+/// Cancels a request at the server if it is dropped before the response has arrived.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
     id: &'a RequestId,

@@ -24,24 +24,24 @@ impl Default for StreamLimits {
 }
 
 impl StreamLimits {
-    /// Sets the longest message in bytes. Default: 4 MiB. A longer one is discarded and answered with
-    /// `-32600`.
+    /// Sets the maximum length of a message in bytes. Default: 4 MiB. A longer message is discarded
+    /// and answered with `-32600`.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.message_bytes = bytes;
         self
     }
 
-    /// Sets how deeply the JSON of a message may be nested. Default and maximum: 128. Deeper nesting
-    /// is answered with `-32700`.
+    /// Sets the maximum nesting depth of the JSON in a message. Default and maximum: 128. Deeper
+    /// nesting is answered with `-32700`.
     #[must_use]
     pub fn with_max_depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
     }
 
-    /// Sets how many requests may be in flight. Default: 256. Further requests are answered with
-    /// `-32603`.
+    /// Sets the maximum number of requests in flight. Default: 256. Further requests are answered
+    /// with `-32603`.
     #[must_use]
     pub fn with_max_in_flight(mut self, requests: usize) -> Self {
         self.in_flight = requests;

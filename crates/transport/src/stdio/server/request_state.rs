@@ -1,4 +1,4 @@
-//! How far the answer to a request has come.
+//! The progress of the answer to a request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -17,7 +17,7 @@ impl RequestState {
     const RUNNING: u8 = 0;
     /// The response is queued, and the id may be used again.
     const ANSWERED: u8 = 1;
-    /// The client has cancelled the request: nothing more may be written about it.
+    /// The client has cancelled the request: no further line about it may be written.
     const CANCELLED: u8 = 2;
 
     pub(super) fn running() -> Arc<Self> {

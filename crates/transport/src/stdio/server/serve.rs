@@ -14,27 +14,28 @@ use crate::stdio::reader::{Line, LineReader};
 use crate::stdio::writer::write_lines;
 use crate::traits::RequestHandler;
 
-/// How long each step at the end of a session may take: requests in flight to finish, and a slow
-/// client to read what is still to be written.
+/// Longest time that each phase at the end of a session may take: requests in flight finish,
+/// cancellations of subscriptions are queued, and the client reads the remaining output.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many lines may wait for a client that reads slowly. Requests that find the queue full wait.
+/// Maximum number of lines that may wait for a client that reads slowly. Requests that find the
+/// queue full wait.
 const MAX_QUEUED_LINES: usize = 64;
 
 /// Serves one client over a stream until the stream ends. Requests that are in flight then are
 /// cancelled. A client cancels a request by `notifications/cancelled`.
 ///
 /// When `shutdown` is ready, nothing more is read, and requests in flight have 5 s to finish. Then
-/// the client is told which subscriptions end, for which it has another 5 s, and 5 s to read what is
-/// still to be written. End subscriptions on the server's side before, so that they end with a
-/// result.
+/// the server cancels the remaining subscriptions with `notifications/cancelled`, which may take
+/// another 5 s. The client has 5 s more to read the remaining output. End subscriptions in the
+/// handler before `shutdown` is ready, so that they end with a result.
 ///
 /// Dropping the future cancels the requests in flight.
 ///
 /// ```
 /// # use std::sync::Arc;
 /// # use mrtr_schema::RawJson;
-/// # use mrtr_schema::jsonrpc::{Request, RequestId, Response, Version};
+/// # use mrtr_schema::jsonrpc::{Request, RequestId, Response};
 /// # use mrtr_transport::IncomingRequest;
 /// use mrtr_transport::stdio::{StreamClient, StreamLimits, serve_stream};
 /// use mrtr_transport::{OutgoingRequest, RequestHandler, Transport};
@@ -57,8 +58,7 @@ const MAX_QUEUED_LINES: usize = 64;
 ///
 /// let (reader, writer) = split(ours);
 /// let client = StreamClient::new(BufReader::new(reader), writer);
-/// # let method = "example/echo".to_owned();
-/// # let request = Request { jsonrpc: Version, id: RequestId::Number(1), method, params: None };
+/// # let request = Request::new(RequestId::Number(1), "example/echo", None);
 /// let response = client.send(OutgoingRequest::new(request)).await.unwrap();
 /// assert!(response.outcome.is_ok());
 /// # }

@@ -1,4 +1,4 @@
-//! The session of one client: its requests in flight, and what is to be written to it.
+//! The session of one client: its requests in flight, and the lines to write to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub(super) struct Session<H> {
     handler: Arc<H>,
     limits: StreamLimits,
     pub(super) lines: Sender<OutgoingLine>,
-    /// A rejection that waits for a free slot in the queue. Nothing more is read until it is sent, so
-    /// that a client cannot make the server hold many of them.
+    /// A rejection that waits for a free slot in the queue. Nothing more is read until it is sent,
+    /// so that a client cannot make the server hold many of them.
     pub(super) rejection: Option<Vec<u8>>,
     pub(super) tasks: JoinSet<()>,
     in_flight: HashMap<RequestId, InFlight>,
@@ -41,7 +41,7 @@ pub(super) struct Session<H> {
 struct InFlight {
     task: AbortHandle,
     state: Arc<RequestState>,
-    /// The client must be told if a subscription ends without a result.
+    /// True for a subscription: if it ends without a result, the client must be notified.
     is_subscription: bool,
 }
 
@@ -75,13 +75,13 @@ impl<H: RequestHandler> Session<H> {
         }
     }
 
-    /// Forgets the requests whose tasks have finished. Their ids may be in use again, so that they
-    /// are recognized by their tasks.
+    /// Forgets the requests whose tasks have finished. Their ids may be in use again, so they are
+    /// recognized by their tasks.
     pub(super) fn forget_finished(&mut self, _: Result<(), JoinError>) {
         self.in_flight.retain(|_, request| !request.task.is_finished());
     }
 
-    /// Tells the client which subscriptions end without a result.
+    /// Cancels the subscriptions that end without a result, and notifies the client of each.
     pub(super) async fn end_subscriptions(&mut self) {
         for (request_id, InFlight { task, state, is_subscription }) in self.in_flight.drain() {
             if is_subscription && !task.is_finished() {

@@ -24,7 +24,7 @@ pub(super) struct Connection {
     last_active: AtomicU64,
     /// A request is being answered.
     in_request: AtomicBool,
-    /// The client accepts nothing of what there is to write.
+    /// The client accepts none of the pending output.
     blocked: AtomicBool,
     waker: OnceLock<Waker>,
 }
@@ -52,7 +52,7 @@ impl ServerState {
         self.sweeps.load(Ordering::Relaxed)
     }
 
-    /// Tells all connections to end. Each of them must be woken after that.
+    /// Requests that all connections end. Each of them must be woken after that.
     pub(super) fn begin_shutdown(&self) {
         self.closing.store(true, Ordering::SeqCst);
         // Orders the store before the loads of the wakers: see `Connection::drive`.
@@ -84,8 +84,8 @@ impl Connection {
                 // All wakers of a task wake it, so that the first one can stay.
                 let _ = self.waker.set(cx.waker().clone());
                 // Here the waker is stored and then `closing` is loaded; the shutdown stores
-                // `closing` and then loads the waker. With a fence between the two on both sides, at
-                // least one side sees the other's store: the shutdown is never missed.
+                // `closing` and then loads the waker. With a fence between the two on both sides,
+                // at least one side sees the other's store: the shutdown is never missed.
                 fence(Ordering::SeqCst);
             }
             if !is_closing && self.server.closing.load(Ordering::SeqCst) {
@@ -109,27 +109,29 @@ impl Connection {
         self.last_active.store(self.server.sweeps(), Ordering::Relaxed);
     }
 
-    /// Records an attempt to write, and whether the client accepted any of it.
+    /// Records an attempt to write. `accepted` is true if the client accepted any of the bytes.
     pub(super) fn record_write(&self, accepted: bool) {
         // `Relaxed`: only the connection's own task writes `blocked`.
         let was_blocked = self.blocked.load(Ordering::Relaxed);
         if accepted || !was_blocked {
-            // A repeated attempt that is not accepted either is no sign of life.
+            // A repeated attempt that is not accepted either is not a sign of life.
             self.record_activity();
         }
         if accepted == was_blocked {
-            // `Release`, so that a sweep that sees the connection blocked also sees since when.
+            // `Release`, so that a sweep that sees the connection blocked also sees the time since
+            // when it is blocked.
             self.blocked.store(!accepted, Ordering::Release);
         }
     }
 
-    /// Returns for how many sweeps the connection has waited for its client, as of the sweep `now`.
+    /// Returns the number of sweeps for which the connection has waited for its client, as of the
+    /// sweep `now`.
     ///
-    /// While a request is being answered, it does not wait for the client, unless the client accepts
+    /// A connection that answers a request does not wait for its client, unless the client accepts
     /// nothing of the response.
     pub(super) fn sweeps_waited(&self, now: u64) -> u64 {
         // `Acquire` pairs with the `Release` of the stores that end a request or report a blocked
-        // client: whoever sees them sees the `last_active` that was stored before.
+        // client: a sweep that sees them also sees the `last_active` that was stored before.
         let is_answering =
             self.in_request.load(Ordering::Acquire) && !self.blocked.load(Ordering::Acquire);
         if is_answering {
@@ -158,7 +160,7 @@ impl RequestGuard {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.record_activity();
-        // `Release`: whoever sees the end of the request sees the activity, too.
+        // `Release`: a sweep that sees the end of the request sees the activity, too.
         self.0.in_request.store(false, Ordering::Release);
     }
 }

@@ -1,7 +1,7 @@
 //! All connections of a server: idle timeouts and graceful shutdown.
 //!
 //! A connection has no timer of its own, which every request would have to reset. A periodic sweep
-//! looks at all of them instead.
+//! checks all of them instead.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct Sweeper {
     /// The connections that were open at the last sweep, and newer ones.
     open: Vec<(AbortHandle, Arc<Connection>)>,
     interval: Interval,
-    /// For how many sweeps a connection may wait for its client.
+    /// The number of sweeps for which a connection may wait for its client.
     patience: u64,
 }
 
@@ -45,8 +45,8 @@ impl Connections {
         // One more, since a connection may have become active just before a sweep.
         let patience = timeout.as_nanos().div_ceil(period.as_nanos()) + 1;
         let mut interval = interval(period);
-        // Sweeps that are late must not be made up for at once: connections would seem to have
-        // waited longer than they have.
+        // Late sweeps must not run in a burst: connections would seem to have waited longer than
+        // they have.
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let sweeper = Sweeper {
             server: ServerState::new(options),
@@ -85,8 +85,8 @@ impl Connections {
         self.sweeper.sweep().await;
     }
 
-    /// Lets each connection finish the request that it is answering, and waits until all have ended.
-    /// Those that wait too long for their clients are closed as before.
+    /// Lets each connection finish the request that it is answering, and waits until all have
+    /// ended. Those that wait too long for their clients are closed as before.
     ///
     /// If the future is dropped, the remaining connections are aborted.
     pub(super) async fn shutdown(mut self) {
@@ -245,7 +245,7 @@ mod tests {
         sweep(&mut connections, 10 * TIMEOUT).await;
         assert!(!write(false));
         sweep(&mut connections, TIMEOUT * 3 / 4).await;
-        assert!(!write(false), "another attempt is no sign of life");
+        assert!(!write(false), "another attempt is not a sign of life");
         assert_eq!(ended(&end), None);
         sweep(&mut connections, TIMEOUT * 3 / 4).await;
         assert!(ended(&end).is_some());

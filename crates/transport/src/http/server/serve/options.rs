@@ -55,8 +55,8 @@ impl ServeOptions {
         self
     }
 
-    /// Sets how long a connection may take to send the head of a request, stay idle between two
-    /// requests, or accept nothing of a response. Default: 15 s.
+    /// Sets the longest time that a connection may take to send the head of a request, stay idle
+    /// between two requests, or accept nothing of a response. Default: 15 s.
     ///
     /// A connection is closed up to a quarter of that later, or up to 2 s. Clients that reuse
     /// connections should close idle ones earlier.
@@ -74,28 +74,29 @@ impl ServeOptions {
         self
     }
 
-    /// Sets how many connections are open at once. Default: 12,000. Further connections wait to be
+    /// Sets the maximum number of open connections. Default: 12,000. Further connections wait to be
     /// accepted.
     ///
     /// It should exceed
-    /// [`RequestLimits::with_max_in_flight`](crate::http::RequestLimits::with_max_in_flight), so that
-    /// an overloaded server still accepts connections to answer with 503, and load balancers can
-    /// reach the probes.
+    /// [`RequestLimits::with_max_in_flight`](crate::http::RequestLimits::with_max_in_flight), so
+    /// that an overloaded server still accepts connections to answer with 503, and load balancers
+    /// can reach the probes.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// Sets how long requests in flight may take after the shutdown has begun. Default: 10 s.
+    /// Sets the longest time that requests in flight may take after the shutdown has begun.
+    /// Default: 10 s.
     #[must_use]
     pub fn with_shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Sets the path of the liveness probe, where `GET` is answered with 200 while the process
-    /// serves at all. Default: `/health`. An empty path turns the probe off.
+    /// Sets the path of the liveness probe, where `GET` is answered with 200 as long as the process
+    /// serves requests. Default: `/health`. An empty path turns the probe off.
     ///
     /// Probes are not subject to the endpoint's host policy.
     #[must_use]
@@ -133,7 +134,7 @@ impl ServeOptions {
         if path == self.path {
             return None;
         }
-        // The path of a request is never empty, so that an empty option matches none.
+        // The path of a request is never empty, so an empty option matches no request.
         let status = match path {
             _ if path == self.health_path => StatusCode::OK,
             _ if path == self.ready_path && self.readiness.is_ready() => StatusCode::OK,

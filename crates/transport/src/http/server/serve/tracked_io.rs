@@ -1,4 +1,4 @@
-//! A stream that records whether the client accepts what is written.
+//! A stream that records each write attempt, and whether the client accepted any of it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,11 +9,12 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 
 use super::connection::Connection;
 
-/// Up to how many bytes in several parts are copied into one before they are written. A vectored
-/// write costs the system more than a plain one; for longer parts the copy costs more than that.
+/// Maximum number of bytes in several parts that are copied into one buffer before they are
+/// written. A vectored write costs the system more than a plain one; for longer parts the copy
+/// costs more than that.
 const MAX_COPIED: usize = 4 << 10;
 
-/// A stream that tells its connection about each attempt to write.
+/// A stream that reports each attempt to write to its connection.
 pub(super) struct TrackedIo<I> {
     pub(super) stream: I,
     pub(super) connection: Arc<Connection>,
@@ -84,7 +85,7 @@ mod tests {
 
     const MAX_WRITE: usize = 5_000;
 
-    /// Accepts up to `MAX_WRITE` bytes at once, and records in how many parts they came.
+    /// Accepts up to `MAX_WRITE` bytes at once, and records the number of parts they were in.
     #[derive(Default)]
     struct Sink {
         bytes: Vec<u8>,
