@@ -8,16 +8,17 @@ use mrtr::schema::input::InputRequest;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::{Failure, Result};
+use crate::failure::{Failure, Result};
 
-/// Reads a file of JSON.
+/// Reads a JSON file.
 pub(crate) fn read_json<T: DeserializeOwned>(file: &Path) -> Result<T> {
-    let wrong = |why: &dyn fmt::Display| Failure::usage(format!("{}: {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    serde_json::from_str(&text).map_err(|error| wrong(&error))
+    let invalid =
+        |reason: &dyn fmt::Display| Failure::usage(format!("{}: {reason}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| invalid(&error))?;
+    serde_json::from_str(&text).map_err(|error| invalid(&error))
 }
 
-/// Answers that were written down beforehand, by the questions' keys.
+/// Prepared answers, by the keys of the questions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answers(Map<String, Value>);
 
@@ -27,17 +28,17 @@ impl Answers {
             Value::Object(answers) => Ok(Self(answers)),
             _ => {
                 let file = file.display();
-                let why = format!("{file}: answers are an object, with the questions' keys");
-                Err(Failure::usage(why))
+                let message = format!("{file}: expected a JSON object of answers by question key");
+                Err(Failure::usage(message))
             }
         }
     }
 
-    /// The answer to a question, as it is sent.
+    /// Returns the answer to a question in the form in which it is sent.
     pub(crate) fn to(&self, key: &str, request: &InputRequest) -> Option<Value> {
         let answer = self.0.get(key)?;
         Some(match (request, answer) {
-            // The contents of a form alone are one that was submitted.
+            // Plain content of a form means that the user accepts.
             (InputRequest::Elicit(ElicitParams::Form(form)), Value::Object(content))
                 if !content.contains_key("action") =>
             {

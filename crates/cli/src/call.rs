@@ -1,4 +1,4 @@
-//! Calling a tool.
+//! The command `call`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -17,26 +17,27 @@ use mrtr::{Client, ElicitResult};
 use serde_json::{Map, Value};
 
 use crate::answers::{Answers, read_json};
+use crate::failure::{Failure, Result};
+use crate::options::Call;
 use crate::output::{self, dim};
-use crate::{Call, Failure, Result};
 
 pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     let answers = call.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
     let paused = call.resume.as_deref().map(read_json::<PendingCall>).transpose()?;
     let client = client(call, answers.clone())?;
     if let Some(file) = &call.pause {
-        // Where it goes is known to be good before anything is done.
-        let place = Place::at(file)?;
-        let turn = match paused {
+        // The file is created first, so that a bad path fails before the request is sent.
+        let file = PauseFile::create(file)?;
+        let outcome = match paused {
             Some(paused) => {
                 let answered = answered(&paused, &answers)?;
                 client.resume(paused, &answered).await?
             }
             None => client.begin_tool(call.tool(), call.arguments()?).await?,
         };
-        return match turn {
+        return match outcome {
             CallOutcome::Complete(result) => Ok(finish(&result, json)),
-            CallOutcome::InputRequired(paused) => put_down(&paused, place, json),
+            CallOutcome::InputRequired(paused) => suspend(&paused, file, json),
         };
     }
     let result = match paused {
@@ -53,29 +54,29 @@ impl Call {
 
     fn arguments(&self) -> Result<Value> {
         if let Some(text) = &self.arguments {
-            let wrong = |why: &str| Failure::usage(format!("--arguments: {why}"));
+            let invalid = |reason: &str| Failure::usage(format!("--arguments: {reason}"));
             let arguments =
-                serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?;
+                serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
             return match arguments {
                 Value::Object(_) => Ok(arguments),
-                _ => Err(wrong("the arguments are an object")),
+                _ => Err(invalid("expected a JSON object")),
             };
         }
         let mut arguments = Map::new();
         for argument in &self.args {
-            let (name, value) = argument
-                .split_once('=')
-                .ok_or_else(|| Failure::usage(format!("--arg {argument:?}: it is NAME=VALUE")))?;
+            let (name, value) = argument.split_once('=').ok_or_else(|| {
+                Failure::usage(format!("--arg {argument:?}: expected NAME=VALUE"))
+            })?;
             let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
             if arguments.insert(name.to_owned(), value).is_some() {
-                return Err(Failure::usage(format!("--arg {name} is given twice")));
+                return Err(Failure::usage(format!("--arg {name}: given more than once")));
             }
         }
         Ok(Value::Object(arguments))
     }
 }
 
-/// A client that answers from the file, then at the terminal.
+/// Creates a client that answers from the file, and otherwise asks at the terminal.
 fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
     let host = uri::host(&call.server.url).to_owned();
     let ask = move |context: InputContext, params: ElicitParams| {
@@ -86,7 +87,9 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
                 return Ok(serde_json::from_value::<ElicitResult>(answer)?);
             }
             if !terminal::is_available() {
-                return Err("there is no terminal to ask at, and --answers has no answer".into());
+                let key = &context.key;
+                let message = format!("no answer to {key:?}: not in --answers, and no terminal");
+                return Err(message.into());
             }
             terminal::elicit(&host, &context, params).await
         }
@@ -134,25 +137,25 @@ fn trace(event: &CallEvent<'_>) {
     }
 }
 
-/// What a result is, in a few words.
+/// Describes a result in a few words.
 fn summary(result: &str) -> String {
     let result: Value = serde_json::from_str(result).unwrap_or_default();
     if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
-        return "the result".to_owned();
+        return "complete result".to_owned();
     }
     let asked = result.get("inputRequests").and_then(Value::as_object);
     let keys: Vec<String> =
         asked.into_iter().flatten().map(|(key, _)| sanitize_line(key)).collect();
     let state = result.get("requestState").and_then(Value::as_str).map_or(0, str::len);
     let asks = if keys.is_empty() {
-        "nothing asked".to_owned()
+        "no questions".to_owned()
     } else {
         format!("asks {}", keys.join(", "))
     };
     format!("{asks}, with a state of {state} bytes")
 }
 
-/// The answers of a file to the questions of a call.
+/// Returns the prepared answers to the pending questions of a call.
 fn answered(call: &PendingCall, answers: &Answers) -> Result<InputResponses> {
     let mut all = InputResponses::default();
     for (key, request) in &call.input_requests().0 {
@@ -163,45 +166,50 @@ fn answered(call: &PendingCall, answers: &Answers) -> Result<InputResponses> {
     Ok(all)
 }
 
-/// A file to be, readable by its owner alone: whoever has a call can go on with it. What was there before stays until the call
-/// is written.
-struct Place {
-    file: PathBuf,
-    aside: PathBuf,
-    open: File,
+/// The file that a suspended call is written to.
+///
+/// On Unix, only its owner can read it, since a reader could continue the call. The previous
+/// content remains until the call is written.
+struct PauseFile {
+    path: PathBuf,
+    temporary_path: PathBuf,
+    temporary: File,
 }
 
-impl Place {
-    fn at(file: &Path) -> Result<Self> {
-        let mut aside = file.as_os_str().to_owned();
-        aside.push(format!(".{}", std::process::id()));
-        let (file, aside) = (file.to_owned(), PathBuf::from(aside));
+impl PauseFile {
+    fn create(path: &Path) -> Result<Self> {
+        let mut temporary_path = path.as_os_str().to_owned();
+        temporary_path.push(format!(".{}", std::process::id()));
+        let (path, temporary_path) = (path.to_owned(), PathBuf::from(temporary_path));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let open = options.open(&aside);
-        let open = open.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-        Ok(Self { file, aside, open })
+        let temporary = options
+            .open(&temporary_path)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        Ok(Self { path, temporary_path, temporary })
     }
 
     fn write(mut self, text: &str) -> Result<PathBuf> {
-        let written = self.open.write_all(text.as_bytes()).and_then(|()| self.open.sync_all());
-        let written = written.and_then(|()| std::fs::rename(&self.aside, &self.file));
-        written.map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
-        Ok(self.file.clone())
+        let written =
+            self.temporary.write_all(text.as_bytes()).and_then(|()| self.temporary.sync_all());
+        let written = written.and_then(|()| std::fs::rename(&self.temporary_path, &self.path));
+        written.map_err(|error| Failure::usage(format!("{}: {error}", self.path.display())))?;
+        Ok(self.path.clone())
     }
 }
 
-impl Drop for Place {
+impl Drop for PauseFile {
     fn drop(&mut self) {
-        // If it was written, it has another name by now.
-        let _ = std::fs::remove_file(&self.aside);
+        // After a successful write, the temporary file was renamed, and this fails.
+        let _ = std::fs::remove_file(&self.temporary_path);
     }
 }
 
-fn put_down(call: &PendingCall, place: Place, json: bool) -> Result<ExitCode> {
-    let file = place.write(&serde_json::to_string_pretty(call).map_err(Failure::usage)?)?;
+/// Writes a suspended call to its file, and prints the questions.
+fn suspend(call: &PendingCall, file: PauseFile, json: bool) -> Result<ExitCode> {
+    let path = file.write(&serde_json::to_string_pretty(call).map_err(Failure::usage)?)?;
     if json {
         output::json(call.input_requests());
     } else {
@@ -212,11 +220,12 @@ fn put_down(call: &PendingCall, place: Place, json: bool) -> Result<ExitCode> {
             };
             output::line(&format!("{}: {}", sanitize_line(key), sanitize_line(message)));
         }
-        output::note(&format!("The call waits in {}.", file.display()));
+        output::note(&format!("The suspended call is in {}.", path.display()));
     }
     Ok(ExitCode::from(5))
 }
 
+/// Prints the result of a call, and returns the exit code.
 fn finish(result: &CallToolResult, json: bool) -> ExitCode {
     if json {
         output::json(result);

@@ -1,12 +1,13 @@
-//! Looking at a server.
+//! The commands `discover` and `tools`.
 
 use std::process::ExitCode;
 
 use mrtr::terminal::{sanitize, sanitize_line};
 use serde_json::Value;
 
-use crate::output::{bold, dim};
-use crate::{Result, Server, output};
+use crate::failure::Result;
+use crate::options::Server;
+use crate::output::{self, bold, dim};
 
 pub(crate) async fn discover(server: &Server, json: bool) -> Result<ExitCode> {
     let found = server.client()?.build().discover().await?;
@@ -34,8 +35,8 @@ pub(crate) async fn discover(server: &Server, json: bool) -> Result<ExitCode> {
         Some(Value::Object(all)) => all.keys().map(|key| sanitize_line(key)).collect(),
         _ => Vec::new(),
     };
-    for (what, name) in [("speaks", "supportedVersions"), ("has", "capabilities")] {
-        output::line(&format!("{} {}", dim(&format!("{what:<7}")), list(name).join(", ")));
+    for (label, name) in [("versions", "supportedVersions"), ("capabilities", "capabilities")] {
+        output::line(&format!("{} {}", dim(&format!("{label:<12}")), list(name).join(", ")));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -61,15 +62,15 @@ pub(crate) async fn tools(server: &Server, json: bool) -> Result<ExitCode> {
                 Value::String(kind) => kind.clone(),
                 other => other.to_string(),
             });
-            let is_needed = required.is_some_and(|all| all.iter().any(|one| one == name));
-            let what = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-            let optional = if is_needed { "" } else { ", optional" };
-            let about = format!("{kind}{optional}");
+            let is_required = required.is_some_and(|all| all.iter().any(|one| one == name));
+            let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+            let optional = if is_required { "" } else { ", optional" };
+            let details = format!("{kind}{optional}");
             output::line(&format!(
                 "  {} {} {}",
                 sanitize_line(name),
-                dim(&sanitize_line(&about)),
-                sanitize_line(what)
+                dim(&sanitize_line(&details)),
+                sanitize_line(description)
             ));
         }
     }

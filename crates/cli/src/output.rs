@@ -1,44 +1,45 @@
-//! What is printed, and how.
+//! Output on the standard streams.
 
 use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
-/// A line of the result.
+/// Prints a line of the result to standard output.
 pub(crate) fn line(text: &str) {
-    // Whoever stopped reading does not want more.
+    // A reader that closed the stream wants no more output.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// A line for the person, beside the result.
+/// Prints a line for the user to standard error.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Prints a value as JSON, with the control characters of terminals escaped.
 pub(crate) fn json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    // What JSON lets stand, and a terminal may not.
-    let harmless = mrtr::terminal::sanitize(&text);
-    let pairs = text.chars().zip(harmless.chars());
+    // JSON allows characters, unescaped, that control a terminal.
+    let sanitized = mrtr::terminal::sanitize(&text);
+    let pairs = text.chars().zip(sanitized.chars());
     let escaped = |(c, shown): (char, char)| {
         if c == shown { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) }
     };
     line(&pairs.map(escaped).collect::<String>());
 }
 
-/// Bold, at a terminal.
+/// Makes text bold if the output is a terminal.
 pub(crate) fn bold(text: &str) -> String {
-    painted("1", text)
+    styled("1", text)
 }
 
-/// Dim, at a terminal.
+/// Makes text dim if the output is a terminal.
 pub(crate) fn dim(text: &str) -> String {
-    painted("2", text)
+    styled("2", text)
 }
 
-fn painted(code: &str, text: &str) -> String {
-    let colours = std::io::stderr().is_terminal()
+fn styled(code: &str, text: &str) -> String {
+    let is_styled = std::io::stderr().is_terminal()
         && std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none();
-    if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if is_styled { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The program, run as people run it: by hand, by scripts, and at a terminal.
+//! The program as a process: its output, its exit codes, and its prompts at a terminal.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 #[derive(Deserialize, JsonSchema)]
 struct Booking {
-    /// How many
+    /// Number of guests
     people: u8,
 }
 
@@ -34,14 +34,14 @@ enum Place {
 
 #[derive(Deserialize, JsonSchema)]
 struct Guest {
-    /// Who comes?
+    /// Name of the guest
     #[schemars(length(min = 2), extend("default" = "\u{1b}]52;c;aGk=\u{7}"))]
     name: String,
 }
 
 async fn book(cx: Context, Booking { people }: Booking) -> Result<String> {
     if people > 8 {
-        return Err(Error::new("There is no table for so many."));
+        return Err(Error::new("The largest table has 8 seats."));
     }
     cx.progress(1.0, Some(2.0), Some("half"));
     let Seat { place } = cx.elicit("seat", "Where, \u{1b}[31mplease\u{1b}[0m?").await?;
@@ -50,7 +50,7 @@ async fn book(cx: Context, Booking { people }: Booking) -> Result<String> {
     Ok(format!("A table {place:?} for {people}: {name}."))
 }
 
-/// Serves until the process ends, and returns the URL.
+/// Starts a server that runs until the process ends, and returns its URL.
 fn serve() -> String {
     let (send, url) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -70,7 +70,7 @@ fn serve() -> String {
     url.recv().unwrap()
 }
 
-/// A directory of the test's own.
+/// Creates a directory for one test.
 fn scratch(name: &str) -> PathBuf {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&scratch).unwrap();
@@ -100,7 +100,7 @@ fn discover_and_tools_describe_the_server() {
     assert_eq!(tools.as_array().unwrap().len(), 1);
     assert_eq!(tools[0]["name"], "book");
     let tools = text(&mrtr(&["tools", &url]).stdout);
-    assert_eq!(tools, "book\n  Books a table\n  people integer How many\n");
+    assert_eq!(tools, "book\n  Books a table\n  people integer Number of guests\n");
     let found = json_of(&mrtr(&["discover", &url, "--json"]));
     assert_eq!(found["supportedVersions"], json!(["2026-07-28"]));
     assert!(text(&mrtr(&["discover", &url]).stdout).starts_with("booking 1.0.0\n"));
@@ -132,11 +132,11 @@ fn call_is_answered_from_a_file_or_paused_and_resumed() {
     {
         use std::os::unix::fs::PermissionsExt;
         let mode = std::fs::metadata(&first).unwrap().permissions().mode();
-        assert_eq!(mode & 0o077, 0, "whoever reads it can go on with the call");
+        assert_eq!(mode & 0o077, 0, "only the owner may read the suspended call");
     }
 }
 
-/// The exit codes that the help promises, and who is at fault.
+/// Checks the exit codes that the help documents.
 #[test]
 fn failures_have_an_exit_code_and_a_reason() {
     let (url, scratch) = (serve(), scratch("wrong"));
@@ -160,14 +160,14 @@ fn failures_have_an_exit_code_and_a_reason() {
         (of(&["call", &url]), 2, "<TOOL>"),
         (of(&["call", "ftp://x", "book"]), 2, "scheme"),
         (of(&["call", &url, "book", "--arg", "people"]), 2, "NAME=VALUE"),
-        (of(&["call", &url, "book", "--arguments", "[]"]), 2, "an object"),
+        (of(&["call", &url, "book", "--arguments", "[]"]), 2, "expected a JSON object"),
         (of(&["call", &url, "--resume", &missing]), 2, "missing.json"),
         (of(&["call", &url, "--resume", &list]), 2, "list.json"),
-        (of(&["tools", &url, "--token-env", "MRTR_NOBODY_SET_THIS"]), 2, "is not set"),
-        (with(&["--answers"], &list), 2, "with the questions' keys"),
+        (of(&["tools", &url, "--token-env", "MRTR_UNSET_VARIABLE"]), 2, "is not set"),
+        (with(&["--answers"], &list), 2, "expected a JSON object of answers"),
         (of(&["call", &url, "nosuch"]), 3, "Unknown tool"),
         (of(&["tools", "http://127.0.0.1:1/mcp"]), 4, "cannot be reached"),
-        (with(&[], ""), 5, "no terminal to ask at"),
+        (with(&[], ""), 5, "no answer to \"seat\": not in --answers, and no terminal"),
         (with(&["--answers"], &wrong), 5, "does not match its form"),
     ] {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -188,7 +188,7 @@ fn keygen_prints_a_line_of_a_key_ring() {
     KeyRing::from_text("https://booking.example", &ring).unwrap();
 }
 
-/// At a terminal, which `script` (of util-linux) makes.
+/// Tests at a pseudo-terminal, which `script` (of util-linux) creates.
 #[cfg(target_os = "linux")]
 mod at_a_terminal {
     use super::*;
@@ -200,7 +200,7 @@ mod at_a_terminal {
 
     impl Terminal {
         fn run(args: &[&str]) -> Self {
-            // What waits for a key that nobody presses ends too.
+            // `timeout` ends a program that waits for a key.
             let program = ["timeout", "--foreground", "60", env!("CARGO_BIN_EXE_mrtr")];
             let command = [&program, args].concat().join(" ");
             let child = Command::new("script")
@@ -213,21 +213,21 @@ mod at_a_terminal {
             Self { child, seen: String::new() }
         }
 
-        /// Reads until the screen has shown this, then types.
+        /// Reads until the screen has shown `shown`, then types `typed`.
         fn at(&mut self, shown: &str, typed: &str) -> &mut Self {
             let mut byte = [0];
             while !self.seen.contains(shown) {
                 let read = self.child.stdout.as_mut().unwrap().read(&mut byte).unwrap();
-                assert_eq!(read, 1, "it ended without {shown:?}: {}", self.seen);
+                assert_eq!(read, 1, "the output ended without {shown:?}: {}", self.seen);
                 self.seen.push(char::from(byte[0]));
             }
-            // What the server has in its texts would write to the clipboard, and colour the screen.
+            // The server's texts contain sequences that write to the clipboard and set colours.
             assert!(
                 !self.seen.contains("\u{1b}]52") && !self.seen.contains("\u{1b}[31m"),
                 "{}",
                 self.seen
             );
-            // What comes next is to be shown after this.
+            // The next call looks only at later output.
             self.seen.clear();
             let stdin = self.child.stdin.as_mut().unwrap();
             stdin.write_all(typed.as_bytes()).unwrap();
@@ -255,11 +255,11 @@ mod at_a_terminal {
             .at("Dismiss", "\r")
             .at("outside", &format!("{DOWN}\r"))
             .at("Dismiss", "\r")
-            .at("Who comes?", "A\r")
-            // It is asked again, with the reason.
+            .at("Name of the guest", "A\r")
+            // The program asks again, with the reason.
             .at("at least 2", "")
             .at("Dismiss", "\r")
-            .at("Who comes?", "Ada\r")
+            .at("Name of the guest", "Ada\r")
             .at("host  ", "")
             .at("booking.example", "")
             .at("https://booking.example/confirm?x=1", "")
@@ -275,6 +275,6 @@ mod at_a_terminal {
         terminal.at("Dismiss", &format!("{DOWN}\r"));
         let (rest, code) = terminal.end();
         assert!(rest.contains("declined"), "{rest}");
-        assert_eq!(code, Some(1), "the tool says that it cannot go on");
+        assert_eq!(code, Some(1), "the tool failed");
     }
 }

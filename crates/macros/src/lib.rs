@@ -31,10 +31,19 @@ use crate::attributes::Kind;
 ///   `= true` or `= false`
 /// - `manual`: the function is in the manual form, and takes a `ManualContext`
 ///
-/// ```ignore
+/// ```
+/// use mrtr::{Context, Result, Server, tool};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct BookingId {
+///     id: String,
+/// }
+///
 /// /// Cancels a booking.
 /// #[tool(title = "Cancel", destructive, idempotent)]
-/// async fn cancel(cx: Context, booking: BookingId) -> Result<String> { … }
+/// async fn cancel(cx: Context, booking: BookingId) -> Result<String> {
+///     Ok(format!("{} is cancelled.", booking.id))
+/// }
 ///
 /// let server = Server::builder("booking", "1.0.0").tool(cancel_tool());
 /// ```

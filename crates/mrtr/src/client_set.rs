@@ -1,4 +1,4 @@
-//! Several servers at once.
+//! Clients of several servers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,18 @@ use mrtr_transport::stdio::ChildServer;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde::Deserialize;
 
-/// Servers from one configuration, in the shape that hosts of this protocol share: an object `mcpServers` with, for each server,
-/// either `command`, `args` and `env`, or `url` and `headers`.
+/// The clients of several servers, from one configuration.
 ///
-/// In these texts, `${NAME}` stands for an environment variable, so that no secret has to be in the file. `disabled` leaves a server
-/// out, and other members are passed over. A process that is started has our whole environment, and `env` beside it: whatever secret is
-/// in the one is known to the other. Nothing is started and nothing is sent until a server is called.
+/// The configuration has the format that MCP hosts share: an object `mcpServers` with an entry for
+/// each server. An entry has either `command`, `args` and `env`, or `url` and `headers`.
+///
+/// In the texts of an entry, `${NAME}` is replaced by the environment variable `NAME`, so that the
+/// file needs no secrets. An entry with `disabled: true` is skipped, and unknown members are
+/// ignored.
+///
+/// A child process inherits the whole environment of this process, and gets `env` in addition. It
+/// can read every secret in them. No process is started and no request is sent before the first
+/// call.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,9 +30,12 @@ use serde::Deserialize;
 ///
 /// let config = r#"{ "mcpServers": {
 ///     "files": { "command": "file-server", "args": ["--root", "/srv"] },
-///     "booking": { "url": "https://booking.example/mcp", "headers": { "Authorization": "Bearer ${BOOKING_TOKEN}" } }
+///     "booking": {
+///         "url": "https://booking.example/mcp",
+///         "headers": { "Authorization": "Bearer ${BOOKING_TOKEN}" }
+///     }
 /// } }"#;
-/// // Each server's client gets its handlers here.
+/// // Sets the handlers of each server's client.
 /// let set = ClientSet::from_json(config, |_, client| {
 ///     client.on_form(async |_, _| Ok(ElicitResult::decline()))
 /// })?;
@@ -36,33 +45,37 @@ use serde::Deserialize;
 ///         Err(error) => println!("{}: {error}", listed.server),
 ///     }
 /// }
-/// // The tool `book` of the server `booking`.
+/// // Calls the tool `book` of the server `booking`.
 /// let (client, tool) = set.route("booking__book").ok_or("no such server")?;
 /// let result = client.call_tool(tool, serde_json::json!({ "people": 2 })).await?;
 /// # Ok(()) }
 /// ```
 pub struct ClientSet(Vec<(String, Client<Connection>)>);
 
-/// A connection to a server of a [`ClientSet`]. What is in its environment and headers is not printed.
+/// The transport to a server of a [`ClientSet`].
+///
+/// Its [`Debug`] form contains only the kind of transport, since environment variables and headers
+/// may be secret.
 #[non_exhaustive]
 pub enum Connection {
-    /// Over HTTP.
+    /// A server over HTTP.
     Http(Box<HttpClient>),
-    /// A process of ours.
+    /// A child process.
     Child(Box<ChildServer>),
 }
 
-/// What a server of a [`ClientSet`] offers.
+/// The tools of one server of a [`ClientSet`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ServerTools {
-    /// The server.
+    /// The prefix of the server: its name, with unsupported characters replaced by `_`.
     pub server: String,
-    /// Its tools, each with the server's name and `__` before its own; or why they are not known.
+    /// The tools, named by the server's prefix, `__` and the tool's own name; or the error of
+    /// listing them.
     pub tools: Result<Vec<Tool>, CallError>,
 }
 
-/// Why a configuration is none.
+/// The error of an invalid configuration.
 #[derive(Debug)]
 pub struct ConfigError(String);
 
@@ -87,59 +100,80 @@ struct ServerEntry {
     disabled: bool,
 }
 
-/// Stands between a server's name and a tool's.
-const BETWEEN: &str = "__";
+/// Separates a server's prefix from the name of its tool.
+const SEPARATOR: &str = "__";
 
 impl ClientSet {
-    /// Reads a configuration; `with` gives each server's client what it needs, and is told the server's name.
+    /// Creates the clients from a configuration. `configure` sets up the client of each server, and
+    /// gets the server's name.
     ///
-    /// In names of tools, characters other than `A-Z a-z 0-9 _ -` of a server's name are written as `_`.
+    /// A server's name is the prefix of its tools. In the prefix, characters other than
+    /// `A-Z a-z 0-9 _ -` are replaced by `_`.
     ///
     /// # Errors
     ///
-    /// If it is no JSON of that shape, names an environment variable that is not set, a transport that is not known or a URL that is
-    /// none, or has two servers whose names are the same when they are written so. The error says which server it is.
+    /// Fails if the configuration is not JSON of the described format. An entry is invalid if
+    ///
+    /// - its environment variable is not set, or `${` has no `}`,
+    /// - it has both or neither of `command` and `url`,
+    /// - its `type` is unknown, or does not match its other members,
+    /// - its URL or one of its headers is invalid,
+    /// - its name is empty, or has the same prefix as another name.
+    ///
+    /// The error names the server.
     pub fn from_json(
         config: &str,
-        with: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
+        configure: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
     ) -> Result<Self, ConfigError> {
         let config: Config =
             serde_json::from_str(config).map_err(|error| ConfigError(error.to_string()))?;
         let mut clients: Vec<(String, Client<Connection>)> = Vec::new();
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (name, entry) in config.mcp_servers.into_iter().filter(|(_, entry)| !entry.disabled) {
-            let wrong = |why: String| ConfigError(format!("the server {name:?}: {why}"));
-            let connection = entry.connect().map_err(wrong)?;
+            let invalid = |reason: String| ConfigError(format!("server {name:?}: {reason}"));
+            let connection = entry.connect().map_err(invalid)?;
             let is_kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
             let prefix: String = name.chars().map(|c| if is_kept(c) { c } else { '_' }).collect();
-            if prefix.is_empty() || clients.iter().any(|(other, _)| *other == prefix) {
-                return Err(wrong(format!(
-                    "it is known as {prefix:?}, and so is another one, or nobody"
+            if prefix.is_empty() {
+                return Err(invalid("the name is empty".to_owned()));
+            }
+            if let Some(other) = names.insert(prefix.clone(), name.clone()) {
+                return Err(ConfigError(format!(
+                    "server names {other:?} and {name:?} both map to prefix {prefix:?}"
                 )));
             }
-            clients.push((prefix, with(&name, Client::builder(connection)).build()));
+            clients.push((prefix, configure(&name, Client::builder(connection)).build()));
         }
-        // `a__b__c` is the tool `c` of `a__b`, if there is such a server.
+        // Longest prefix first: `a__b__c` is the tool `c` of `a__b`, if that server exists.
         clients.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         Ok(Self(clients))
     }
 
-    /// Each server's name, as it stands before its tools, and its client.
+    /// Returns the prefix and the client of each server.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Client<Connection>)> {
         self.0.iter().map(|(name, client)| (name.as_str(), client))
     }
 
-    /// Lists the tools of all servers, at the same time. One that fails does not keep the others from it. A tool that would be
-    /// called at another server, because that one's name begins as the tool's does, is left out, with a warning in the log.
+    /// Lists the tools of all servers concurrently. If a server fails, its error is in its
+    /// [`ServerTools`], and the tools of the other servers are listed.
+    ///
+    /// A tool is skipped with a logged warning if [`route`](Self::route) would send its calls to
+    /// another server, whose prefix is longer.
     pub async fn list_tools(&self) -> Vec<ServerTools> {
         let all = self.iter().enumerate().map(|(at, (server, client))| async move {
             let tools = client.list_tools().await.map(|mut tools| {
                 tools.retain_mut(|tool| {
                     let own = std::mem::take(&mut tool.name);
-                    tool.name = format!("{server}{BETWEEN}{own}");
-                    // A server must not offer what would be called at another one.
+                    tool.name = format!("{server}{SEPARATOR}{own}");
+                    // A server must not offer a tool whose calls would reach another server.
                     let is_own = self.position(&tool.name) == Some((at, own.as_str()));
                     if !is_own {
-                        tracing::warn!(target: "mrtr::client", server, tool = own, "a tool with the name of another server's is left out");
+                        tracing::warn!(
+                            target: "mrtr::client",
+                            server,
+                            tool = own,
+                            "skipping a tool whose name maps to another server"
+                        );
                     }
                     is_own
                 });
@@ -150,7 +184,10 @@ impl ClientSet {
         futures_util::future::join_all(all).await
     }
 
-    /// Whose tool this is, and what it is called there. Whether the server has it, the server says.
+    /// Returns the client of the server that a listed tool belongs to, and the tool's own name;
+    /// `None` if no server has its prefix.
+    ///
+    /// It does not check that the server has the tool.
     pub fn route<'n>(&self, tool: &'n str) -> Option<(&Client<Connection>, &'n str)> {
         let (at, name) = self.position(tool)?;
         self.0.get(at).map(|(_, client)| (client, name))
@@ -158,7 +195,7 @@ impl ClientSet {
 
     fn position<'n>(&self, tool: &'n str) -> Option<(usize, &'n str)> {
         self.0.iter().enumerate().find_map(|(at, (server, _))| {
-            Some((at, tool.strip_prefix(server.as_str())?.strip_prefix(BETWEEN)?))
+            Some((at, tool.strip_prefix(server.as_str())?.strip_prefix(SEPARATOR)?))
         })
     }
 }
@@ -179,9 +216,8 @@ impl ServerEntry {
                 let mut http = HttpClient::builder(expand(url)?);
                 for (name, value) in &self.headers {
                     let value = http::HeaderValue::from_str(&expand(value)?);
-                    let name = name.parse().map_err(|_| format!("{name:?} is no header"))?;
-                    let value = value
-                        .map_err(|_| format!("the header {name} has no value that may be sent"))?;
+                    let name = name.parse().map_err(|_| format!("invalid header name {name:?}"))?;
+                    let value = value.map_err(|_| format!("invalid value of header {name}"))?;
                     http = http.header(name, value);
                 }
                 Ok(Connection::Http(Box::new(http.build().map_err(|error| error.to_string())?)))
@@ -189,22 +225,26 @@ impl ServerEntry {
             (Some(other), ..)
                 if !matches!(other, "stdio" | "http" | "streamable-http" | "streamableHttp") =>
             {
-                Err(format!("the transport {other:?} is not known here"))
+                Err(format!("unknown transport type {other:?}"))
             }
-            _ => Err("it needs a `command`, or a `url`, and not both".to_owned()),
+            _ => {
+                Err("expected either `command` (type \"stdio\") or `url` (type \"http\")"
+                    .to_owned())
+            }
         }
     }
 }
 
-/// Puts environment variables in.
+/// Replaces each `${NAME}` by the environment variable of that name.
 fn expand(text: &str) -> Result<String, String> {
     let mut parts = text.split("${");
     let mut expanded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (name, rest) =
-            part.split_once('}').ok_or_else(|| format!("{text:?} has a `${{` without its end"))?;
+        let (name, rest) = part
+            .split_once('}')
+            .ok_or_else(|| format!("missing \"}}\" after \"${{\" in {text:?}"))?;
         let value = std::env::var(name);
-        expanded += &value.map_err(|_| format!("the environment variable {name} is not set"))?;
+        expanded += &value.map_err(|_| format!("environment variable {name} is not set"))?;
         expanded += rest;
     }
     Ok(expanded)
@@ -230,7 +270,7 @@ impl fmt::Debug for Connection {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the configuration of servers: {}", self.0)
+        write!(f, "invalid server configuration: {}", self.0)
     }
 }
 

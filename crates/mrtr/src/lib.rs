@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-// Its examples use every feature that it names.
+// The examples of the guide need these features.
 #[cfg(all(any(doc, doctest), feature = "client", feature = "macros", feature = "testing"))]
 pub mod guide;
 
@@ -11,7 +11,7 @@ mod connect;
 #[cfg(feature = "server")]
 mod serve;
 
-/// The client's loop and its parts.
+/// The client's loop over the rounds of a call, and the parts of it.
 #[cfg(feature = "client")]
 pub mod client {
     pub use mrtr_client::{
@@ -21,7 +21,7 @@ pub mod client {
     };
 }
 
-/// Questions at the terminal.
+/// Handlers that ask the user at the terminal.
 #[cfg(feature = "terminal")]
 pub mod terminal {
     pub use mrtr_client::terminal::*;
@@ -41,7 +41,7 @@ pub mod http {
     pub use mrtr_transport::http::{Endpoint, Readiness, RequestLimits, ServeOptions, serve};
 }
 
-/// Standard streams, and other streams of bytes.
+/// Standard streams, and other byte streams.
 pub mod stdio {
     #[cfg(feature = "client")]
     pub use mrtr_transport::stdio::{ChildServer, StreamClient};
@@ -49,19 +49,19 @@ pub mod stdio {
     pub use mrtr_transport::stdio::{StreamLimits, serve_stream};
 }
 
-/// The sealed state: keys from a KMS, rotation, and how to seal by other means.
+/// The sealed request state: keys from a KMS, key rotation, and custom seals.
 #[cfg(feature = "server")]
 pub mod seal {
     pub use mrtr_server::seal::*;
 }
 
-/// States that work once.
+/// Request states that are accepted once.
 #[cfg(feature = "server")]
 pub mod single_use {
     pub use mrtr_server::single_use::*;
 }
 
-/// Tests of tools: replicas in memory, and a network that fails as a test says.
+/// Tests of handlers: replicas in memory, and a network with simulated failures.
 #[cfg(feature = "testing")]
 pub mod testing {
     pub use mrtr_server::testing::*;

@@ -1,4 +1,4 @@
-//! The paved path of a server.
+//! The short way to serve a server, with a graceful shutdown.
 
 use std::future::Future;
 use std::io::{self, Read as _, Write as _};
@@ -12,25 +12,31 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::oneshot;
 
-/// A future that is compiled here: an `async fn` is compiled where it is awaited, and with it all that it awaits, which would be
-/// most of a server, anew with every change of an application.
+/// A boxed future, which is compiled in this crate. An `async fn` is compiled where it is awaited:
+/// each change of an application would compile most of a server again.
 type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-/// How long legs may take that go on without their clients when all else has ended.
-const LAST_LEGS: Duration = Duration::from_secs(10);
-/// How long a client may take to read what was written before the end.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Longest time that detached work may take after the transport has stopped.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time that a client may take to read the remaining output.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves `server` over HTTP at `/mcp` on `address`, until the process is told to end (SIGINT or
-/// SIGTERM); then lets requests in flight finish.
+/// Serves `server` over HTTP at `/mcp` on `address` until the process gets SIGINT or SIGTERM.
 ///
-/// Requests have to name this machine in `Host`, and in `Origin` if they have one, so that no web page
-/// elsewhere can call through a browser. Bind a loopback address: whoever reaches the port can claim any
-/// host. For more, build an [`Endpoint`] and pass it to [`crate::http::serve`] with [`shutdown`], or mount it in your router.
+/// The shutdown is graceful: requests in flight may take 10 s, and detached work another 10 s
+/// ([`Server::drained`]).
+///
+/// A request must name this machine in `Host`, and in `Origin` if that header is present
+/// ([`HostPolicy::loopback`](crate::http::HostPolicy::loopback)). So web pages from elsewhere
+/// cannot call the server through a browser. Bind a loopback address: a client that reaches the
+/// port can send any `Host`.
+///
+/// For other settings, build an [`Endpoint`] and pass it to [`crate::http::serve`] with
+/// [`shutdown`], or mount it in your router.
 ///
 /// # Errors
 ///
-/// If `address` cannot be listened on.
+/// Fails if the process cannot listen on `address`.
 pub async fn serve(server: Server, address: impl ToSocketAddrs) -> io::Result<()> {
     serve_on(server, TcpListener::bind(address).await?).await
 }
@@ -42,22 +48,25 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
             tracing::warn!(
                 target: "mrtr::http",
                 %address,
-                "listening beyond this machine, for requests that name it as their host: to be reached by a \
-                 name, build an `Endpoint` with `access`"
+                "listening on a non-loopback address, but only loopback hosts are allowed: \
+                 to allow others, build an `Endpoint` with a `host_policy`"
             );
         }
         tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
         let (endpoint, options) = (Endpoint::new(server.clone()), ServeOptions::default());
         let end = shutdown(server.clone(), options.readiness().clone());
         let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
-        finish(&server).await;
+        drain(&server).await;
         outcome
     })
 }
 
-/// Waits until the process is told to end (SIGINT or SIGTERM), turns `ready` off and gives its notice, in which requests are served as
-/// before, and then [closes](Server::close) `server`, so that flows go on elsewhere: the shutdown that
-/// [`crate::http::serve`] and those of other HTTP servers take as an argument.
+/// Waits for SIGINT or SIGTERM, and begins a graceful shutdown of `server`.
+///
+/// After the signal, it [drains](Readiness::drain) `readiness`: the flag is turned off, and
+/// requests are still served during the drain delay. Then it calls [`Server::begin_shutdown`], so
+/// that calls continue on other replicas. Pass the future to [`crate::http::serve`], or to another
+/// HTTP server that takes a shutdown future.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -65,36 +74,42 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
 /// use mrtr::http::{Endpoint, Readiness, ServeOptions};
 ///
 /// # async fn run(server: mrtr::Server, listener: tokio::net::TcpListener) -> std::io::Result<()> {
-/// let ready = Readiness::with_drain_delay(Duration::from_secs(5));
-/// let end = mrtr::shutdown(server.clone(), ready.clone());
-/// let options = ServeOptions::default().with_readiness(ready);
+/// let readiness = Readiness::with_drain_delay(Duration::from_secs(5));
+/// let end = mrtr::shutdown(server.clone(), readiness.clone());
+/// let options = ServeOptions::default().with_readiness(readiness);
 /// mrtr::http::serve(listener, Endpoint::new(server.clone()), options, end).await?;
-/// // What may not be cut off has some time to end.
+/// // Waits for single-use requests and other detached work.
 /// let _ = tokio::time::timeout(Duration::from_secs(10), server.drained()).await;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// When the future is dropped, nothing of it happens any more.
-pub async fn shutdown(server: Server, ready: Readiness) {
-    told_to_end().await;
-    ready.drain().await;
+/// Dropping the future stops what has not happened yet.
+pub async fn shutdown(server: Server, readiness: Readiness) {
+    shutdown_signal().await;
+    readiness.drain().await;
     server.begin_shutdown();
 }
 
-/// What may not be cut off has some time to end.
-async fn finish(server: &Server) {
-    if tokio::time::timeout(LAST_LEGS, server.drained()).await.is_err() {
-        tracing::warn!(target: "mrtr::server", "shutdown cut off what is for single use");
+/// Waits for detached work, up to [`DRAIN_TIMEOUT`].
+async fn drain(server: &Server) {
+    if tokio::time::timeout(DRAIN_TIMEOUT, server.drained()).await.is_err() {
+        tracing::warn!(
+            target: "mrtr::server",
+            timeout = ?DRAIN_TIMEOUT,
+            "drain timeout: single-use requests and detached steps are aborted"
+        );
     }
 }
 
-/// Serves `server` over standard input and output, to the process that started this one, until the input
-/// ends or the process is told to end (SIGINT or SIGTERM). Log to standard error: nothing else may be written to standard output.
+/// Serves `server` over standard input and output, to the process that started this one.
+///
+/// It ends when the input ends, or when this process gets SIGINT or SIGTERM. Log to standard error:
+/// standard output may contain only messages of the protocol.
 ///
 /// # Errors
 ///
-/// If the streams are broken.
+/// Fails if reading or writing the streams fails.
 pub async fn serve_stdio(server: Server) -> io::Result<()> {
     serve_standard_streams(server).await
 }
@@ -106,15 +121,15 @@ fn serve_standard_streams(server: Server) -> Serving {
         let end = shutdown(server.clone(), Readiness::default());
         let outcome =
             serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
-        // Who reads nothing does not keep the process from ending.
-        let _ = tokio::time::timeout(LAST_WORDS, written).await;
-        finish(&server).await;
+        // A client that does not read must not keep the process from exiting.
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, written).await;
+        drain(&server).await;
         outcome
     })
 }
 
-/// Standard input, read by a thread that nothing waits for: the runtime's own would keep the process from ending
-/// until there is another line.
+/// Returns standard input, read by a detached thread. A thread of the runtime would keep the
+/// process from exiting until the next line arrives.
 fn standard_input() -> impl tokio::io::AsyncRead {
     let (reader, mut writer) = tokio::io::duplex(64 << 10);
     let runtime = tokio::runtime::Handle::current();
@@ -124,7 +139,7 @@ fn standard_input() -> impl tokio::io::AsyncRead {
             let read = match input.read(&mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(read) if read > 0 => bytes.get(..read).unwrap_or_default(),
-                // The end; a stream that is broken is one, too.
+                // A broken stream counts as the end of the input.
                 Ok(_) | Err(_) => return,
             };
             if runtime.block_on(writer.write_all(read)).is_err() {
@@ -135,26 +150,27 @@ fn standard_input() -> impl tokio::io::AsyncRead {
     reader
 }
 
-/// Standard output, written by such a thread as well, and when all of it is.
+/// Returns standard output, written by a detached thread, and a signal that everything is written.
 fn standard_output() -> (impl tokio::io::AsyncWrite, oneshot::Receiver<()>) {
     let (writer, mut reader) = tokio::io::duplex(16 << 10);
     let (done, written) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
-        // It is not kept locked: a handler that prints, as it should not, would never come back.
+        // Standard output is not kept locked: a handler that wrongly prints to it would deadlock.
         let (mut output, mut bytes) = (io::stdout(), vec![0; 16 << 10]);
-        // Without a reader, the other end is broken.
+        // The loop ends when the stream is closed, or when standard output is broken.
         while let Ok(read @ 1..) = runtime.block_on(reader.read(&mut bytes))
             && let Some(read) = bytes.get(..read)
             && output.write_all(read).and_then(|()| output.flush()).is_ok()
         {}
-        // Nobody may be waiting any more.
+        // The receiver is dropped after the flush timeout.
         let _ = done.send(());
     });
     (writer, written)
 }
 
-async fn told_to_end() {
+/// Waits for SIGINT or SIGTERM.
+async fn shutdown_signal() {
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

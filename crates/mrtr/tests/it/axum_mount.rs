@@ -1,4 +1,4 @@
-//! The endpoint in somebody else's router, under somebody else's layers.
+//! The endpoint in a router of axum, behind a layer of axum.
 
 use axum::Router;
 use axum::extract::Request;
@@ -8,12 +8,12 @@ use mrtr::{Context, Principal, Server, Tool};
 use serde_json::json;
 
 #[tokio::test]
-async fn an_authentication_layer_of_axum_says_who_calls() {
-    let who = async |cx: Context| cx.principal().map_or("nobody", |p| p.subject()).to_owned();
+async fn principal_of_an_axum_layer_reaches_the_handler() {
+    let whoami = async |cx: Context| cx.principal().map_or("anonymous", |p| p.subject()).to_owned();
     let server = Server::builder("test", "1")
         .require_principal()
         .ephemeral_key()
-        .tool(Tool::new("who", "Who calls", who))
+        .tool(Tool::new("whoami", "Returns the caller", whoami))
         .build()
         .unwrap();
     let authenticate = from_fn(async |mut request: Request, next: Next| {
@@ -27,15 +27,15 @@ async fn an_authentication_layer_of_axum_says_who_calls() {
     let url = format!("http://{}/api/mcp", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, app).await });
 
-    let stranger = mrtr::connect(&url).unwrap().build();
-    let refused = stranger.call_tool("who", json!({})).await.unwrap_err();
-    assert_eq!(refused.as_server_error().unwrap().code, -32600);
+    let anonymous = mrtr::connect(&url).unwrap().build();
+    let error = anonymous.call_tool("whoami", json!({})).await.unwrap_err();
+    assert_eq!(error.as_server_error().unwrap().code, -32600);
 
     let header = http::HeaderValue::from_static("Bearer x");
-    let known = mrtr::http::HttpClient::builder(&url)
+    let http = mrtr::http::HttpClient::builder(&url)
         .header(http::header::AUTHORIZATION, header)
         .build()
         .unwrap();
-    let result = mrtr::Client::builder(known).build().call_tool("who", json!({})).await.unwrap();
+    let result = mrtr::Client::builder(http).build().call_tool("whoami", json!({})).await.unwrap();
     assert_eq!(result.text(), "alice");
 }

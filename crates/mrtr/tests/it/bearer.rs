@@ -1,4 +1,4 @@
-//! Tokens that expire, and a source of others.
+//! Bearer tokens that expire or are rejected, and a source of new ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,35 +20,36 @@ use tokio::sync::Semaphore;
 
 const CHALLENGE: &str = r#"Bearer resource_metadata="https://booking.example/.well-known/x""#;
 
-/// A server that takes one token, and counts what comes.
-struct Guarded {
+/// A server that accepts one bearer token, and counts its requests.
+struct ProtectedServer {
     url: String,
     valid: Arc<Mutex<&'static str>>,
     requests: Arc<AtomicUsize>,
 }
 
-impl Guarded {
-    /// How it refuses other tokens: by this status, and with that challenge, if it is one.
-    async fn serve(refusal: StatusCode, challenge: &'static str) -> Self {
+impl ProtectedServer {
+    /// Starts a server that rejects other tokens with `rejection`, and with `challenge` unless it
+    /// is empty.
+    async fn serve(rejection: StatusCode, challenge: &'static str) -> Self {
         let valid = Arc::new(Mutex::new("first"));
         let requests = Arc::<AtomicUsize>::default();
-        let (takes, counts) = (Arc::clone(&valid), Arc::clone(&requests));
+        let (accepted, counter) = (Arc::clone(&valid), Arc::clone(&requests));
         let guard = from_fn(move |request: Request, next: Next| {
-            counts.fetch_add(1, Ordering::SeqCst);
-            let told = request.headers().get(header::AUTHORIZATION);
-            let wanted = format!("Bearer {}", takes.lock().unwrap());
-            let fits = told.is_some_and(|told| told == wanted.as_str());
+            counter.fetch_add(1, Ordering::SeqCst);
+            let sent = request.headers().get(header::AUTHORIZATION);
+            let expected = format!("Bearer {}", accepted.lock().unwrap());
+            let is_valid = sent.is_some_and(|sent| sent == expected.as_str());
             async move {
-                if fits {
+                if is_valid {
                     return next.run(request).await;
                 }
-                let refused = Response::builder().status(refusal);
-                let refused = if challenge.is_empty() {
-                    refused
+                let response = Response::builder().status(rejection);
+                let response = if challenge.is_empty() {
+                    response
                 } else {
-                    refused.header(header::WWW_AUTHENTICATE, challenge)
+                    response.header(header::WWW_AUTHENTICATE, challenge)
                 };
-                refused.body(Body::from("no")).unwrap()
+                response.body(Body::from("no")).unwrap()
             }
         });
         let tool = Tool::new("t", "", async |_: Context| "done");
@@ -65,22 +66,23 @@ impl Guarded {
         Self { url, valid, requests }
     }
 
-    /// A client with a source that gives these tokens, one after the other, and what the source was told.
-    fn client(&self, tokens: &'static [&'static str]) -> (Client<HttpClient>, Told) {
-        let told = Told::default();
-        let asked = Arc::clone(&told);
-        let source = move |refused| {
-            let mut asked = asked.lock().unwrap();
-            let token = tokens.get(asked.len()).ok_or("nobody is logged in");
-            asked.push(refused);
+    /// Creates a client whose token source returns these tokens in order. The source records the
+    /// challenge of each request for a token.
+    fn client(&self, tokens: &'static [&'static str]) -> (Client<HttpClient>, Challenges) {
+        let challenges = Challenges::default();
+        let recorded = Arc::clone(&challenges);
+        let source = move |challenge| {
+            let mut recorded = recorded.lock().unwrap();
+            let token = tokens.get(recorded.len()).ok_or("no user is logged in");
+            recorded.push(challenge);
             async move {
-                // Others come in between.
+                // Lets other calls wait for the same token.
                 tokio::task::yield_now().await;
                 Ok::<_, BoxError>((*token?).to_owned())
             }
         };
         let http = HttpClient::builder(&self.url).bearer_from(source).build().unwrap();
-        (Client::builder(http).build(), told)
+        (Client::builder(http).build(), challenges)
     }
 
     fn requests(&self) -> usize {
@@ -88,82 +90,82 @@ impl Guarded {
     }
 }
 
-/// What would go on for ever fails.
-async fn bounded<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), what).await.unwrap()
+/// Fails a test that would never end.
+async fn bounded<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), future).await.unwrap()
 }
 
-type Told = Arc<Mutex<Vec<Option<Challenge>>>>;
+type Challenges = Arc<Mutex<Vec<Option<Challenge>>>>;
 
 async fn call(client: &Client<HttpClient>) -> Result<String, CallError> {
     Ok(client.call_tool("t", json!({})).await?.text())
 }
 
 #[tokio::test]
-async fn a_token_that_expires_is_replaced_once_for_all_that_wait() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
-    let (client, told) = server.client(&["first", "second"]);
+async fn expired_token_is_replaced_once_for_all_waiting_calls() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+    let (client, challenges) = server.client(&["first", "second"]);
     for _ in 0..3 {
         assert_eq!(call(&client).await.unwrap(), "done");
     }
-    assert_eq!(*told.lock().unwrap(), [None], "it is kept");
+    assert_eq!(*challenges.lock().unwrap(), [None], "the token is reused");
     *server.valid.lock().unwrap() = "second";
     let calls = join_all((0..10).map(|_| call(&client))).await;
     assert!(calls.into_iter().all(|called| called.unwrap() == "done"));
-    let told = told.lock().unwrap();
-    let [None, Some(challenge)] = told.as_slice() else { unreachable!("{told:?}") };
+    let challenges = challenges.lock().unwrap();
+    let [None, Some(challenge)] = challenges.as_slice() else { unreachable!("{challenges:?}") };
     assert_eq!((challenge.status, challenge.www_authenticate.as_str()), (401, CHALLENGE));
 }
 
 #[tokio::test]
-async fn a_token_that_may_not_do_it_is_replaced_if_the_server_asks_for_another() {
+async fn forbidden_token_is_replaced_only_after_a_challenge() {
     let scope = r#"Bearer error="insufficient_scope", scope="write""#;
-    let server = Guarded::serve(StatusCode::FORBIDDEN, scope).await;
-    let (client, told) = server.client(&["reads", "first"]);
+    let server = ProtectedServer::serve(StatusCode::FORBIDDEN, scope).await;
+    let (client, challenges) = server.client(&["reads", "first"]);
     assert_eq!(call(&client).await.unwrap(), "done");
-    let told = told.lock().unwrap().last().cloned().unwrap().unwrap();
-    assert_eq!((told.status, told.www_authenticate.as_str()), (403, scope));
-    // It may be forbidden for another reason.
-    let server = Guarded::serve(StatusCode::FORBIDDEN, "").await;
-    let (client, told) = server.client(&["reads", "first"]);
+    let challenge = challenges.lock().unwrap().last().cloned().unwrap().unwrap();
+    assert_eq!((challenge.status, challenge.www_authenticate.as_str()), (403, scope));
+    // Without a challenge, a 403 has another reason than the token.
+    let server = ProtectedServer::serve(StatusCode::FORBIDDEN, "").await;
+    let (client, challenges) = server.client(&["reads", "first"]);
     let error = call(&client).await.unwrap_err();
     assert_eq!(error.as_transport_error().unwrap().status(), Some(403));
-    assert_eq!((told.lock().unwrap().len(), server.requests()), (1, 1));
+    assert_eq!((challenges.lock().unwrap().len(), server.requests()), (1, 1));
 }
 
-/// A server that refuses everything is not asked for ever.
+/// A server that rejects every token gets three requests for each call.
 #[tokio::test]
-async fn who_is_refused_again_is_told_what_the_server_wants() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
-    let (client, told) = server.client(&["wrong", "as wrong", "no better", "first"]);
+async fn repeated_rejections_end_the_call_with_the_challenge() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+    let (client, challenges) = server.client(&["wrong 1", "wrong 2", "wrong 3", "first"]);
     let error = call(&client).await.unwrap_err();
-    let refused = error.as_transport_error().unwrap();
-    assert_eq!((refused.status(), refused.www_authenticate()), (Some(401), Some(CHALLENGE)));
-    assert!(!refused.is_not_sent() && refused.is_protocol(), "{error}");
-    assert_eq!((told.lock().unwrap().len(), server.requests()), (3, 3));
-    // The next call begins with another.
+    let rejected = error.as_transport_error().unwrap();
+    assert_eq!((rejected.status(), rejected.www_authenticate()), (Some(401), Some(CHALLENGE)));
+    assert!(!rejected.is_not_sent() && rejected.is_protocol(), "{error}");
+    assert_eq!((challenges.lock().unwrap().len(), server.requests()), (3, 3));
+    // The next call begins with a new token.
     assert_eq!(call(&client).await.unwrap(), "done");
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_is_sent() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
-    let (client, told) = server.client(&[]);
-    // To ask again is to disturb somebody again.
+async fn request_without_a_token_is_not_sent() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+    let (client, challenges) = server.client(&[]);
+    // A failed token source is not retried: it may have prompted the user.
     let error = call(&client.with_retries(3)).await.unwrap_err();
     let unsent = error.as_transport_error().unwrap();
     assert!(unsent.is_not_sent(), "{error}");
     let source = std::error::Error::source(unsent).unwrap().to_string();
-    assert_eq!(source, "nobody is logged in");
-    assert_eq!((told.lock().unwrap().len(), server.requests()), (1, 0));
+    assert_eq!(source, "no user is logged in");
+    assert_eq!((challenges.lock().unwrap().len(), server.requests()), (1, 0));
 }
 
-/// Who gives up does not take the token of the others along, nor has somebody asked again.
+/// Dropping one of the waiting calls neither cancels the token source nor calls it again.
 #[tokio::test]
-async fn a_source_goes_on_when_one_that_waits_gives_up() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
-    let (asked, go) = (Arc::<AtomicUsize>::default(), Arc::new(Semaphore::new(0)));
-    let (count, wait) = (Arc::clone(&asked), Arc::clone(&go));
+async fn token_source_continues_after_a_waiting_call_is_dropped() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+    let (requested, go) = (Arc::<AtomicUsize>::default(), Arc::new(Semaphore::new(0)));
+    let (count, wait) = (Arc::clone(&requested), Arc::clone(&go));
     let http = HttpClient::builder(&server.url).bearer_from(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
         let wait = Arc::clone(&wait);
@@ -181,32 +183,35 @@ async fn a_source_goes_on_when_one_that_waits_gives_up() {
     go.add_permits(1);
     let called = bounded(join_all(calls)).await;
     assert!(called.into_iter().all(|called| called.unwrap() == "done"));
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(requested.load(Ordering::SeqCst), 1);
 }
 
-/// One person, asked once, says no once.
+/// The user is prompted once, and the refusal counts for all waiting calls.
 #[tokio::test]
-async fn a_source_that_fails_fails_all_that_wait() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
-    let (client, told) = server.client(&["wrong"]);
+async fn token_source_failure_fails_all_waiting_calls() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+    let (client, challenges) = server.client(&["wrong"]);
     let errors = join_all((0..10).map(|_| call(&client))).await;
     for error in errors.into_iter().map(Result::unwrap_err) {
-        // Whoever was answered before is told so.
-        let refused = error.as_transport_error().unwrap();
-        assert_eq!((refused.status(), refused.www_authenticate()), (Some(401), Some(CHALLENGE)));
-        assert_eq!(std::error::Error::source(refused).unwrap().to_string(), "nobody is logged in");
-        assert!(refused.is_protocol(), "{error}");
+        // The error keeps the server's challenge.
+        let rejected = error.as_transport_error().unwrap();
+        assert_eq!((rejected.status(), rejected.www_authenticate()), (Some(401), Some(CHALLENGE)));
+        assert_eq!(
+            std::error::Error::source(rejected).unwrap().to_string(),
+            "no user is logged in"
+        );
+        assert!(rejected.is_protocol(), "{error}");
     }
-    // Of those that were refused later than others, some may have asked again.
-    assert!(told.lock().unwrap().len() < 10);
+    // A call that was rejected after the others may have called the source again.
+    assert!(challenges.lock().unwrap().len() < 10);
 }
 
-/// A token that may not do one thing is good for others, while somebody is asked for a better one.
+/// While the source replaces a token that one call needs, other calls use the current one.
 #[tokio::test]
-async fn requests_do_not_wait_for_a_token_they_do_not_need() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
-    let asked = Arc::<AtomicUsize>::default();
-    let count = Arc::clone(&asked);
+async fn calls_do_not_wait_for_a_token_that_they_do_not_need() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+    let requested = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&requested);
     let http = HttpClient::builder(&server.url).bearer_from(move |_| {
         let first = count.fetch_add(1, Ordering::SeqCst) == 0;
         async move { if first { Ok("first".to_owned()) } else { std::future::pending().await } }
@@ -214,29 +219,29 @@ async fn requests_do_not_wait_for_a_token_they_do_not_need() {
     let client = Client::builder(http.build().unwrap()).build();
     call(&client).await.unwrap();
     *server.valid.lock().unwrap() = "second";
-    let mut refused = Box::pin(call(&client));
-    while asked.load(Ordering::SeqCst) < 2 {
-        assert!(futures_util::poll!(&mut refused).is_pending());
+    let mut rejected = Box::pin(call(&client));
+    while requested.load(Ordering::SeqCst) < 2 {
+        assert!(futures_util::poll!(&mut rejected).is_pending());
         tokio::task::yield_now().await;
     }
     *server.valid.lock().unwrap() = "first";
     assert_eq!(call(&client).await.unwrap(), "done");
 }
 
-/// It is not asked for ever, at any pace: there is somebody to be told.
+/// A subscription does not reconnect forever without a token: its stream ends with the error.
 #[tokio::test]
-async fn a_subscription_without_a_token_ends() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
-    let (client, told) = server.client(&[]);
+async fn subscription_ends_without_a_token() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+    let (client, challenges) = server.client(&[]);
     let listening = client.listen(&SubscriptionFilter::default()).unwrap();
-    let heard: Vec<_> = bounded(listening.collect()).await;
-    assert!(matches!(heard.as_slice(), [Err(_)]), "{heard:?}");
-    assert_eq!(told.lock().unwrap().len(), 1);
+    let events: Vec<_> = bounded(listening.collect()).await;
+    assert!(matches!(events.as_slice(), [Err(_)]), "{events:?}");
+    assert_eq!(challenges.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_source_that_panics_is_one_that_fails() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+async fn token_source_panic_is_a_failure() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
     let http = HttpClient::builder(&server.url).bearer_from(async |_| panic!("on purpose"));
     let client = Client::builder(http.build().unwrap()).build();
     for _ in 0..2 {
@@ -246,8 +251,8 @@ async fn a_source_that_panics_is_one_that_fails() {
 }
 
 #[tokio::test]
-async fn a_token_is_not_printed_and_must_be_one() {
-    let server = Guarded::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
+async fn token_is_not_printed_and_must_be_a_valid_header_value() {
+    let server = ProtectedServer::serve(StatusCode::UNAUTHORIZED, CHALLENGE).await;
     let (client, _) = server.client(&["first"]);
     call(&client).await.unwrap();
     assert!(!format!("{:?}", client.transport()).contains("first"));

@@ -1,4 +1,4 @@
-//! Servers that are processes of ours.
+//! Servers that run as child processes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use mrtr::schema::subscription::SubscriptionFilter;
 use mrtr::stdio::ChildServer;
 use serde_json::json;
 
-/// A file of this test alone, gone when it is over.
+/// A file of one test, which is removed when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -30,16 +30,18 @@ impl Drop for Scratch {
     }
 }
 
-/// A shell script that is a server; `$1` is the file. What `answers` has are the arms of a `case` on the line
-/// that was read, which may use the request's `$id`.
-fn script(answers: &str, end: &str, file: &Scratch) -> ChildServer {
+/// Creates a server that is a shell script.
+///
+/// `arms` are arms of a `case` on the received line, which may use `$id`, the id of the request.
+/// The script runs `end` when its input ends. In both, `$1` is the path of `file`.
+fn script(arms: &str, end: &str, file: &Scratch) -> ChildServer {
     let text = format!(
         r#"echo start >> "$1"
         while read -r line; do
             id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
             case "$line" in
                 *server/discover*) echo '{{"jsonrpc":"2.0","id":"probe","result":{DISCOVERED}}}' ;;
-                {answers}
+                {arms}
             esac
         done
         {end}"#
@@ -56,13 +58,13 @@ const ANSWER: &str =
     r#"*tools/call*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[]}}""#;
 
 #[tokio::test]
-async fn a_server_that_has_ended_is_started_again_and_one_that_talks_on_stderr_is_fine() {
+async fn exited_server_is_restarted_and_may_write_to_stderr() {
     let file = Scratch::new("starts");
-    let answers = format!("{ANSWER}; echo noise >&2; exit 1 ;;");
-    let client = Client::builder(script(&answers, "", &file)).build();
+    let arms = format!("{ANSWER}; echo noise >&2; exit 1 ;;");
+    let client = Client::builder(script(&arms, "", &file)).build();
     for _ in 0..3 {
         client.call_tool("t", json!({})).await.unwrap();
-        // The end of its output may come a moment after the answer.
+        // The output may end slightly later than the response.
         while !client.transport().has_exited().await {
             tokio::task::yield_now().await;
         }
@@ -70,9 +72,9 @@ async fn a_server_that_has_ended_is_started_again_and_one_that_talks_on_stderr_i
     assert_eq!(file.read(), "start\n".repeat(3));
 }
 
-/// A start that takes too long is one for all who wait for it.
+/// All calls that wait for the same start fail when its timeout expires.
 #[tokio::test(start_paused = true)]
-async fn calls_that_wait_for_a_start_wait_no_longer_than_one() {
+async fn waiting_calls_share_one_start_timeout() {
     let time = Duration::from_mins(1);
     let server = ChildServer::new("sh", ["-c", "while read -r line; do :; done"]).timeout(time);
     let client = Client::builder(server).build();
@@ -90,26 +92,25 @@ async fn calls_that_wait_for_a_start_wait_no_longer_than_one() {
 }
 
 #[tokio::test]
-async fn a_subscription_stands_again_after_its_server_was_restarted() {
+async fn subscription_resumes_after_a_server_restart() {
     let file = Scratch::new("resubscribe");
     let acknowledged = r#"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":$id},\"notifications\":{}}}"#;
-    let answers = format!("*subscriptions/listen*) echo \"{acknowledged}\"; exit 1 ;;");
-    let client = Client::builder(script(&answers, "", &file)).build();
-    let mut heard = client.listen(&SubscriptionFilter::default()).unwrap();
+    let arms = format!("*subscriptions/listen*) echo \"{acknowledged}\"; exit 1 ;;");
+    let client = Client::builder(script(&arms, "", &file)).build();
+    let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
     for _ in 0..2 {
-        assert!(matches!(heard.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
+        assert!(matches!(events.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
     }
     assert_eq!(file.read(), "start\n".repeat(2));
 }
 
-/// It writes when its input has ended, so the file shows that it was not killed before.
+/// The server writes to the file when its input ends, which shows that it was not killed.
 #[tokio::test]
-async fn a_server_is_asked_to_end_and_waited_for() {
+async fn shutdown_closes_the_input_and_waits_for_the_server() {
     for dropped in [true, false] {
         let file = Scratch::new("graceful");
-        let answers = format!("{ANSWER} ;;");
-        let client =
-            Client::builder(script(&answers, "sleep 0.2; echo end >> \"$1\"", &file)).build();
+        let arms = format!("{ANSWER} ;;");
+        let client = Client::builder(script(&arms, "sleep 0.2; echo end >> \"$1\"", &file)).build();
         client.call_tool("t", json!({})).await.unwrap();
         if dropped {
             drop(client);
@@ -124,7 +125,7 @@ async fn a_server_is_asked_to_end_and_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_of_an_older_revision_is_not_given_a_call() {
+async fn server_of_an_older_revision_receives_no_call() {
     for (discover, part) in [
         (r#"\"error\":{\"code\":-32601,\"message\":\"Method not found\"}"#, "Method not found"),
         (
@@ -148,12 +149,12 @@ async fn a_server_of_an_older_revision_is_not_given_a_call() {
         assert!(error.as_transport_error().unwrap().is_not_sent(), "{error}");
         let text = error.to_string();
         assert!(text.contains("does not speak MCP 2026-07-28") && text.contains(part), "{text}");
-        assert_eq!(file.read(), "", "nothing but the question for its versions was sent");
+        assert_eq!(file.read(), "", "the only request was `server/discover`");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_in_time_is_given_up() {
+async fn request_to_a_silent_server_times_out() {
     let silent = ChildServer::new("sh", ["-c", "while read -r line; do :; done"]);
     let client = Client::builder(silent.timeout(Duration::from_millis(50))).build();
     let error = client.discover().await.unwrap_err();
@@ -161,13 +162,13 @@ async fn a_server_that_does_not_answer_in_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_or_does_not_answer_is_told_apart() {
+async fn missing_program_and_early_exit_have_different_errors() {
     let missing = Client::builder(ChildServer::new("no-such-program-here", [""; 0])).build();
     let error = missing.discover().await.unwrap_err();
     assert!(error.as_transport_error().unwrap().is_not_sent(), "{error}");
     assert!(error.to_string().contains("no-such-program-here"), "{error}");
 
-    // It ends without an answer, and is started again with the next request.
+    // The process exits without a response, and the next request starts it again.
     let quitter = Client::builder(ChildServer::new("head", ["-c", "1"])).build();
     for _ in 0..2 {
         let error = quitter.discover().await.unwrap_err();
@@ -176,45 +177,44 @@ async fn a_program_that_is_not_there_or_does_not_answer_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_child_that_reads_to_the_end_ends_by_itself() {
+async fn child_exits_when_its_input_ends() {
     let child = ChildServer::new("cat", ["-"]);
     let request = Request::new(RequestId::Number(1), "server/discover", None);
-    // It sends our own request back, which is no answer.
+    // `cat` echoes the request, which is not a response.
     tokio::select! {
         biased;
-        _ = child.send(OutgoingRequest::new(request)) => unreachable!("there is no answer"),
+        _ = child.send(OutgoingRequest::new(request)) => unreachable!("there is no response"),
         () = async { for _ in 0..10 { tokio::task::yield_now().await; } } => {}
     }
     child.shutdown(Duration::from_mins(1)).await;
 }
 
-/// Answers one request, and then does not care for its standard input. Told to end, it says so in a file
-/// and ends.
-const DEAF: &str = r#"
-    trap 'echo told > "$1"; exit 0' TERM
+/// A script that answers one request and then ignores its standard input. On SIGTERM, it writes to
+/// the file and exits.
+const IGNORES_INPUT: &str = r#"
+    trap 'echo terminated > "$1"; exit 0' TERM
     read -r request
     echo '{"jsonrpc":"2.0","id":1,"result":{}}'
     while :; do sleep 1 & wait $!; done
 "#;
 
 #[tokio::test]
-async fn a_child_that_does_not_end_by_itself_is_told_before_it_is_killed() {
-    let said = std::env::temp_dir().join(format!("mrtr-told-{}", std::process::id()));
-    let args = ["-c".into(), DEAF.into(), "deaf".into(), said.clone().into_os_string()];
+async fn child_that_ignores_its_input_gets_sigterm_before_it_is_killed() {
+    let file = Scratch::new("sigterm");
+    let args =
+        ["-c".into(), IGNORES_INPUT.into(), "server".into(), file.0.clone().into_os_string()];
     let child = ChildServer::new("sh", args);
     let request = Request::new(RequestId::Number(1), "server/discover", None);
     child.send(OutgoingRequest::new(request)).await.unwrap();
     child.shutdown(Duration::from_secs(1)).await;
-    let told = std::fs::read_to_string(&said);
-    let _ = std::fs::remove_file(&said);
-    assert_eq!(told.unwrap(), "told\n");
+    assert_eq!(file.read(), "terminated\n");
 }
 
-/// Transports end up in logs, as fields of what is printed there.
+/// Applications log transports in their `Debug` form.
 #[test]
-fn what_may_be_secret_is_not_printed() {
+fn secrets_are_not_printed() {
     let child = ChildServer::new("program", ["--token", "secret"]).env("TOKEN", "secret");
-    let http = mrtr::http::HttpClient::builder("http://who:secret@localhost:1/mcp?key=secret");
+    let http = mrtr::http::HttpClient::builder("http://user:secret@localhost:1/mcp?key=secret");
     let http = http.bearer("secret").unwrap();
     let built = format!("{http:?}");
     for printed in [format!("{child:?}"), built, format!("{:?}", http.build().unwrap())] {

@@ -1,4 +1,4 @@
-//! Several servers from one configuration.
+//! `ClientSet`: several servers in one configuration.
 
 use std::error::Error as _;
 
@@ -14,7 +14,7 @@ struct Text {
     text: String,
 }
 
-/// A server over HTTP, with a tool that asks and says whose it is.
+/// Starts an HTTP server whose tool asks a question, and returns the server's name and the answer.
 async fn serve(name: &'static str) -> String {
     let tool = Tool::new("ask", "", move |cx: Context| async move {
         Ok::<_, mrtr::Error>(format!("{name} {}", cx.elicit::<Text>("a", "?").await?.text))
@@ -40,7 +40,7 @@ fn set(config: &Value) -> Result<ClientSet, String> {
 }
 
 #[tokio::test]
-async fn tools_stand_under_their_servers_and_calls_find_them() {
+async fn tools_have_their_servers_prefix_and_calls_are_routed() {
     let (one, other) = (serve("one").await, serve("other").await);
     let set = set(&json!({ "mcpServers": {
         "a": { "url": one },
@@ -68,12 +68,12 @@ async fn tools_stand_under_their_servers_and_calls_find_them() {
         let (client, name) = set.route(tool).unwrap();
         assert_eq!(client.call_tool(name, json!({})).await.unwrap().text(), text);
     }
-    assert!(set.route("nobody__ask").is_none() && set.route("a_ask").is_none());
+    assert!(set.route("unknown__ask").is_none() && set.route("a_ask").is_none());
 }
 
-/// A server that names its tool as another server's would be called is not listened to.
+/// A tool whose prefixed name would reach another server is not listed.
 #[tokio::test]
-async fn a_server_cannot_offer_what_another_one_would_do() {
+async fn server_cannot_shadow_a_tool_of_another_server() {
     let tool = |name: &str| Tool::new(name, "", async |_: Context| "x");
     let serve = async |tools: &[&str]| {
         let server = tools
@@ -114,26 +114,29 @@ async fn a_server_cannot_offer_what_another_one_would_do() {
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration_is_said_with_the_server() {
-    for (server, why) in [
-        (json!({}), "it needs a `command`, or a `url`"),
-        (json!({ "command": "x", "url": "http://x" }), "not both"),
-        (json!({ "type": "sse", "url": "http://x" }), "the transport \"sse\" is not known"),
-        (json!({ "type": "stdio", "url": "http://x" }), "it needs a `command`"),
+fn config_errors_name_the_server_and_the_problem() {
+    for (server, reason) in [
+        (json!({}), "expected either `command`"),
+        (json!({ "command": "x", "url": "http://x" }), "expected either `command`"),
+        (json!({ "type": "sse", "url": "http://x" }), "unknown transport type \"sse\""),
+        (json!({ "type": "stdio", "url": "http://x" }), "expected either `command`"),
         (json!({ "url": "ftp://x" }), "scheme"),
-        (json!({ "url": "http://x", "headers": { "a b": "c" } }), "no header"),
-        (json!({ "url": "http://x", "headers": { "a": "b\n" } }), "no value that may be sent"),
-        (json!({ "url": "http://${MRTR_NOBODY_SET_THIS}" }), "MRTR_NOBODY_SET_THIS is not set"),
-        (json!({ "command": "${PATH" }), "without its end"),
+        (json!({ "url": "http://x", "headers": { "a b": "c" } }), "invalid header name \"a b\""),
+        (json!({ "url": "http://x", "headers": { "a": "b\n" } }), "invalid value of header a"),
+        (json!({ "url": "http://${MRTR_UNSET_VARIABLE}" }), "MRTR_UNSET_VARIABLE is not set"),
+        (json!({ "command": "${PATH" }), "missing \"}\""),
     ] {
         let error = set(&json!({ "mcpServers": { "s": server } })).unwrap_err();
-        assert!(error.contains("the server \"s\": ") && error.contains(why), "{error}");
+        assert!(error.contains("server \"s\": ") && error.contains(reason), "{error}");
     }
     let same = json!({ "url": "http://x" });
     let error = set(&json!({ "mcpServers": { "a b": same, "a_b": same } })).unwrap_err();
-    assert!(error.contains("so is another one"), "{error}");
+    let expected = r#"server names "a b" and "a_b" both map to prefix "a_b""#;
+    assert!(error.contains(expected), "{error}");
+    let error = set(&json!({ "mcpServers": { "": same } })).unwrap_err();
+    assert!(error.contains(r#"server "": the name is empty"#), "{error}");
     assert!(set(&json!({})).unwrap_err().contains("mcpServers"));
-    // What is in the environment is put in.
+    // A text may refer to environment variables.
     set(&json!({ "mcpServers": { "s": { "command": "x", "args": ["${PATH}:${PATH}"] } } }))
         .unwrap();
 }

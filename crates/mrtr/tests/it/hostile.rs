@@ -1,5 +1,5 @@
-//! Our client against servers that mean harm: each call ends in an error of its own, and no server makes it take more than it
-//! said it would.
+//! The client against hostile servers: each call ends with a specific error, within the client's
+//! limits of time and memory.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-/// What the server does with a request.
-enum Deed {
-    /// A result, under the right id.
+/// The reply of a hostile server to a request.
+enum Reply {
+    /// A result with the id of the request.
     Result(Value),
-    /// A body as it is, as JSON.
+    /// A body with the content type of JSON.
     Body(String),
-    /// Anything, byte by byte.
+    /// A raw HTTP response.
     Raw(String),
-    /// This, and then this again and again; with a pause between, if there is one.
+    /// The first text, then the second one forever, after each pause if there is one.
     Endless(String, String, Option<Duration>),
 }
 
 struct Hostile {
     url: String,
-    /// How many bytes were written.
+    /// The number of bytes that the server has written.
     written: Arc<AtomicUsize>,
 }
 
 impl Hostile {
-    /// Does the same for every request; it is given the request's id.
-    async fn serve(deed: impl Fn(&Value) -> Deed + Send + Sync + 'static) -> Self {
+    /// Starts a server that replies to each request, given its id, with `reply`.
+    async fn serve(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let written = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&written);
         tokio::spawn(async move {
-            let deed = Arc::new(deed);
+            let reply = Arc::new(reply);
             while let Ok((stream, _)) = listener.accept().await {
-                let (deed, counter) = (Arc::clone(&deed), Arc::clone(&counter));
+                let (reply, counter) = (Arc::clone(&reply), Arc::clone(&counter));
                 tokio::spawn(async move {
                     let mut stream = BufReader::new(stream);
                     while let Some(id) = request(&mut stream).await {
-                        if !answer(&mut stream, &id, deed(&id), &counter).await {
+                        if !respond(&mut stream, &id, reply(&id), &counter).await {
                             return;
                         }
                     }
@@ -61,22 +61,22 @@ impl Hostile {
         self.call_within(Duration::from_mins(1)).await
     }
 
-    /// A client whose every request may take so long.
-    fn client(&self, time: Duration) -> HttpClient {
-        HttpClient::builder(&self.url).timeout(time).max_response(1 << 20).build().unwrap()
+    /// Creates a client with a timeout for each request.
+    fn client(&self, timeout: Duration) -> HttpClient {
+        HttpClient::builder(&self.url).timeout(timeout).max_response(1 << 20).build().unwrap()
     }
 
-    /// A call by that client.
-    async fn call_within(&self, time: Duration) -> CallError {
+    /// Calls a tool with such a client, and returns the error.
+    async fn call_within(&self, timeout: Duration) -> CallError {
         let limits = RoundLimits::default().with_input_rounds(3).with_state_rounds(2);
-        let client = Client::builder(self.client(time))
+        let client = Client::builder(self.client(timeout))
             .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "a": "x" }))?))
             .on_progress(|_| {})
             .round_limits(limits)
             .call_timeout(Duration::from_mins(2))
             .build();
         let error = client.call_tool("t", json!({})).await.unwrap_err();
-        assert!(!error.is_timeout(), "it was held up: {error}");
+        assert!(!error.is_timeout(), "the call timed out: {error}");
         error
     }
 }
@@ -101,11 +101,11 @@ async fn request(stream: &mut BufReader<tokio::net::TcpStream>) -> Option<Value>
     serde_json::from_slice::<Value>(&body).ok().map(|request| request["id"].clone())
 }
 
-/// Whether the connection is good for another request.
-async fn answer(
+/// Writes a reply. Returns true if the connection can be used for another request.
+async fn respond(
     stream: &mut BufReader<tokio::net::TcpStream>,
     id: &Value,
-    deed: Deed,
+    reply: Reply,
     written: &AtomicUsize,
 ) -> bool {
     let whole = |body: String| {
@@ -114,13 +114,13 @@ async fn answer(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         )
     };
-    let text = match deed {
-        Deed::Result(result) => {
+    let text = match reply {
+        Reply::Result(result) => {
             whole(json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string())
         }
-        Deed::Body(body) => whole(body),
-        Deed::Raw(text) => text,
-        Deed::Endless(head, again, pause) => {
+        Reply::Body(body) => whole(body),
+        Reply::Raw(text) => text,
+        Reply::Endless(head, again, pause) => {
             let mut next = head;
             while stream.write_all(next.as_bytes()).await.is_ok() {
                 written.fetch_add(next.len(), Ordering::SeqCst);
@@ -138,34 +138,36 @@ async fn answer(
 
 fn form() -> Value {
     json!({ "method": "elicitation/create", "params": {
-        "message": "Say what?",
+        "message": "Name?",
         "requestedSchema": { "type": "object", "properties": { "a": { "type": "string" } } },
     } })
 }
 
-fn asks(requests: &Value, state: &Value) -> Value {
+fn input_required(requests: &Value, state: &Value) -> Value {
     json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state })
 }
 
 #[tokio::test]
-async fn a_server_that_never_has_enough_is_left() {
-    let asking = Hostile::serve(|_| Deed::Result(asks(&json!({ "q": form() }), &json!("s")))).await;
+async fn endless_rounds_end_the_call() {
+    let asking =
+        Hostile::serve(|_| Reply::Result(input_required(&json!({ "q": form() }), &json!("s"))))
+            .await;
     let error = asking.call().await;
     assert!(error.is_too_many_rounds());
     assert_eq!(
         error.to_string(),
-        r#"the server requested input in more than 3 rounds; last input requests: "q" "Say what?""#
+        r#"the server requested input in more than 3 rounds; last input requests: "q" "Name?""#
     );
 
-    let putting_off = Hostile::serve(|_| {
-        Deed::Result(json!({ "resultType": "input_required", "requestState": "s" }))
+    let postponing = Hostile::serve(|_| {
+        Reply::Result(json!({ "resultType": "input_required", "requestState": "s" }))
     });
-    let error = putting_off.await.call().await;
+    let error = postponing.await.call().await;
     assert!(error.is_too_many_rounds(), "{error}");
 
     let many = Hostile::serve(|_| {
         let all = (0..10_000).map(|n| (format!("q{n}"), json!({ "method": "roots/list" })));
-        Deed::Result(asks(&Value::Object(all.collect()), &json!("s")))
+        Reply::Result(input_required(&Value::Object(all.collect()), &json!("s")))
     });
     let error = many.await.call().await;
     assert!(
@@ -175,17 +177,17 @@ async fn a_server_that_never_has_enough_is_left() {
 }
 
 #[tokio::test]
-async fn what_is_not_the_protocol_is_named() {
-    type Make = Box<dyn Fn(&Value) -> Deed + Send + Sync>;
+async fn malformed_responses_have_a_specific_error() {
+    type Make = Box<dyn Fn(&Value) -> Reply + Send + Sync>;
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    let result = |result: Value| Box::new(move |_: &Value| Deed::Result(result.clone())) as Make;
+    let result = |result: Value| Box::new(move |_: &Value| Reply::Result(result.clone())) as Make;
     let body =
-        |make: fn(&Value) -> String| Box::new(move |id: &Value| Deed::Body(make(id))) as Make;
+        |make: fn(&Value) -> String| Box::new(move |id: &Value| Reply::Body(make(id))) as Make;
     let cases: Vec<(Make, &str)> = vec![
-        (result(asks(&json!({}), &json!(5))), "expected a string"),
-        (result(asks(&json!([]), &json!("s"))), "map of input requests"),
-        (result(asks(&json!({ "q": 5 }), &json!("s"))), "malformed result"),
-        (result(asks(&json!({ "q": { "method": "sudo" } }), &json!("s"))), "sudo"),
+        (result(input_required(&json!({}), &json!(5))), "expected a string"),
+        (result(input_required(&json!([]), &json!("s"))), "map of input requests"),
+        (result(input_required(&json!({ "q": 5 }), &json!("s"))), "malformed result"),
+        (result(input_required(&json!({ "q": { "method": "sudo" } }), &json!("s"))), "sudo"),
         (
             result(json!({ "resultType": "input_required" })),
             "neither inputRequests nor requestState",
@@ -199,9 +201,9 @@ async fn what_is_not_the_protocol_is_named() {
         (
             body(|id| {
                 let form = form();
-                let asks = format!(r#"{{"q":{form},"q":{form}}}"#);
+                let requests = format!(r#"{{"q":{form},"q":{form}}}"#);
                 format!(
-                    r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required","inputRequests":{asks}}}}}"#
+                    r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required","inputRequests":{requests}}}}}"#
                 )
             }),
             "duplicate key \"q\"",
@@ -216,22 +218,22 @@ async fn what_is_not_the_protocol_is_named() {
         ),
         (body(|id| format!(r#"[{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}]"#)), ""),
         (body(|_| "}".into()), "Parse error"),
-        (Box::new(move |_| Deed::Body(deep.clone())), ""),
+        (Box::new(move |_| Reply::Body(deep.clone())), ""),
     ];
-    for (deed, why) in cases {
-        let error = Hostile::serve(deed).await.call().await;
+    for (reply, reason) in cases {
+        let error = Hostile::serve(reply).await.call().await;
         let (mut text, mut source) = (error.to_string(), error.source());
         while let Some(cause) = source {
             text = format!("{text}: {cause}");
             source = cause.source();
         }
-        assert!(error.is_protocol() && text.contains(why), "{why}: {text}");
+        assert!(error.is_protocol() && text.contains(reason), "{reason}: {text}");
     }
 }
 
-/// A body is read as far as it may be long, whatever it is.
+/// The client stops reading a response at its limit, whatever the format of the body.
 #[tokio::test]
-async fn nothing_grows_without_bound() {
+async fn response_size_is_bounded() {
     let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n{\"a\":\"";
     let events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
     let notification = json!({ "jsonrpc": "2.0", "method": "notifications/progress",
@@ -244,28 +246,29 @@ async fn nothing_grows_without_bound() {
         (events, "\n".repeat(64 << 10)),
     ] {
         let (head, text) = (head.to_owned(), again.clone());
-        let deed = move |_: &Value| Deed::Endless(head.clone(), text.clone(), None);
-        let hostile = Hostile::serve(deed).await;
+        let reply = move |_: &Value| Reply::Endless(head.clone(), text.clone(), None);
+        let hostile = Hostile::serve(reply).await;
         let error = hostile.call().await;
-        let what = again.get(..20).unwrap_or(&again);
-        assert!(error.is_protocol(), "{what:?}: {error}");
-        // What was read, and what the buffers of two sockets hold.
+        let case = again.get(..20).unwrap_or(&again);
+        assert!(error.is_protocol(), "{case:?}: {error}");
+        // The limit of the client, and the buffers of two sockets.
         let written = hostile.written.load(Ordering::SeqCst);
-        assert!(written < 16 << 20, "{what:?}: {written} bytes");
+        assert!(written < 16 << 20, "{case:?}: {written} bytes");
     }
-    // So is the answer to a subscription, if it is no stream of events.
-    let deed = move |_: &Value| Deed::Endless(json.to_owned(), "x".repeat(64 << 10), None);
-    let hostile = Hostile::serve(deed).await;
+    // The response to a subscription is bounded if it is not an event stream.
+    let reply = move |_: &Value| Reply::Endless(json.to_owned(), "x".repeat(64 << 10), None);
+    let hostile = Hostile::serve(reply).await;
     let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
-    let mut heard = client.listen(&SubscriptionFilter::default()).unwrap();
-    let error = heard.next().await.unwrap().unwrap_err();
+    let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
+    let error = events.next().await.unwrap().unwrap_err();
     assert!(error.is_protocol(), "{error}");
     let written = hostile.written.load(Ordering::SeqCst);
     assert!(written < 16 << 20, "{written} bytes");
-    // A state of 2 MiB, where 1 MiB is the most that is read.
+    // A request state of 2 MiB, with a limit of 1 MiB.
     let state = "s".repeat(2 << 20);
-    let bomb = Hostile::serve(move |_| Deed::Result(asks(&json!({}), &json!(state)))).await;
-    let error = bomb.call().await;
+    let long_state =
+        Hostile::serve(move |_| Reply::Result(input_required(&json!({}), &json!(state)))).await;
+    let error = long_state.call().await;
     assert!(
         error.is_protocol() && error.to_string().contains("more than 1048576 bytes"),
         "{error}"
@@ -273,25 +276,25 @@ async fn nothing_grows_without_bound() {
 }
 
 #[tokio::test]
-async fn a_server_that_drips_is_left_in_time() {
+async fn slow_response_times_out() {
     let pause = Some(Duration::from_millis(20));
     for (head, again) in [
         ("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n", " "),
         ("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", ":\n\n"),
         ("HTTP/1.1 200 OK\r\n", "X: x\r\n"),
     ] {
-        let deed = move |_: &Value| Deed::Endless(head.to_owned(), again.to_owned(), pause);
-        let hostile = Hostile::serve(deed).await;
+        let reply = move |_: &Value| Reply::Endless(head.to_owned(), again.to_owned(), pause);
+        let hostile = Hostile::serve(reply).await;
         let error = hostile.call_within(Duration::from_millis(300)).await;
         assert!(error.to_string().contains("did not answer in time"), "{error}");
     }
 }
 
-/// What stands in front of a server is known by its status.
+/// A proxy in front of the server may reject a request without a message of the protocol.
 #[tokio::test]
-async fn the_status_of_what_is_no_answer_is_told() {
+async fn status_of_a_rejected_request_is_reported() {
     for (status, kind, body) in [
-        (401, "text/plain", "who?"),
+        (401, "text/plain", "log in"),
         (403, "application/json", "{\"error\":\"no\"}"),
         (429, "text/html", ""),
         (503, "text/html", ""),
@@ -300,23 +303,23 @@ async fn the_status_of_what_is_no_answer_is_told() {
         let answer = format!(
             "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}"
         );
-        let error = Hostile::serve(move |_| Deed::Raw(answer.clone())).await.call().await;
-        let told = error.as_transport_error().and_then(TransportError::status);
-        assert_eq!(told, Some(status), "{error}");
+        let error = Hostile::serve(move |_| Reply::Raw(answer.clone())).await.call().await;
+        let reported = error.as_transport_error().and_then(TransportError::status);
+        assert_eq!(reported, Some(status), "{error}");
     }
 }
 
-/// What was meant to last is not over because there was no room for it once.
+/// A subscription that the server rejects for lack of capacity is requested again.
 #[tokio::test]
-async fn a_subscription_that_found_no_room_comes_back() {
-    let asked = AtomicUsize::new(0);
-    let deed = move |id: &Value| {
+async fn subscription_is_retried_after_503() {
+    let requests = AtomicUsize::new(0);
+    let reply = move |id: &Value| {
         let busy = json!({ "jsonrpc": "2.0", "id": id,
             "error": { "code": -32603, "message": "too many requests are in flight" } });
         let length = busy.to_string().len();
         let acknowledged = json!({ "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged", "params": { "notifications": {} } });
-        Deed::Raw(match asked.fetch_add(1, Ordering::SeqCst) {
+        Reply::Raw(match requests.fetch_add(1, Ordering::SeqCst) {
             0 => format!(
                 "HTTP/1.1 503 X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{busy}"
             ),
@@ -325,47 +328,48 @@ async fn a_subscription_that_found_no_room_comes_back() {
             ),
         })
     };
-    let hostile = Hostile::serve(deed).await;
+    let hostile = Hostile::serve(reply).await;
     let client = Client::builder(hostile.client(Duration::from_mins(1))).build();
-    let mut heard = client.listen(&SubscriptionFilter::default()).unwrap();
-    let first = heard.next().await;
+    let mut events = client.listen(&SubscriptionFilter::default()).unwrap();
+    let first = events.next().await;
     assert!(matches!(first, Some(Ok(SubscriptionEvent::Acknowledged(_)))), "{first:?}");
 }
 
-/// When to come back is told, by gateways in their words and by servers in those of the protocol.
+/// `Retry-After` is reported for responses of gateways and for messages of the protocol.
 #[tokio::test]
-async fn who_has_too_much_to_do_says_when_to_come_back() {
+async fn retry_after_is_reported_for_429_and_503() {
     let busy = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"too many"}}"#;
     for (status, kind, body) in [
-        (429, "text/html", "<html>slowly</html>"),
+        (429, "text/html", "<html>Too many requests</html>"),
         (429, "application/json", busy),
         (503, "application/json", busy),
         (503, "text/plain", ""),
     ] {
         let length = body.len();
-        for (said, seconds) in [("7", Some(7)), ("soon", None), ("-1", None), ("1e9", None)] {
+        for (retry_after, seconds) in [("7", Some(7)), ("soon", None), ("-1", None), ("1e9", None)]
+        {
             let answer = format!(
-                "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nRetry-After: {said}\r\nContent-Length: {length}\r\n\r\n{body}"
+                "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nRetry-After: {retry_after}\r\nContent-Length: {length}\r\n\r\n{body}"
             );
-            let error = Hostile::serve(move |_| Deed::Raw(answer.clone())).await.call().await;
-            let told = error.as_transport_error().unwrap();
-            assert_eq!(told.retry_after(), seconds.map(Duration::from_secs), "{said}");
-            assert!(told.is_interrupted() && told.status() == Some(status), "{error}");
+            let error = Hostile::serve(move |_| Reply::Raw(answer.clone())).await.call().await;
+            let error = error.as_transport_error().unwrap();
+            assert_eq!(error.retry_after(), seconds.map(Duration::from_secs), "{retry_after}");
+            assert!(error.is_interrupted() && error.status() == Some(status), "{error}");
             assert!(body != busy || error.to_string().contains("too many"), "{error}");
         }
     }
 }
 
-/// A proxy changes how connections are made, and nothing else: redirects are still not followed.
+/// A proxy changes only how connections are made. Redirects are still not followed.
 #[tokio::test]
 async fn proxy_gets_all_requests_and_redirects_are_not_followed() {
-    let proxy = Hostile::serve(|_| Deed::Result(json!({ "content": [] }))).await;
+    let proxy = Hostile::serve(|_| Reply::Result(json!({ "content": [] }))).await;
     let http = HttpClient::builder("http://booking.invalid/mcp").proxy(&proxy.url).unwrap();
     let client = Client::builder(http.build().unwrap()).build();
     client.call_tool("t", json!({})).await.unwrap();
 
     let head = "HTTP/1.1 307 X\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n";
-    let redirects = Hostile::serve(|_| Deed::Raw(head.to_owned())).await;
+    let redirects = Hostile::serve(|_| Reply::Raw(head.to_owned())).await;
     for builder in [
         HttpClient::builder(&redirects.url),
         HttpClient::builder("http://booking.invalid/mcp").proxy(&redirects.url).unwrap(),
@@ -381,16 +385,16 @@ async fn proxy_gets_all_requests_and_redirects_are_not_followed() {
     assert!(error.is_not_sent() && !format!("{error:?}").contains("secret"), "{error:?}");
 }
 
-/// Nobody but the server that was named gets the arguments, the answers and the credentials.
+/// Only the configured server gets the arguments, the answers and the credentials.
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn redirect_is_not_followed() {
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", other.local_addr().unwrap());
     for status in
         ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"]
     {
         let head = format!("HTTP/1.1 {status}\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n");
-        let error = Hostile::serve(move |_| Deed::Raw(head.clone())).await.call().await;
+        let error = Hostile::serve(move |_| Reply::Raw(head.clone())).await.call().await;
         assert!(error.is_protocol(), "{error}");
     }
     let contacted = tokio::select! {
@@ -401,18 +405,18 @@ async fn a_redirect_is_not_followed() {
     assert!(!contacted);
 }
 
-/// A gateway that got no answer from its server says so in its own words: the server may have acted, and a leg that may be
-/// sent again is.
+/// A gateway reports in its own format that its server did not respond. The server may have acted,
+/// so only a client with retries sends the request again.
 #[tokio::test]
-async fn a_gateway_without_an_answer_is_a_connection_that_broke() {
+async fn gateway_error_is_an_interrupted_request() {
     let (html, json) = ("text/html", "application/json");
     for (status, kind, page) in [
-        ("502 Bad Gateway", html, "<html>It is not there.</html>"),
+        ("502 Bad Gateway", html, "<html>Bad gateway</html>"),
         ("503 Service Unavailable", html, ""),
         ("504 Gateway Timeout", json, r#"{"message":"Endpoint request timed out"}"#),
     ] {
         let gateway = move |length| {
-            Deed::Raw(format!(
+            Reply::Raw(format!(
                 "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{page}"
             ))
         };
@@ -420,12 +424,12 @@ async fn a_gateway_without_an_answer_is_a_connection_that_broke() {
         assert!(error.as_transport_error().is_some_and(TransportError::is_interrupted), "{error}");
         assert!(error.to_string().contains(status), "{error}");
 
-        let asked = AtomicUsize::new(0);
-        let back = Hostile::serve(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+        let requests = AtomicUsize::new(0);
+        let recovering = Hostile::serve(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
             0 | 1 => gateway(page.len()),
-            _ => Deed::Result(json!({ "content": [{ "type": "text", "text": "done" }] })),
+            _ => Reply::Result(json!({ "content": [{ "type": "text", "text": "done" }] })),
         });
-        let http = HttpClient::builder(&back.await.url).build().unwrap();
+        let http = HttpClient::builder(&recovering.await.url).build().unwrap();
         let client = Client::builder(http).build().with_retries(2);
         assert_eq!(client.call_tool("t", json!({})).await.unwrap().text(), "done");
     }

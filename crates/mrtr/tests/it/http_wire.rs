@@ -1,4 +1,4 @@
-//! A server on a free port, and requests written byte by byte.
+//! A server on a free port, and raw HTTP requests.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ pub(crate) fn server() -> Server {
         .unwrap()
 }
 
-/// Serves until the test ends, and says on which port.
+/// Starts a server that runs until the test ends, and returns its port.
 pub(crate) async fn serve(limits: RequestLimits) -> u16 {
     let options = ServeOptions::default().with_header_timeout(Duration::from_secs(5));
-    serve_by(limits, options).await
+    serve_with(limits, options).await
 }
 
-pub(crate) async fn serve_by(limits: RequestLimits, options: ServeOptions) -> u16 {
+pub(crate) async fn serve_with(limits: RequestLimits, options: ServeOptions) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let endpoint = Endpoint::new(server()).host_policy(HostPolicy::loopback()).limits(limits);
@@ -39,7 +39,7 @@ pub(crate) async fn serve_by(limits: RequestLimits, options: ServeOptions) -> u1
     port
 }
 
-/// The headers of a call, to be changed at will.
+/// The headers of a request, which a test can change.
 #[derive(Clone)]
 pub(crate) struct Head(pub(crate) Vec<(&'static str, String)>);
 
@@ -76,7 +76,7 @@ impl Head {
     }
 }
 
-/// The parameters of a call.
+/// Returns parameters with the required `_meta`.
 pub(crate) fn params(more: Value) -> Value {
     let mut params = json!({ "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -138,7 +138,7 @@ pub(crate) async fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// That a good call is answered.
+/// Asserts that the server responds to a valid call.
 pub(crate) async fn assert_alive(port: u16) {
     let head = Head::new("tools/call", Some("add"));
     let body =

@@ -1,4 +1,4 @@
-//! The attribute macros: constructors that do what one would write by hand.
+//! The attribute macros: constructors equal to hand-written ones.
 
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::{Client, Context, ElicitResult, InProcess, Result, Server, State, ToolOutput};

@@ -1,4 +1,4 @@
-//! The whole stack over real sockets.
+//! All layers together, over sockets, streams and processes.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Bad input gets the specified error, and nothing else breaks.
+//! Malformed requests get the specified error, and the server still responds to others.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::http_wire::{
 };
 
 struct Case {
-    what: &'static str,
+    name: &'static str,
     verb: &'static str,
     head: Head,
     body: Vec<u8>,
     status: u16,
-    /// The JSON-RPC error code; 0 for none.
+    /// The JSON-RPC error code; 0 for no error.
     code: i64,
-    /// What the message has to say.
-    says: &'static str,
+    /// A text that the response contains.
+    contains: &'static str,
 }
 
 fn cases() -> Vec<Case> {
     let call = Head::new("tools/call", Some("add"));
     let good = params(json!({ "name": "add", "arguments": { "a": 1, "b": 2 } }));
     let body = request("tools/call", &good);
-    let case = |what, head: &Head, body: &[u8], status, code, says| {
+    let case = |name, head: &Head, body: &[u8], status, code, contains| {
         let (head, body) = (head.clone(), body.to_vec());
-        Case { what, verb: "POST", head, body, status, code, says }
+        Case { name, verb: "POST", head, body, status, code, contains }
     };
     let mut bare = good.clone();
     bare.as_object_mut().unwrap().remove("_meta");
@@ -36,11 +36,11 @@ fn cases() -> Vec<Case> {
     let mut cases = vec![
         case("malformed JSON", &call, b"{\"jsonrpc\":", 400, -32700, "Parse error"),
         case("an empty body", &call, b"", 400, -32700, "EOF"),
-        case("bytes that are no text", &call, b"{\"jsonrpc\":\"\xff\"}", 400, -32700, "Parse error"),
+        case("bytes that are not UTF-8", &call, b"{\"jsonrpc\":\"\xff\"}", 400, -32700, "Parse error"),
         case("duplicate keys", &call, br#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#, 400, -32700, "duplicate key"),
         case("deep nesting", &call, "[".repeat(5000).as_bytes(), 400, -32700, "recursion"),
         case("a batch", &call, b"[]", 400, -32600, "batches"),
-        case("no JSON-RPC", &call, br#"{"id":7,"method":"x"}"#, 400, -32600, "jsonrpc"),
+        case("no JSON-RPC version", &call, br#"{"id":7,"method":"x"}"#, 400, -32600, "jsonrpc"),
         case("a null id", &call, br#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, 400, -32600, "must not be null"),
         case("a response", &call, br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, 400, -32600, "not responses"),
         case("another content type", &call.clone().with("Content-Type", "text/plain"), &body, 415, -32600, "Content-Type"),
@@ -62,9 +62,9 @@ fn cases() -> Vec<Case> {
         case("an unknown method", &Head::new("no/such", None), &request("no/such", &params(json!({}))), 404, -32601, "no/such"),
         case("an unknown tool", &Head::new("tools/call", Some("nope")), &request("tools/call", &params(json!({ "name": "nope" }))), 400, -32602, "Unknown tool"),
         case("a tool without a name", &call, &request("tools/call", &params(json!({}))), 400, -32602, "name"),
-        case("a name that is no text", &call, &request("tools/call", &params(json!({ "name": 5 }))), 400, -32602, "name"),
+        case("a name that is not a string", &call, &request("tools/call", &params(json!({ "name": 5 }))), 400, -32602, "name"),
         case("arguments that are a list", &call, &request("tools/call", &params(json!({ "name": "add", "arguments": [1] }))), 400, -32602, "arguments"),
-        case("a made-up state", &call, &request("tools/call", &params(json!({ "name": "add", "requestState": "mrtr1.AAAA" }))), 400, -32602, "requestState"),
+        case("a forged request state", &call, &request("tools/call", &params(json!({ "name": "add", "requestState": "mrtr1.AAAA" }))), 400, -32602, "requestState"),
         case("an older initialize", &Head::new("initialize", None).without("MCP-Protocol-Version").without("Mcp-Method"),
             br#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#, 400, -32022, "2026-07-28"),
     ];
@@ -75,7 +75,7 @@ fn cases() -> Vec<Case> {
     let note = br#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
     let bad_note = br#"{"jsonrpc":"2.0","method":"notifications/x","params":[]}"#;
     cases.extend([
-        case("a version from before", &call.clone().with("MCP-Protocol-Version", "2025-11-25"),
+        case("an older version", &call.clone().with("MCP-Protocol-Version", "2025-11-25"),
             &request("tools/call", &old), 400, -32022, "2026-07-28"),
         case("an unknown log level", &call, &request("tools/call", &loud), 400, -32602, "loud"),
         case("a list that is not a message", &call, b"[5]", 400, -32600, "batches"),
@@ -90,7 +90,7 @@ fn cases() -> Vec<Case> {
     for (method, key) in [("prompts/get", "name"), ("resources/read", "uri")] {
         let body = request(method, &params(json!({ key: "a:1" })));
         cases.push(case(
-            "no name of its own",
+            "no name header of this method",
             &Head::new(method, None),
             &body,
             400,
@@ -98,7 +98,7 @@ fn cases() -> Vec<Case> {
             "mcp-name is missing",
         ));
         cases.push(case(
-            "another name of its own",
+            "another name header of this method",
             &Head::new(method, Some("a:2")),
             &body,
             400,
@@ -124,24 +124,24 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Whether a response is the one that the case wants.
+/// Asserts that a response matches its case.
 fn check(case: &Case, (status, head, answer): &(u16, String, Value)) {
-    let Case { what, .. } = case;
-    assert_eq!(*status, case.status, "{what}: {answer}");
-    assert_eq!(answer["error"]["code"].as_i64().unwrap_or_default(), case.code, "{what}: {answer}");
-    assert!(answer.to_string().replace("\\\"", "\"").contains(case.says), "{what}: {answer}");
+    let Case { name, .. } = case;
+    assert_eq!(*status, case.status, "{name}: {answer}");
+    assert_eq!(answer["error"]["code"].as_i64().unwrap_or_default(), case.code, "{name}: {answer}");
+    assert!(answer.to_string().replace("\\\"", "\"").contains(case.contains), "{name}: {answer}");
     let message = answer["error"]["message"].as_str().unwrap_or_default();
-    assert!(message.len() < 200 && !message.contains('\n'), "{what}: {message}");
+    assert!(message.len() < 200 && !message.contains('\n'), "{name}: {message}");
     if case.status == 202 {
-        assert!(head.contains("content-length: 0\r\n"), "{what}: {head}");
+        assert!(head.contains("content-length: 0\r\n"), "{name}: {head}");
     }
     if case.status == 405 {
-        assert!(head.contains("allow: post"), "{what}: {head}");
+        assert!(head.contains("allow: post"), "{name}: {head}");
     }
 }
 
 #[tokio::test]
-async fn bad_requests_get_their_error() {
+async fn malformed_requests_get_the_specified_error() {
     let port = serve(RequestLimits::default()).await;
     for case in cases() {
         let mut stream = connect(port).await;
@@ -151,7 +151,7 @@ async fn bad_requests_get_their_error() {
 }
 
 #[tokio::test]
-async fn errors_carry_the_id_of_their_request_where_it_can_be_read() {
+async fn error_has_the_id_of_its_request_if_the_body_was_read() {
     let port = serve(RequestLimits::default()).await;
     for case in cases()
         .iter()
@@ -159,27 +159,27 @@ async fn errors_carry_the_id_of_their_request_where_it_can_be_read() {
     {
         let (_, _, answer) =
             exchange(&mut connect(port).await, case.verb, &case.head, &case.body).await;
-        // What is refused before the body is read has no id to carry.
+        // A request that is rejected before its body is read has no known id.
         if matches!(case.status, 400 | 404) {
-            assert_eq!(answer["id"], 7, "{}: {answer}", case.what);
+            assert_eq!(answer["id"], 7, "{}: {answer}", case.name);
         }
     }
 }
 
-/// A body that no request of the many asks for is not kept for later, and one request too many is told so.
+/// Covers two limits: the requests in flight, and the total bytes of their bodies.
 #[tokio::test]
-async fn what_is_too_much_at_once_is_refused_and_may_come_again() {
+async fn requests_above_the_limits_get_503_and_can_be_retried() {
     let port =
         serve(RequestLimits::default().with_max_in_flight(1).with_max_total_body_bytes(64 << 10))
             .await;
     let call = Head::new("tools/call", Some("add"));
     let mut slow = connect(port).await;
-    let begun = format!("{}Content-Length: 100\r\n\r\n{{", call.text("POST"));
-    slow.write_all(begun.as_bytes()).await.unwrap();
+    let partial = format!("{}Content-Length: 100\r\n\r\n{{", call.text("POST"));
+    slow.write_all(partial.as_bytes()).await.unwrap();
     let body =
         request("tools/call", &params(json!({ "name": "add", "arguments": { "a": 2, "b": 3 } })));
     loop {
-        // Until the slow one has its place.
+        // Repeats until the slow request is in flight.
         let (status, head, answer) = exchange(&mut connect(port).await, "POST", &call, &body).await;
         if status == 503 {
             assert!(head.contains("retry-after: 1"), "{head}");
@@ -195,7 +195,7 @@ async fn what_is_too_much_at_once_is_refused_and_may_come_again() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_long_is_answered_with_431() {
+async fn long_head_gets_431() {
     let port = serve(RequestLimits::default()).await;
     for (bytes, status) in [(40 << 10, 200), (64 << 10, 431), (300 << 10, 431)] {
         let head = Head::new("tools/call", Some("add")).with("X-Long", &"x".repeat(bytes));
@@ -205,7 +205,7 @@ async fn a_head_that_is_too_long_is_answered_with_431() {
         );
         let mut stream = connect(port).await;
         let text = format!("{}Content-Length: {}\r\n\r\n", head.text("POST"), body.len());
-        // It may be refused before all of it is written.
+        // The server may reject the request before all of it is written.
         let _ = stream.write_all(text.as_bytes()).await;
         let _ = stream.write_all(&body).await;
         assert_eq!(read_response(&mut stream).await.0, status, "{bytes}");
@@ -214,11 +214,12 @@ async fn a_head_that_is_too_long_is_answered_with_431() {
 }
 
 #[tokio::test]
-async fn the_depth_of_json_can_be_limited() {
+async fn json_depth_is_limited() {
     let port = serve(RequestLimits::default().with_max_depth(5)).await;
     let call = Head::new("tools/call", Some("add"));
     let nested = |depth: usize| {
-        // The request, its parameters and arguments are three; brackets in a text are none.
+        // The request, its parameters and its arguments are three levels. Brackets in a string do
+        // not count.
         let deep = format!("{}1{}", "[".repeat(depth - 3), "]".repeat(depth - 3));
         let arguments = format!(r#"{{"a":1,"b":2,"deep":{deep},"text":"[[[[[[\"[["}}"#);
         let body = request("tools/call", &params(json!({ "name": "add", "arguments": "HERE" })));
@@ -234,9 +235,9 @@ async fn the_depth_of_json_can_be_limited() {
     }
 }
 
-/// What older revisions had means nothing now.
+/// Headers of sessions in older revisions have no meaning in this one.
 #[tokio::test]
-async fn headers_of_sessions_make_no_difference() {
+async fn session_headers_are_ignored() {
     let port = serve(RequestLimits::default()).await;
     let body =
         request("tools/call", &params(json!({ "name": "add", "arguments": { "a": 2, "b": 3 } })));
@@ -247,9 +248,9 @@ async fn headers_of_sessions_make_no_difference() {
     assert!(!head.contains("session"), "{head}");
 }
 
-/// 10,000 bad requests on a few connections that stay open, in a mix, and the server still answers.
+/// Sends 10,000 malformed requests of all kinds on eight persistent connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_ten_thousand_bad_requests_the_server_still_answers() {
+async fn server_responds_after_ten_thousand_malformed_requests() {
     const CONNECTIONS: usize = 8;
     let port = serve(RequestLimits::default()).await;
     let clients = (0..CONNECTIONS).map(|start| {
@@ -273,7 +274,7 @@ async fn after_ten_thousand_bad_requests_the_server_still_answers() {
 }
 
 #[tokio::test]
-async fn a_notification_is_accepted_without_a_body() {
+async fn notification_gets_202_without_a_body() {
     let port = serve(RequestLimits::default()).await;
     let body = br#"{"jsonrpc":"2.0","method":"notifications/unknown"}"#;
     let (status, _, answer) =
@@ -283,7 +284,7 @@ async fn a_notification_is_accepted_without_a_body() {
 }
 
 #[tokio::test]
-async fn other_paths_are_not_found() {
+async fn unknown_path_gets_404() {
     let port = serve(RequestLimits::default()).await;
     let mut stream = connect(port).await;
     stream
@@ -295,13 +296,13 @@ async fn other_paths_are_not_found() {
 
 /// A client that writes all of 20 MB before it reads must see the answer, not a broken pipe.
 #[tokio::test]
-async fn a_body_of_twenty_megabytes_is_answered_with_413() {
+async fn body_of_twenty_megabytes_gets_413() {
     let port = serve(RequestLimits::default()).await;
     let body = vec![b' '; 20 << 20];
     let call = Head::new("tools/call", Some("add"));
     let (status, _, answer) = exchange(&mut connect(port).await, "POST", &call, &body).await;
     assert_eq!((status, &answer["error"]["code"]), (413, &json!(-32600)), "{answer}");
-    // One that asks first is told at once, and sends nothing.
+    // A client that sends `Expect: 100-continue` gets the status before it sends the body.
     let mut stream = connect(port).await;
     let head = call.with("Expect", "100-continue").text("POST");
     stream
@@ -312,9 +313,9 @@ async fn a_body_of_twenty_megabytes_is_answered_with_413() {
     assert_alive(port).await;
 }
 
-/// A chunked body without an end is cut off, whatever it takes, in bounded memory.
+/// The server reads a limited part of an endless chunked body, and closes the connection.
 #[tokio::test]
-async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
+async fn endless_body_gets_413_and_the_connection_is_closed() {
     let limits =
         RequestLimits::default().with_max_body_bytes(1 << 20).with_max_discarded_bytes(4 << 20);
     let port = serve(limits).await;
@@ -329,11 +330,11 @@ async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
         let mut sent = 0_usize;
         while write.write_all(&chunk).await.is_ok() {
             sent += chunk.len();
-            assert!(sent < 1 << 30, "the server reads on and on");
+            assert!(sent < 1 << 30, "the server reads without a limit");
         }
     });
     let mut answer = Vec::new();
-    // The connection may be reset once the answer is out.
+    // The connection may be reset after the response.
     let _ = read.read_to_end(&mut answer).await;
     assert!(
         String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 413"),
@@ -345,7 +346,7 @@ async fn a_body_that_never_ends_is_answered_with_413_and_cut_off() {
 }
 
 #[tokio::test]
-async fn a_body_that_stalls_is_answered_with_408() {
+async fn stalled_body_gets_408() {
     let limits = RequestLimits::default().with_body_timeout(Duration::from_millis(50));
     let port = serve(limits).await;
     let mut stream = connect(port).await;

@@ -1,4 +1,4 @@
-//! What is counted of requests that do not reach the server.
+//! The metrics of requests that are rejected before they reach the server.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl Write for Lines {
 }
 
 #[tokio::test]
-async fn each_refusal_is_counted_by_its_reason() {
+async fn rejected_requests_are_counted_by_reason() {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -32,7 +32,8 @@ async fn each_refusal_is_counted_by_its_reason() {
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .finish();
-    // With a single subscriber, the thread that comes first decides for all what is of interest.
+    // With a single subscriber, the first thread would decide for all threads which events are
+    // enabled.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
     let port = serve(RequestLimits::default().with_max_body_bytes(512)).await;
@@ -48,18 +49,16 @@ async fn each_refusal_is_counted_by_its_reason() {
         ("POST", head.clone().with("Content-Type", "text/html"), body.clone(), 415, "media_type"),
         ("GET", head.clone(), Vec::new(), 405, "method_not_allowed"),
     ];
-    let book = include_str!("../../src/guide/deploying.md");
-    let row = book.lines().find(|line| line.starts_with("| `mrtr.refusals`")).unwrap();
+    let guide = include_str!("../../src/guide/deploying.md");
+    let row = guide.lines().find(|line| line.starts_with("| `mrtr.refusals`")).unwrap();
     for (verb, head, body, status, reason) in cases {
-        assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the book");
+        assert!(row.contains(&format!("`{reason}`")), "{reason} is not in the guide");
         let before = lines.0.lock().unwrap().len();
         let (got, ..) = exchange(&mut connect(port).await, verb, &head, &body).await;
-        let said = String::from_utf8(lines.0.lock().unwrap()[before..].to_vec()).unwrap();
-        let counted: Vec<_> = said
-            .lines()
-            .filter(|line| line.contains("monotonic_counter.mrtr.refusals=1"))
-            .collect();
-        assert_eq!((got, counted.len()), (status, 1), "{reason}: {said}");
+        let log = String::from_utf8(lines.0.lock().unwrap()[before..].to_vec()).unwrap();
+        let counted: Vec<_> =
+            log.lines().filter(|line| line.contains("monotonic_counter.mrtr.refusals=1")).collect();
+        assert_eq!((got, counted.len()), (status, 1), "{reason}: {log}");
         assert!(counted[0].ends_with(&format!("reason={reason:?}")), "{reason}: {counted:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Notifications before the response: over HTTP an event stream, which ends with the response.
+//! Notifications before the response. Over HTTP, they are an event stream that ends with the
+//! response.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +19,10 @@ struct Go {
 async fn serve() -> u16 {
     let tool = Tool::new("work", "Works", async |cx: Context| -> mrtr::Result<_> {
         cx.progress(0.0, Some(100.0), Some("starting"));
-        cx.log(LogLevel::Debug, "too quiet to be sent");
+        cx.log(LogLevel::Debug, "below the requested level");
         cx.log(LogLevel::Warning, json!({ "disk": "full" }));
         cx.progress(0.0, Some(100.0), None);
-        let go: Go = cx.elicit("go", "Go on?").await?;
+        let go: Go = cx.elicit("go", "Continue?").await?;
         cx.progress(100.0, Some(100.0), None);
         Ok(if go.on { "done" } else { "stopped" })
     });
@@ -40,10 +41,10 @@ async fn serve() -> u16 {
 }
 
 #[tokio::test]
-async fn a_client_hears_each_notification_once_over_all_legs() {
+async fn client_receives_each_notification_once_across_rounds() {
     let port = serve().await;
-    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (progress, log) = (Arc::clone(&heard), Arc::clone(&heard));
+    let received: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (progress, log) = (Arc::clone(&received), Arc::clone(&received));
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp"))
         .unwrap()
         .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "on": true }))?))
@@ -53,13 +54,13 @@ async fn a_client_hears_each_notification_once_over_all_legs() {
         .on_log(LogLevel::Info, move |m| log.lock().unwrap().push(m.data.to_string()))
         .build();
     assert_eq!(client.call_tool("work", json!({})).await.unwrap().text(), "done");
-    let heard = heard.lock().unwrap().clone();
-    assert_eq!(heard, ["0 Some(\"starting\")", "{\"disk\":\"full\"}", "100 None"]);
+    let received = received.lock().unwrap().clone();
+    assert_eq!(received, ["0 Some(\"starting\")", "{\"disk\":\"full\"}", "100 None"]);
 }
 
-/// Two calls of the same tool at the same time, each with its own bar.
+/// Runs two concurrent calls of the same tool, each with its own progress handler.
 #[tokio::test]
-async fn progress_finds_its_call() {
+async fn progress_reaches_only_its_call() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct To {
         to: u32,
@@ -75,24 +76,24 @@ async fn progress_finds_its_call() {
         Server::builder("test", "1").ephemeral_key().tool(count).allow_anonymous().build().unwrap();
     let client = mrtr::Client::builder(mrtr::InProcess::new(server)).build();
     let call = async |to: u32| {
-        let heard = Arc::<Mutex<Vec<_>>>::default();
-        let bar = Arc::clone(&heard);
-        let client = client.with_progress(move |p| bar.lock().unwrap().push(p.total));
+        let totals = Arc::<Mutex<Vec<_>>>::default();
+        let recorded = Arc::clone(&totals);
+        let client = client.with_progress(move |p| recorded.lock().unwrap().push(p.total));
         client.call_tool("count", json!({ "to": to })).await.unwrap();
         drop(client);
-        Arc::into_inner(heard).unwrap().into_inner().unwrap()
+        Arc::into_inner(totals).unwrap().into_inner().unwrap()
     };
     let (three, five) = tokio::join!(call(3), call(5));
     assert_eq!((three, five), (vec![Some(3.0); 3], vec![Some(5.0); 5]));
 }
 
-/// What a handler says without giving anybody a turn is kept up to a bound, and more is lost.
+/// A handler that never yields fills the buffer of notifications, and further ones are dropped.
 #[tokio::test]
-async fn a_flood_of_notifications_is_cut() {
+async fn excess_notifications_are_dropped() {
     let flood = Tool::new("flood", "", async |cx: Context| -> mrtr::Result<_> {
         for n in 1..=1_000_u32 {
             cx.progress(f64::from(n), None, None);
-            // Less than before is not told.
+            // Progress that decreases is not sent.
             cx.progress(f64::from(n) - 0.5, None, None);
             cx.log(LogLevel::Info, n);
         }
@@ -100,20 +101,20 @@ async fn a_flood_of_notifications_is_cut() {
     });
     let server =
         Server::builder("test", "1").ephemeral_key().tool(flood).allow_anonymous().build().unwrap();
-    let heard = Arc::new(Mutex::new((0, Vec::new())));
-    let (progress, log) = (Arc::clone(&heard), Arc::clone(&heard));
+    let received = Arc::new(Mutex::new((0, Vec::new())));
+    let (progress, log) = (Arc::clone(&received), Arc::clone(&received));
     let client = mrtr::Client::builder(mrtr::InProcess::new(server))
         .on_progress(move |p| progress.lock().unwrap().1.push(p.progress))
         .on_log(LogLevel::Info, move |_| log.lock().unwrap().0 += 1)
         .build();
     client.call_tool("flood", json!({})).await.unwrap();
-    let (logged, progress) = heard.lock().unwrap().clone();
+    let (logged, progress) = received.lock().unwrap().clone();
     assert_eq!(logged + progress.len(), 64);
     assert!(progress.is_sorted_by(|a, b| a < b), "{progress:?}");
 }
 
 #[tokio::test]
-async fn the_stream_is_made_of_single_events_and_ends_with_the_response() {
+async fn stream_has_one_message_per_event_and_ends_with_the_response() {
     let port = serve().await;
     let mut body = params(json!({ "name": "work" }));
     body["_meta"]["progressToken"] = json!("p");
@@ -137,7 +138,7 @@ async fn the_stream_is_made_of_single_events_and_ends_with_the_response() {
         .filter_map(|line| line.strip_prefix("data: "))
         .map(|data| serde_json::from_str(data).unwrap())
         .collect();
-    assert_eq!(events.len(), 2, "no log was asked for: {answer}");
+    assert_eq!(events.len(), 2, "the request asked for no log: {answer}");
     assert_eq!(
         events[0]["params"],
         json!({ "progressToken": "p", "progress": 0.0, "total": 100.0, "message": "starting" })

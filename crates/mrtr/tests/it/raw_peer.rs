@@ -1,4 +1,4 @@
-//! One end of a stream, by hand.
+//! One end of a byte stream, on which a test reads and writes raw messages.
 
 use serde_json::{Value, json};
 use tokio::io::{
@@ -7,13 +7,13 @@ use tokio::io::{
 
 use crate::http_wire::params;
 
-/// One end of a stream.
-pub(crate) struct Hand {
+/// One end of a byte stream.
+pub(crate) struct RawPeer {
     pub(crate) reader: BufReader<ReadHalf<DuplexStream>>,
     pub(crate) writer: WriteHalf<DuplexStream>,
 }
 
-impl Hand {
+impl RawPeer {
     pub(crate) fn new(stream: DuplexStream) -> Self {
         let (reader, writer) = split(stream);
         Self { reader: BufReader::new(reader), writer }
@@ -37,7 +37,7 @@ impl Hand {
         self.write(json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
     }
 
-    /// The next message; `Null` at the end of the stream.
+    /// Reads the next message; `Null` at the end of the stream.
     pub(crate) async fn read(&mut self) -> Value {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();
@@ -45,7 +45,7 @@ impl Hand {
             return Value::Null;
         }
         let message: Value = serde_json::from_str(&line).unwrap();
-        // Nobody sends what the other side may not get.
+        // No message is both a request or notification and a response.
         assert!(message.get("method").is_none() || message.get("result").is_none(), "{message}");
         message
     }

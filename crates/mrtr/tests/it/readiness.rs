@@ -1,4 +1,4 @@
-//! What load balancers ask.
+//! The probes of load balancers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use crate::http_wire::{
-    Head, assert_alive, connect, exchange, params, read_response, request, serve_by,
+    Head, assert_alive, connect, exchange, params, read_response, request, serve_with,
 };
 
-/// The status of a request without a body, from whoever.
+/// Returns status and head of a request without a body, from another host.
 async fn status(port: u16, verb: &str, path: &str) -> (u16, String) {
     let mut stream = connect(port).await;
     let request = format!("{verb} {path} HTTP/1.1\r\nHost: 10.1.2.3\r\n\r\n");
@@ -22,73 +22,72 @@ async fn status(port: u16, verb: &str, path: &str) -> (u16, String) {
     (status, head)
 }
 
-fn head_of_a_list() -> Head {
+fn list_head() -> Head {
     Head::new("tools/list", None)
 }
 
 #[tokio::test]
-async fn a_process_that_is_not_ready_says_so_and_serves() {
+async fn process_that_is_not_ready_reports_503_and_still_serves() {
     let ready = Readiness::default();
     let options = ServeOptions::default().with_readiness(ready.clone());
-    let port = serve_by(RequestLimits::default(), options).await;
+    let port = serve_with(RequestLimits::default(), options).await;
     for now in [true, false, true] {
         ready.set_ready(now);
-        let (said, head) = status(port, "GET", "/ready").await;
-        assert_eq!(said, if now { 200 } else { 503 });
+        let (ready_status, head) = status(port, "GET", "/ready").await;
+        assert_eq!(ready_status, if now { 200 } else { 503 });
         assert!(head.contains("cache-control: no-store"), "{head}");
-        assert_eq!(status(port, "HEAD", "/ready").await.0, said);
+        assert_eq!(status(port, "HEAD", "/ready").await.0, ready_status);
         assert_eq!(status(port, "GET", "/health").await.0, 200);
         assert_alive(port).await;
-        // Who is not ready lets go of connections that stay open.
-        let (_, head, _) =
-            exchange(&mut connect(port).await, "POST", &head_of_a_list(), b"{}").await;
+        // A process that is not ready closes persistent connections.
+        let (_, head, _) = exchange(&mut connect(port).await, "POST", &list_head(), b"{}").await;
         assert_eq!(head.contains("connection: close"), !now, "{head}");
     }
-    let (said, head) = status(port, "POST", "/ready").await;
-    assert_eq!(said, 405);
+    let (ready_status, head) = status(port, "POST", "/ready").await;
+    assert_eq!(ready_status, 405);
     assert!(head.contains("allow: get, head"), "{head}");
     assert_eq!(status(port, "GET", "/other").await.0, 404);
 }
 
 #[tokio::test]
-async fn nobody_is_told_where_nothing_is_to_be_told() {
+async fn empty_probe_paths_disable_the_probes() {
     let options = ServeOptions::default().with_health_path("").with_ready_path("");
-    let port = serve_by(RequestLimits::default(), options).await;
+    let port = serve_with(RequestLimits::default(), options).await;
     for path in ["/health", "/ready", "/"] {
         assert_eq!(status(port, "GET", path).await.0, 404, "{path}");
     }
 }
 
-/// Its notice is given once it is unready, and no later.
+/// The flag is off during the whole delay, and cannot be turned on again.
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_gives_notice() {
-    let notice = Duration::from_secs(5);
-    let ready = Readiness::with_drain_delay(notice);
-    let leaving = tokio::spawn({
+async fn drain_keeps_the_process_unready_for_its_delay() {
+    let delay = Duration::from_secs(5);
+    let ready = Readiness::with_drain_delay(delay);
+    let draining = tokio::spawn({
         let ready = ready.clone();
         async move {
-            let begun = tokio::time::Instant::now();
+            let start = tokio::time::Instant::now();
             ready.drain().await;
-            begun.elapsed()
+            start.elapsed()
         }
     });
     tokio::task::yield_now().await;
     ready.set_ready(true);
-    assert!(!ready.is_ready() && !leaving.is_finished(), "whoever leaves stays unready");
-    assert_eq!(leaving.await.unwrap(), notice);
+    assert!(!ready.is_ready() && !draining.is_finished(), "draining overrides the flag");
+    assert_eq!(draining.await.unwrap(), delay);
 }
 
-/// What has not ended in its time is cut off, handler and all, before `serve` returns.
+/// Handlers that run longer than the shutdown timeout are dropped before `serve` returns.
 #[tokio::test]
-async fn nothing_outlives_the_shutdown() {
-    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(()));
-    let both = (Arc::clone(&begun), Arc::clone(&dropped));
+async fn shutdown_timeout_drops_running_handlers() {
+    let (started, token) = (Arc::new(Notify::new()), Arc::new(()));
+    let both = (Arc::clone(&started), Arc::clone(&token));
     let endless = Tool::new("t", "", move |_: Context| {
-        let (begun, kept) = both.clone();
+        let (started, token) = both.clone();
         async move {
-            begun.notify_one();
+            started.notify_one();
             std::future::pending::<()>().await;
-            drop(kept);
+            drop(token);
             Ok::<_, mrtr::Error>("never")
         }
     });
@@ -100,9 +99,9 @@ async fn nothing_outlives_the_shutdown() {
         .unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let shutdown_time = Duration::from_millis(10);
-    let options = ServeOptions::default().with_shutdown_timeout(shutdown_time);
-    let wait = Arc::clone(&begun);
+    let shutdown_timeout = Duration::from_millis(10);
+    let options = ServeOptions::default().with_shutdown_timeout(shutdown_timeout);
+    let wait = Arc::clone(&started);
     let end = async move { wait.notified().await };
     let serving = mrtr::http::serve(listener, Endpoint::new(server), options, end);
     let serving = tokio::spawn(serving);
@@ -112,9 +111,9 @@ async fn nothing_outlives_the_shutdown() {
     let head = format!("{head}Content-Length: {}\r\n\r\n", call.len());
     stream.write_all(&[head.into_bytes(), call].concat()).await.unwrap();
     serving.await.unwrap().unwrap();
-    // It is aborted, which happens as soon as the runtime comes to it.
+    // The connection's task is aborted, and the runtime drops it soon after.
     let mut rest = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
-    assert!(read.is_ok(), "the connection is open still");
-    assert_eq!((rest.len(), Arc::strong_count(&dropped)), (0, 1));
+    assert!(read.is_ok(), "the connection is still open");
+    assert_eq!((rest.len(), Arc::strong_count(&token)), (0, 1));
 }

@@ -1,9 +1,9 @@
-//! How many handlers run.
+//! A counter of running handlers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts as one for as long as it is there.
+/// Increments a counter until it is dropped.
 pub(crate) struct Running(Arc<AtomicUsize>);
 
 impl Running {
@@ -19,7 +19,7 @@ impl Drop for Running {
     }
 }
 
-/// Gives way until so many run.
+/// Yields until the counter has the wanted value.
 pub(crate) async fn until(count: &AtomicUsize, wanted: usize) {
     while count.load(Ordering::SeqCst) != wanted {
         tokio::task::yield_now().await;

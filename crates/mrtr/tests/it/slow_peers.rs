@@ -1,4 +1,4 @@
-//! Connections that take their time, and requests that could be read as two.
+//! Slow connections, and requests of ambiguous length.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use mrtr::http::{RequestLimits, ServeOptions};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::http_wire::{Head, assert_alive, connect, params, request, serve, serve_by};
+use crate::http_wire::{Head, assert_alive, connect, params, request, serve, serve_with};
 
-/// A head is given so long; tests wait for the server to act, not for the time.
-const SHORT: Duration = Duration::from_millis(50);
+/// The header timeout. Tests wait for the server to act, not for this time.
+const TIMEOUT: Duration = Duration::from_millis(50);
 
-fn short() -> ServeOptions {
-    ServeOptions::default().with_header_timeout(SHORT)
+fn options() -> ServeOptions {
+    ServeOptions::default().with_header_timeout(TIMEOUT)
 }
 
-/// All that the server says until it closes the connection.
-async fn rest(stream: &mut tokio::net::TcpStream) -> String {
-    let mut said = Vec::new();
-    // Closed with an error or without.
-    let _ = stream.read_to_end(&mut said).await;
-    String::from_utf8_lossy(&said).into_owned()
+/// Reads all output of the server until it closes the connection.
+async fn read_to_close(stream: &mut tokio::net::TcpStream) -> String {
+    let mut output = Vec::new();
+    // The connection may end with an error.
+    let _ = stream.read_to_end(&mut output).await;
+    String::from_utf8_lossy(&output).into_owned()
 }
 
 #[tokio::test]
-async fn a_head_that_never_ends_is_not_waited_for() {
-    let port = serve_by(RequestLimits::default(), short()).await;
+async fn header_timeout_disconnects_a_client_with_an_endless_head() {
+    let port = serve_with(RequestLimits::default(), options()).await;
     for sent in ["", "P", "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut stream = connect(port).await;
         stream.write_all(sent.as_bytes()).await.unwrap();
-        let said = rest(&mut stream).await;
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 408 "), "{sent:?}: {said}");
+        let output = read_to_close(&mut stream).await;
+        assert!(output.is_empty() || output.starts_with("HTTP/1.1 408 "), "{sent:?}: {output}");
     }
-    // One byte after the other changes nothing.
+    // Slow single bytes do not extend the timeout.
     let mut stream = connect(port).await;
     let (mut reading, mut writing) = stream.split();
     let drip = async {
@@ -40,45 +40,46 @@ async fn a_head_that_never_ends_is_not_waited_for() {
             if writing.write_all(b"x").await.is_err() {
                 return;
             }
-            tokio::time::sleep(SHORT / 10).await;
+            tokio::time::sleep(TIMEOUT / 10).await;
         }
     };
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     tokio::select! {
         () = drip => {}
-        _ = reading.read_to_end(&mut said) => {}
+        _ = reading.read_to_end(&mut output) => {}
     }
     assert_alive(port).await;
 }
 
 #[tokio::test]
-async fn connections_that_say_nothing_give_way() {
-    let port = serve_by(RequestLimits::default(), short().with_max_connections(4)).await;
-    let mut silent = Vec::new();
+async fn header_timeout_closes_idle_connections() {
+    let port = serve_with(RequestLimits::default(), options().with_max_connections(4)).await;
+    let mut idle = Vec::new();
     for _ in 0..16 {
-        silent.push(connect(port).await);
+        idle.push(connect(port).await);
     }
-    // It waits behind them, and has its turn.
+    // This connection is accepted after idle ones were closed.
     assert_alive(port).await;
-    drop(silent);
+    drop(idle);
 }
 
 #[tokio::test]
-async fn who_takes_no_responses_gives_way() {
-    let port = serve_by(RequestLimits::default(), short().with_max_connections(1)).await;
+async fn idle_timeout_disconnects_a_client_that_does_not_read() {
+    let port = serve_with(RequestLimits::default(), options().with_max_connections(1)).await;
     let mut stream = connect(port).await;
     let head = Head::new("tools/call", Some("add"));
     let arguments = json!({ "name": "add", "arguments": { "a": 2, "b": 3 } });
     let body = String::from_utf8(request("tools/call", &params(arguments))).unwrap();
-    let asking = format!("{}Content-Length: {}\r\n\r\n{body}", head.text("POST"), body.len());
-    // It asks for as long as it can, and reads nothing.
-    let asking = async { while stream.write_all(asking.as_bytes()).await.is_ok() {} };
-    tokio::join!(asking, assert_alive(port));
+    let call = format!("{}Content-Length: {}\r\n\r\n{body}", head.text("POST"), body.len());
+    // The client sends calls for as long as it can, and reads nothing.
+    let sending = async { while stream.write_all(call.as_bytes()).await.is_ok() {} };
+    tokio::join!(sending, assert_alive(port));
 }
 
-/// Two lengths, or a length and chunks: what stands behind the shorter one could be another request.
+/// With two lengths, or a length and chunks, the bytes after the shorter body could be a second
+/// request.
 #[tokio::test]
-async fn a_request_that_could_be_read_as_two_is_not() {
+async fn request_of_ambiguous_length_is_rejected() {
     let port = serve(RequestLimits::default()).await;
     let head = Head::new("tools/call", Some("add"));
     let body = |a| {
@@ -99,13 +100,13 @@ async fn a_request_that_could_be_read_as_two_is_not() {
     for (lengths, body) in lengths {
         let mut stream = connect(port).await;
         let sent = format!("{}{lengths}\r\n{body}{hidden}", head.text("POST"));
-        // It may be refused before all of it is written.
+        // The server may reject the request before all of it is written.
         let _ = stream.write_all(sent.as_bytes()).await;
         let _ = stream.shutdown().await;
-        let said = rest(&mut stream).await;
-        assert!(!said.contains("1003"), "{lengths:?} let a second request through: {said}");
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{lengths:?}: {said}");
-        assert!(said.starts_with("HTTP/1.1 400 "), "{lengths:?}: {said}");
+        let output = read_to_close(&mut stream).await;
+        assert!(!output.contains("1003"), "{lengths:?}: the second request was served: {output}");
+        assert_eq!(output.matches("HTTP/1.1 ").count(), 1, "{lengths:?}: {output}");
+        assert!(output.starts_with("HTTP/1.1 400 "), "{lengths:?}: {output}");
     }
     assert_alive(port).await;
 }

@@ -1,4 +1,4 @@
-//! Servers and clients on streams of bytes: the same handlers, the same loop.
+//! Servers and clients on byte streams.
 
 use std::io;
 use std::pin::Pin;
@@ -42,7 +42,7 @@ fn server(running: &Arc<AtomicUsize>) -> Server {
     builder.tool(Tool::new("wait", "", wait)).allow_anonymous().build().unwrap()
 }
 
-/// A server at the other end of a pipe.
+/// Starts a server at the other end of a pipe.
 fn pipe(
     running: &Arc<AtomicUsize>,
     limits: StreamLimits,
@@ -67,8 +67,8 @@ fn client(stream: DuplexStream) -> StreamClient {
 async fn rounds_and_progress_work_over_a_stream() {
     let (stream, task) = pipe(&Arc::default(), StreamLimits::default());
     let connection = client(stream);
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&told);
+    let progress = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&progress);
     let caller = Client::builder(connection.clone())
         .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "name": "Ada" }))?))
         .on_progress(move |_| {
@@ -79,15 +79,15 @@ async fn rounds_and_progress_work_over_a_stream() {
     for result in futures_util::future::join_all(calls).await {
         assert_eq!(result.unwrap().text(), "Hello, Ada!");
     }
-    assert_eq!(told.load(Ordering::SeqCst), 20);
+    assert_eq!(progress.load(Ordering::SeqCst), 20);
     connection.close();
     task.await.unwrap();
 }
 
-/// Counts how often it is written to.
-struct Counted<W>(W, Arc<AtomicUsize>);
+/// A writer that counts its writes.
+struct CountingWriter<W>(W, Arc<AtomicUsize>);
 
-impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<W> {
+impl<W: AsyncWrite + Unpin> AsyncWrite for CountingWriter<W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
@@ -106,24 +106,28 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<W> {
     }
 }
 
-/// A write to a pipe may be a way to another thread and back.
+/// A write to a pipe may need a switch to another thread, so messages are written together.
 #[tokio::test]
-async fn messages_that_wait_are_written_at_once() {
+async fn queued_messages_are_written_together() {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
-    let (asked, answered) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (client_writes, server_writes) =
+        (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let (reader, writer) = split(theirs);
-    let writer = Counted(writer, Arc::clone(&answered));
+    let writer = CountingWriter(writer, Arc::clone(&server_writes));
     let (limits, never) = (StreamLimits::default(), std::future::pending());
     let server = server(&Arc::default());
     let serving = tokio::spawn(serve_stream(server, BufReader::new(reader), writer, limits, never));
     let (reader, writer) = split(ours);
-    let connection = StreamClient::new(BufReader::new(reader), Counted(writer, Arc::clone(&asked)));
+    let connection = StreamClient::new(
+        BufReader::new(reader),
+        CountingWriter(writer, Arc::clone(&client_writes)),
+    );
     let caller = Client::builder(connection.clone()).build();
-    // In a runtime of one thread, all are sent before one is written.
+    // In a single-threaded runtime, all requests are queued before the first is written.
     futures_util::future::join_all((0..5).map(|_| caller.list_tools())).await;
-    let counts = (asked.load(Ordering::SeqCst), answered.load(Ordering::SeqCst));
+    let counts = (client_writes.load(Ordering::SeqCst), server_writes.load(Ordering::SeqCst));
     assert_eq!(counts, (1, 1));
-    // What waits when the stream is closed is written before.
+    // A request that is queued when the stream is closed is still written.
     let last = tokio::spawn(async move { caller.list_tools().await });
     tokio::task::yield_now().await;
     connection.close();
@@ -131,10 +135,11 @@ async fn messages_that_wait_are_written_at_once() {
     serving.await.unwrap().unwrap();
 }
 
-/// The server of the test below, in a process of its own, which is the only one to have that variable.
+/// The child process of the next test, which sets the environment variable. Otherwise, it does
+/// nothing.
 #[test]
-fn a_server_on_standard_streams() {
-    if std::env::var_os(STANDARD).is_some() {
+fn server_on_standard_streams() {
+    if std::env::var_os(IS_CHILD).is_some() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build().unwrap();
         let tool = Tool::new("long", "x".repeat(1 << 20), async |_: Context| "");
@@ -145,34 +150,35 @@ fn a_server_on_standard_streams() {
             .build()
             .unwrap();
         runtime.block_on(mrtr::serve_stdio(server)).unwrap();
-        // It waits for what blocks; the test's own output would, too.
+        // Dropping the runtime waits for blocking tasks. The output of the test harness would
+        // block, too, and `exit` skips it.
         drop(runtime);
         std::process::exit(0);
     }
 }
 
-const STANDARD: &str = "MRTR_TEST_STANDARD_STREAMS";
+const IS_CHILD: &str = "MRTR_TEST_STANDARD_STREAMS";
 
-/// What is in the way of its last words is given up, be it in the middle of a write.
+/// The process exits while a write to its full standard output is still blocked.
 #[tokio::test]
-async fn a_process_ends_when_its_input_does_though_nobody_reads() {
+async fn process_exits_at_the_end_of_input_while_its_output_is_blocked() {
     let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "stdio::a_server_on_standard_streams", "--nocapture"]);
-    command.env(STANDARD, "1").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command.args(["--exact", "stdio::server_on_standard_streams", "--nocapture"]);
+    command.env(IS_CHILD, "1").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut process = command.spawn().unwrap();
     let mut input = process.stdin.take().unwrap();
     let mut output = process.stdout.take().unwrap();
     let call =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params(json!({})) });
     input.write_all(format!("{call}\n").as_bytes()).await.unwrap();
-    // It has begun to answer, with more than a pipe holds.
+    // The server has begun to write a response that is longer than the buffer of a pipe.
     while output.read_u8().await.unwrap() != b'{' {}
     drop(input);
     assert!(process.wait().await.unwrap().success());
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
+async fn dropped_call_is_cancelled_at_the_server() {
     let running = Arc::default();
     let (stream, _task) = pipe(&running, StreamLimits::default());
     let caller = Client::builder(client(stream)).build();
@@ -187,7 +193,7 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_stream_ends_what_is_in_flight() {
+async fn end_of_stream_drops_the_handlers_in_flight() {
     let running = Arc::default();
     let (mut stream, task) = pipe(&running, StreamLimits::default());
     let mut line = request("tools/call", &params(json!({ "name": "wait" })));
@@ -199,7 +205,7 @@ async fn the_end_of_the_stream_ends_what_is_in_flight() {
 }
 
 #[tokio::test]
-async fn bad_lines_get_their_error_and_the_stream_goes_on() {
+async fn malformed_lines_get_an_error_and_the_stream_stays_open() {
     let limits = StreamLimits::default().with_max_message_bytes(2_000).with_max_in_flight(1);
     let (mut stream, _task) = pipe(&Arc::default(), limits);
     let wait =
@@ -239,7 +245,7 @@ async fn bad_lines_get_their_error_and_the_stream_goes_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_is_a_broken_transport() {
+async fn closed_stream_is_a_transport_error() {
     let (ours, theirs) = tokio::io::duplex(1024);
     let caller = Client::builder(client(ours)).build();
     let call = tokio::spawn(async move { caller.discover().await });

@@ -1,4 +1,4 @@
-//! What there is too much of on a stream: messages that are longer than may be, and requests that nobody reads.
+//! Limits of byte streams: messages above the limit, and requests that the server does not read.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, duplex, split};
 use tokio::task::JoinHandle;
 
-use crate::raw_peer::Hand;
+use crate::raw_peer::RawPeer;
 
-const MOST: usize = 1_000;
+const MAX_MESSAGE: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
-struct Said {
+struct Text {
     text: String,
 }
 
@@ -34,40 +34,43 @@ fn text(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-/// A caller whose answer is too long need not wait for what will not come, and is told why; others are not concerned.
+/// A response above the limit ends its call with an error at once. Other calls are not affected.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_too_long_ends_its_call() {
+async fn response_above_the_limit_ends_its_call() {
     let (ours, theirs) = duplex(1 << 16);
     let (reader, writer) = split(ours);
-    let connection = StreamClient::with_max_message(BufReader::new(reader), writer, MOST);
-    let (client, mut hand) = (Client::builder(connection).build(), Hand::new(theirs));
+    let connection = StreamClient::with_max_message(BufReader::new(reader), writer, MAX_MESSAGE);
+    let (client, mut peer) = (Client::builder(connection).build(), RawPeer::new(theirs));
     let (first, second) = (call(&client, "first", 1), call(&client, "second", 1));
-    let (request, other) = (hand.read().await, hand.read().await);
-    hand.answer(request["id"].clone(), text(&"x".repeat(MOST))).await;
+    let (request, other) = (peer.read().await, peer.read().await);
+    peer.answer(request["id"].clone(), text(&"x".repeat(MAX_MESSAGE))).await;
     let error = first.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("a message of more than 1000 bytes"), "{error}");
-    // Of a notification, nobody is said to wait for it.
-    hand.notify("notifications/message", json!({ "level": "info", "data": "x".repeat(MOST) }))
-        .await;
-    hand.answer(other["id"].clone(), text("fine")).await;
+    // A notification above the limit is skipped, and ends no call.
+    peer.notify(
+        "notifications/message",
+        json!({ "level": "info", "data": "x".repeat(MAX_MESSAGE) }),
+    )
+    .await;
+    peer.answer(other["id"].clone(), text("fine")).await;
     assert_eq!(second.await.unwrap().unwrap(), "fine");
-    // Some servers write the id last. Whose it is can be known if only one waits.
+    // Some servers write the id last. A single call in flight is matched without the id.
     let alone = call(&client, "alone", 1);
-    let id = &hand.read().await["id"];
-    let result = text(&"x".repeat(2 * MOST));
+    let id = &peer.read().await["id"];
+    let result = text(&"x".repeat(2 * MAX_MESSAGE));
     let line = format!("{{\"result\":{result},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n");
-    hand.writer.write_all(line.as_bytes()).await.unwrap();
+    peer.writer.write_all(line.as_bytes()).await.unwrap();
     let error = alone.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("a message of more than 1000 bytes"), "{error}");
 }
 
-/// The error names the request, so that its caller is told, whoever else waits.
+/// The error has the id of the request, so that it ends the right one of several calls.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_long_is_refused_by_its_id() {
+async fn request_above_the_limit_is_rejected_by_its_id() {
     let (ours, theirs) = duplex(1 << 16);
     let tool = |name| {
-        Tool::new(name, "", async |_: Context, said: Said| -> mrtr::Result<_> {
-            assert_eq!(said.text, "x");
+        Tool::new(name, "", async |_: Context, argument: Text| -> mrtr::Result<_> {
+            assert_eq!(argument.text, "x");
             Ok("fine")
         })
     };
@@ -79,65 +82,69 @@ async fn a_request_that_is_too_long_is_refused_by_its_id() {
     let server = server.build().unwrap();
     let (reader, writer) = split(theirs);
     let (limits, never) =
-        (StreamLimits::default().with_max_message_bytes(MOST), std::future::pending());
+        (StreamLimits::default().with_max_message_bytes(MAX_MESSAGE), std::future::pending());
     tokio::spawn(serve_stream(server, BufReader::new(reader), writer, limits, never));
     let (reader, writer) = split(ours);
     let client = Client::builder(StreamClient::new(BufReader::new(reader), writer)).build();
-    let calls =
-        [call(&client, "long", MOST), call(&client, "short", 1), call(&client, "long", MOST)];
+    let calls = [
+        call(&client, "long", MAX_MESSAGE),
+        call(&client, "short", 1),
+        call(&client, "long", MAX_MESSAGE),
+    ];
     let results: Vec<_> = join_all(calls).await.into_iter().map(Result::unwrap).collect();
     for (result, fits) in results.into_iter().zip([false, true, false]) {
         match result {
             Ok(text) => assert!(fits && text == "fine", "{text}"),
             Err(error) => {
-                let said = error.to_string();
-                assert!(!fits && said.contains("longer than 1000 bytes"), "{said}");
+                let message = error.to_string();
+                assert!(!fits && message.contains("longer than 1000 bytes"), "{message}");
             }
         }
     }
 }
 
-/// Whoever gives up leaves nothing behind, and learns that the server has seen nothing.
+/// A request that times out in the queue is removed, and its caller learns that it was not sent.
 #[tokio::test(start_paused = true)]
-async fn what_a_server_does_not_read_is_taken_back() {
+async fn unread_requests_are_withdrawn() {
     const CALLS: usize = 500;
     const LENGTH: usize = 2_000;
     let (ours, theirs) = duplex(100);
     let (reader, writer) = split(ours);
     let connection = StreamClient::new(BufReader::new(reader), writer);
     let connection = connection.timeout(Duration::from_secs(1));
-    let (client, mut hand) = (Client::builder(connection).build(), Hand::new(theirs));
+    let (client, mut peer) = (Client::builder(connection).build(), RawPeer::new(theirs));
     let errors = join_all((0..CALLS).map(|_| call(&client, "t", LENGTH))).await;
     let errors = errors.into_iter().map(|called| called.unwrap().unwrap_err());
     let unsent = errors
         .filter(|error| error.as_transport_error().is_some_and(TransportError::is_not_sent))
         .count();
-    assert_eq!(unsent, CALLS - 1, "one had begun");
+    assert_eq!(unsent, CALLS - 1, "one request was partly written");
     drop(client);
-    // It is written to its end, and called off.
-    let begun = hand.read().await;
-    assert_eq!(begun["params"]["name"], "t");
-    let cancelled = hand.read().await;
+    // The partly written request is completed, and then cancelled.
+    let written = peer.read().await;
+    assert_eq!(written["params"]["name"], "t");
+    let cancelled = peer.read().await;
     assert_eq!(cancelled["method"], "notifications/cancelled");
-    assert_eq!(cancelled["params"]["requestId"], begun["id"]);
-    assert_eq!(hand.read().await, Value::Null);
+    assert_eq!(cancelled["params"]["requestId"], written["id"]);
+    assert_eq!(peer.read().await, Value::Null);
 }
 
-/// Whose request was in the queue, or had no place in it, learns that, whichever end of the stream is closed.
+/// A caller learns that its request was not written, whether it was in the queue or waited for room
+/// in it, and whichever end of the stream is closed.
 #[tokio::test(start_paused = true)]
-async fn what_was_not_written_when_the_stream_breaks_was_not_sent() {
+async fn queued_requests_are_not_sent_when_the_stream_breaks() {
     const CALLS: usize = 200;
     for server_stops_writing in [true, false] {
         let (to_server, mut server_reads) = duplex(100);
         let (server_writes, from_server) = duplex(100);
         let connection = StreamClient::new(BufReader::new(from_server), to_server);
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         let client = Client::builder(connection).build();
         let calls: Vec<_> = (0..CALLS).map(|_| call(&client, "t", 2_000)).collect();
         tokio::task::yield_now().await;
-        let mut some = [0; 50];
-        server_reads.read_exact(&mut some).await.unwrap();
-        // The other end stays open.
+        let mut part = [0; 50];
+        server_reads.read_exact(&mut part).await.unwrap();
+        // Keeps the other end open.
         let _open: Box<dyn std::any::Any> = if server_stops_writing {
             drop(server_writes);
             Box::new(server_reads)
@@ -148,24 +155,25 @@ async fn what_was_not_written_when_the_stream_breaks_was_not_sent() {
         let errors = join_all(calls.into_iter().map(async |call| {
             let error = call.await.unwrap().unwrap_err();
             let unsent = error.as_transport_error().is_some_and(TransportError::is_not_sent);
-            (unsent, begun.elapsed() < Duration::from_secs(1))
+            (unsent, start.elapsed() < Duration::from_secs(1))
         }));
         let errors = errors.await;
         let (unsent, written): (Vec<_>, _) = errors.into_iter().partition(|(unsent, _)| *unsent);
         assert!(unsent.len() == CALLS - 1 && unsent.iter().all(|(_, at_once)| *at_once));
-        // The one of which the server has some may be answered yet, if the server has not stopped writing.
+        // The server may still answer the request that it read in part, unless it stopped writing.
         assert_eq!(written, [(false, server_stops_writing)]);
     }
 }
 
-/// What is asked before the stream is closed is written, and what is asked after is not.
+/// Requests before the close are written, and later ones are not sent.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_closed_is_drained() {
+async fn closed_stream_writes_its_queued_requests() {
     let (ours, theirs) = duplex(1 << 20);
     let (reader, writer) = split(ours);
     let client = Client::builder(StreamClient::new(BufReader::new(reader), writer)).build();
-    let mut hand = Hand::new(theirs);
-    // As many as the queue takes, each too long to be written with others: more than a task does in one go.
+    let mut peer = RawPeer::new(theirs);
+    // The queue is full of long requests that are written one by one, so the task that writes them
+    // yields in between.
     let before: Vec<_> = (0..64).map(|_| call(&client, "before", 5_000)).collect();
     tokio::task::yield_now().await;
     client.transport().close();
@@ -173,28 +181,28 @@ async fn a_stream_that_is_closed_is_drained() {
     let after = call(&client, "after", 1).await.unwrap().unwrap_err();
     assert!(after.as_transport_error().is_some_and(TransportError::is_not_sent), "{after}");
     for _ in &before {
-        assert_eq!(hand.read().await["params"]["name"], "before");
+        assert_eq!(peer.read().await["params"]["name"], "before");
     }
-    assert_eq!(hand.read().await, Value::Null);
+    assert_eq!(peer.read().await, Value::Null);
     before.iter().for_each(JoinHandle::abort);
 }
 
-/// Nobody waits for a pause in what others ask.
+/// A cancellation is written before the queued requests of other calls.
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_does_not_wait_behind_requests() {
+async fn cancellation_overtakes_queued_requests() {
     const LENGTH: usize = 5_000;
     let (ours, theirs) = duplex(LENGTH);
     let (reader, writer) = split(ours);
     let connection = StreamClient::new(BufReader::new(reader), writer);
-    let (client, mut hand) = (Client::builder(connection).build(), Hand::new(theirs));
+    let (client, mut peer) = (Client::builder(connection).build(), RawPeer::new(theirs));
     let first = call(&client, "first", 1);
-    hand.read().await;
+    peer.read().await;
     let others: Vec<_> = (0..50).map(|_| call(&client, "other", LENGTH)).collect();
-    // In a runtime of one thread, all of them ask before this goes on.
+    // In a single-threaded runtime, all requests are queued before this task continues.
     tokio::task::yield_now().await;
     first.abort();
     let mut before = 0;
-    while hand.read().await["method"] != "notifications/cancelled" {
+    while peer.read().await["method"] != "notifications/cancelled" {
         before += 1;
     }
     assert!(before < 5, "{before}");

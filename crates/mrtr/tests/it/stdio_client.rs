@@ -1,4 +1,4 @@
-//! What our client does on a stream, line by line, with a server by hand.
+//! The messages of the client on a byte stream, with a raw peer as the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, duplex, split};
 
-use crate::raw_peer::Hand;
+use crate::raw_peer::RawPeer;
 
-/// Our client, and a server by hand.
-fn connect() -> (StreamClient, Hand) {
+/// Creates a client, and a raw peer as its server.
+fn connect() -> (StreamClient, RawPeer) {
     let (ours, theirs) = duplex(1 << 16);
     let (reader, writer) = split(ours);
-    (StreamClient::new(BufReader::new(reader), writer), Hand::new(theirs))
+    (StreamClient::new(BufReader::new(reader), writer), RawPeer::new(theirs))
 }
 
 fn text(text: &str) -> Value {
@@ -28,8 +28,8 @@ fn text(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn responses_find_their_calls_in_any_order_and_messages_are_one_line() {
-    let (connection, mut hand) = connect();
+async fn responses_match_calls_in_any_order_and_messages_are_single_lines() {
+    let (connection, mut peer) = connect();
     let client = Client::builder(connection).build();
     let call = |name: &'static str| {
         let client = client.clone();
@@ -37,56 +37,56 @@ async fn responses_find_their_calls_in_any_order_and_messages_are_one_line() {
         tokio::spawn(async move { client.call_tool(name, pretty).await.unwrap().text() })
     };
     let (one, two) = (call("one"), call("two"));
-    let requests = [hand.read().await, hand.read().await];
+    let requests = [peer.read().await, peer.read().await];
     for request in requests.iter().rev() {
         assert_eq!(request["params"]["arguments"], json!({ "a": 1 }));
         let name = request["params"]["name"].as_str().unwrap();
-        hand.answer(request["id"].clone(), text(name)).await;
+        peer.answer(request["id"].clone(), text(name)).await;
     }
     assert_eq!((one.await.unwrap().as_str(), two.await.unwrap().as_str()), ("one", "two"));
 }
 
 #[tokio::test]
-async fn what_a_server_may_not_send_is_passed_over_and_never_answered() {
-    let (connection, mut hand) = connect();
+async fn invalid_server_messages_are_ignored_and_never_answered() {
+    let (connection, mut peer) = connect();
     let client = Client::builder(connection).build();
     let call = tokio::spawn(async move { client.call_tool("t", json!({})).await.unwrap().text() });
-    let id = hand.read().await["id"].clone();
-    hand.write(json!({ "jsonrpc": "2.0", "id": 5, "method": "roots/list" })).await;
-    hand.notify("notifications/cancelled", json!({ "requestId": id })).await;
-    hand.notify("notifications/progress", json!({ "progressToken": "other", "progress": 1 })).await;
-    hand.notify("notifications/tools/list_changed", json!({})).await;
-    hand.write(json!({ "jsonrpc": "2.0", "id": 99, "result": {} })).await;
-    hand.write(json!("nonsense")).await;
-    hand.answer(id, text("fine")).await;
+    let id = peer.read().await["id"].clone();
+    peer.write(json!({ "jsonrpc": "2.0", "id": 5, "method": "roots/list" })).await;
+    peer.notify("notifications/cancelled", json!({ "requestId": id })).await;
+    peer.notify("notifications/progress", json!({ "progressToken": "other", "progress": 1 })).await;
+    peer.notify("notifications/tools/list_changed", json!({})).await;
+    peer.write(json!({ "jsonrpc": "2.0", "id": 99, "result": {} })).await;
+    peer.write(json!("nonsense")).await;
+    peer.answer(id, text("fine")).await;
     assert_eq!(call.await.unwrap(), "fine");
-    // The client is gone, and with it its end of the stream: nothing was written but the request.
-    drop(hand.writer);
-    assert_eq!(hand.reader.read_line(&mut String::new()).await.unwrap(), 0);
+    // The client is dropped and has closed the stream. It wrote only the request.
+    drop(peer.writer);
+    assert_eq!(peer.reader.read_line(&mut String::new()).await.unwrap(), 0);
 }
 
-/// A request that is too long for a server is refused without its id, which was not read.
+/// A server that rejects a request above its limit may not know the id.
 #[tokio::test]
-async fn an_error_without_an_id_is_that_of_the_call_that_waits_alone() {
-    let (connection, mut hand) = connect();
+async fn error_without_an_id_ends_the_only_call_in_flight() {
+    let (connection, mut peer) = connect();
     let client = Client::builder(connection).build();
     let call = || {
         let client = client.clone();
         tokio::spawn(async move { client.call_tool("t", json!({})).await })
     };
     let too_long =
-        json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": "it is too long" } });
+        json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": "message too long" } });
     let alone = call();
-    hand.read().await;
-    hand.write(too_long.clone()).await;
+    peer.read().await;
+    peer.write(too_long.clone()).await;
     let error = alone.await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("it is too long"), "{error}");
-    // Of two, it could be either's.
+    assert!(error.to_string().contains("message too long"), "{error}");
+    // With two calls in flight, the error is ambiguous and ignored.
     let two = [call(), call()];
-    let requests = [hand.read().await, hand.read().await];
-    hand.write(too_long).await;
+    let requests = [peer.read().await, peer.read().await];
+    peer.write(too_long).await;
     for request in requests {
-        hand.answer(request["id"].clone(), text("fine")).await;
+        peer.answer(request["id"].clone(), text("fine")).await;
     }
     for call in two {
         assert_eq!(call.await.unwrap().unwrap().text(), "fine");
@@ -94,38 +94,39 @@ async fn an_error_without_an_id_is_that_of_the_call_that_waits_alone() {
 }
 
 #[tokio::test]
-async fn a_call_is_cancelled_once_and_only_while_it_runs() {
-    let (connection, mut hand) = connect();
+async fn call_is_cancelled_once_and_only_while_in_flight() {
+    let (connection, mut peer) = connect();
     let client = Client::builder(connection).build();
-    // Answered: nothing to cancel.
+    // An answered call is not cancelled.
     let caller = client.clone();
     let call = tokio::spawn(async move { caller.discover().await });
-    let id = hand.read().await["id"].clone();
-    hand.answer(id, json!({ "supportedVersions": [], "capabilities": {} })).await;
+    let id = peer.read().await["id"].clone();
+    peer.answer(id, json!({ "supportedVersions": [], "capabilities": {} })).await;
     call.await.unwrap().unwrap();
-    // Dropped: its own id, with a reason; and an answer that crosses it is passed over.
+    // A dropped call is cancelled by its id, with a reason. A response that crosses the
+    // cancellation is ignored.
     let caller = client.clone();
     let call = tokio::spawn(async move { caller.call_tool("t", json!({})).await });
-    let id = hand.read().await["id"].clone();
+    let id = peer.read().await["id"].clone();
     call.abort();
-    let cancelled = hand.read().await;
+    let cancelled = peer.read().await;
     assert_eq!(cancelled["method"], "notifications/cancelled");
     assert_eq!((&cancelled["params"]["requestId"], cancelled["id"].is_null()), (&id, true));
     assert!(cancelled["params"]["reason"].is_string());
-    hand.answer(id, text("late")).await;
-    // Late: cancelled as well.
+    peer.answer(id, text("late")).await;
+    // A call that times out is cancelled as well.
     let slow = client.transport().clone().timeout(Duration::from_millis(20));
     let error = Client::builder(slow).build().call_tool("t", json!({})).await.unwrap_err();
     assert!(error.to_string().contains("no response within 20ms"), "{error}");
-    let id = hand.read().await["id"].clone();
-    assert_eq!(hand.read().await["params"]["requestId"], id);
+    let id = peer.read().await["id"].clone();
+    assert_eq!(peer.read().await["params"]["requestId"], id);
 }
 
 #[tokio::test]
-async fn a_log_message_is_heard_once_however_many_calls_wait() {
-    let (connection, mut hand) = connect();
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&heard);
+async fn log_message_is_delivered_once_with_several_calls_in_flight() {
+    let (connection, mut peer) = connect();
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
     let client = Client::builder(connection).on_log(LogLevel::Debug, move |_| {
         count.fetch_add(1, Ordering::SeqCst);
     });
@@ -133,7 +134,7 @@ async fn a_log_message_is_heard_once_however_many_calls_wait() {
     for _ in 0..20 {
         let listening = client.listen(&SubscriptionFilter::default()).unwrap();
         tokio::spawn(listening.collect::<Vec<_>>());
-        hand.read().await;
+        peer.read().await;
     }
     let calls: Vec<_> = (0..3)
         .map(|_| {
@@ -143,102 +144,106 @@ async fn a_log_message_is_heard_once_however_many_calls_wait() {
         .collect();
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(hand.read().await["id"].clone());
+        ids.push(peer.read().await["id"].clone());
     }
-    hand.notify("notifications/message", json!({ "level": "info", "data": "x" })).await;
+    peer.notify("notifications/message", json!({ "level": "info", "data": "x" })).await;
     for id in ids {
-        hand.answer(id, text("x")).await;
+        peer.answer(id, text("x")).await;
     }
     for call in calls {
         call.await.unwrap();
     }
-    assert_eq!(heard.load(Ordering::SeqCst), 1);
+    assert_eq!(received.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn a_server_may_end_a_subscription_by_cancelling_it() {
-    let (connection, mut hand) = connect();
+async fn server_may_cancel_a_subscription() {
+    let (connection, mut peer) = connect();
     let client = Client::builder(connection).build();
     let mut listening = client.listen(&SubscriptionFilter::default()).unwrap();
     let server = async {
-        let id = hand.read().await["id"].clone();
+        let id = peer.read().await["id"].clone();
         let tag = json!({ "io.modelcontextprotocol/subscriptionId": id });
         let other = json!({ "io.modelcontextprotocol/subscriptionId": 99 });
-        hand.notify("notifications/tools/list_changed", json!({ "_meta": other })).await;
-        hand.notify("notifications/prompts/list_changed", json!({ "_meta": tag })).await;
-        hand.notify("notifications/cancelled", json!({ "requestId": id, "reason": "bye" })).await;
-        hand
+        peer.notify("notifications/tools/list_changed", json!({ "_meta": other })).await;
+        peer.notify("notifications/prompts/list_changed", json!({ "_meta": tag })).await;
+        peer.notify("notifications/cancelled", json!({ "requestId": id, "reason": "bye" })).await;
+        peer
     };
-    let heard = async { listening.by_ref().map(Result::unwrap).collect::<Vec<_>>().await };
-    let (mut hand, heard) = tokio::join!(server, heard);
+    let collect = async { listening.by_ref().map(Result::unwrap).collect::<Vec<_>>().await };
+    let (mut peer, events) = tokio::join!(server, collect);
     assert_eq!(
-        heard,
+        events,
         [SubscriptionEvent::PromptsListChanged],
-        "what is of another subscription is not for this one"
+        "a notification of another subscription is ignored"
     );
-    drop((listening, client, hand.writer));
-    assert_eq!(hand.reader.read_line(&mut String::new()).await.unwrap(), 0, "it is not made anew");
+    drop((listening, client, peer.writer));
+    assert_eq!(
+        peer.reader.read_line(&mut String::new()).await.unwrap(),
+        0,
+        "the subscription is not requested again"
+    );
 }
 
-/// Nobody polls the call while the server talks: what is kept for it has an end.
+/// Notifications for a call that is not polled are buffered up to a limit, and then dropped.
 #[tokio::test]
-async fn what_waits_for_a_call_that_is_not_polled_is_bounded() {
-    let (connection, mut hand) = connect();
+async fn notifications_for_an_unpolled_call_are_bounded() {
+    let (connection, mut peer) = connect();
     let count = Arc::new(AtomicUsize::new(0));
-    let (heard, request) = (Arc::clone(&count), request());
-    let hear = move |_| drop(heard.fetch_add(1, Ordering::SeqCst).to_string());
-    let outgoing = OutgoingRequest::new(request).with_notification_handler(&hear);
+    let (received, request) = (Arc::clone(&count), request());
+    let handler = move |_| drop(received.fetch_add(1, Ordering::SeqCst).to_string());
+    let outgoing = OutgoingRequest::new(request).with_notification_handler(&handler);
     let mut call = Box::pin(connection.send(outgoing));
-    // Once, so that it is sent.
+    // The first poll sends the request.
     assert!(futures_util::poll!(&mut call).is_pending());
-    assert_eq!(hand.read().await["id"], 1);
+    assert_eq!(peer.read().await["id"], 1);
     for n in 0..5_000 {
-        hand.notify("notifications/progress", json!({ "progressToken": 1, "progress": n })).await;
+        peer.notify("notifications/progress", json!({ "progressToken": 1, "progress": n })).await;
     }
-    // The answer to another request comes after all of them.
+    // The response to another request arrives after all notifications.
     let other = Request::new(RequestId::Number(2), "x", self::request().params);
     let other = tokio::join!(connection.send(OutgoingRequest::new(other)), async {
-        assert_eq!(hand.read().await["id"], 2);
-        hand.answer(json!(2), json!({})).await;
+        assert_eq!(peer.read().await["id"], 2);
+        peer.answer(json!(2), json!({})).await;
     });
     other.0.unwrap();
-    hand.answer(json!(1), json!({})).await;
+    peer.answer(json!(1), json!({})).await;
     call.await.unwrap();
     assert_eq!(count.load(Ordering::SeqCst), 1_024);
 }
 
-/// What was missed is missed for good: the subscription breaks, and does not go on unheard at the server.
+/// Missed notifications of a subscription are lost, so it fails and is cancelled at the server.
 #[tokio::test]
-async fn a_subscription_that_is_not_polled_is_broken_and_cancelled() {
-    let (connection, mut hand) = connect();
+async fn unpolled_subscription_fails_and_is_cancelled() {
+    let (connection, mut peer) = connect();
     let outgoing = OutgoingRequest::new(request()).with_long_lived(true);
     let mut listening = Box::pin(connection.send(outgoing));
     assert!(futures_util::poll!(&mut listening).is_pending());
-    assert_eq!(hand.read().await["id"], 1);
+    assert_eq!(peer.read().await["id"], 1);
     let meta = json!({ "io.modelcontextprotocol/subscriptionId": 1 });
     for _ in 0..2_000 {
         let changed = json!({ "_meta": meta });
-        hand.notify("notifications/tools/list_changed", changed).await;
+        peer.notify("notifications/tools/list_changed", changed).await;
     }
     let error = listening.await.unwrap_err();
     assert!(
         error.is_interrupted() && error.to_string().contains("more than 1024 notifications unread"),
         "{error}"
     );
-    let cancelled = hand.read().await;
+    let cancelled = peer.read().await;
     assert_eq!(cancelled["method"], "notifications/cancelled");
     assert_eq!(cancelled["params"]["requestId"], 1);
 }
 
 #[tokio::test]
-async fn an_id_that_is_in_flight_is_not_used_twice() {
-    let (connection, mut hand) = connect();
+async fn id_in_flight_is_not_reused() {
+    let (connection, mut peer) = connect();
     let mut first = Box::pin(connection.send(OutgoingRequest::new(request())));
     assert!(futures_util::poll!(&mut first).is_pending());
     let second = connection.send(OutgoingRequest::new(request())).await.unwrap_err();
     assert!(second.is_not_sent(), "{second}");
-    hand.read().await;
-    hand.answer(json!(1), json!({ "of": "the first" })).await;
+    peer.read().await;
+    peer.answer(json!(1), json!({ "of": "the first" })).await;
     let result = first.await.unwrap().outcome.unwrap();
     assert!(result.get().contains("the first"));
 }

@@ -1,4 +1,4 @@
-//! What our server writes to a stream, line by line, to a client by hand.
+//! The messages of the server on a byte stream, with a raw peer as the client.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -11,11 +11,11 @@ use tokio::io::{AsyncWriteExt, BufReader, duplex, split};
 use tokio::sync::oneshot;
 
 use crate::http_wire::params;
-use crate::raw_peer::Hand;
+use crate::raw_peer::RawPeer;
 use crate::server_process::{Running, until};
 
 struct Served {
-    hand: Hand,
+    peer: RawPeer,
     running: Arc<AtomicUsize>,
     changes: ChangeNotifier,
     server: Server,
@@ -27,7 +27,7 @@ fn serve() -> Served {
     serve_over(1 << 16)
 }
 
-/// As [`serve`], over a pipe that holds so many bytes.
+/// Like [`serve`], over a pipe with a buffer of `bytes`.
 fn serve_over(bytes: usize) -> Served {
     let running = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&running);
@@ -42,10 +42,10 @@ fn serve_over(bytes: usize) -> Served {
             Ok::<_, mrtr::Error>("never")
         }
     };
-    let tell = async |cx: Context| -> mrtr::Result<_> {
+    let notify = async |cx: Context| -> mrtr::Result<_> {
         cx.progress(1.0, Some(f64::NAN), None);
-        cx.log(LogLevel::Info, "told");
-        Ok("told")
+        cx.log(LogLevel::Info, "message");
+        Ok("notified")
     };
     let late = async |cx: Context| -> mrtr::Result<_> {
         cx.progress(1.0, None, None);
@@ -65,7 +65,7 @@ fn serve_over(bytes: usize) -> Served {
         .allow_anonymous()
         .changes(changes.clone())
         .tool(Tool::new("wait", "", wait))
-        .tool(Tool::new("tell", "", tell))
+        .tool(Tool::new("notify", "", notify))
         .tool(Tool::new("late", "", late))
         .build()
         .unwrap();
@@ -82,100 +82,100 @@ fn serve_over(bytes: usize) -> Served {
         let limits = StreamLimits::default();
         serve_stream(replica, BufReader::new(reader), writer, limits, shutdown).await.unwrap();
     });
-    Served { hand: Hand::new(ours), running, changes, server, end, task }
+    Served { peer: RawPeer::new(ours), running, changes, server, end, task }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
+#[expect(clippy::needless_pass_by_value, reason = "shorter at the call")]
 fn meta(more: Value) -> Value {
-    let Value::Object(mut params) = params(json!({ "name": "tell" })) else { unreachable!() };
+    let Value::Object(mut params) = params(json!({ "name": "notify" })) else { unreachable!() };
     params["_meta"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     Value::Object(params)
 }
 
 #[tokio::test]
-async fn nothing_is_said_about_a_request_that_was_cancelled() {
-    let Served { mut hand, running, .. } = serve();
+async fn cancelled_request_gets_no_further_messages() {
+    let Served { mut peer, running, .. } = serve();
     let mut wait = meta(json!({ "progressToken": "p" }));
     wait["name"] = json!("wait");
     for id in 1..20 {
-        hand.call(id, "tools/call", wait.clone()).await;
-        while hand.read().await["method"] != "notifications/progress" {}
+        peer.call(id, "tools/call", wait.clone()).await;
+        while peer.read().await["method"] != "notifications/progress" {}
         let reason = json!({ "requestId": id, "reason": "enough" });
-        hand.notify("notifications/cancelled", reason).await;
-        hand.call("next", "server/discover", json!({})).await;
-        // What was written before the cancellation was read may still come; after the answer to the next
-        // request nothing does, until there is one more.
+        peer.notify("notifications/cancelled", reason).await;
+        peer.call("next", "server/discover", json!({})).await;
+        // Notifications that were written before the server read the cancellation may still arrive.
+        // After the next response, no more do.
         loop {
-            let message = hand.read().await;
+            let message = peer.read().await;
             if message["id"] == "next" {
                 break;
             }
             assert_eq!(message["method"], "notifications/progress", "{message}");
         }
-        hand.call("last", "server/discover", json!({})).await;
-        assert_eq!(hand.read().await["id"], "last");
+        peer.call("last", "server/discover", json!({})).await;
+        assert_eq!(peer.read().await["id"], "last");
         until(&running, 0).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_that_ends_without_a_result_is_cancelled_by_the_server() {
-    let Served { mut hand, end, task, changes, .. } = serve();
+async fn server_cancels_a_subscription_that_ends_without_a_result() {
+    let Served { mut peer, end, task, changes, .. } = serve();
     let tools = json!({ "notifications": { "toolsListChanged": true } });
-    hand.call("l", "subscriptions/listen", tools).await;
-    assert_eq!(hand.read().await["method"], "notifications/subscriptions/acknowledged");
+    peer.call("l", "subscriptions/listen", tools).await;
+    assert_eq!(peer.read().await["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(changes.listeners(), 1);
     end.send(()).unwrap();
-    let cancelled = hand.read().await;
+    let cancelled = peer.read().await;
     assert_eq!(cancelled["method"], "notifications/cancelled");
     assert_eq!(cancelled["params"]["requestId"], "l");
-    assert_eq!(hand.read().await, Value::Null);
+    assert_eq!(peer.read().await, Value::Null);
     task.await.unwrap();
-    assert_eq!(changes.listeners(), 0, "nothing of it is kept");
+    assert_eq!(changes.listeners(), 0, "the subscription is removed");
 }
 
-/// What waits to be written when a request is cancelled is not written any more.
+/// Notifications that are queued when their request is cancelled are not written.
 #[tokio::test]
-async fn what_is_in_the_queue_of_a_cancelled_request_stays_there() {
-    let Served { mut hand, running, .. } = serve_over(512);
+async fn queued_notifications_of_a_cancelled_request_are_dropped() {
+    let Served { mut peer, running, .. } = serve_over(512);
     let mut wait = meta(json!({ "progressToken": "p" }));
     wait["name"] = json!("wait");
-    hand.call(1, "tools/call", wait).await;
-    // Nothing is read, so the pipe fills up, and then the queue.
+    peer.call(1, "tools/call", wait).await;
+    // The client reads nothing, so the pipe fills up, and then the queue.
     until(&running, 1).await;
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    hand.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
+    peer.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
     until(&running, 0).await;
-    hand.call("next", "server/discover", json!({})).await;
-    let mut told = 0;
-    while hand.read().await["id"] != "next" {
-        told += 1;
+    peer.call("next", "server/discover", json!({})).await;
+    let mut written = 0;
+    while peer.read().await["id"] != "next" {
+        written += 1;
     }
-    // 512 bytes are not ten of them, and one was being written.
-    assert!(told < 12, "{told} were written after the cancellation");
+    // The pipe holds fewer than ten notifications, and one more was being written.
+    assert!(written < 12, "{written} were written after the cancellation");
 }
 
-/// A client that reads nothing holds up neither the end of the server nor its own.
+/// The server shuts down although the client does not read its output.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
-    let Served { mut hand, end, task, changes, .. } = serve_over(512);
+async fn unread_output_does_not_delay_the_shutdown() {
+    let Served { mut peer, end, task, changes, .. } = serve_over(512);
     let tools = json!({ "notifications": { "toolsListChanged": true } });
-    hand.call("l", "subscriptions/listen", tools).await;
+    peer.call("l", "subscriptions/listen", tools).await;
     while changes.listeners() == 0 {
         tokio::task::yield_now().await;
     }
-    // They are refused, until nothing more fits anywhere, and nothing more is read.
-    let mut refused = 0;
+    // The server rejects each message until all buffers are full, and then stops reading.
+    let mut rejected = 0;
     let flood = async {
         loop {
-            hand.writer.write_all(b"{}\n").await.unwrap();
-            refused += 1;
+            peer.writer.write_all(b"{}\n").await.unwrap();
+            rejected += 1;
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(1), flood).await;
-    assert!((60..10_000).contains(&refused), "{refused}");
+    assert!((60..10_000).contains(&rejected), "{rejected}");
     for _ in 0..200 {
         changes.publish(Change::Tools);
     }
@@ -184,10 +184,10 @@ async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn cancellations_that_make_no_sense_are_passed_over() {
-    let Served { mut hand, .. } = serve();
-    hand.call(1, "tools/call", json!({ "name": "tell" })).await;
-    assert_eq!(hand.read().await["id"], 1);
+async fn invalid_cancellations_are_ignored() {
+    let Served { mut peer, .. } = serve();
+    peer.call(1, "tools/call", json!({ "name": "notify" })).await;
+    assert_eq!(peer.read().await["id"], 1);
     for params in [
         json!({ "requestId": 1 }),
         json!({ "requestId": 99 }),
@@ -197,39 +197,39 @@ async fn cancellations_that_make_no_sense_are_passed_over() {
         json!([1]),
         json!("x"),
     ] {
-        hand.notify("notifications/cancelled", params).await;
+        peer.notify("notifications/cancelled", params).await;
     }
-    hand.notify("notifications/unheard-of", json!({})).await;
-    // An answered id may be used again at once.
-    hand.call(1, "tools/call", json!({ "name": "tell" })).await;
-    let answer = hand.read().await;
+    peer.notify("notifications/unknown", json!({})).await;
+    // The id of an answered request may be reused at once.
+    peer.call(1, "tools/call", json!({ "name": "notify" })).await;
+    let answer = peer.read().await;
     assert_eq!(
         (&answer["id"], &answer["result"]["content"][0]["text"]),
-        (&json!(1), &json!("told"))
+        (&json!(1), &json!("notified"))
     );
 }
 
 #[tokio::test]
-async fn notifications_belong_to_a_request_that_asked_for_them_and_end_with_it() {
-    let Served { mut hand, .. } = serve();
-    // Without a token and a level there are none.
-    hand.call(1, "tools/call", json!({ "name": "tell" })).await;
-    assert_eq!(hand.read().await["id"], 1);
-    // Two at once, each with a token of its own.
+async fn notifications_are_opt_in_and_precede_the_response() {
+    let Served { mut peer, .. } = serve();
+    // Without a progress token and a log level, there are no notifications.
+    peer.call(1, "tools/call", json!({ "name": "notify" })).await;
+    assert_eq!(peer.read().await["id"], 1);
+    // Two concurrent calls, each with its own token.
     for token in ["a", "b"] {
         let more = json!({ "progressToken": token, "io.modelcontextprotocol/logLevel": "info" });
-        hand.call(token, "tools/call", meta(more)).await;
+        peer.call(token, "tools/call", meta(more)).await;
     }
     let mut seen = Vec::new();
     for _ in 0..6 {
-        let message = hand.read().await;
+        let message = peer.read().await;
         let token = &message["params"]["progressToken"];
         seen.push(match message["method"].as_str() {
             Some("notifications/progress") => {
                 assert_eq!(
                     message["params"].get("total"),
                     None,
-                    "one that is no number is left out"
+                    "a total that is not a number is omitted"
                 );
                 format!("progress {token}")
             }
@@ -242,26 +242,26 @@ async fn notifications_belong_to_a_request_that_asked_for_them_and_end_with_it()
         assert!(at("progress") < at("result"), "{seen:?}");
     }
     let bad = meta(json!({ "io.modelcontextprotocol/logLevel": "loud" }));
-    hand.call(2, "tools/call", bad).await;
-    assert_eq!(hand.read().await["error"]["code"], -32602);
+    peer.call(2, "tools/call", bad).await;
+    assert_eq!(peer.read().await["error"]["code"], -32602);
 }
 
 #[tokio::test]
-async fn after_its_response_nothing_more_is_said_about_a_request() {
-    let Served { mut hand, .. } = serve();
+async fn no_notification_follows_the_response() {
+    let Served { mut peer, .. } = serve();
     let mut late = meta(json!({ "progressToken": 1, "io.modelcontextprotocol/logLevel": "debug" }));
     late["name"] = json!("late");
     for id in 1..50 {
-        hand.call(id, "tools/call", late.clone()).await;
-        while hand.read().await["id"] != id {}
-        hand.call("after", "server/discover", json!({})).await;
-        assert_eq!(hand.read().await["id"], "after");
+        peer.call(id, "tools/call", late.clone()).await;
+        while peer.read().await["id"] != id {}
+        peer.call("after", "server/discover", json!({})).await;
+        assert_eq!(peer.read().await["id"], "after");
     }
 }
 
-/// Reads what is announced: the method, the subscription and the URI.
-async fn announced(hand: &mut Hand) -> (String, Value, Value) {
-    let message = hand.read().await;
+/// Reads a notification of a subscription: its method, its subscription and its URI.
+async fn read_notification(peer: &mut RawPeer) -> (String, Value, Value) {
+    let message = peer.read().await;
     let id = message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone();
     let method = message["method"].as_str().unwrap_or_default();
     let method = method.strip_prefix("notifications/").unwrap_or_default();
@@ -269,46 +269,46 @@ async fn announced(hand: &mut Hand) -> (String, Value, Value) {
 }
 
 #[tokio::test]
-async fn subscriptions_share_a_stream_and_are_told_apart_by_their_ids() {
-    let Served { mut hand, changes, server, end, task, .. } = serve();
-    // The types of ids are kept: 1 and "1" are two.
+async fn subscriptions_on_one_stream_are_distinguished_by_id() {
+    let Served { mut peer, changes, server, end, task, .. } = serve();
+    // Ids keep their type: 1 and "1" are different.
     let tools = json!({ "notifications": { "toolsListChanged": true } });
-    hand.call(1, "subscriptions/listen", tools.clone()).await;
-    let ack = "subscriptions/acknowledged".to_owned();
-    assert_eq!(announced(&mut hand).await, (ack.clone(), json!(1), Value::Null));
-    hand.call("1", "subscriptions/listen", tools).await;
-    assert_eq!(announced(&mut hand).await, (ack, json!("1"), Value::Null));
+    peer.call(1, "subscriptions/listen", tools.clone()).await;
+    let acknowledged = "subscriptions/acknowledged".to_owned();
+    assert_eq!(read_notification(&mut peer).await, (acknowledged.clone(), json!(1), Value::Null));
+    peer.call("1", "subscriptions/listen", tools).await;
+    assert_eq!(read_notification(&mut peer).await, (acknowledged, json!("1"), Value::Null));
     changes.publish(Change::Prompts);
     changes.publish(Change::Tools);
-    let mut both = [announced(&mut hand).await, announced(&mut hand).await];
+    let mut both = [read_notification(&mut peer).await, read_notification(&mut peer).await];
     both.sort_by_key(|(_, id, _)| id.is_string());
     let tools = "tools/list_changed".to_owned();
     assert_eq!(
         both,
         [(tools.clone(), json!(1), Value::Null), (tools.clone(), json!("1"), Value::Null)]
     );
-    // Log messages of others do not get here, and one that is cancelled hears nothing more.
-    hand.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
-    hand.call("tell", "tools/call", meta(json!({ "progressToken": 5 }))).await;
-    assert_eq!(hand.read().await["params"]["progressToken"], 5);
-    assert_eq!(hand.read().await["id"], "tell");
+    // A subscription gets no messages of calls, and a cancelled one gets no further notifications.
+    peer.notify("notifications/cancelled", json!({ "requestId": 1 })).await;
+    peer.call("notify", "tools/call", meta(json!({ "progressToken": 5 }))).await;
+    assert_eq!(peer.read().await["params"]["progressToken"], 5);
+    assert_eq!(peer.read().await["id"], "notify");
     changes.publish(Change::Tools);
-    assert_eq!(announced(&mut hand).await, (tools, json!("1"), Value::Null));
-    // The server ends it, by its result.
+    assert_eq!(read_notification(&mut peer).await, (tools, json!("1"), Value::Null));
+    // The server ends the subscription with a result.
     server.begin_shutdown();
     end.send(()).unwrap();
-    let ended = hand.read().await;
+    let ended = peer.read().await;
     assert_eq!((&ended["id"], &ended["result"]["resultType"]), (&json!("1"), &json!("complete")));
     let meta = &ended["result"]["_meta"];
     assert_eq!(meta["io.modelcontextprotocol/subscriptionId"], "1");
     assert_eq!(meta["io.modelcontextprotocol/serverInfo"]["name"], "test");
-    assert_eq!(hand.read().await, Value::Null, "and then its stream");
+    assert_eq!(peer.read().await, Value::Null, "the stream ends after the result");
     task.await.unwrap();
 }
 
 #[tokio::test]
-async fn the_acknowledgement_comes_before_any_change() {
-    let Served { mut hand, changes, .. } = serve();
+async fn acknowledgement_precedes_all_changes() {
+    let Served { mut peer, changes, .. } = serve();
     let publishing = tokio::spawn(async move {
         loop {
             changes.publish(Change::Tools);
@@ -317,15 +317,15 @@ async fn the_acknowledgement_comes_before_any_change() {
     });
     for id in 1..30 {
         let tools = json!({ "notifications": { "toolsListChanged": true } });
-        hand.call(id, "subscriptions/listen", tools).await;
+        peer.call(id, "subscriptions/listen", tools).await;
         loop {
-            let (method, of, _) = announced(&mut hand).await;
+            let (method, of, _) = read_notification(&mut peer).await;
             if of == id {
                 assert_eq!(method, "subscriptions/acknowledged");
                 break;
             }
         }
-        hand.notify("notifications/cancelled", json!({ "requestId": id })).await;
+        peer.notify("notifications/cancelled", json!({ "requestId": id })).await;
     }
     publishing.abort();
 }

@@ -1,4 +1,4 @@
-//! Streams over HTTP: who ends them, and what that does.
+//! Event streams over HTTP: their content, and how each side ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -23,10 +23,10 @@ struct Served {
 }
 
 async fn serve() -> Served {
-    serve_by(ServeOptions::default()).await
+    serve_with(ServeOptions::default()).await
 }
 
-async fn serve_by(options: ServeOptions) -> Served {
+async fn serve_with(options: ServeOptions) -> Served {
     let running = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&running);
     let flooding = Arc::clone(&running);
@@ -38,7 +38,7 @@ async fn serve_by(options: ServeOptions) -> Served {
                 cx.log(LogLevel::Info, "x".repeat(4096));
                 tokio::task::yield_now().await;
             }
-            #[expect(unreachable_code, reason = "says what it would come to")]
+            #[expect(unreachable_code, reason = "states the output type")]
             Ok::<_, mrtr::Error>("")
         }
     };
@@ -68,7 +68,7 @@ async fn serve_by(options: ServeOptions) -> Served {
     Served { port, running, changes, server }
 }
 
-/// A request whose response is an event stream, read by hand.
+/// A request whose response is an event stream, read line by line.
 struct Events(BufReader<TcpStream>);
 
 impl Events {
@@ -82,7 +82,7 @@ impl Events {
         Self(BufReader::new(stream))
     }
 
-    /// The next event; `None` at the end of the body.
+    /// Reads the next event; `None` at the end of the body.
     async fn next(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
@@ -104,28 +104,28 @@ fn with_token(token: Value) -> Value {
     params
 }
 
-/// It keeps its connection open, and takes nothing of it.
+/// The client keeps its connection open, and reads nothing.
 #[tokio::test]
-async fn a_client_that_reads_no_events_stops_the_handler() {
-    let header_time = Duration::from_millis(50);
+async fn handler_is_dropped_if_the_client_reads_no_events() {
+    let header_timeout = Duration::from_millis(50);
     let Served { port, running, .. } =
-        serve_by(ServeOptions::default().with_header_timeout(header_time)).await;
+        serve_with(ServeOptions::default().with_header_timeout(header_timeout)).await;
     let mut params = params(json!({ "name": "flood" }));
     params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("info");
-    let _deaf = Events::open(port, json!(1), "tools/call", Some("flood"), params).await;
+    let _unread = Events::open(port, json!(1), "tools/call", Some("flood"), params).await;
     until(&running, 1).await;
     until(&running, 0).await;
 }
 
 #[tokio::test]
-async fn a_client_that_closes_its_connection_stops_the_handler() {
+async fn handler_is_dropped_if_the_client_disconnects() {
     let Served { port, running, .. } = serve().await;
     for token in [Value::Null, json!(1)] {
-        let started = token.is_null();
-        let params = if started { params(json!({ "name": "wait" })) } else { with_token(token) };
+        let is_silent = token.is_null();
+        let params = if is_silent { params(json!({ "name": "wait" })) } else { with_token(token) };
         let mut call = Events::open(port, json!(1), "tools/call", Some("wait"), params).await;
         until(&running, 1).await;
-        if !started {
+        if !is_silent {
             assert_eq!(call.next().await.unwrap()["params"]["progress"], 1.0);
         }
         drop(call);
@@ -134,7 +134,7 @@ async fn a_client_that_closes_its_connection_stops_the_handler() {
 }
 
 #[tokio::test]
-async fn a_stream_has_what_its_own_request_asked_for() {
+async fn stream_contains_only_notifications_of_its_request() {
     let Served { port, changes, .. } = serve().await;
     let mut listening = params(
         json!({ "notifications": { "resourcesListChanged": true, "toolsListChanged": true } }),
@@ -160,7 +160,7 @@ async fn a_stream_has_what_its_own_request_asked_for() {
 }
 
 #[tokio::test]
-async fn a_subscription_bears_the_id_of_its_request_and_ends_with_a_result_and_its_stream() {
+async fn subscription_carries_its_request_id_and_ends_with_a_result() {
     for id in [json!("one"), json!(1)] {
         let Served { port, changes, server, .. } = serve().await;
         let filter = json!({ "notifications": { "toolsListChanged": true, "resourceSubscriptions": ["a:1"] } });
@@ -188,14 +188,14 @@ async fn a_subscription_bears_the_id_of_its_request_and_ends_with_a_result_and_i
     }
 }
 
-/// Gives everything that is under way in this test its turn, many times over.
-async fn everything_had_its_turn() {
+/// Yields often enough for all other tasks of the test to run until they wait.
+async fn run_other_tasks() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A server by hand: reads one request, and answers nothing.
+/// Accepts a connection and reads one request, without a response.
 async fn accept(listener: &TcpListener) -> (TcpStream, String) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut bytes = Vec::new();
@@ -206,7 +206,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, String) {
 }
 
 #[tokio::test]
-async fn our_client_accepts_both_forms_and_cancels_by_closing() {
+async fn client_accepts_json_and_sse_and_cancels_by_disconnecting() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}/mcp", listener.local_addr().unwrap().port());
     let client = mrtr::connect(&url).unwrap().build();
@@ -216,7 +216,7 @@ async fn our_client_accepts_both_forms_and_cancels_by_closing() {
     call.abort();
     let mut rest = Vec::new();
     assert_eq!(stream.read_to_end(&mut rest).await.unwrap(), 0, "{rest:?}");
-    // Late is the same.
+    // A request that times out is cancelled in the same way.
     let slow = HttpClient::builder(&url).timeout(Duration::from_millis(20)).build().unwrap();
     let client = Client::builder(slow).build();
     let (error, (mut stream, _)) =
@@ -224,13 +224,13 @@ async fn our_client_accepts_both_forms_and_cancels_by_closing() {
     let error = error.unwrap_err();
     assert!(error.to_string().contains("did not answer in time"), "{error}");
     assert_eq!(stream.read_to_end(&mut rest).await.unwrap(), 0, "{rest:?}");
-    everything_had_its_turn().await;
+    run_other_tasks().await;
     let again = futures_util::poll!(std::pin::pin!(listener.accept()));
-    assert!(again.is_pending(), "a cancellation is not posted");
+    assert!(again.is_pending(), "no cancellation is sent");
 }
 
 #[tokio::test]
-async fn our_client_answers_no_request_of_a_server() {
+async fn client_answers_no_request_from_a_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}/mcp", listener.local_addr().unwrap().port());
     let client = mrtr::connect(&url).unwrap().build();
@@ -243,13 +243,13 @@ async fn our_client_answers_no_request_of_a_server() {
     };
     let (error, _stream) = tokio::join!(client.call_tool("t", json!({})), server);
     assert!(error.unwrap_err().is_protocol());
-    everything_had_its_turn().await;
+    run_other_tasks().await;
     let again = futures_util::poll!(std::pin::pin!(listener.accept()));
-    assert!(again.is_pending(), "nothing more is posted");
+    assert!(again.is_pending(), "no response is sent");
 }
 
 #[tokio::test]
-async fn dropping_a_subscription_ends_it_at_the_server() {
+async fn dropped_subscription_ends_at_the_server() {
     let Served { port, changes, .. } = serve().await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
     let mut listening = client.listen(&SubscriptionFilter::default()).unwrap();

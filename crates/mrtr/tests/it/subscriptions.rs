@@ -1,4 +1,4 @@
-//! Subscriptions over HTTP, with our client.
+//! Subscriptions over HTTP.
 
 use futures_util::StreamExt;
 use mrtr::client::SubscriptionEvent;
@@ -23,7 +23,7 @@ fn server(changes: &ChangeNotifier) -> Server {
         .unwrap()
 }
 
-/// Serves until told to end; the first part of the pair is the port.
+/// Starts a server, and returns its port, a sender that begins its shutdown, and its task.
 async fn serve(
     server: Server,
     port: u16,
@@ -47,31 +47,34 @@ fn all() -> SubscriptionFilter {
 }
 
 #[tokio::test]
-async fn a_client_hears_what_it_asked_for_and_the_graceful_end() {
+async fn client_receives_requested_changes_and_the_graceful_end() {
     let changes = ChangeNotifier::new();
     let (port, end, task) = serve(server(&changes), 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
-    let mut heard = client.listen(&all()).unwrap();
-    // The server has no prompts, so it does not promise to announce them.
-    let honoured = SubscriptionFilter::new().with_tools().with_resource("a:1");
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Acknowledged(honoured));
+    let mut events = client.listen(&all()).unwrap();
+    // The server has no prompts, so it does not acknowledge their changes.
+    let acknowledged = SubscriptionFilter::new().with_tools().with_resource("a:1");
+    assert_eq!(
+        events.next().await.unwrap().unwrap(),
+        SubscriptionEvent::Acknowledged(acknowledged)
+    );
     for change in [Change::Resources, Change::Prompts, Change::Resource("a:2".into())] {
         changes.publish(change);
     }
     changes.publish(Change::Tools);
     changes.publish(Change::Resource("a:1".into()));
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::ToolsListChanged);
+    assert_eq!(events.next().await.unwrap().unwrap(), SubscriptionEvent::ToolsListChanged);
     assert_eq!(
-        heard.next().await.unwrap().unwrap(),
+        events.next().await.unwrap().unwrap(),
         SubscriptionEvent::ResourceUpdated("a:1".into())
     );
     end.send(()).unwrap();
-    assert!(heard.next().await.is_none(), "the server ended the subscription by itself");
+    assert!(events.next().await.is_none(), "the server ended the subscription");
     task.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_without_changes_acknowledges_nothing_and_ends_with_the_server() {
+async fn server_without_changes_acknowledges_an_empty_filter() {
     let resource = Resource::new("a:1", "one", async |_: Context| "x");
     let bare = Server::builder("bare", "1")
         .ephemeral_key()
@@ -81,36 +84,39 @@ async fn a_server_without_changes_acknowledges_nothing_and_ends_with_the_server(
         .unwrap();
     let (port, end, task) = serve(bare, 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
-    let mut heard = client.listen(&all()).unwrap();
+    let mut events = client.listen(&all()).unwrap();
     let nothing = SubscriptionEvent::Acknowledged(SubscriptionFilter::default());
-    assert_eq!(heard.next().await.unwrap().unwrap(), nothing);
+    assert_eq!(events.next().await.unwrap().unwrap(), nothing);
     end.send(()).unwrap();
-    assert!(heard.next().await.is_none());
+    assert!(events.next().await.is_none());
     task.await.unwrap();
 }
 
 #[tokio::test]
-async fn changes_of_lists_reach_those_who_asked_and_resources_have_to_exist() {
+async fn only_requested_changes_of_existing_resources_are_sent() {
     let changes = ChangeNotifier::new();
     let (port, _end, _task) = serve(server(&changes), 0).await;
     let client = mrtr::connect(format!("http://127.0.0.1:{port}/mcp")).unwrap().build();
-    let asked =
+    let requested =
         SubscriptionFilter::new().with_resources().with_resource("a:1").with_resource("a:none");
-    let mut heard = client.listen(&asked).unwrap();
-    let granted = SubscriptionFilter::new().with_resources().with_resource("a:1");
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::Acknowledged(granted));
+    let mut events = client.listen(&requested).unwrap();
+    let acknowledged = SubscriptionFilter::new().with_resources().with_resource("a:1");
+    assert_eq!(
+        events.next().await.unwrap().unwrap(),
+        SubscriptionEvent::Acknowledged(acknowledged)
+    );
     for change in [Change::Tools, Change::Resource("a:none".into()), Change::Resources] {
         changes.publish(change);
     }
-    assert_eq!(heard.next().await.unwrap().unwrap(), SubscriptionEvent::ResourcesListChanged);
+    assert_eq!(events.next().await.unwrap().unwrap(), SubscriptionEvent::ResourcesListChanged);
 }
 
-/// A connection that breaks is made again, and the new acknowledgement says so.
+/// The client reconnects, and receives a new acknowledgement.
 #[tokio::test]
-async fn a_broken_connection_is_made_again() {
+async fn subscription_reconnects_after_a_broken_connection() {
     let changes = ChangeNotifier::new();
     let (port, _end, _task) = serve(server(&changes), 0).await;
-    // In front of the server, a relay whose connections can be cut.
+    // A relay in front of the server, whose connections can be cut.
     let relay = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let relay_port = relay.local_addr().unwrap().port();
     let (cut, mut cuts) = tokio::sync::mpsc::channel::<()>(1);
@@ -125,16 +131,16 @@ async fn a_broken_connection_is_made_again() {
         }
     });
     let client = mrtr::connect(format!("http://127.0.0.1:{relay_port}/mcp")).unwrap().build();
-    let mut heard = client.listen(&all()).unwrap();
+    let mut events = client.listen(&all()).unwrap();
     for _ in 0..3 {
-        assert!(matches!(heard.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
+        assert!(matches!(events.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
         cut.send(()).await.unwrap();
     }
 }
 
-/// Two thousand, a hundred at a time: that is how many there is room for, and each hundred finds it empty again.
+/// Opens 2,000 subscriptions in batches of 100. A batch fits only if the previous one left nothing.
 #[tokio::test]
-async fn listeners_who_go_away_leave_nothing() {
+async fn closed_subscriptions_leave_no_tasks() {
     let limits = RequestLimits::default().with_max_in_flight(100);
     let port = http_wire::serve(limits).await;
     let head = Head::new("subscriptions/listen", None);

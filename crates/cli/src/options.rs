@@ -1,0 +1,98 @@
+//! The options of the command line, and the client that they describe.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use mrtr::http::HttpClient;
+use mrtr::{Client, ClientBuilder};
+
+use crate::failure::{Failure, Result};
+
+/// Calls Model Context Protocol servers (2026-07-28), and answers their questions.
+///
+/// Exit codes: 0 success; 1 the tool failed; 2 wrong usage, or an unusable file; 3 the server
+/// rejected the request, or violated the protocol; 4 the server is unreachable, or the timeout
+/// expired; 5 a question has no valid answer, or the call was paused.
+#[derive(Parser)]
+#[command(name = "mrtr", version, max_term_width = 100)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Prints results as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Prints a server's name, versions and capabilities
+    Discover(Server),
+    /// Lists a server's tools
+    Tools(Server),
+    /// Calls a tool, and answers its questions
+    Call(Call),
+    /// Generates a secret that seals request state, and prints it as a line of a key ring
+    Keygen {
+        /// `active` seals and opens; `staged` only opens, until all replicas have the key
+        #[arg(default_value = "active", value_parser = ["active", "staged"])]
+        state: String,
+    },
+}
+
+/// The server's URL, and the options of its client.
+#[derive(Args)]
+pub(crate) struct Server {
+    /// URL of the server's MCP endpoint
+    pub(crate) url: String,
+    /// Environment variable that contains a bearer token
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) token_env: Option<String>,
+    /// Timeout of the whole call, in seconds, not counting the time that you take to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct Call {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Name of the tool; not with --resume
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub(crate) tool: Option<String>,
+    /// One argument: `people=2` or `day=Friday`; a value that is not JSON is text
+    #[arg(long = "arg", value_name = "NAME=VALUE", conflicts_with = "resume")]
+    pub(crate) args: Vec<String>,
+    /// All arguments as a JSON object
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["args", "resume"])]
+    pub(crate) arguments: Option<String>,
+    /// Answers as a JSON object: for each question's key, the content of its form, or {"action": …}
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+    /// Writes the call to a file at its next question, and exits with code 5
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pause: Option<PathBuf>,
+    /// Continues the call in a file that --pause wrote
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Shows every request and its outcome
+    #[arg(long)]
+    pub(crate) trace: bool,
+}
+
+impl Server {
+    /// Starts to build a client of the server.
+    pub(crate) fn client(&self) -> Result<ClientBuilder<HttpClient>> {
+        let mut http = HttpClient::builder(&self.url);
+        if let Some(name) = &self.token_env {
+            let token = std::env::var(name)
+                .map_err(|_| Failure::usage(format!("environment variable {name} is not set")))?;
+            http = http.bearer(&token).map_err(Failure::usage)?;
+        }
+        let time = std::time::Duration::from_secs(self.timeout);
+        let http = http.timeout(time).build().map_err(Failure::usage)?;
+        let info =
+            mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
+        let client = Client::builder(http).info(info).exclude_handler_time();
+        Ok(client.call_timeout(time))
+    }
+}
