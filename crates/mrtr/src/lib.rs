@@ -4,12 +4,21 @@
 #[cfg(all(any(doc, doctest), feature = "client", feature = "macros", feature = "testing"))]
 pub mod guide;
 
+#[cfg(all(feature = "server", feature = "legacy"))]
+mod all_revisions;
 #[cfg(feature = "client")]
 mod client_set;
 #[cfg(feature = "client")]
 mod connect;
+#[cfg(all(feature = "server", not(feature = "legacy")))]
+mod current_revision;
 #[cfg(feature = "server")]
 mod serve;
+
+#[cfg(all(feature = "server", feature = "legacy"))]
+use all_revisions as revisions;
+#[cfg(all(feature = "server", not(feature = "legacy")))]
+use current_revision as revisions;
 
 /// The client's loop over the rounds of a call, and the parts of it.
 #[cfg(feature = "client")]
@@ -39,6 +48,12 @@ pub mod http {
     pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder};
     #[cfg(feature = "server")]
     pub use mrtr_transport::http::{Endpoint, Readiness, RequestLimits, ServeOptions, serve};
+}
+
+/// Legacy revisions of the protocol: 2025-03-26, 2025-06-18 and 2025-11-25.
+#[cfg(feature = "legacy")]
+pub mod legacy {
+    pub use mrtr_legacy::*;
 }
 
 /// Standard streams, and other byte streams.
@@ -92,4 +107,4 @@ pub use mrtr_server::{
     ToolOutput, UnixSeconds, extract, form, manual,
 };
 #[cfg(feature = "server")]
-pub use serve::{serve, serve_stdio, shutdown};
+pub use serve::{endpoint, serve, serve_stdio, shutdown};

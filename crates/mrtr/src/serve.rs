@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use mrtr_server::Server;
 use mrtr_transport::http::{Endpoint, Readiness, ServeOptions};
-use mrtr_transport::stdio::{StreamLimits, serve_stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::oneshot;
+
+use crate::revisions;
 
 /// A boxed future, which is compiled in this crate. An `async fn` is compiled where it is awaited:
 /// each change of an application would compile most of a server again.
@@ -20,6 +21,29 @@ type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that a client may take to read the remaining output.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Creates an endpoint for `server`, as [`serve`] uses it.
+///
+/// With the feature `legacy`, which is on by default, it also serves clients of the revisions
+/// 2025-11-25, 2025-06-18 and 2025-03-26, with the same handlers. [`Endpoint::new`] serves the
+/// current revision only.
+///
+/// ```
+/// use mrtr::http::HostPolicy;
+///
+/// # fn example(server: mrtr::Server) -> std::io::Result<axum::Router> {
+/// let hosts = HostPolicy::loopback().allow_host("booking.example");
+/// let endpoint = mrtr::endpoint(server)?.host_policy(hosts);
+/// Ok(axum::Router::new().route_service("/mcp", endpoint))
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// If the operating system has no random numbers.
+pub fn endpoint(server: Server) -> io::Result<Endpoint<Server>> {
+    revisions::endpoint(server)
+}
 
 /// Serves `server` over HTTP at `/mcp` on `address` until the process gets SIGINT or SIGTERM.
 ///
@@ -53,7 +77,7 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
             );
         }
         tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
-        let (endpoint, options) = (Endpoint::new(server.clone()), ServeOptions::default());
+        let (endpoint, options) = (endpoint(server.clone())?, ServeOptions::default());
         let end = shutdown(server.clone(), options.readiness().clone());
         let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
         drain(&server).await;
@@ -119,8 +143,7 @@ fn serve_standard_streams(server: Server) -> Serving {
         let stdin = BufReader::new(standard_input());
         let (stdout, written) = standard_output();
         let end = shutdown(server.clone(), Readiness::default());
-        let outcome =
-            serve_stream(server.clone(), stdin, stdout, StreamLimits::default(), end).await;
+        let outcome = revisions::serve_stream(server.clone(), stdin, stdout, end).await;
         // A client that does not read must not keep the process from exiting.
         let _ = tokio::time::timeout(FLUSH_TIMEOUT, written).await;
         drain(&server).await;

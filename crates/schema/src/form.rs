@@ -102,6 +102,9 @@ pub enum FieldKind {
         options: Vec<ChoiceOption>,
         /// The value of the default option.
         default: Option<String>,
+        /// True if titles are written as `enumNames`: the notation of earlier revisions, which the
+        /// current one still allows.
+        enum_names: bool,
     },
     /// Any number of several options.
     #[non_exhaustive]
@@ -205,7 +208,7 @@ impl Field {
 
     /// Creates a required field for one of several options.
     pub fn choice(name: impl Into<String>, options: Vec<ChoiceOption>) -> Self {
-        Self::new(name, FieldKind::Choice { options, default: None })
+        Self::new(name, FieldKind::Choice { options, default: None, enum_names: false })
     }
 
     /// Creates a required field for any number of several options.

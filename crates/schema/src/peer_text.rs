@@ -13,7 +13,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Returns the first 128 characters of `text`, followed by an ellipsis if there are more.
-pub(crate) fn truncate(text: &str) -> Cow<'_, str> {
+pub fn truncate(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_CHARS) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
         None => text.into(),

@@ -72,7 +72,7 @@ pub struct ServerBuilder {
     extension_methods: Vec<(String, extension::Method)>,
     changes: Option<ChangeNotifier>,
     page_size: usize,
-    sealer: Option<Box<dyn Seal>>,
+    sealer: Option<Arc<dyn Seal>>,
     ephemeral_key: bool,
     store: Option<Box<dyn ErasedStore>>,
     hand_over: HandOverPolicy,
@@ -212,7 +212,7 @@ impl ServerBuilder {
 
     /// Sets your own sealer of request states, such as a [`mrtr_codec::SharedKeyRing`] or a KMS.
     pub fn sealer(mut self, sealer: impl Seal + 'static) -> Self {
-        self.sealer = Some(Box::new(sealer));
+        self.sealer = Some(Arc::new(sealer));
         self
     }
 
@@ -351,7 +351,7 @@ impl ServerBuilder {
             Some(sealer) => sealer,
             None if self.ephemeral_key || options(&self, &templates).next().is_none() => {
                 self.hand_over = HandOverPolicy::disabled();
-                Box::new(KeyRing::ephemeral()?)
+                Arc::new(KeyRing::ephemeral()?)
             }
             None => return Err(BuildError::NoKeyRing),
         };

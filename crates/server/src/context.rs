@@ -357,6 +357,12 @@ impl Context {
         feature.supported(self.round.capabilities())
     }
 
+    /// Returns the protocol revision that the client speaks: 2026-07-28, or a legacy one such as
+    /// 2025-11-25 (feature `legacy` of `mrtr`).
+    pub fn protocol_version(&self) -> &'static str {
+        self.round.parts.protocol_version()
+    }
+
     /// Returns the authenticated caller, if a layer in front of the server established one.
     pub fn principal(&self) -> Option<&Principal> {
         self.round.parts.principal()

@@ -80,7 +80,7 @@ pub(crate) struct Registry {
     pub(crate) meta: Object,
     /// `meta` as JSON.
     pub(crate) meta_json: RawJson,
-    pub(crate) sealer: Box<dyn Seal>,
+    pub(crate) sealer: Arc<dyn Seal>,
     pub(crate) store: Option<Box<dyn ErasedStore>>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Box<dyn Clock>,

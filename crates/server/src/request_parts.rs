@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Extensions, HeaderMap};
 use mrtr_codec::Principal;
+use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{Progress, name};
-use mrtr_transport::NotificationSender;
+use mrtr_transport::{NotificationSender, ProtocolVersion};
 use serde::Serialize;
 
 use crate::runtime::Runtime;
@@ -53,6 +54,21 @@ impl RequestParts {
     /// Returns the name and version that the client claims. Unverified: for display and logs.
     pub fn client(&self) -> Option<&Implementation> {
         self.meta.client_info.as_ref()
+    }
+
+    /// Returns the protocol revision that the client speaks: 2026-07-28, or a legacy one such as
+    /// 2025-11-25 (feature `legacy` of `mrtr`).
+    pub fn protocol_version(&self) -> &'static str {
+        self.legacy_version().map_or(PROTOCOL_VERSION, |ProtocolVersion(version)| version)
+    }
+
+    fn legacy_version(&self) -> Option<&ProtocolVersion> {
+        self.extensions.get()
+    }
+
+    /// Returns true if the client speaks a legacy revision.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.legacy_version().is_some()
     }
 
     /// Returns the capabilities that the client declared with this request.

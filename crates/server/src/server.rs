@@ -4,6 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use mrtr_codec::Seal;
+
 use crate::registry::Registry;
 
 /// A Model Context Protocol server: handlers, and the keys that seal request states.
@@ -38,6 +40,12 @@ impl Server {
     pub fn begin_shutdown(&self) {
         self.registry.runtime.hand_over.close();
         self.registry.changes.close();
+    }
+
+    /// Returns what seals the request states of this server: the key ring, or the sealer that was
+    /// given to the builder.
+    pub fn sealer(&self) -> Arc<dyn Seal> {
+        Arc::clone(&self.registry.sealer)
     }
 
     /// Waits for detached work: [single-use](crate::Tool::single_use) requests, and steps marked

@@ -8,6 +8,6 @@ mod server;
 #[cfg(feature = "http-client")]
 pub use client::{Challenge, HttpClient, HttpClientBuilder};
 #[cfg(feature = "http-endpoint")]
-pub use server::{Endpoint, Readiness, RequestLimits, ResponseBody};
+pub use server::{Endpoint, LegacyHandler, Permit, Readiness, RequestLimits, ResponseBody};
 #[cfg(feature = "http-serve")]
 pub use server::{ServeOptions, serve};

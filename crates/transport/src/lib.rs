@@ -68,4 +68,4 @@ mod traits;
 pub use error::{BoxError, TransportError};
 pub use in_process::InProcess;
 pub use notifications::{NotificationReceiver, NotificationSender};
-pub use traits::{IncomingRequest, OutgoingRequest, RequestHandler, Transport};
+pub use traits::{IncomingRequest, OutgoingRequest, ProtocolVersion, RequestHandler, Transport};

@@ -45,6 +45,11 @@ impl IncomingRequest {
     }
 }
 
+/// The revision that a client of a legacy revision speaks: a value in the extensions of its
+/// requests. Requests of the current revision have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProtocolVersion(pub &'static str);
+
 /// Answers requests: a server, as a transport sees it.
 ///
 /// The result in the response is [`RawJson`]: text that is known to be JSON and is written to the

@@ -16,7 +16,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-transport", &["mrtr-schema"]),
     ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
-    ("mrtr", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client", "mrtr-macros"]),
+    ("mrtr-legacy", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
+    (
+        "mrtr",
+        &[
+            "mrtr-schema",
+            "mrtr-transport",
+            "mrtr-server",
+            "mrtr-client",
+            "mrtr-legacy",
+            "mrtr-macros",
+        ],
+    ),
     ("mrtr-cli", &["mrtr", "mrtr-codec"]),
 ];
 
@@ -29,6 +40,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-codec", &["tokio", "hyper", "serde"]),
     ("mrtr-client", &["aes", "aes-gcm", "mrtr-codec", "reqwest", "hyper"]),
     ("mrtr-server", &["reqwest", "rustls", "hyper", "axum"]),
+    ("mrtr-legacy", &["reqwest", "rustls", "hyper", "axum", "mrtr-server"]),
 ];
 
 pub fn check(problems: &mut Vec<String>) -> Result {

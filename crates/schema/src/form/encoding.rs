@@ -58,9 +58,14 @@ fn property(field: &Field) -> Object {
             put("default", default.clone().map(Value::Number));
         }
         FieldKind::Boolean { default } => put("default", default.map(Value::from)),
-        FieldKind::Choice { options, default } => {
-            let (key, value) = write_options(options, "oneOf");
-            put(key, Some(value));
+        FieldKind::Choice { options, default, enum_names } => {
+            if *enum_names {
+                put("enum", Some(options.iter().map(|o| o.value.as_str()).collect()));
+                put("enumNames", Some(options.iter().map(title_of).collect()));
+            } else {
+                let (key, value) = write_options(options, "oneOf");
+                put(key, Some(value));
+            }
             put("default", default.clone().map(Value::from));
         }
         FieldKind::Choices { options, min_items, max_items, default } => {
@@ -82,8 +87,11 @@ fn write_options(options: &[ChoiceOption], titled: &'static str) -> (&'static st
     if options.iter().all(|o| o.title.is_none()) {
         return ("enum", options.iter().map(|o| o.value.as_str()).collect());
     }
-    let title = |o: &ChoiceOption| o.title.as_ref().unwrap_or(&o.value).clone();
-    (titled, options.iter().map(|o| json!({ "const": o.value, "title": title(o) })).collect())
+    (titled, options.iter().map(|o| json!({ "const": o.value, "title": title_of(o) })).collect())
+}
+
+fn title_of(option: &ChoiceOption) -> &str {
+    option.title.as_deref().unwrap_or(&option.value)
 }
 
 impl<'de> Deserialize<'de> for FormSchema {
@@ -116,7 +124,9 @@ fn read_field(name: String, schema: Value, required: bool) -> Result<Field, Stri
     let kind: String = take_member(s, "type")?.ok_or("missing `type`")?;
     let kind = match kind.as_str() {
         "string" => match read_options(s, "oneOf")? {
-            Some(options) => FieldKind::Choice { options, default: take_member(s, "default")? },
+            Some(Options { options, enum_names }) => {
+                FieldKind::Choice { options, default: take_member(s, "default")?, enum_names }
+            }
             None => FieldKind::Text {
                 min_length: take_member(s, "minLength")?,
                 max_length: take_member(s, "maxLength")?,
@@ -137,7 +147,8 @@ fn read_field(name: String, schema: Value, required: bool) -> Result<Field, Stri
             let mut items: Object = take_member(s, "items")?.ok_or("missing `items`")?;
             FieldKind::Choices {
                 options: read_options(&mut items, "anyOf")?
-                    .ok_or("`items` must list the options")?,
+                    .ok_or("`items` must list the options")?
+                    .options,
                 min_items: take_member(s, "minItems")?,
                 max_items: take_member(s, "maxItems")?,
                 default: take_member(s, "default")?,
@@ -154,24 +165,34 @@ fn read_field(name: String, schema: Value, required: bool) -> Result<Field, Stri
     })
 }
 
-fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Vec<ChoiceOption>>, String> {
+/// The options of a field.
+struct Options {
+    options: Vec<ChoiceOption>,
+    /// The titles were in `enumNames`.
+    enum_names: bool,
+}
+
+fn read_options(schema: &mut Object, titled: &str) -> Result<Option<Options>, String> {
     #[derive(Deserialize)]
     struct Titled {
         r#const: String,
         title: Option<String>,
     }
-    if let Some(options) = take_member::<Vec<Titled>>(schema, titled)? {
+    let options = |options, enum_names| {
+        Ok(Some(Options { options: all_titled_or_none(options), enum_names }))
+    };
+    if let Some(all) = take_member::<Vec<Titled>>(schema, titled)? {
         let option = |t: Titled| ChoiceOption { value: t.r#const, title: t.title };
-        return Ok(Some(all_titled_or_none(options.into_iter().map(option).collect())));
+        return options(all.into_iter().map(option).collect(), false);
     }
     let Some(values) = take_member::<Vec<String>>(schema, "enum")? else {
         return Ok(None);
     };
-    // `enumNames` has the display names in older revisions.
-    let mut names =
-        take_member::<Vec<String>>(schema, "enumNames")?.unwrap_or_default().into_iter();
+    let names = take_member::<Vec<String>>(schema, "enumNames")?.filter(|names| !names.is_empty());
+    let enum_names = names.is_some();
+    let mut names = names.unwrap_or_default().into_iter();
     let option = |value| ChoiceOption { value, title: names.next() };
-    Ok(Some(all_titled_or_none(values.into_iter().map(option).collect())))
+    options(values.into_iter().map(option).collect(), enum_names)
 }
 
 /// If any option has a title, sets the value of each other option as its title.

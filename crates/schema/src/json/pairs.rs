@@ -21,7 +21,7 @@ pub fn write_pairs<S: Serializer, V: Serialize>(
 
 /// Deserializes an object as pairs. `expected` describes the object in an error.
 ///
-/// Duplicate keys are kept: they are rejected before, by [`crate::json::validate`].
+/// Duplicate keys are kept: they are rejected before, by the strict validator.
 pub fn read_pairs<'de, D: Deserializer<'de>, K: Deserialize<'de>, V: Deserialize<'de>>(
     deserializer: D,
     expected: &'static str,

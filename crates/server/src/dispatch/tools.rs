@@ -108,7 +108,9 @@ impl Registry {
             return Err(unknown("tool", &name));
         };
         let arguments = arguments(given)?;
-        if !(tool.param_headers.is_empty() || parts.headers.is_empty()) {
+        // Legacy revisions mirror no parameters in headers.
+        let mirrors = !parts.headers.is_empty() && !parts.is_legacy();
+        if mirrors && !tool.param_headers.is_empty() {
             let parsed = serde_json::from_str(arguments)
                 .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))?;
             check_param_headers(&parts.headers, &tool.param_headers, &parsed)?;

@@ -3,6 +3,8 @@
 mod admission;
 mod body;
 mod endpoint;
+mod legacy;
+mod legacy_handler;
 mod limits;
 mod meta_cache;
 mod readiness;
@@ -10,8 +12,11 @@ mod rejection;
 mod response;
 #[cfg(feature = "http-serve")]
 mod serve;
+mod shared;
 
+pub use admission::Permit;
 pub use endpoint::Endpoint;
+pub use legacy_handler::LegacyHandler;
 pub use limits::RequestLimits;
 pub use readiness::Readiness;
 pub use response::ResponseBody;

@@ -7,11 +7,13 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 
 /// The id and the kind of a message, as far as its first bytes show them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct MessagePrefix {
+pub struct MessagePrefix {
     /// `None` if the id comes later, or is invalid.
-    pub(super) id: Option<RequestId>,
+    /// The id, if it is before the cut.
+    pub id: Option<RequestId>,
     /// The message is a request or a notification, as far as the prefix shows.
-    pub(super) has_method: bool,
+    /// True if there is a method before the cut.
+    pub has_method: bool,
 }
 
 impl MessagePrefix {

@@ -10,14 +10,16 @@ use super::oversized::MessagePrefix;
 const KEPT_PREFIX: usize = 1 << 10;
 
 /// A line, or the prefix of one that is too long.
-pub(super) enum Line {
+pub enum Line {
+    /// A line without its end.
     Complete(Vec<u8>),
+    /// The beginning of a line that is too long.
     TooLong(MessagePrefix),
 }
 
 /// Reads lines of bounded length. A partially read line is kept if the future of
 /// [`LineReader::next`] is dropped.
-pub(super) struct LineReader<R> {
+pub struct LineReader<R> {
     reader: R,
     max_length: usize,
     line: Vec<u8>,
@@ -26,7 +28,8 @@ pub(super) struct LineReader<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> LineReader<R> {
-    pub(super) fn new(reader: R, max_length: usize) -> Self {
+    /// Creates a reader of lines of at most `max_length` bytes.
+    pub fn new(reader: R, max_length: usize) -> Self {
         Self { reader, max_length, line: Vec::new(), is_skipping: false }
     }
 
@@ -36,7 +39,11 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
     }
 
     /// Returns the next line without its end; `None` at the end of the stream.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    ///
+    /// # Errors
+    ///
+    /// If reading the stream fails.
+    pub async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let buffer = self.reader.fill_buf().await?;
             if buffer.is_empty() {

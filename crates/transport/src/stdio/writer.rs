@@ -18,7 +18,7 @@ use crate::json_line::one_line;
 const MAX_JOINED: usize = 4 << 10;
 
 /// The state of the message in a line, which may be withdrawn until it is written.
-pub(super) trait LineState {
+pub trait LineState {
     /// Called before a line is written. Returns false if it was withdrawn.
     fn begin_write(&self) -> bool;
 
@@ -40,7 +40,7 @@ impl<T: LineState> LineState for Option<Arc<T>> {
 }
 
 /// Returns JSON as a line.
-pub(super) fn json_line(json: RawJson) -> Vec<u8> {
+pub fn json_line(json: RawJson) -> Vec<u8> {
     let mut line = one_line(json);
     line.push('\n');
     line.into_bytes()
@@ -56,7 +56,11 @@ pub(super) fn serialized_line(message: &impl serde::Serialize) -> Vec<u8> {
 ///
 /// Several lines are written at once if they are available, since each write may go through another
 /// thread. A line that is withdrawn is not written, unless its write has begun.
-pub(super) async fn write_lines<S: LineState>(
+///
+/// # Errors
+///
+/// If writing fails.
+pub async fn write_lines<S: LineState>(
     mut writer: impl AsyncWrite + Unpin,
     mut poll_line: impl FnMut(&mut Context<'_>) -> Poll<Option<(Vec<u8>, S)>>,
 ) -> io::Result<()> {

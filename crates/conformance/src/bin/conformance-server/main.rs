@@ -1,6 +1,7 @@
 //! The server that the official conformance suite calls: `/mcp` on the loopback port in `PORT`.
 
 mod content;
+mod questions;
 
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::roots::Root;
@@ -90,6 +91,7 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         .fold(builder, mrtr::ServerBuilder::tool)
         .changes(changes);
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
+    let builder = questions::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
     let builder = content::resources().into_iter().fold(builder, mrtr::ServerBuilder::resource);
     let builder = builder.resource_template(content::template());
     let builder = content::prompts().into_iter().fold(builder, mrtr::ServerBuilder::prompt);

@@ -41,7 +41,7 @@ impl BoundedCounter {
 
 /// One request's share of an endpoint's limits. It is returned on drop.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub struct Permit {
     counters: Arc<Counters>,
     body_bytes: usize,
 }

@@ -7,23 +7,23 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::{HeaderMap, Request, Response, StatusCode};
+use ::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
-use mrtr_schema::jsonrpc::{self, ErrorObject, Message};
-use mrtr_schema::meta::RequestMeta;
 use tower_service::Service;
 
 use super::admission::Admission;
 use super::body::{BodyError, discard, read};
+use super::legacy;
+use super::legacy_handler::LegacyHandler;
 use super::limits::RequestLimits;
 use super::meta_cache::MetaCache;
 use super::rejection::Rejection;
 use super::response::{self, ResponseBody, empty};
+use super::shared::Shared;
 use crate::headers;
 use crate::host_policy::HostPolicy;
 use crate::response_parts::{AdmittedRequest, ResponseParts};
-use crate::server_side::initialize;
 use crate::traits::RequestHandler;
 
 /// An MCP endpoint: a tower [`Service`] that validates requests, hands them to a [`RequestHandler`]
@@ -75,13 +75,6 @@ pub struct Endpoint<H> {
     shared: Arc<Shared<H>>,
 }
 
-struct Shared<H> {
-    handler: Arc<H>,
-    host_policy: HostPolicy,
-    limits: RequestLimits,
-    admission: Admission,
-}
-
 impl<H> Clone for Endpoint<H> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
@@ -100,22 +93,50 @@ impl<H: RequestHandler> Endpoint<H> {
     /// Creates an endpoint that accepts requests to this machine's own names, with the default
     /// [`RequestLimits`].
     pub fn new(handler: H) -> Self {
-        Self::build(Arc::new(handler), HostPolicy::default(), RequestLimits::default())
+        let limits = RequestLimits::default();
+        let shared = Shared {
+            handler: Arc::new(handler),
+            host_policy: HostPolicy::default(),
+            limits,
+            admission: Admission::new(&limits),
+            legacy: None,
+        };
+        Self { shared: Arc::new(shared) }
     }
 
-    fn build(handler: Arc<H>, host_policy: HostPolicy, limits: RequestLimits) -> Self {
-        let admission = Admission::new(&limits);
-        Self { shared: Arc::new(Shared { handler, host_policy, limits, admission }) }
+    /// Returns the endpoint with other settings.
+    fn with(self, change: impl FnOnce(&mut Shared<H>)) -> Self {
+        let Shared { handler, host_policy, limits, admission, legacy } = &*self.shared;
+        let mut shared = Shared {
+            handler: Arc::clone(handler),
+            host_policy: host_policy.clone(),
+            limits: *limits,
+            admission: admission.clone(),
+            legacy: legacy.clone(),
+        };
+        change(&mut shared);
+        Self { shared: Arc::new(shared) }
     }
 
     /// Sets the hosts and origins that may call. Default: only this machine's own names.
     pub fn host_policy(self, policy: HostPolicy) -> Self {
-        Self::build(Arc::clone(&self.shared.handler), policy, self.shared.limits)
+        self.with(|shared| shared.host_policy = policy)
     }
 
     /// Sets the limits on what clients may send.
     pub fn limits(self, limits: RequestLimits) -> Self {
-        Self::build(Arc::clone(&self.shared.handler), self.shared.host_policy.clone(), limits)
+        self.with(|shared| {
+            shared.admission = Admission::new(&limits);
+            shared.limits = limits;
+        })
+    }
+
+    /// Serves clients of legacy revisions, too. Default: they are rejected.
+    ///
+    /// `mrtr-legacy` has such a handler. It gets the requests that it claims, within the same
+    /// limits and for the same hosts and origins.
+    pub fn legacy(self, handler: impl LegacyHandler) -> Self {
+        self.with(|shared| shared.legacy = Some(Arc::new(handler)))
     }
 }
 
@@ -136,6 +157,12 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         let (head, body) = request.into_parts();
+        if let Some(legacy) = &shared.legacy
+            && !headers::is_current_revision(&head.headers)
+        {
+            let legacy = Arc::clone(legacy);
+            return Box::pin(legacy::serve(shared, legacy, head, body));
+        }
         let checked = shared.check_head(&head);
         let (headers, extensions) = (head.headers, head.extensions);
         // A future is as large as the largest future that it awaits. The rare ones are boxed, so
@@ -173,61 +200,5 @@ where
                 Err(rejection) => rejection.into_response(),
             })
         })
-    }
-}
-
-type Meta = Option<Arc<RequestMeta>>;
-
-impl<H> Shared<H> {
-    /// Makes the checks that do not need the body.
-    fn check_head(&self, head: &::http::request::Parts) -> Result<(), Box<Rejection>> {
-        if let Err(denied) = self.host_policy.check(&head.uri, &head.headers) {
-            tracing::warn!(target: "mrtr::access", %denied, "request rejected");
-            return Err(Rejection::invalid(StatusCode::FORBIDDEN, denied.to_string()));
-        }
-        if head.method != ::http::Method::POST {
-            let message = "the MCP endpoint accepts POST only";
-            return Err(Rejection::invalid(StatusCode::METHOD_NOT_ALLOWED, message));
-        }
-        if !headers::has_json_content_type(&head.headers) {
-            let message = "Content-Type must be application/json, in UTF-8 and not compressed";
-            return Err(Rejection::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
-        }
-        if !headers::accepts_json_and_sse(&head.headers) {
-            let message = "Accept must allow application/json and text/event-stream";
-            return Err(Rejection::invalid(StatusCode::NOT_ACCEPTABLE, message));
-        }
-        Ok(())
-    }
-
-    /// Parses the body and compares it with the headers. Returns `None` for a notification.
-    fn parse(
-        &self,
-        headers: &HeaderMap,
-        body: &[u8],
-        cache: &mut MetaCache,
-    ) -> Result<Option<(jsonrpc::Request, Meta)>, Box<Rejection>> {
-        let request =
-            match Message::parse_with_known_meta(body, self.limits.max_depth, cache.text()) {
-                Ok(Message::Request(request)) => request,
-                // This revision defines no notification to servers over HTTP; unknown ones are
-                // ignored.
-                Ok(Message::Notification(_)) => return Ok(None),
-                Ok(Message::Response(response)) => {
-                    let message =
-                        "clients send requests, not responses; send answers in `inputResponses`";
-                    let error = ErrorObject::invalid_request(message);
-                    return Err(Rejection::with_id(response.id, error));
-                }
-                Err(error) => return Err(Rejection::with_id(Message::salvage_id(body), error)),
-            };
-        let reject = |error| Rejection::with_id(Some(request.id.clone()), error);
-        let mirrored = cache.mirrored(&request).map_err(reject)?;
-        if let Some(error) = initialize::reject_older_revision(&request, &mirrored) {
-            return Err(reject(error));
-        }
-        headers::check_request(headers, &request.method, &mirrored).map_err(reject)?;
-        let meta = mirrored.meta;
-        Ok(Some((request, meta)))
     }
 }

@@ -85,6 +85,20 @@ pub struct ResponseBody(Inner);
 enum Inner {
     Full(Full<Bytes>),
     Events(Box<Events>),
+    Other(Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>),
+}
+
+impl ResponseBody {
+    /// Creates a body from another one, for a [`LegacyHandler`](super::LegacyHandler).
+    pub fn new(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Self {
+        Self(Inner::Other(Box::pin(body)))
+    }
+}
+
+impl From<String> for ResponseBody {
+    fn from(text: String) -> Self {
+        Self(Inner::Full(Full::from(text)))
+    }
 }
 
 struct Events {
@@ -140,6 +154,7 @@ impl Body for ResponseBody {
             Inner::Events(events) => {
                 events.poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Inner::Other(body) => body.as_mut().poll_frame(cx),
         }
     }
 
@@ -147,6 +162,7 @@ impl Body for ResponseBody {
         match &self.0 {
             Inner::Full(full) => full.is_end_stream(),
             Inner::Events(events) => events.parts.is_done(),
+            Inner::Other(body) => body.is_end_stream(),
         }
     }
 
@@ -154,6 +170,7 @@ impl Body for ResponseBody {
         match &self.0 {
             Inner::Full(full) => full.size_hint(),
             Inner::Events(_) => SizeHint::default(),
+            Inner::Other(body) => body.size_hint(),
         }
     }
 }
@@ -163,6 +180,7 @@ impl fmt::Debug for ResponseBody {
         f.write_str(match &self.0 {
             Inner::Full(_) => "ResponseBody(full)",
             Inner::Events(_) => "ResponseBody(events)",
+            Inner::Other(_) => "ResponseBody(other)",
         })
     }
 }

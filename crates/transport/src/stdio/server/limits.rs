@@ -47,4 +47,22 @@ impl StreamLimits {
         self.in_flight = requests;
         self
     }
+
+    /// Returns the longest message in bytes.
+    #[doc(hidden)]
+    pub fn max_message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// Returns how deeply messages may be nested.
+    #[doc(hidden)]
+    pub fn max_depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Returns how many requests may be in flight.
+    #[doc(hidden)]
+    pub fn max_in_flight(&self) -> usize {
+        self.in_flight
+    }
 }

@@ -1,0 +1,182 @@
+//! The `initialize` handshake (2025-11-25, basic: lifecycle).
+
+use mrtr_schema::Object;
+use mrtr_schema::capabilities::{
+    ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability,
+    ServerCapabilities,
+};
+use mrtr_schema::discover::DiscoverResult;
+use mrtr_schema::jsonrpc::Message;
+use mrtr_schema::meta::key;
+use serde::{Deserialize, Serialize};
+
+use crate::LegacyVersion;
+
+/// The methods and notifications that only legacy revisions have.
+pub(crate) mod name {
+    /// Opens a session.
+    pub(crate) const INITIALIZE: &str = "initialize";
+    /// The client's notification that it has read the result of `initialize`.
+    pub(crate) const INITIALIZED: &str = "notifications/initialized";
+    /// Checks that the peer answers.
+    pub(crate) const PING: &str = "ping";
+    /// Sets the least severe level of log messages of a session.
+    pub(crate) const SET_LEVEL: &str = "logging/setLevel";
+    /// Subscribes the session to changes of a resource.
+    pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
+    /// Ends a subscription to a resource.
+    pub(crate) const UNSUBSCRIBE: &str = "resources/unsubscribe";
+}
+
+/// Parameters of `initialize`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct InitializeParams {
+    /// The latest version that the client supports.
+    pub protocol_version: String,
+    /// The capabilities of the client, for the whole session.
+    #[serde(default)]
+    pub capabilities: ClientCapabilities,
+    /// The name and version of the client.
+    pub client_info: Implementation,
+}
+
+impl InitializeParams {
+    /// Creates the parameters.
+    pub fn new(
+        version: LegacyVersion,
+        capabilities: ClientCapabilities,
+        client_info: Implementation,
+    ) -> Self {
+        Self { protocol_version: version.as_str().to_owned(), capabilities, client_info }
+    }
+}
+
+/// Result of `initialize`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct InitializeResult {
+    /// The version of the session.
+    pub protocol_version: String,
+    /// The capabilities of the server, for the whole session.
+    pub capabilities: ServerCapabilities,
+    /// The name and version of the server.
+    pub server_info: Implementation,
+    /// Guidance for models on how to use the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+}
+
+impl InitializeResult {
+    /// Creates the result from what the server answers to `server/discover`.
+    pub fn from_discovery(version: LegacyVersion, discovered: DiscoverResult) -> Self {
+        let DiscoverResult { mut capabilities, instructions, meta, .. } = discovered;
+        capabilities.extensions = None;
+        let info = meta.and_then(|mut meta| meta.remove(key::SERVER_INFO));
+        let info = info.and_then(|info| serde_json::from_value(info).ok());
+        Self {
+            protocol_version: version.as_str().to_owned(),
+            capabilities,
+            server_info: info.unwrap_or_else(|| Implementation::new("", "")),
+            instructions,
+        }
+    }
+
+    /// Creates what a server would answer to `server/discover`.
+    pub fn into_discovery(self) -> DiscoverResult {
+        let Self { protocol_version, capabilities, server_info, instructions } = self;
+        let mut discovered = DiscoverResult::new(vec![protocol_version], capabilities);
+        discovered.instructions = instructions;
+        let info = serde_json::to_value(server_info).unwrap_or_default();
+        discovered.meta = Some(Object::from_iter([(key::SERVER_INFO.to_owned(), info)]));
+        discovered
+    }
+}
+
+/// Returns the capabilities that a client of this version can have declared.
+///
+/// What the version does not define is left out, so that a server does not use it.
+pub(crate) fn effective_capabilities(
+    version: LegacyVersion,
+    mut declared: ClientCapabilities,
+) -> ClientCapabilities {
+    declared.extensions = None;
+    declared.experimental = None;
+    if !version.has_elicitation() {
+        declared.elicitation = None;
+    }
+    if !version.has_url_elicitation() {
+        declared.elicitation = declared.elicitation.map(|_| ElicitationCapability::form());
+        declared.sampling = declared.sampling.map(|_| SamplingCapability::new());
+    }
+    declared
+}
+
+/// Returns true if the message is an `initialize` request without the `_meta` of the current
+/// revision.
+pub(crate) fn opens_session(body: &[u8]) -> bool {
+    match Message::parse(body) {
+        Ok(Message::Request(request)) if request.method == name::INITIALIZE => {
+            let meta = request.params.as_ref().and_then(|params| params.member("_meta"));
+            !meta.is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn declared() -> ClientCapabilities {
+        serde_json::from_value(json!({
+            "elicitation": { "form": {}, "url": {} },
+            "sampling": { "tools": {} },
+            "roots": { "listChanged": true },
+            "extensions": { "com.example/x": {} },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn capabilities_of_later_revisions_are_left_out() {
+        for (version, form, url, tools) in [
+            (LegacyVersion::V2025_03_26, false, false, false),
+            (LegacyVersion::V2025_06_18, true, false, false),
+            (LegacyVersion::V2025_11_25, true, true, true),
+        ] {
+            let effective = effective_capabilities(version, declared());
+            assert_eq!(
+                (effective.has_form(), effective.has_url(), effective.has_sampling_tools()),
+                (form, url, tools),
+                "{version}"
+            );
+            assert!(effective.has_sampling() && effective.has_roots());
+            assert!(effective.extensions.is_none());
+        }
+    }
+
+    #[test]
+    fn initialize_result_is_made_of_the_discovery() {
+        let discovered: DiscoverResult = serde_json::from_value(json!({
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": { "tools": { "listChanged": true }, "extensions": { "com.example/x": {} } },
+            "instructions": "Ask first.",
+            "_meta": { key::SERVER_INFO: { "name": "booking", "version": "1" } },
+        }))
+        .unwrap();
+        let result = InitializeResult::from_discovery(LegacyVersion::V2025_06_18, discovered);
+        assert_eq!(
+            serde_json::to_value(result).unwrap(),
+            json!({
+                "protocolVersion": "2025-06-18",
+                "capabilities": { "tools": { "listChanged": true } },
+                "serverInfo": { "name": "booking", "version": "1" },
+                "instructions": "Ask first.",
+            })
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! One request of a legacy client, from its arrival to its response.
+//!
+//! The adapter is a client of the current revision: where the handler returns input requests, it
+//! sends them to the legacy client as requests, and continues the call with the answers.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_schema::input::{InputRequest, InputRequiredResult, InputResponses};
+use mrtr_schema::json::{ObjectWriter, read_pairs};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId};
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::notification::{Cancelled, LogLevel, name};
+use mrtr_schema::peer_text;
+use mrtr_schema::{RawJson, method, uri};
+use mrtr_transport::{NotificationSender, RequestHandler};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::context::{self, Context};
+use super::gateway::Gateway;
+use super::session::{PendingAnswer, Session};
+use crate::handshake;
+use crate::translate::{is_input_required, legacy_error, legacy_input, legacy_result};
+
+/// The pauses before a call is continued that has returned a state and no questions.
+const BACKOFF: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(200)];
+
+/// The pause after all of these.
+const MAX_BACKOFF: Duration = Duration::from_millis(250);
+
+/// The way of messages about one request to its client.
+pub(crate) trait Channel: Send + Sync + 'static {
+    /// Sends a message. Returns false if the client is gone.
+    fn send(&self, message: Outgoing) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
+
+    /// Returns true if a client that lost its connection can resume from a sealed state.
+    fn is_resumable(&self) -> bool;
+}
+
+/// A message about a request, ahead of its response.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Notification(Notification),
+    Request {
+        request: Request,
+        /// The sealed state from which any replica can continue the call.
+        resume: Option<Arc<str>>,
+    },
+}
+
+/// A request of a client, and everything that answering it takes.
+pub(crate) struct Call<'a, H, C> {
+    pub(crate) gateway: &'a Gateway<H>,
+    pub(crate) session: &'a Arc<Session>,
+    pub(crate) channel: &'a C,
+    pub(crate) context: &'a Context,
+}
+
+impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
+    /// Answers a request, which continues from `state` if another replica has begun it.
+    pub(crate) async fn respond(
+        &self,
+        request: &Request,
+        state: Option<String>,
+    ) -> Result<RawJson, ErrorObject> {
+        match request.method.as_str() {
+            handshake::name::PING => Ok(empty()),
+            handshake::name::SET_LEVEL => {
+                let SetLevel { level } = request.decode_params()?;
+                self.session.set_log_level(level);
+                Ok(empty())
+            }
+            handshake::name::SUBSCRIBE => {
+                let Resource { uri } = request.decode_params()?;
+                self.subscribe(uri)
+            }
+            handshake::name::UNSUBSCRIBE => {
+                let Resource { uri } = request.decode_params()?;
+                self.session.unsubscribe(&uri);
+                Ok(empty())
+            }
+            handshake::name::INITIALIZE => {
+                Err(ErrorObject::invalid_request("this session is initialized already"))
+            }
+            method::DISCOVER | method::LISTEN => {
+                Err(ErrorObject::method_not_found(&request.method))
+            }
+            _ => {
+                let result = self.forward(request, state).await;
+                result.map_err(|error| legacy_error(&request.method, error))
+            }
+        }
+    }
+
+    fn subscribe(&self, uri: String) -> Result<RawJson, ErrorObject> {
+        uri::validate(&uri).map_err(|why| {
+            let uri = peer_text::quote(&uri);
+            ErrorObject::invalid_params(format!(
+                "Invalid params: invalid resource URI {uri}: {why}"
+            ))
+        })?;
+        if self.session.subscribe(uri) {
+            Ok(empty())
+        } else {
+            Err(ErrorObject::invalid_params(
+                "Invalid params: this session has too many subscriptions",
+            ))
+        }
+    }
+
+    /// Runs a call to its end: round by round, with the answers of the client in between.
+    async fn forward(
+        &self,
+        request: &Request,
+        mut state: Option<String>,
+    ) -> Result<RawJson, ErrorObject> {
+        let meta = Arc::new(self.meta(request)?);
+        let mut responses = None;
+        let mut pauses = BACKOFF.iter();
+        loop {
+            let params = with_answers(request, responses.as_ref(), state.as_deref())?;
+            let round = Request::new(request.id.clone(), &request.method, params);
+            let result = self.run_round(round, Arc::clone(&meta)).await?;
+            if !is_input_required(&result) {
+                return legacy_result(&request.method, &result).map_err(|error| invalid(&error));
+            }
+            let required: InputRequiredResult =
+                serde_json::from_str(result.as_str()).map_err(|error| invalid(&error))?;
+            state = required.request_state;
+            let questions = required.input_requests.unwrap_or_default().0;
+            responses = if questions.is_empty() {
+                sleep(*pauses.next().unwrap_or(&MAX_BACKOFF)).await;
+                None
+            } else {
+                pauses = BACKOFF.iter();
+                Some(self.ask(request, questions, state.as_deref()).await?)
+            };
+        }
+    }
+
+    /// Returns the `_meta` for the handler: what the session negotiated, and the client's own keys.
+    fn meta(&self, request: &Request) -> Result<RequestMeta, ErrorObject> {
+        #[derive(Deserialize)]
+        struct OnlyMeta {
+            #[serde(rename = "_meta", default)]
+            meta: RequestMeta,
+        }
+        let OnlyMeta { meta: sent } = request.decode_params()?;
+        let mut meta = context::meta(&self.session.claims).with_log_level(self.session.log_level());
+        meta.progress_token = sent.progress_token;
+        meta.other = sent.other;
+        Ok(meta)
+    }
+
+    /// Runs one round, and forwards the notifications that come before its response.
+    async fn run_round(
+        &self,
+        request: Request,
+        meta: Arc<RequestMeta>,
+    ) -> Result<RawJson, ErrorObject> {
+        let mut incoming = self.context.incoming(&self.session.claims, request, meta);
+        let (sender, mut notifications) = NotificationSender::channel();
+        incoming.notifications = sender;
+        let mut handling = pin!(Arc::clone(&self.gateway.handler).handle(incoming));
+        let response = loop {
+            tokio::select! {
+                biased;
+                response = &mut handling => break response,
+                next = poll_fn(|cx| notifications.poll_recv(cx)) => {
+                    self.channel.send(Outgoing::Notification(next)).await;
+                }
+            }
+        };
+        while let Some(next) = notifications.close_and_recv() {
+            self.channel.send(Outgoing::Notification(next)).await;
+        }
+        response.outcome
+    }
+
+    /// Asks the client all questions of a round, and waits for the answers.
+    async fn ask(
+        &self,
+        request: &Request,
+        questions: Vec<(String, InputRequest)>,
+        state: Option<&str>,
+    ) -> Result<InputResponses, ErrorObject> {
+        let resume = self.resumable_state(request, state);
+        let mut pending = Vec::with_capacity(questions.len());
+        for (key, question) in questions {
+            let id = self.gateway.new_id();
+            let params = legacy_input(self.session.claims.version, &question, &id)
+                .and_then(|params| Params::new(&params).map_err(|error| error.to_string()))
+                .map_err(|why| cannot_ask(&why))?;
+            let answer = self.session.ask(id.clone());
+            let request = Request::new(RequestId::String(id), question.method(), Some(params));
+            let resume = resume.clone();
+            if !self.channel.send(Outgoing::Request { request, resume }).await {
+                return Err(ErrorObject::internal("the client has disconnected"));
+            }
+            pending.push((key, question.method(), answer));
+        }
+        let deadline = Instant::now() + self.gateway.options.answer_timeout;
+        let mut responses = InputResponses::default();
+        let mut failure = None;
+        for (key, method, answer) in &mut pending {
+            match self.answer(method, answer, deadline).await {
+                Ok(response) => responses.0.push((std::mem::take(key), response)),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        match failure {
+            None => Ok(responses),
+            Some(error) => {
+                let open = pending.iter().skip(responses.0.len());
+                for (_, _, answer) in open {
+                    self.cancel_question(answer).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for one answer.
+    async fn answer(
+        &self,
+        method: &str,
+        answer: &mut PendingAnswer,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, ErrorObject> {
+        let failed = |why: String| Err(ErrorObject::internal(why));
+        match timeout_at(deadline, answer.recv()).await {
+            Err(_) => {
+                let limit = self.gateway.options.answer_timeout;
+                failed(format!("the client did not answer {method} within {limit:?}"))
+            }
+            Ok(None) => failed("the session has ended".to_owned()),
+            Ok(Some(Err(error))) => {
+                let why = peer_text::truncate(&error.message);
+                failed(format!("the client answered {method} with the error {}: {why}", error.code))
+            }
+            Ok(Some(Ok(result))) if result.get().starts_with('{') => Ok(result),
+            Ok(Some(Ok(_))) => Err(ErrorObject::invalid_request(format!(
+                "the result of {method} is not an object"
+            ))),
+        }
+    }
+
+    /// Tells the client that a question has no use any more.
+    async fn cancel_question(&self, question: &PendingAnswer) {
+        let cancelled = Cancelled::new(RequestId::String(question.id().to_owned()))
+            .with_reason("the call has ended");
+        if let Ok(notification) = Notification::new(name::CANCELLED, &cancelled) {
+            self.channel.send(Outgoing::Notification(notification)).await;
+        }
+    }
+
+    fn resumable_state(&self, request: &Request, state: Option<&str>) -> Option<Arc<str>> {
+        let state = state.filter(|_| self.channel.is_resumable())?;
+        self.gateway.seal_call(self.session, request, state).map(Arc::from)
+    }
+}
+
+/// Parameters of `logging/setLevel`.
+#[derive(Deserialize)]
+struct SetLevel {
+    level: LogLevel,
+}
+
+/// Parameters of `resources/subscribe` and `resources/unsubscribe`.
+#[derive(Deserialize)]
+struct Resource {
+    uri: String,
+}
+
+/// The result without members.
+fn empty() -> RawJson {
+    ObjectWriter::with_capacity(2).end()
+}
+
+/// Returns the parameters of the request, with the answers and the state of the round before.
+fn with_answers(
+    request: &Request,
+    responses: Option<&InputResponses>,
+    state: Option<&str>,
+) -> Result<Option<Params>, ErrorObject> {
+    let Some(params) = &request.params else { return Ok(None) };
+    let mut deserializer = serde_json::Deserializer::from_str(params.as_str());
+    let members: Vec<(String, Box<RawValue>)> =
+        read_pairs(&mut deserializer, "parameters").map_err(|error| invalid(&error))?;
+    let mut object = ObjectWriter::with_capacity(params.as_str().len() + 1024);
+    // A legacy client has no answers and no state of its own to send.
+    let is_own = |name: &str| name != "inputResponses" && name != "requestState";
+    for (name, value) in members.into_iter().filter(|(name, _)| is_own(name)) {
+        object = object.raw(&name, &RawJson::from(value));
+    }
+    if let Some(responses) = responses {
+        object = object.member("inputResponses", responses).map_err(|error| invalid(&error))?;
+    }
+    if let Some(state) = state {
+        object = object.string("requestState", state);
+    }
+    Params::new(&object.end()).map(Some).map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &serde_json::Error) -> ErrorObject {
+    tracing::error!(target: "mrtr::legacy", %error, "a message cannot be translated");
+    ErrorObject::internal("Internal error")
+}
+
+fn cannot_ask(why: &str) -> ErrorObject {
+    tracing::error!(target: "mrtr::legacy", why, "a question cannot be sent to a legacy client");
+    ErrorObject::internal(format!("the client cannot be asked: {why}"))
+}

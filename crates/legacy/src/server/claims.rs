@@ -1,0 +1,134 @@
+//! The session id: what was negotiated, sealed. Any replica can read it, and none stores it.
+
+use mrtr_codec::{Binding, Digest, OpenError, Principal, Seal, UnixSeconds, Validity, open, seal};
+use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
+use serde::{Deserialize, Serialize};
+
+use crate::LegacyVersion;
+use crate::handshake::{InitializeParams, effective_capabilities, name};
+
+/// The longest session id in bytes: it is a header of every request.
+const MAX_SESSION_ID: usize = 4 << 10;
+
+/// What `initialize` has negotiated.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SessionClaims {
+    pub(crate) version: LegacyVersion,
+    pub(crate) capabilities: ClientCapabilities,
+    pub(crate) client: Implementation,
+}
+
+/// The claims as they are sealed.
+#[derive(Serialize, Deserialize)]
+struct Encoded {
+    #[serde(rename = "v")]
+    version: String,
+    #[serde(rename = "c")]
+    capabilities: ClientCapabilities,
+    #[serde(rename = "i")]
+    client: Implementation,
+}
+
+/// The error of a session id that cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    #[error("the session id would be longer than {MAX_SESSION_ID} bytes")]
+    TooLong,
+    #[error("sealing the session failed: {0}")]
+    Seal(#[from] mrtr_codec::SealError),
+}
+
+impl SessionClaims {
+    /// Negotiates the version and the capabilities.
+    pub(crate) fn negotiate(params: InitializeParams) -> Self {
+        let version = LegacyVersion::negotiate(&params.protocol_version);
+        let mut client = Implementation::new(params.client_info.name, params.client_info.version);
+        client.title = params.client_info.title;
+        let capabilities = effective_capabilities(version, params.capabilities);
+        Self { version, capabilities, client }
+    }
+
+    /// Seals the claims for the caller.
+    pub(crate) fn seal(
+        &self,
+        sealer: &dyn Seal,
+        principal: Option<&Principal>,
+        validity: Validity,
+    ) -> Result<String, SessionError> {
+        let Self { version, capabilities, client } = self.clone();
+        let claims = Encoded { version: version.as_str().to_owned(), capabilities, client };
+        // Serializing plain data cannot fail.
+        let body = serde_json::to_vec(&claims).unwrap_or_default();
+        let token = seal(sealer, &binding(principal), validity, &body)?;
+        if token.len() > MAX_SESSION_ID { Err(SessionError::TooLong) } else { Ok(token) }
+    }
+
+    /// Opens a session id that this caller presents.
+    pub(crate) fn open(
+        sealer: &dyn Seal,
+        token: &str,
+        principal: Option<&Principal>,
+        now: UnixSeconds,
+    ) -> Result<(Self, UnixSeconds), OpenError> {
+        if token.len() > MAX_SESSION_ID {
+            return Err(OpenError::UnknownFormat);
+        }
+        let opened = open(sealer, token, &binding(principal), now)?;
+        let claims: Encoded =
+            serde_json::from_slice(opened.body()).map_err(|_| OpenError::UnknownFormat)?;
+        let version = LegacyVersion::from_name(&claims.version).ok_or(OpenError::UnknownFormat)?;
+        let Encoded { capabilities, client, .. } = claims;
+        Ok((Self { version, capabilities, client }, opened.validity().expires))
+    }
+}
+
+fn binding(principal: Option<&Principal>) -> Binding<'_> {
+    Binding {
+        principal,
+        method: name::INITIALIZE,
+        target: "session",
+        arguments: Digest::from_parts(&[]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mrtr_codec::KeyRing;
+
+    const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+    fn claims(name: &str) -> SessionClaims {
+        SessionClaims::negotiate(InitializeParams::new(
+            LegacyVersion::V2025_06_18,
+            ClientCapabilities::default(),
+            Implementation::new(name, "1"),
+        ))
+    }
+
+    #[test]
+    fn session_id_opens_for_its_caller_and_in_its_time_only() {
+        let ring = KeyRing::ephemeral().unwrap();
+        let alice = Principal::new("https://login.example", "alice");
+        let bob = Principal::new("https://login.example", "bob");
+        let token = claims("x").seal(&ring, Some(&alice), Validity::starting(NOW, 60)).unwrap();
+        assert!(token.bytes().all(|byte| byte.is_ascii_graphic()), "{token}");
+        let open = |token: &str, principal, now| SessionClaims::open(&ring, token, principal, now);
+        let (opened, expires) = open(&token, Some(&alice), NOW).unwrap();
+        assert_eq!((opened, expires), (claims("x"), UnixSeconds(NOW.0 + 60)));
+        assert_eq!(open(&token, Some(&bob), NOW), Err(OpenError::WrongPrincipal));
+        assert_eq!(open(&token, None, NOW), Err(OpenError::WrongPrincipal));
+        assert_eq!(open(&token, Some(&alice), UnixSeconds(NOW.0 + 60)), Err(OpenError::Expired));
+        let guessed = token.replace(&token[20..24], "AAAA");
+        assert!(open(&guessed, Some(&alice), NOW).is_err());
+    }
+
+    #[test]
+    fn session_id_has_a_maximum_length() {
+        let ring = KeyRing::ephemeral().unwrap();
+        let validity = Validity::starting(NOW, 60);
+        let seal = |length| claims(&"n".repeat(length)).seal(&ring, None, validity);
+        assert!(seal(1_000).is_ok());
+        assert!(matches!(seal(MAX_SESSION_ID), Err(SessionError::TooLong)));
+    }
+}

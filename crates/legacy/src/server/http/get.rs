@@ -1,0 +1,140 @@
+//! GET: streams that clients resume, and changes of the server.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use ::http::{HeaderName, Request, Response, StatusCode, header};
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use mrtr_schema::jsonrpc::Notification;
+use mrtr_transport::RequestHandler;
+use mrtr_transport::http::{Permit, ResponseBody};
+use tokio::sync::mpsc;
+use tokio::time::{Sleep, sleep};
+
+use super::body::{CallEvents, EventId, KEEP_ALIVE_INTERVAL, event_stream, push_event};
+use super::caller::{Caller, context_of};
+use super::rejected::Rejected;
+use crate::server::gateway::Gateway;
+use crate::server::listen::listen;
+use crate::server::run::{AttachedReader, NewCall};
+use crate::server::session::Session;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How many notifications wait for a client that reads slowly.
+const MAX_QUEUED: usize = 64;
+
+pub(super) async fn handle<H: RequestHandler>(
+    gateway: &Arc<Gateway<H>>,
+    request: Request<Bytes>,
+    permit: Permit,
+) -> Result<Response<ResponseBody>, Box<Rejected>> {
+    let accepts = request.headers().get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    if !accepts
+        .into_iter()
+        .any(|value| value.contains("text/event-stream") || value.contains("*/*"))
+    {
+        let message = "Accept must allow text/event-stream";
+        return Err(Rejected::new(StatusCode::NOT_ACCEPTABLE, message));
+    }
+    let session = Caller::of(&request).session(gateway)?;
+    let answered = match request.headers().get(&LAST_EVENT_ID) {
+        Some(id) => {
+            let id = id.to_str().ok().and_then(EventId::parse);
+            resume(gateway, &session, &request, id, permit)
+        }
+        None => changes(gateway, &session, &request, permit).await,
+    };
+    gateway.sessions.release(&session);
+    answered
+}
+
+/// Resumes the stream of a call, here or from the sealed call in the event id.
+fn resume<H: RequestHandler>(
+    gateway: &Arc<Gateway<H>>,
+    session: &Arc<Session>,
+    request: &Request<Bytes>,
+    id: Option<EventId<'_>>,
+    permit: Permit,
+) -> Result<Response<ResponseBody>, Box<Rejected>> {
+    let unknown = || {
+        Rejected::new(StatusCode::BAD_REQUEST, "Last-Event-ID names no stream that can be resumed")
+    };
+    let EventId { stream, position, state } = id.ok_or_else(unknown)?;
+    let reader = if let Some(stream) = session.stream(stream) {
+        stream.read_after(position)
+    } else {
+        // The replica that sent the event is gone. The call continues here, with the last round.
+        let (call, state) =
+            state.and_then(|state| gateway.open_call(session, state)).ok_or_else(unknown)?;
+        tracing::info!(
+            target: "mrtr::legacy",
+            method = call.method,
+            "a call of another replica is continued"
+        );
+        let stream = gateway.new_stream(session, 1);
+        let reader = stream.read_after(0);
+        let call = NewCall { request: call, state: Some(state), context: context_of(request) };
+        gateway.start_call(session, &stream, call, permit);
+        reader
+    };
+    let reader = AttachedReader::new(gateway, session, reader);
+    Ok(event_stream(CallEvents::new(reader, false)))
+}
+
+/// Streams the changes of the server to a session. A stream that it had before ends.
+async fn changes<H: RequestHandler>(
+    gateway: &Arc<Gateway<H>>,
+    session: &Arc<Session>,
+    request: &Request<Bytes>,
+    permit: Permit,
+) -> Result<Response<ResponseBody>, Box<Rejected>> {
+    let context = context_of(request);
+    if !gateway.announces_changes(session, &context).await {
+        let message = "this server has no changes to announce";
+        return Err(Rejected::new(StatusCode::METHOD_NOT_ALLOWED, message));
+    }
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED);
+    let (gateway, listening) = (Arc::clone(gateway), Arc::clone(session));
+    let task = tokio::spawn(async move {
+        listen(&gateway, &listening, &context, &sender).await;
+        drop(permit);
+        gateway.sessions.release(&listening);
+    });
+    session.replace_listener(task.abort_handle());
+    Ok(event_stream(Changes { receiver, idle: None }))
+}
+
+/// The events of one connection. When it is dropped, the task that fills the channel ends.
+struct Changes {
+    receiver: mpsc::Receiver<Notification>,
+    idle: Option<Pin<Box<Sleep>>>,
+}
+
+impl Body for Changes {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut events = String::new();
+        match self.receiver.poll_recv(cx) {
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(notification)) => {
+                push_event(&mut events, None, notification.to_json());
+            }
+            Poll::Pending => {
+                let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE_INTERVAL)));
+                ready!(idle.as_mut().poll(cx));
+                events.push_str(":\n\n");
+            }
+        }
+        self.idle = None;
+        Poll::Ready(Some(Ok(Frame::data(events.into()))))
+    }
+}

@@ -1,0 +1,175 @@
+//! POST: messages of the client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{HeaderValue, Request, Response, StatusCode};
+use bytes::Bytes;
+use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId, code};
+use mrtr_schema::notification::{Cancelled, name};
+use mrtr_schema::{RawJson, jsonrpc};
+use mrtr_transport::http::{Permit, ResponseBody};
+use mrtr_transport::{RequestHandler, headers};
+use serde_json::value::RawValue;
+
+use super::body::{CallEvents, event_stream};
+use super::caller::{Caller, SESSION_ID, context_of};
+use super::rejected::{Rejected, empty, json, json_text};
+use crate::handshake::opens_session;
+use crate::server::gateway::Gateway;
+use crate::server::run::{AttachedReader, NewCall};
+use crate::server::session::Session;
+use crate::server::stream::{EventKind, Stream};
+
+/// How long a request may take before its response becomes a stream, which the client can resume.
+const STREAM_AFTER: Duration = Duration::from_secs(1);
+
+/// The most messages in a batch.
+const MAX_BATCH: usize = 64;
+
+pub(super) async fn handle<H: RequestHandler>(
+    gateway: &Arc<Gateway<H>>,
+    request: Request<Bytes>,
+    permit: Permit,
+) -> Result<Response<ResponseBody>, Box<Rejected>> {
+    if !headers::has_json_content_type(request.headers()) {
+        let message = "Content-Type must be application/json, in UTF-8 and not compressed";
+        return Err(Rejected::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    if !headers::accepts_json_and_sse(request.headers()) {
+        let message = "Accept must allow application/json and text/event-stream";
+        return Err(Rejected::new(StatusCode::NOT_ACCEPTABLE, message));
+    }
+    if opens_session(request.body()) {
+        return initialize(gateway, &request).await;
+    }
+    let session = Caller::of(&request).session(gateway)?;
+    let answered = handle_messages(gateway, &session, &request, permit).await;
+    gateway.sessions.release(&session);
+    answered
+}
+
+/// Opens a session. It costs no memory.
+async fn initialize<H: RequestHandler>(
+    gateway: &Arc<Gateway<H>>,
+    request: &Request<Bytes>,
+) -> Result<Response<ResponseBody>, Box<Rejected>> {
+    let Message::Request(message) = parse(request.body())? else {
+        return Err(Rejected::new(StatusCode::BAD_REQUEST, "`initialize` must be a request"));
+    };
+    let outcome = async {
+        let (claims, result) = gateway.initialize(&message, &context_of(request)).await?;
+        let principal = request.extensions().get();
+        let session_id = gateway.session_id(&claims, principal)?;
+        let result = RawJson::new(&result)
+            .map_err(|error| ErrorObject::internal(format!("Internal error: {error}")))?;
+        Ok((session_id, result))
+    };
+    let id = Some(message.id.clone());
+    match outcome.await {
+        Ok((session_id, result)) => {
+            let mut response = json(&jsonrpc::Response { id, outcome: Ok(result) });
+            if let Ok(session_id) = HeaderValue::from_str(&session_id) {
+                response.headers_mut().insert(SESSION_ID, session_id);
+            }
+            Ok(response)
+        }
+        Err(error) => {
+            Err(Box::new(Rejected { status: headers::status_for_error(&error), id, error }))
+        }
+    }
+}
+
+fn parse(body: &[u8]) -> Result<Message, Box<Rejected>> {
+    Message::parse(body).map_err(|error| {
+        let id = Message::salvage_id(body);
+        Box::new(Rejected { status: StatusCode::BAD_REQUEST, id, error })
+    })
+}
+
+async fn handle_messages<H: RequestHandler>(
+    gateway: &Arc<Gateway<H>>,
+    session: &Arc<Session>,
+    request: &Request<Bytes>,
+    permit: Permit,
+) -> Result<Response<ResponseBody>, Box<Rejected>> {
+    let is_batch = request.body().trim_ascii_start().starts_with(b"[");
+    let messages = if is_batch && session.claims.version.has_batches() {
+        parse_batch(request.body())?
+    } else {
+        vec![parse(request.body())?]
+    };
+    let mut calls = Vec::new();
+    for message in messages {
+        match message {
+            Message::Request(call) => calls.push(call),
+            Message::Notification(notification) => notify(session, &notification),
+            Message::Response(response) => {
+                let is_expected =
+                    response.id.as_ref().is_some_and(|id| session.answer(id, response.outcome));
+                if !is_expected {
+                    let message = "no request of this server with this `id` waits for a response";
+                    return Err(Rejected::new(StatusCode::BAD_REQUEST, message));
+                }
+            }
+        }
+    }
+    if calls.is_empty() {
+        return Ok(empty(StatusCode::ACCEPTED));
+    }
+    let stream = gateway.new_stream(session, calls.len());
+    let reader = AttachedReader::new(gateway, session, stream.read_after(0));
+    let permit = Arc::new(permit);
+    for call in calls {
+        let call = NewCall { request: call, state: None, context: context_of(request) };
+        gateway.start_call(session, &stream, call, Arc::clone(&permit));
+    }
+    Ok(respond(session, &stream, reader, is_batch).await)
+}
+
+/// Answers with JSON if the response comes soon and first, and with an event stream otherwise.
+async fn respond<H: RequestHandler>(
+    session: &Session,
+    stream: &Stream,
+    mut reader: AttachedReader<H>,
+    is_batch: bool,
+) -> Response<ResponseBody> {
+    if !is_batch {
+        let first = tokio::time::timeout(STREAM_AFTER, reader.reader.peek()).await;
+        if let Ok(Some(event)) = first
+            && event.kind == EventKind::Response
+            && stream.is_complete()
+        {
+            return json_text(event.message);
+        }
+    }
+    event_stream(CallEvents::new(reader, session.claims.version.has_priming_events()))
+}
+
+/// Parses a batch: an array of messages (2025-03-26, basic: "Batching").
+fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {
+    let invalid = |error: ErrorObject| {
+        Box::new(Rejected { status: StatusCode::BAD_REQUEST, id: None, error })
+    };
+    let items: Vec<Box<RawValue>> = serde_json::from_slice(body).map_err(|error| {
+        invalid(ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {error}")))
+    })?;
+    if items.is_empty() || items.len() > MAX_BATCH {
+        let message = format!("a batch has 1 to {MAX_BATCH} messages");
+        return Err(invalid(ErrorObject::invalid_request(message)));
+    }
+    items.iter().map(|item| parse(item.get().as_bytes())).collect()
+}
+
+/// Handles a notification. Unknown ones are ignored.
+fn notify(session: &Session, notification: &Notification) {
+    if notification.method != name::CANCELLED {
+        return;
+    }
+    let Ok(Cancelled { request_id: id, reason, .. }) = notification.decode_params() else {
+        return;
+    };
+    let id: RequestId = id;
+    tracing::debug!(target: "mrtr::legacy", %id, reason, "request cancelled by the client");
+    session.cancel_call(&id);
+}

@@ -1,0 +1,52 @@
+//! Responses that are complete at once.
+
+use ::http::{HeaderValue, Response, StatusCode, header};
+use mrtr_schema::RawJson;
+use mrtr_schema::jsonrpc::{self, ErrorObject, RequestId};
+use mrtr_transport::http::ResponseBody;
+
+/// A request that no session answers.
+pub(super) struct Rejected {
+    pub(super) status: StatusCode,
+    pub(super) id: Option<RequestId>,
+    pub(super) error: ErrorObject,
+}
+
+impl Rejected {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self { status, id: None, error: ErrorObject::invalid_request(message) })
+    }
+
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
+        tracing::debug!(
+            target: "mrtr::legacy",
+            status = self.status.as_u16(),
+            error = %self.error,
+            "request rejected"
+        );
+        let mut response = json(&jsonrpc::Response::error(self.id, self.error));
+        *response.status_mut() = self.status;
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            let allowed = HeaderValue::from_static("POST, GET, DELETE");
+            response.headers_mut().insert(header::ALLOW, allowed);
+        }
+        response
+    }
+}
+
+pub(super) fn json(message: &jsonrpc::Response<RawJson>) -> Response<ResponseBody> {
+    json_text(message.to_json())
+}
+
+pub(super) fn json_text(message: RawJson) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(String::from(message)));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+pub(super) fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(String::new()));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,67 @@
+//! Settings of a [`LegacyServer`](super::LegacyServer).
+
+use std::time::Duration;
+
+/// Settings of a [`LegacyServer`](super::LegacyServer).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mrtr_legacy::LegacyOptions;
+///
+/// let options = LegacyOptions::default().with_session_lifetime(Duration::from_secs(3_600));
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct LegacyOptions {
+    pub(crate) session_lifetime: Duration,
+    pub(crate) answer_timeout: Duration,
+    pub(crate) resume_timeout: Duration,
+    pub(crate) max_sessions: usize,
+}
+
+impl Default for LegacyOptions {
+    fn default() -> Self {
+        Self {
+            session_lifetime: Duration::from_hours(24),
+            answer_timeout: Duration::from_mins(10),
+            resume_timeout: Duration::from_secs(30),
+            max_sessions: 10_000,
+        }
+    }
+}
+
+impl LegacyOptions {
+    /// Sets how long a session may be used. Default: 24 h, in whole seconds. After that, requests
+    /// get 404, and the client opens a new session.
+    #[must_use]
+    pub fn with_session_lifetime(mut self, lifetime: Duration) -> Self {
+        self.session_lifetime = lifetime;
+        self
+    }
+
+    /// Sets how long a client may take to answer a question. Default: 10 min. After that, the call
+    /// fails.
+    #[must_use]
+    pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
+        self.answer_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a call continues after its client has disconnected, and how long its response
+    /// is kept for a client that resumes the stream. Default: 30 s.
+    #[must_use]
+    pub fn with_resume_timeout(mut self, timeout: Duration) -> Self {
+        self.resume_timeout = timeout;
+        self
+    }
+
+    /// Sets how many sessions may have state in this process: a log level, subscriptions, calls in
+    /// flight, or a stream. Default: 10,000. Sessions without such state take no memory, however
+    /// many there are. Beyond the limit, the session that was idle for longest loses its state.
+    #[must_use]
+    pub fn with_max_sessions(mut self, sessions: usize) -> Self {
+        self.max_sessions = sessions;
+        self
+    }
+}

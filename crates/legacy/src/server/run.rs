@@ -1,0 +1,170 @@
+//! A call over HTTP: a task that outlives the connection of its client for a while.
+
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use mrtr_schema::RawJson;
+use mrtr_schema::jsonrpc::{ErrorObject, Request, RequestId, Response};
+use mrtr_transport::RequestHandler;
+
+use super::call::{Call, Channel, Outgoing};
+use super::context::Context;
+use super::gateway::Gateway;
+use super::session::Session;
+use super::stream::{EventKind, Stream, StreamReader};
+
+/// A call that is to be started.
+pub(crate) struct NewCall {
+    pub(crate) request: Request,
+    /// The state of a call that another replica has begun.
+    pub(crate) state: Option<String>,
+    pub(crate) context: Context,
+}
+
+impl<H: RequestHandler> Gateway<H> {
+    /// Creates a stream for this many calls.
+    pub(crate) fn new_stream(&self, session: &Session, calls: usize) -> Arc<Stream> {
+        let stream = Stream::new(self.new_id(), calls);
+        session.add_stream(&stream);
+        stream
+    }
+
+    /// Starts a call, which answers on the stream. The permit is held until it ends.
+    pub(crate) fn start_call(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        stream: &Arc<Stream>,
+        call: NewCall,
+        permit: impl Any + Send + Sync,
+    ) {
+        let id = call.request.id.clone();
+        let task = CallTask {
+            gateway: Arc::clone(self),
+            session: Arc::clone(session),
+            stream: Arc::clone(stream),
+            id: Some(id.clone()),
+        };
+        let is_new = session.begin_call(id.clone(), Some(Arc::clone(stream)), || {
+            tokio::spawn(async move {
+                task.run(call).await;
+                drop(permit);
+            })
+            .abort_handle()
+        });
+        if !is_new {
+            let error =
+                ErrorObject::invalid_request("a request with this `id` is already in flight");
+            push_response(stream, &Response::error(Some(id), error));
+        }
+    }
+}
+
+/// A call that runs. Dropping it before its end answers with an internal error.
+struct CallTask<H: RequestHandler> {
+    gateway: Arc<Gateway<H>>,
+    session: Arc<Session>,
+    stream: Arc<Stream>,
+    /// `None` once the call is answered.
+    id: Option<RequestId>,
+}
+
+impl<H: RequestHandler> CallTask<H> {
+    async fn run(mut self, NewCall { request, state, context }: NewCall) {
+        let call = Call {
+            gateway: &self.gateway,
+            session: &self.session,
+            channel: &StreamChannel(Arc::clone(&self.stream)),
+            context: &context,
+        };
+        let outcome = call.respond(&request, state).await;
+        self.session.end_call(&request.id);
+        self.id = None;
+        push_response(&self.stream, &Response { id: Some(request.id), outcome });
+    }
+}
+
+impl<H: RequestHandler> Drop for CallTask<H> {
+    fn drop(&mut self) {
+        // The handler has panicked, or the call was cancelled and its stream is complete.
+        if let Some(id) = self.id.take() {
+            self.session.end_call(&id);
+            if !self.stream.is_complete() {
+                let error = ErrorObject::internal("Internal error");
+                push_response(&self.stream, &Response::error(Some(id), error));
+            }
+        }
+    }
+}
+
+fn push_response(stream: &Stream, response: &Response<RawJson>) {
+    stream.push(response.to_json(), EventKind::Response, None);
+}
+
+/// A stream as the way to the client.
+struct StreamChannel(Arc<Stream>);
+
+impl Channel for StreamChannel {
+    fn send(&self, message: Outgoing) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        match message {
+            Outgoing::Notification(notification) => {
+                self.0.push(notification.to_json(), EventKind::Notification, None);
+            }
+            Outgoing::Request { request, resume } => {
+                if let Ok(text) = RawJson::new(&request) {
+                    self.0.push(text, EventKind::Request, resume);
+                }
+            }
+        }
+        Box::pin(std::future::ready(true))
+    }
+
+    fn is_resumable(&self) -> bool {
+        true
+    }
+}
+
+/// A reader for one connection. When the connection ends before the stream, the calls continue for
+/// a while, in case the client resumes.
+pub(crate) struct AttachedReader<H: RequestHandler> {
+    pub(crate) reader: StreamReader,
+    gateway: Arc<Gateway<H>>,
+    session: Arc<Session>,
+}
+
+impl<H: RequestHandler> AttachedReader<H> {
+    pub(crate) fn new(
+        gateway: &Arc<Gateway<H>>,
+        session: &Arc<Session>,
+        reader: StreamReader,
+    ) -> Self {
+        Self { reader, gateway: Arc::clone(gateway), session: Arc::clone(session) }
+    }
+}
+
+impl<H: RequestHandler> Drop for AttachedReader<H> {
+    fn drop(&mut self) {
+        let stream = Arc::clone(self.reader.stream());
+        let gateway = Arc::clone(&self.gateway);
+        let session = Arc::clone(&self.session);
+        let is_read = stream.is_complete() && self.reader.position() == 0;
+        if is_read {
+            // A response without events before it: there is nothing to resume.
+            session.remove_stream(stream.id());
+            gateway.sessions.release(&session);
+            return;
+        }
+        // Without a runtime, the process is ending.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            tokio::time::sleep(gateway.options.resume_timeout).await;
+            if stream.is_attached() {
+                return;
+            }
+            stream.end();
+            session.remove_stream(stream.id());
+            session.cancel_calls_on(&stream);
+            gateway.sessions.release(&session);
+        });
+    }
+}

@@ -1,0 +1,264 @@
+//! The state of a session in this process: nothing that a call needs to be continued elsewhere.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mrtr_codec::{Digest, Principal};
+use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
+use mrtr_schema::notification::LogLevel;
+use serde_json::value::RawValue;
+use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
+
+use super::claims::SessionClaims;
+use super::stream::Stream;
+
+/// Identifies a session without its id, which is a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SessionKey([u8; 32]);
+
+impl SessionKey {
+    pub(crate) fn of(session_id: &str) -> Self {
+        Self(*Digest::from_parts(&[session_id.as_bytes()]).as_bytes())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The level of log messages before the client has set one. Legacy revisions leave it to the
+/// server.
+const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
+
+/// The most resources that a session can subscribe to.
+const MAX_SUBSCRIPTIONS: usize = 1_000;
+
+/// The answer of a client to a request of the server.
+pub(crate) type Answer = Result<Box<RawValue>, ErrorObject>;
+
+/// A session of a legacy client.
+pub(crate) struct Session {
+    pub(crate) key: SessionKey,
+    pub(crate) claims: SessionClaims,
+    pub(crate) principal: Option<Principal>,
+    state: Mutex<State>,
+    subscriptions: watch::Sender<BTreeSet<String>>,
+}
+
+#[derive(Default)]
+struct State {
+    log_level: Option<LogLevel>,
+    /// Requests of the client that are being answered.
+    calls: HashMap<RequestId, CallInFlight>,
+    /// Requests to the client that wait for an answer, by their ids.
+    questions: HashMap<String, oneshot::Sender<Answer>>,
+    /// Streams that the client can resume.
+    streams: HashMap<String, Arc<Stream>>,
+    /// The task that sends changes to the client.
+    listener: Option<AbortHandle>,
+    is_terminated: bool,
+}
+
+/// A request of the client that is being answered.
+struct CallInFlight {
+    task: AbortHandle,
+    stream: Option<Arc<Stream>>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        key: SessionKey,
+        claims: SessionClaims,
+        principal: Option<Principal>,
+    ) -> Self {
+        let subscriptions = watch::Sender::new(BTreeSet::new());
+        Self { key, claims, principal, state: Mutex::default(), subscriptions }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn log_level(&self) -> LogLevel {
+        self.lock().log_level.unwrap_or(DEFAULT_LOG_LEVEL)
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        self.lock().log_level = Some(level);
+    }
+
+    /// Subscribes to a resource. Returns false if the session has too many subscriptions.
+    pub(crate) fn subscribe(&self, uri: String) -> bool {
+        let mut is_added = true;
+        self.subscriptions.send_if_modified(|uris| {
+            is_added = uris.len() < MAX_SUBSCRIPTIONS || uris.contains(&uri);
+            is_added && uris.insert(uri)
+        });
+        is_added
+    }
+
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        self.subscriptions.send_if_modified(|uris| uris.remove(uri));
+    }
+
+    /// Returns the resources that the session is subscribed to, and their changes.
+    pub(crate) fn subscriptions(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.subscriptions.subscribe()
+    }
+
+    /// Adds a request of the client. Returns false if one with this id is being answered, or the
+    /// session has ended.
+    pub(crate) fn begin_call(
+        &self,
+        id: RequestId,
+        stream: Option<Arc<Stream>>,
+        spawn: impl FnOnce() -> AbortHandle,
+    ) -> bool {
+        let mut state = self.lock();
+        if state.is_terminated || state.calls.contains_key(&id) {
+            return false;
+        }
+        let task = spawn();
+        state.calls.insert(id, CallInFlight { task, stream });
+        true
+    }
+
+    pub(crate) fn end_call(&self, id: &RequestId) {
+        self.lock().calls.remove(id);
+    }
+
+    /// Aborts a request of the client. No response follows.
+    pub(crate) fn cancel_call(&self, id: &RequestId) {
+        let call = self.lock().calls.remove(id);
+        if let Some(call) = call {
+            call.cancel();
+        }
+    }
+
+    /// Aborts the requests whose responses would go to this stream.
+    pub(crate) fn cancel_calls_on(&self, stream: &Arc<Stream>) {
+        let is_on =
+            |call: &CallInFlight| call.stream.as_ref().is_some_and(|own| Arc::ptr_eq(own, stream));
+        let mut state = self.lock();
+        let ids: Vec<_> =
+            state.calls.iter().filter(|(_, call)| is_on(call)).map(|(id, _)| id.clone()).collect();
+        let calls: Vec<_> = ids.iter().filter_map(|id| state.calls.remove(id)).collect();
+        drop(state);
+        calls.into_iter().for_each(CallInFlight::cancel);
+    }
+
+    /// Adds a request to the client, which waits for an answer until the result is dropped.
+    pub(crate) fn ask(self: &Arc<Self>, id: String) -> PendingAnswer {
+        let (sender, receiver) = oneshot::channel();
+        self.lock().questions.insert(id.clone(), sender);
+        PendingAnswer { session: Arc::clone(self), id, receiver }
+    }
+
+    /// Delivers an answer. Returns false if no request with this id waits for one.
+    pub(crate) fn answer(&self, id: &RequestId, answer: Answer) -> bool {
+        let RequestId::String(id) = id else { return false };
+        let question = self.lock().questions.remove(id);
+        question.is_some_and(|question| question.send(answer).is_ok())
+    }
+
+    pub(crate) fn add_stream(&self, stream: &Arc<Stream>) {
+        self.lock().streams.insert(stream.id().to_owned(), Arc::clone(stream));
+    }
+
+    pub(crate) fn stream(&self, id: &str) -> Option<Arc<Stream>> {
+        self.lock().streams.get(id).cloned()
+    }
+
+    pub(crate) fn remove_stream(&self, id: &str) {
+        self.lock().streams.remove(id);
+    }
+
+    /// Sets the task that sends changes to the client. The one before is aborted.
+    pub(crate) fn replace_listener(&self, task: AbortHandle) {
+        let mut state = self.lock();
+        let former = state.listener.replace(task);
+        if state.is_terminated
+            && let Some(task) = &state.listener
+        {
+            task.abort();
+        }
+        drop(state);
+        if let Some(former) = former {
+            former.abort();
+        }
+    }
+
+    /// Returns true if nothing would be lost without this state, except the log level and
+    /// subscriptions.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        let is_listening = state.listener.as_ref().is_some_and(|task| !task.is_finished());
+        state.calls.is_empty() && state.streams.is_empty() && !is_listening
+    }
+
+    /// Returns true if there is state to keep.
+    pub(crate) fn has_state(&self) -> bool {
+        let has_level = self.lock().log_level.is_some();
+        has_level || !self.subscriptions.borrow().is_empty() || !self.is_idle()
+    }
+
+    /// Ends the session: aborts all requests and ends all streams.
+    pub(crate) fn terminate(&self) {
+        let mut state = self.lock();
+        state.is_terminated = true;
+        let calls = std::mem::take(&mut state.calls);
+        let streams = std::mem::take(&mut state.streams);
+        state.questions.clear();
+        let listener = state.listener.take();
+        drop(state);
+        if let Some(listener) = listener {
+            listener.abort();
+        }
+        calls.into_values().for_each(CallInFlight::cancel);
+        for stream in streams.into_values() {
+            stream.end();
+        }
+        self.subscriptions.send_modify(BTreeSet::clear);
+    }
+}
+
+impl CallInFlight {
+    fn cancel(self) {
+        self.task.abort();
+        if let Some(stream) = self.stream {
+            stream.end();
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("version", &self.claims.version).finish_non_exhaustive()
+    }
+}
+
+/// A request to the client that waits for its answer.
+pub(crate) struct PendingAnswer {
+    session: Arc<Session>,
+    id: String,
+    receiver: oneshot::Receiver<Answer>,
+}
+
+impl PendingAnswer {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Waits for the answer; `None` if the session has ended.
+    pub(crate) async fn recv(&mut self) -> Option<Answer> {
+        (&mut self.receiver).await.ok()
+    }
+}
+
+impl Drop for PendingAnswer {
+    fn drop(&mut self) {
+        self.session.lock().questions.remove(&self.id);
+    }
+}

@@ -1,0 +1,133 @@
+//! A client over a byte stream, of any revision: its first message decides.
+
+mod session;
+
+use std::future::Future;
+use std::io::{self, Cursor};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_codec::KeyRing;
+use mrtr_schema::jsonrpc::{ErrorObject, Response};
+use mrtr_transport::RequestHandler;
+use mrtr_transport::stdio::lines::{Line, LineReader, json_line, write_lines};
+use mrtr_transport::stdio::{self, StreamLimits};
+use tokio::io::{AsyncBufRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use self::session::StreamSession;
+use super::gateway::Gateway;
+use super::options::LegacyOptions;
+use crate::handshake::opens_session;
+
+/// How many lines wait for a client that reads slowly.
+const MAX_QUEUED: usize = 64;
+
+/// How long each step at the end of a session may take.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Serves one client over a stream, of the current revision or a legacy one.
+///
+/// A client whose first message is `initialize` is a legacy client (specification: versioning,
+/// "Backward Compatibility").
+///
+/// Otherwise it is [`mrtr_transport::stdio::serve_stream`], with the same limits and the same
+/// shutdown. Dropping the future cancels the requests in flight.
+///
+/// # Errors
+///
+/// If reading or writing the stream fails, or the operating system has no random numbers.
+pub async fn serve_stream<H, R, W>(
+    handler: H,
+    options: LegacyOptions,
+    mut reader: R,
+    mut writer: W,
+    limits: StreamLimits,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()>
+where
+    H: RequestHandler,
+    R: AsyncBufRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut lines = LineReader::new(&mut reader, limits.max_message_bytes());
+    let first = loop {
+        let line = tokio::select! {
+            line = lines.next() => line?,
+            () = &mut shutdown => return Ok(()),
+        };
+        match line {
+            None => return Ok(()),
+            Some(Line::TooLong(prefix)) => {
+                let error = Response::error(prefix.id, too_long(&limits));
+                writer.write_all(&json_line(error.to_json())).await?;
+                writer.flush().await?;
+            }
+            Some(Line::Complete(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Some(Line::Complete(line)) => break line,
+        }
+    };
+    if opens_session(&first) {
+        return serve_legacy(handler, options, &first, reader, writer, limits, shutdown).await;
+    }
+    let first = Cursor::new([first.as_slice(), b"\n"].concat());
+    stdio::serve_stream(handler, first.chain(reader), writer, limits, shutdown).await
+}
+
+/// Serves a legacy client that has sent `first`.
+async fn serve_legacy<H, R, W>(
+    handler: H,
+    options: LegacyOptions,
+    first: &[u8],
+    reader: R,
+    writer: W,
+    limits: StreamLimits,
+    mut shutdown: impl Future<Output = ()> + Unpin,
+) -> io::Result<()>
+where
+    H: RequestHandler,
+    R: AsyncBufRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    // Over a stream, nothing is sealed: the session ends with it.
+    let sealer = Arc::new(KeyRing::ephemeral().map_err(io::Error::other)?);
+    let gateway = Gateway::new(handler, sealer, options).map_err(io::Error::other)?;
+    let (sender, mut queue) = mpsc::channel(MAX_QUEUED);
+    let mut writing = tokio::spawn(write_lines(writer, move |cx| queue.poll_recv(cx)));
+    let mut session = StreamSession::new(Arc::new(gateway), sender, limits);
+    session.process(first).await;
+    let mut lines = LineReader::new(reader, limits.max_message_bytes());
+    let read = loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => {
+                session.finish(SHUTDOWN_TIMEOUT).await;
+                break Ok(());
+            }
+            written = &mut writing => return written.unwrap_or_else(|e| Err(io::Error::other(e))),
+            line = lines.next() => match line {
+                Err(error) => break Err(error),
+                Ok(None) => break Ok(()),
+                Ok(Some(Line::TooLong(prefix))) => session.reject(prefix.id, too_long(&limits)).await,
+                Ok(Some(Line::Complete(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Ok(Some(Line::Complete(line))) => session.process(&line).await,
+            },
+        }
+    };
+    session.abort().await;
+    // Drops the senders, so that the writer ends after the last line.
+    drop(session);
+    match tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut writing).await {
+        Ok(written) => read.and(written.unwrap_or_else(|e| Err(io::Error::other(e)))),
+        Err(_) => {
+            writing.abort();
+            read
+        }
+    }
+}
+
+fn too_long(limits: &StreamLimits) -> ErrorObject {
+    let max = limits.max_message_bytes();
+    ErrorObject::invalid_request(format!("the message is longer than {max} bytes"))
+}

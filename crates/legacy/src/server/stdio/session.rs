@@ -1,0 +1,254 @@
+//! The session of a legacy client over a stream.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_schema::RawJson;
+use mrtr_schema::jsonrpc::{
+    ErrorObject, Message, Notification, Request, RequestId, Response, code,
+};
+use mrtr_schema::notification::{Cancelled, name};
+use mrtr_transport::RequestHandler;
+use mrtr_transport::stdio::StreamLimits;
+use mrtr_transport::stdio::lines::{LineState, json_line};
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use crate::handshake;
+use crate::server::call::{Call, Channel, Outgoing};
+use crate::server::context::Context;
+use crate::server::gateway::Gateway;
+use crate::server::listen::listen;
+use crate::server::session::{Session, SessionKey};
+
+/// A line, which is never withdrawn.
+pub(super) type OutgoingLine = (Vec<u8>, AlwaysWritten);
+
+#[derive(Debug)]
+pub(super) struct AlwaysWritten;
+
+impl LineState for AlwaysWritten {
+    fn begin_write(&self) -> bool {
+        true
+    }
+}
+
+/// The most messages in a batch.
+const MAX_BATCH: usize = 64;
+
+/// How many notifications about changes wait for the queue of lines.
+const MAX_CHANGES: usize = 16;
+
+pub(super) struct StreamSession<H> {
+    gateway: Arc<Gateway<H>>,
+    lines: mpsc::Sender<OutgoingLine>,
+    limits: StreamLimits,
+    /// `None` before `initialize`.
+    session: Option<Arc<Session>>,
+    is_listening: bool,
+    tasks: JoinSet<()>,
+    permits: Arc<Semaphore>,
+}
+
+impl<H: RequestHandler> StreamSession<H> {
+    pub(super) fn new(
+        gateway: Arc<Gateway<H>>,
+        lines: mpsc::Sender<OutgoingLine>,
+        limits: StreamLimits,
+    ) -> Self {
+        let permits = limits.max_in_flight().min(Semaphore::MAX_PERMITS);
+        Self {
+            gateway,
+            lines,
+            limits,
+            session: None,
+            is_listening: false,
+            tasks: JoinSet::new(),
+            permits: Arc::new(Semaphore::new(permits)),
+        }
+    }
+
+    /// Answers a message with an error. Nothing more is read until there is room for it.
+    pub(super) async fn reject(&self, id: Option<RequestId>, error: ErrorObject) {
+        tracing::debug!(target: "mrtr::legacy", %error, "message rejected");
+        self.send(Response::error(id, error)).await;
+    }
+
+    async fn send(&self, response: Response<RawJson>) {
+        // A closed queue means that the client is gone.
+        let _ = self.lines.send((json_line(response.to_json()), AlwaysWritten)).await;
+    }
+
+    /// Processes a line of the client.
+    pub(super) async fn process(&mut self, line: &[u8]) {
+        while self.tasks.try_join_next().is_some() {}
+        let has_batches =
+            self.session.as_ref().is_some_and(|session| session.claims.version.has_batches());
+        if !has_batches || !line.trim_ascii_start().starts_with(b"[") {
+            return self.process_message(line).await;
+        }
+        match serde_json::from_slice::<Vec<Box<RawValue>>>(line) {
+            Ok(batch) if (1..=MAX_BATCH).contains(&batch.len()) => {
+                for message in batch {
+                    self.process_message(message.get().as_bytes()).await;
+                }
+            }
+            Ok(_) => {
+                let why = format!("a batch has 1 to {MAX_BATCH} messages");
+                self.reject(None, ErrorObject::invalid_request(why)).await;
+            }
+            Err(error) => {
+                let error = ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {error}"));
+                self.reject(None, error).await;
+            }
+        }
+    }
+
+    async fn process_message(&mut self, text: &[u8]) {
+        match Message::parse_within(text, self.limits.max_depth()) {
+            Ok(Message::Request(request)) => self.process_request(request).await,
+            Ok(Message::Notification(notification)) => self.process_notification(&notification),
+            Ok(Message::Response(Response { id, outcome })) => {
+                let answer = self.session.as_ref().zip(id);
+                let is_expected = answer.is_some_and(|(session, id)| session.answer(&id, outcome));
+                if !is_expected {
+                    tracing::debug!(target: "mrtr::legacy", "response without a request ignored");
+                }
+            }
+            Err(error) if Message::was_notification(text) => {
+                tracing::debug!(target: "mrtr::legacy", %error, "malformed notification ignored");
+            }
+            Err(error) => self.reject(Message::salvage_id(text), error).await,
+        }
+    }
+
+    fn process_notification(&mut self, notification: &Notification) {
+        let Some(session) = &self.session else { return };
+        match notification.method.as_str() {
+            name::CANCELLED => {
+                if let Ok(Cancelled { request_id, .. }) = notification.decode_params() {
+                    session.cancel_call(&request_id);
+                }
+            }
+            handshake::name::INITIALIZED if !self.is_listening => {
+                self.is_listening = true;
+                self.listen(Arc::clone(session));
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends the changes of the server to the client.
+    fn listen(&mut self, session: Arc<Session>) {
+        let (sender, mut changes) = mpsc::channel::<Notification>(MAX_CHANGES);
+        let gateway = Arc::clone(&self.gateway);
+        let lines = self.lines.clone();
+        self.tasks.spawn(async move {
+            listen(&gateway, &session, &Context::default(), &sender).await;
+        });
+        self.tasks.spawn(async move {
+            while let Some(change) = changes.recv().await {
+                let line = (json_line(change.to_json()), AlwaysWritten);
+                if lines.send(line).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn process_request(&mut self, request: Request) {
+        let id = request.id.clone();
+        let Some(session) = self.session.clone() else {
+            return match request.method.as_str() {
+                handshake::name::INITIALIZE => self.initialize(&request).await,
+                handshake::name::PING => {
+                    let empty = mrtr_schema::json::ObjectWriter::with_capacity(2).end();
+                    self.send(Response { id: Some(id), outcome: Ok(empty) }).await;
+                }
+                _ => {
+                    let error =
+                        ErrorObject::invalid_request("the session begins with `initialize`");
+                    self.reject(Some(id), error).await;
+                }
+            };
+        };
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            let error = ErrorObject::internal("too many requests are in flight");
+            return self.reject(Some(id), error).await;
+        };
+        let (gateway, lines) = (Arc::clone(&self.gateway), self.lines.clone());
+        let calling = Arc::clone(&session);
+        let tasks = &mut self.tasks;
+        let is_new = session.begin_call(id.clone(), None, || {
+            tasks.spawn(async move {
+                let channel = LineChannel(lines);
+                let call = Call {
+                    gateway: &gateway,
+                    session: &calling,
+                    channel: &channel,
+                    context: &Context::default(),
+                };
+                let outcome = call.respond(&request, None).await;
+                calling.end_call(&request.id);
+                let response = Response { id: Some(request.id), outcome };
+                let _ = channel.0.send((json_line(response.to_json()), AlwaysWritten)).await;
+                drop(permit);
+            })
+        });
+        if !is_new {
+            let error =
+                ErrorObject::invalid_request("a request with this `id` is already in flight");
+            self.reject(Some(id), error).await;
+        }
+    }
+
+    async fn initialize(&mut self, request: &Request) {
+        let outcome = match self.gateway.initialize(request, &Context::default()).await {
+            Ok((claims, result)) => {
+                let session = Session::new(SessionKey::of(""), claims, None);
+                self.session = Some(Arc::new(session));
+                RawJson::new(&result)
+                    .map_err(|error| ErrorObject::internal(format!("Internal error: {error}")))
+            }
+            Err(error) => Err(error),
+        };
+        self.send(Response { id: Some(request.id.clone()), outcome }).await;
+    }
+
+    /// Waits for the requests in flight.
+    pub(super) async fn finish(&mut self, timeout: Duration) {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(timeout, all).await;
+    }
+
+    /// Cancels the requests in flight.
+    pub(super) async fn abort(&mut self) {
+        if let Some(session) = &self.session {
+            session.terminate();
+        }
+        self.tasks.shutdown().await;
+    }
+}
+
+/// The lines of a stream as the way to the client.
+struct LineChannel(mpsc::Sender<OutgoingLine>);
+
+impl Channel for LineChannel {
+    fn send(&self, message: Outgoing) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        let text = match message {
+            Outgoing::Notification(notification) => Ok(notification.to_json()),
+            Outgoing::Request { request, .. } => RawJson::new(&request),
+        };
+        Box::pin(async move {
+            let Ok(text) = text else { return false };
+            self.0.send((json_line(text), AlwaysWritten)).await.is_ok()
+        })
+    }
+
+    fn is_resumable(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,243 @@
+//! The messages of one call on their way to the client: kept for a while, so that a client whose
+//! connection breaks can resume the stream.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use mrtr_schema::RawJson;
+
+/// How many messages a stream keeps. Requests and responses are kept beyond it.
+const MAX_EVENTS: usize = 256;
+
+/// How many bytes of messages a stream keeps, with the same exception.
+const MAX_BYTES: usize = 1 << 20;
+
+/// One message on a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    /// The position on the stream, from 1.
+    pub(crate) position: u64,
+    pub(crate) message: RawJson,
+    pub(crate) kind: EventKind,
+    /// The sealed state from which any replica can continue the call after this message.
+    pub(crate) state: Option<Arc<str>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    Notification,
+    Request,
+    Response,
+}
+
+/// The messages of one call, or of one batch.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    id: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    events: VecDeque<Event>,
+    bytes: usize,
+    last: u64,
+    /// How many responses are still to come.
+    open: usize,
+    /// The newest reader. An older one ends.
+    reader: u64,
+    is_attached: bool,
+    waker: Option<Waker>,
+}
+
+impl Stream {
+    /// Creates a stream that ends after this many responses.
+    pub(crate) fn new(id: String, responses: usize) -> Arc<Self> {
+        let state = State {
+            events: VecDeque::new(),
+            bytes: 0,
+            last: 0,
+            open: responses,
+            reader: 0,
+            is_attached: false,
+            waker: None,
+        };
+        Arc::new(Self { id, state: Mutex::new(state) })
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a message. If the stream is full, the oldest notifications are dropped.
+    pub(crate) fn push(&self, message: RawJson, kind: EventKind, event_state: Option<Arc<str>>) {
+        let mut state = self.lock();
+        state.last += 1;
+        state.bytes += message.as_str().len();
+        if kind == EventKind::Response {
+            state.open = state.open.saturating_sub(1);
+        }
+        let position = state.last;
+        state.events.push_back(Event { position, message, kind, state: event_state });
+        state.drop_oldest();
+        wake(state);
+    }
+
+    /// Ends the stream although responses are missing: the call was cancelled.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.open = 0;
+        wake(state);
+    }
+
+    /// Returns true if all responses were added, or the stream was ended.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lock().open == 0
+    }
+
+    /// Returns true if a client reads the stream.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.lock().is_attached
+    }
+
+    /// Returns a reader of the messages after this position. An earlier reader ends.
+    pub(crate) fn read_after(self: &Arc<Self>, position: u64) -> StreamReader {
+        let mut state = self.lock();
+        state.reader += 1;
+        state.is_attached = true;
+        let number = state.reader;
+        wake(state);
+        StreamReader { stream: Arc::clone(self), number, position }
+    }
+}
+
+impl State {
+    fn drop_oldest(&mut self) {
+        while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
+            let oldest = |event: &Event| event.kind == EventKind::Notification;
+            let Some(at) = self.events.iter().position(oldest) else { return };
+            if let Some(dropped) = self.events.remove(at) {
+                self.bytes -= dropped.message.as_str().len();
+            }
+        }
+    }
+}
+
+/// Wakes the reader, without the lock.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// Reads a stream for one connection.
+#[derive(Debug)]
+pub(crate) struct StreamReader {
+    stream: Arc<Stream>,
+    number: u64,
+    position: u64,
+}
+
+impl StreamReader {
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// The position of the last message that was read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Polls for the next message; `None` at the end of the stream, or if there is a newer reader.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let mut state = self.stream.lock();
+        if state.reader != self.number {
+            return Poll::Ready(None);
+        }
+        if let Some(event) = state.events.iter().find(|event| event.position > self.position) {
+            self.position = event.position;
+            return Poll::Ready(Some(event.clone()));
+        }
+        if state.open == 0 {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Waits for the next message, which stays unread.
+    pub(crate) async fn peek(&mut self) -> Option<Event> {
+        let before = self.position;
+        let event = std::future::poll_fn(|cx| self.poll_next(cx)).await;
+        self.position = before;
+        event
+    }
+}
+
+impl Drop for StreamReader {
+    fn drop(&mut self) {
+        let mut state = self.stream.lock();
+        if state.reader == self.number {
+            state.is_attached = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn message(n: u64) -> RawJson {
+        RawJson::new(&n).unwrap()
+    }
+
+    fn read_all(reader: &mut StreamReader) -> (Vec<String>, bool) {
+        let mut texts = Vec::new();
+        loop {
+            match reader.poll_next(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Some(event)) => texts.push(event.message.as_str().to_owned()),
+                Poll::Ready(None) => return (texts, true),
+                Poll::Pending => return (texts, false),
+            }
+        }
+    }
+
+    #[test]
+    fn reader_resumes_after_a_position_and_replaces_the_one_before() {
+        let stream = Stream::new("s".to_owned(), 1);
+        let mut first = stream.read_after(0);
+        stream.push(message(1), EventKind::Notification, None);
+        stream.push(message(2), EventKind::Request, None);
+        assert_eq!(read_all(&mut first), (vec!["1".into(), "2".into()], false));
+        let mut second = stream.read_after(1);
+        assert_eq!(read_all(&mut first), (vec![], true), "there is a newer reader");
+        drop(first);
+        assert!(stream.is_attached(), "the newer reader is attached");
+        stream.push(message(3), EventKind::Response, None);
+        assert_eq!(read_all(&mut second), (vec!["2".into(), "3".into()], true));
+        drop(second);
+        assert!(!stream.is_attached() && stream.is_complete());
+    }
+
+    #[test]
+    fn full_stream_drops_notifications_and_keeps_requests_and_responses() {
+        let stream = Stream::new("s".to_owned(), 1);
+        stream.push(message(0), EventKind::Request, None);
+        for n in 1..=2 * MAX_EVENTS as u64 {
+            stream.push(message(n), EventKind::Notification, None);
+        }
+        stream.push(message(9_999), EventKind::Response, None);
+        let (texts, is_end) = read_all(&mut stream.read_after(0));
+        assert!(is_end);
+        assert_eq!(texts.len(), MAX_EVENTS);
+        assert_eq!((texts[0].as_str(), texts[MAX_EVENTS - 1].as_str()), ("0", "9999"));
+    }
+}

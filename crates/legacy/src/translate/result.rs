@@ -1,0 +1,155 @@
+//! Results and errors of the current revision, as legacy clients expect them.
+
+use mrtr_schema::json::{ObjectWriter, read_pairs};
+use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::meta::key;
+use mrtr_schema::result::ResultType;
+use mrtr_schema::{RawJson, method};
+use serde_json::value::RawValue;
+
+/// The code of legacy revisions for a resource that does not exist.
+const RESOURCE_NOT_FOUND: i64 = -32002;
+
+type Pairs = Vec<(String, Box<RawValue>)>;
+
+/// Reads the members of an object. The values stay as they are written.
+fn members(text: &str) -> Result<Pairs, serde_json::Error> {
+    read_pairs(&mut serde_json::Deserializer::from_str(text), "an object")
+}
+
+fn write(members: Pairs) -> RawJson {
+    let length = members.iter().map(|(name, value)| name.len() + value.get().len() + 8).sum();
+    let object = members.into_iter().fold(ObjectWriter::with_capacity(length), |object, member| {
+        let (name, value) = member;
+        object.raw(&name, &RawJson::from(value))
+    });
+    object.end()
+}
+
+/// Returns true if the result asks for input.
+pub(crate) fn is_input_required(result: &RawJson) -> bool {
+    serde_json::from_str::<&RawValue>(result.as_str())
+        .and_then(ResultType::from_result)
+        .is_ok_and(|kind| kind == ResultType::InputRequired)
+}
+
+/// Removes from a complete result what legacy revisions do not have: the type of the result,
+/// caching hints, the server's name, and structured content that is not an object.
+///
+/// # Errors
+///
+/// If the result is not a JSON object.
+pub(crate) fn legacy_result(method: &str, result: &RawJson) -> Result<RawJson, serde_json::Error> {
+    let mut kept = Pairs::new();
+    for (name, value) in members(result.as_str())? {
+        match name.as_str() {
+            "resultType" | "ttlMs" | "cacheScope" => {}
+            "_meta" => {
+                let mut meta = members(value.get())?;
+                meta.retain(|(name, _)| name != key::SERVER_INFO);
+                if !meta.is_empty() {
+                    kept.push((name, into_raw(write(meta))?));
+                }
+            }
+            "structuredContent" if !is_object(&value) => {}
+            "tools" if method == method::TOOLS_LIST => {
+                let tools: Vec<Box<RawValue>> = serde_json::from_str(value.get())?;
+                let tools = tools
+                    .into_iter()
+                    .map(|tool| legacy_tool(&tool))
+                    .collect::<Result<Vec<_>, _>>()?;
+                kept.push((name, serde_json::value::to_raw_value(&tools)?));
+            }
+            _ => kept.push((name, value)),
+        }
+    }
+    Ok(write(kept))
+}
+
+/// Removes an output schema that does not describe an object: its results have no structured
+/// content in legacy revisions.
+fn legacy_tool(tool: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+    let mut tool = members(tool.get())?;
+    tool.retain(|(name, value)| name != "outputSchema" || describes_object(value));
+    into_raw(write(tool))
+}
+
+fn describes_object(schema: &RawValue) -> bool {
+    members(schema.get()).is_ok_and(|members| {
+        members.iter().any(|(name, value)| name == "type" && value.get() == "\"object\"")
+    })
+}
+
+fn is_object(value: &RawValue) -> bool {
+    value.get().starts_with('{')
+}
+
+fn into_raw(json: RawJson) -> Result<Box<RawValue>, serde_json::Error> {
+    RawValue::from_string(json.into())
+}
+
+/// Translates an error: legacy revisions have a code of their own for a missing resource.
+pub(crate) fn legacy_error(method: &str, mut error: ErrorObject) -> ErrorObject {
+    let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
+    if method == method::RESOURCES_READ && error.code == code::INVALID_PARAMS && names_uri {
+        error.code = RESOURCE_NOT_FOUND;
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn translated(method: &str, result: &Value) -> Value {
+        let result = legacy_result(method, &RawJson::new(result).unwrap()).unwrap();
+        serde_json::from_str(result.as_str()).unwrap()
+    }
+
+    #[test]
+    fn members_of_the_current_revision_are_removed() {
+        let result = json!({
+            "resultType": "complete",
+            "content": [],
+            "structuredContent": { "ttlMs": 1 },
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": { key::SERVER_INFO: { "name": "x", "version": "1" }, "com.example/a": 1 },
+        });
+        assert_eq!(
+            translated(method::TOOLS_CALL, &result),
+            json!({ "content": [], "structuredContent": { "ttlMs": 1 }, "_meta": { "com.example/a": 1 } })
+        );
+        let meta = json!({ key::SERVER_INFO: { "name": "x", "version": "1" } });
+        let result = json!({ "content": [], "structuredContent": [1], "_meta": meta });
+        assert_eq!(translated(method::TOOLS_CALL, &result), json!({ "content": [] }));
+    }
+
+    #[test]
+    fn output_schemas_describe_objects() {
+        let tool =
+            |schema: Value| json!({ "name": "a", "inputSchema": {}, "outputSchema": schema });
+        let tools = [tool(json!({ "type": "object" })), tool(json!({ "type": "array" }))];
+        let result = translated(method::TOOLS_LIST, &json!({ "tools": tools }));
+        let has_schema = |at: usize| result["tools"][at].get("outputSchema").is_some();
+        assert_eq!((has_schema(0), has_schema(1)), (true, false));
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        let text = r#"{"structuredContent":{"account":123456789012345678901234567890}}"#;
+        let result = RawJson::from(RawValue::from_string(text.to_owned()).unwrap());
+        assert_eq!(legacy_result(method::TOOLS_CALL, &result).unwrap().as_str(), text);
+    }
+
+    #[test]
+    fn missing_resource_has_its_legacy_code() {
+        let missing = ErrorObject::invalid_params("Resource not found");
+        let named = missing.clone().with_data(json!({ "uri": "file:///a" }));
+        let code_of = |method, error| legacy_error(method, error).code;
+        assert_eq!(code_of(method::RESOURCES_READ, named.clone()), RESOURCE_NOT_FOUND);
+        assert_eq!(code_of(method::RESOURCES_READ, missing), code::INVALID_PARAMS);
+        assert_eq!(code_of(method::TOOLS_CALL, named), code::INVALID_PARAMS);
+    }
+}
