@@ -12,33 +12,77 @@ use crate::requirements::{self, LEDGER};
 use crate::run::{Server, build, free_port, root, scratch};
 use crate::tools::conformance_suite;
 
-const REVISION: &str = "2026-07-28";
+/// The revision whose requirements the ledger lists.
+const CURRENT: &str = "2026-07-28";
+
+/// One run of the suite: a side at a revision.
+#[derive(Clone, Copy)]
+struct Leg {
+    side: &'static str,
+    revision: &'static str,
+    /// The suite has a list of the scenarios that the revision requires. Otherwise, all scenarios
+    /// that apply to it are run.
+    has_requirements: bool,
+}
+
+const LEGS: &[Leg] = &[
+    Leg { side: "server", revision: CURRENT, has_requirements: true },
+    Leg { side: "server", revision: "2025-11-25", has_requirements: true },
+    Leg { side: "server", revision: "2025-06-18", has_requirements: false },
+    Leg { side: "server", revision: "2025-03-26", has_requirements: false },
+    Leg { side: "client", revision: CURRENT, has_requirements: true },
+];
+
+impl Leg {
+    /// The name of the leg in the baseline.
+    fn name(&self) -> String {
+        if self.revision == CURRENT {
+            self.side.to_owned()
+        } else {
+            format!("{}@{}", self.side, self.revision)
+        }
+    }
+}
 
 pub fn run(args: &[String]) -> Result {
-    let (sides, scenarios) = match args.split_first() {
-        Some((side, rest)) if side == "server" || side == "client" => (vec![side.as_str()], rest),
-        Some((other, _)) => {
-            return Err(format!("{other:?} is neither `server` nor `client`").into());
-        }
-        None => (vec!["server", "client"], args),
+    let mut args = args.iter().map(String::as_str).peekable();
+    let side = args.next_if(|arg| ["server", "client"].contains(arg));
+    let revision = args.next_if(|arg| LEGS.iter().any(|leg| leg.revision == *arg));
+    let scenarios: Vec<&str> = args.collect();
+    let is_wanted = |leg: &&Leg| {
+        side.is_none_or(|side| side == leg.side)
+            && revision
+                .map_or(scenarios.is_empty() || leg.revision == CURRENT, |r| r == leg.revision)
     };
+    let legs: Vec<_> = LEGS.iter().filter(is_wanted).collect();
+    if legs.is_empty() {
+        return Err("the suite is not run for this side at this revision".into());
+    }
     let (node, suite) = conformance_suite()?;
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
-    let (mut wrong, mut passed) = (Vec::new(), BTreeSet::new());
-    for side in sides {
-        let out = scratch(&format!("conformance-{side}"))?;
+    let (mut wrong, mut passed, mut table) = (Vec::new(), BTreeSet::new(), Vec::new());
+    for leg in &legs {
+        let out = scratch(&format!("conformance-{}-{}", leg.side, leg.revision))?;
         fs::remove_dir_all(&out)?;
         fs::create_dir_all(&out)?;
-        let suite = Suite { node: &node, script: &suite, out: &out, bin: &bin, side };
-        suite.run(scenarios)?;
-        let results = read_results(&out, side)?;
-        wrong.extend(compare(side, &results, scenarios)?);
-        passed.extend(
-            results.into_iter().filter(|(_, outcome)| outcome.is_good()).map(|(name, _)| name),
-        );
+        let suite = Suite { node: &node, script: &suite, out: &out, bin: &bin, leg };
+        suite.run(&scenarios)?;
+        let results = read_results(&out, leg.side)?;
+        let (counts, differences) = compare(leg, &results, &scenarios)?;
+        table.push((leg, counts));
+        wrong.extend(differences);
+        if leg.revision == CURRENT {
+            passed.extend(
+                results.into_iter().filter(|(_, outcome)| outcome.is_good()).map(|(name, _)| name),
+            );
+        }
     }
-    if args.is_empty() {
-        // The scenarios that the ledger cites must pass.
+    println!("\n{:<8}{:<12}{:>8}{:>8}{:>8}", "side", "revision", "passed", "known", "wrong");
+    for (Leg { side, revision, .. }, Counts { passed, known, wrong }) in table {
+        println!("{side:<8}{revision:<12}{passed:>8}{known:>8}{wrong:>8}");
+    }
+    if legs.len() == LEGS.len() {
+        // The scenarios that the ledger cites have to pass.
         let relied_on = requirements::scenarios()?;
         let missing = relied_on.difference(&passed);
         wrong.extend(missing.map(|name| format!("{LEDGER} relies on {name}, which did not pass")));
@@ -51,13 +95,14 @@ struct Suite<'a> {
     script: &'a Path,
     out: &'a Path,
     bin: &'a Path,
-    side: &'a str,
+    leg: &'a Leg,
 }
 
 impl Suite<'_> {
-    fn run(&self, scenarios: &[String]) -> Result {
-        let fixture = self.bin.join(format!("conformance-{}", self.side));
-        let server = if self.side == "server" {
+    fn run(&self, scenarios: &[&str]) -> Result {
+        let Leg { side, revision, has_requirements } = *self.leg;
+        let fixture = self.bin.join(format!("conformance-{side}"));
+        let server = if side == "server" {
             Some(Server::start_on(Command::new(&fixture).stdout(Stdio::null()), free_port()?)?)
         } else {
             None
@@ -66,22 +111,26 @@ impl Suite<'_> {
             Some(server) => format!("--url=http://127.0.0.1:{}/mcp", server.port),
             None => format!("--command={}", fixture.display()),
         };
-        println!("\nconformance: {} against the official suite ({REVISION})", self.side);
+        println!("\nconformance: {side} against the official suite ({revision})");
         if scenarios.is_empty() {
-            self.invoke(&[&target, "--requirements", REVISION])?;
+            if has_requirements {
+                self.invoke(&[&target, "--requirements", revision])?;
+            } else {
+                self.invoke(&[&target, "--spec-version", revision, "--suite", "all"])?;
+            }
         }
         for scenario in scenarios {
-            self.invoke(&[&target, "--spec-version", REVISION, "--scenario", scenario])?;
+            self.invoke(&[&target, "--spec-version", revision, "--scenario", scenario])?;
         }
         Ok(())
     }
 
-    /// Runs the suite. The exit code is ignored, because the results are read from files.
+    /// Runs the suite. Its exit code does not matter, since the results are read from its files.
     fn invoke(&self, args: &[&str]) -> Result {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.out.join("log.txt"))?;
         let mut command = Command::new(self.node);
-        command.arg(self.script).arg(self.side).args(args).arg("-o").arg(self.out);
+        command.arg(self.script).arg(self.leg.side).args(args).arg("-o").arg(self.out);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.status().map_err(|e| format!("cannot run the suite: {e}"))?;
         Ok(())
@@ -140,34 +189,43 @@ fn scenario_of(directory: &str, side: &str) -> String {
     cut.map_or(name, |(at, _)| &name[..at]).to_owned()
 }
 
+/// How many scenarios passed, failed as in the baseline, and did neither.
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    known: usize,
+    wrong: usize,
+}
+
 /// Compares the results with the baseline: a scenario fails if and only if it is listed there.
 fn compare(
-    side: &str,
+    leg: &Leg,
     results: &BTreeMap<String, Outcome>,
-    asked: &[String],
-) -> Result<Vec<String>> {
-    let baseline = baseline(side)?;
+    asked: &[&str],
+) -> Result<(Counts, Vec<String>)> {
+    let name = leg.name();
+    let baseline = baseline(&name)?;
     let mut wrong = Vec::new();
-    let mut counts = (0, 0);
+    let mut counts = Counts::default();
     for (scenario, outcome) in results {
         let Outcome { passed, wrong: failed } = outcome;
         let expected = baseline.contains(scenario);
         let mark = match (outcome.is_good(), expected) {
             (true, false) => {
-                counts.0 += 1;
+                counts.passed += 1;
                 "ok      "
             }
             (false, true) => {
-                counts.1 += 1;
+                counts.known += 1;
                 "not yet "
             }
             (true, true) => {
-                wrong.push(format!("{side} {scenario} passes: remove it from the baseline"));
+                wrong.push(format!("{name} {scenario} passes: remove it from the baseline"));
                 "passes! "
             }
             (false, false) => {
                 let first = failed.first().map_or("the suite made no check", String::as_str);
-                wrong.push(format!("{side} {scenario}: {first:.80}"));
+                wrong.push(format!("{name} {scenario}: {first:.80}"));
                 "FAILED  "
             }
         };
@@ -179,32 +237,29 @@ fn compare(
         }
     }
     if asked.is_empty() {
-        let missing = baseline.iter().filter(|name| !results.contains_key(*name));
+        let missing = baseline.iter().filter(|known| !results.contains_key(*known));
         wrong.extend(
-            missing.map(|name| format!("{side} {name} is in the baseline but was not run")),
+            missing.map(|known| format!("{name} {known} is in the baseline but was not run")),
         );
     }
-    if let Some(name) = asked.iter().find(|name| !results.contains_key(*name)) {
+    if let Some(missing) = asked.iter().find(|asked| !results.contains_key(**asked)) {
         wrong.push(format!(
-            "{side} {name} was not run: the suite may have no such scenario for {REVISION}"
+            "{name} {missing} was not run: the suite may have no such scenario for {}",
+            leg.revision
         ));
     }
     if results.is_empty() {
         wrong.push(format!(
-            "the suite ran no {side} scenario; see target/xtask/conformance-{side}/log.txt"
+            "the suite ran no {} scenario; see target/xtask/conformance-{}-{}/log.txt",
+            leg.side, leg.side, leg.revision
         ));
     }
-    println!(
-        "  {side}: {} scenarios pass, {} fail as in the baseline, {} are wrong",
-        counts.0,
-        counts.1,
-        wrong.len()
-    );
-    Ok(wrong)
+    counts.wrong = wrong.len();
+    Ok((counts, wrong))
 }
 
-/// Reads the known failures of one side: lines `side scenario`, with the reason after a `#`.
-fn baseline(side: &str) -> Result<BTreeSet<String>> {
+/// Reads the known failures of one leg: lines `leg scenario`, with the reason after a `#`.
+fn baseline(leg: &str) -> Result<BTreeSet<String>> {
     let path = root().join("crates/conformance/baseline.txt");
     let text = fs::read_to_string(&path)?;
     let mut all = BTreeSet::new();
@@ -216,7 +271,7 @@ fn baseline(side: &str) -> Result<BTreeSet<String>> {
         }
         let (of, scenario) =
             entry.trim().split_once(' ').ok_or_else(|| format!("baseline: {line:?}"))?;
-        if of == side {
+        if of == leg {
             all.insert(scenario.trim().to_owned());
         }
     }

@@ -54,8 +54,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "conformance",
-        usage: "[server|client] [scenario…]",
-        help: "runs the official conformance suite against crates/conformance",
+        usage: "[server|client] [revision] [scenario…]",
+        help: "runs the official conformance suite against crates/conformance, at every revision that it covers",
         run: conformance::run,
     },
     Command {
