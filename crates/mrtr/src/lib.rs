@@ -47,7 +47,9 @@ pub mod http {
     #[cfg(feature = "client")]
     pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder};
     #[cfg(feature = "server")]
-    pub use mrtr_transport::http::{Endpoint, Readiness, RequestLimits, ServeOptions, serve};
+    pub use mrtr_transport::http::{
+        Endpoint, Readiness, RequestLimits, ResponseBody, ServeOptions, serve,
+    };
 }
 
 /// Legacy revisions of the protocol: 2025-03-26, 2025-06-18 and 2025-11-25.

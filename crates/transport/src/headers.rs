@@ -145,11 +145,6 @@ fn mismatch(reason: &str) -> ErrorObject {
     ErrorObject::new(code::HEADER_MISMATCH, format!("Header mismatch: {reason}"))
 }
 
-/// Returns true if the request names the current revision in `MCP-Protocol-Version`.
-pub(crate) fn is_current_revision(headers: &HeaderMap) -> bool {
-    headers.get(&PROTOCOL_VERSION).is_some_and(|version| version == mrtr_schema::PROTOCOL_VERSION)
-}
-
 /// Returns true if `Accept` lets the server choose between JSON and an event stream, as the
 /// specification requires of every request.
 ///

@@ -39,13 +39,14 @@ impl<H: RequestHandler> Gateway<H> {
         permit: impl Any + Send + Sync,
     ) {
         let id = call.request.id.clone();
-        let task = CallTask {
-            gateway: Arc::clone(self),
-            session: Arc::clone(session),
-            stream: Arc::clone(stream),
-            id: Some(id.clone()),
-        };
-        let is_new = session.begin_call(id.clone(), Some(Arc::clone(stream)), || {
+        let is_new = session.begin_call(id.clone(), Some(Arc::clone(stream)), |number| {
+            let task = CallTask {
+                gateway: Arc::clone(self),
+                session: Arc::clone(session),
+                stream: Arc::clone(stream),
+                number,
+                id: Some(id.clone()),
+            };
             tokio::spawn(async move {
                 task.run(call).await;
                 drop(permit);
@@ -65,6 +66,7 @@ struct CallTask<H: RequestHandler> {
     gateway: Arc<Gateway<H>>,
     session: Arc<Session>,
     stream: Arc<Stream>,
+    number: u64,
     /// `None` once the call is answered.
     id: Option<RequestId>,
 }
@@ -78,7 +80,7 @@ impl<H: RequestHandler> CallTask<H> {
             context: &context,
         };
         let outcome = call.respond(&request, state).await;
-        self.session.end_call(&request.id);
+        self.session.end_call(&request.id, self.number);
         self.id = None;
         push_response(&self.stream, &Response { id: Some(request.id), outcome });
     }
@@ -88,7 +90,7 @@ impl<H: RequestHandler> Drop for CallTask<H> {
     fn drop(&mut self) {
         // The handler has panicked, or the call was cancelled and its stream is complete.
         if let Some(id) = self.id.take() {
-            self.session.end_call(&id);
+            self.session.end_call(&id, self.number);
             if !self.stream.is_complete() {
                 let error = ErrorObject::internal("Internal error");
                 push_response(&self.stream, &Response::error(Some(id), error));

@@ -50,6 +50,8 @@ pub(crate) struct Session {
 #[derive(Default)]
 struct State {
     log_level: Option<LogLevel>,
+    /// How many requests there were.
+    call_count: u64,
     /// Requests of the client that are being answered.
     calls: HashMap<RequestId, CallInFlight>,
     /// Requests to the client that wait for an answer, by their ids.
@@ -63,6 +65,8 @@ struct State {
 
 /// A request of the client that is being answered.
 struct CallInFlight {
+    /// Tells it from an earlier request with the same id, whose task may still end.
+    number: u64,
     task: AbortHandle,
     stream: Option<Arc<Stream>>,
 }
@@ -108,25 +112,31 @@ impl Session {
         self.subscriptions.subscribe()
     }
 
-    /// Adds a request of the client. Returns false if one with this id is being answered, or the
-    /// session has ended.
+    /// Adds a request of the client, whose number is passed to `spawn`. Returns false if one with
+    /// this id is being answered, or the session has ended.
     pub(crate) fn begin_call(
         &self,
         id: RequestId,
         stream: Option<Arc<Stream>>,
-        spawn: impl FnOnce() -> AbortHandle,
+        spawn: impl FnOnce(u64) -> AbortHandle,
     ) -> bool {
         let mut state = self.lock();
         if state.is_terminated || state.calls.contains_key(&id) {
             return false;
         }
-        let task = spawn();
-        state.calls.insert(id, CallInFlight { task, stream });
+        state.call_count += 1;
+        let number = state.call_count;
+        let task = spawn(number);
+        state.calls.insert(id, CallInFlight { number, task, stream });
         true
     }
 
-    pub(crate) fn end_call(&self, id: &RequestId) {
-        self.lock().calls.remove(id);
+    /// Removes a request that was answered.
+    pub(crate) fn end_call(&self, id: &RequestId, number: u64) {
+        let mut state = self.lock();
+        if state.calls.get(id).is_some_and(|call| call.number == number) {
+            state.calls.remove(id);
+        }
     }
 
     /// Aborts a request of the client. No response follows.
@@ -226,10 +236,11 @@ impl Session {
 
 impl CallInFlight {
     fn cancel(self) {
-        self.task.abort();
+        // The stream ends first: a task that is dropped before its end answers with an error.
         if let Some(stream) = self.stream {
             stream.end();
         }
+        self.task.abort();
     }
 }
 

@@ -9,6 +9,16 @@ mod child;
 mod client_set;
 mod hostile;
 mod http_wire;
+#[cfg(feature = "legacy")]
+mod legacy_client;
+#[cfg(feature = "legacy")]
+mod legacy_http;
+#[cfg(feature = "legacy")]
+mod legacy_server;
+#[cfg(feature = "legacy")]
+mod legacy_sessions;
+#[cfg(feature = "legacy")]
+mod legacy_stdio;
 #[cfg(feature = "macros")]
 mod macros;
 mod malformed_input;

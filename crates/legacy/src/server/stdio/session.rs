@@ -182,7 +182,7 @@ impl<H: RequestHandler> StreamSession<H> {
         let (gateway, lines) = (Arc::clone(&self.gateway), self.lines.clone());
         let calling = Arc::clone(&session);
         let tasks = &mut self.tasks;
-        let is_new = session.begin_call(id.clone(), None, || {
+        let is_new = session.begin_call(id.clone(), None, |number| {
             tasks.spawn(async move {
                 let channel = LineChannel(lines);
                 let call = Call {
@@ -191,8 +191,9 @@ impl<H: RequestHandler> StreamSession<H> {
                     channel: &channel,
                     context: &Context::default(),
                 };
+                let registered = RegisteredCall { session: &calling, id: &request.id, number };
                 let outcome = call.respond(&request, None).await;
-                calling.end_call(&request.id);
+                drop(registered);
                 let response = Response { id: Some(request.id), outcome };
                 let _ = channel.0.send((json_line(response.to_json()), AlwaysWritten)).await;
                 drop(permit);
@@ -230,6 +231,19 @@ impl<H: RequestHandler> StreamSession<H> {
             session.terminate();
         }
         self.tasks.shutdown().await;
+    }
+}
+
+/// A call that is in the session's list until this is dropped, also by a panic.
+struct RegisteredCall<'a> {
+    session: &'a Session,
+    id: &'a RequestId,
+    number: u64,
+}
+
+impl Drop for RegisteredCall<'_> {
+    fn drop(&mut self) {
+        self.session.end_call(self.id, self.number);
     }
 }
 

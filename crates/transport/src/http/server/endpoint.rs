@@ -21,7 +21,6 @@ use super::meta_cache::MetaCache;
 use super::rejection::Rejection;
 use super::response::{self, ResponseBody, empty};
 use super::shared::Shared;
-use crate::headers;
 use crate::host_policy::HostPolicy;
 use crate::response_parts::{AdmittedRequest, ResponseParts};
 use crate::traits::RequestHandler;
@@ -158,7 +157,7 @@ where
         let shared = Arc::clone(&self.shared);
         let (head, body) = request.into_parts();
         if let Some(legacy) = &shared.legacy
-            && !headers::is_current_revision(&head.headers)
+            && !legacy::is_current_revision(&head.headers)
         {
             let legacy = Arc::clone(legacy);
             return Box::pin(legacy::serve(shared, legacy, head, body));

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ::http::request::Parts;
-use ::http::{Request, Response, StatusCode};
+use ::http::{HeaderMap, Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
 
@@ -16,8 +16,14 @@ use super::meta_cache::MetaCache;
 use super::rejection::Rejection;
 use super::response::{self, ResponseBody, empty};
 use super::shared::Shared;
+use crate::headers::PROTOCOL_VERSION;
 use crate::response_parts::{AdmittedRequest, ResponseParts};
 use crate::traits::RequestHandler;
+
+/// Returns true if the request names the current revision in `MCP-Protocol-Version`.
+pub(super) fn is_current_revision(headers: &HeaderMap) -> bool {
+    headers.get(&PROTOCOL_VERSION).is_some_and(|version| version == mrtr_schema::PROTOCOL_VERSION)
+}
 
 /// Serves a request that does not name the current revision.
 pub(super) async fn serve<H, B>(
