@@ -92,6 +92,12 @@ impl<T: Transport> Client<T> {
         &self.shared.transport
     }
 
+    /// Returns the revision that is spoken with the server; `None` if the transport does not know
+    /// it yet, before the first request.
+    pub fn protocol_version(&self) -> Option<&'static str> {
+        self.shared.transport.protocol_version()
+    }
+
     /// Removes all results from the cache, so that the next calls reach the server.
     ///
     /// Call it when the credentials of the transport change, or to read lists that must be

@@ -1,32 +1,12 @@
 //! The `initialize` handshake (2025-11-25, basic: lifecycle).
 
 use mrtr_schema::Object;
-use mrtr_schema::capabilities::{
-    ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability,
-    ServerCapabilities,
-};
+use mrtr_schema::capabilities::{ClientCapabilities, Implementation, ServerCapabilities};
 use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::jsonrpc::Message;
 use mrtr_schema::meta::key;
 use serde::{Deserialize, Serialize};
 
 use crate::LegacyVersion;
-
-/// The methods and notifications that only legacy revisions have.
-pub(crate) mod name {
-    /// Opens a session.
-    pub(crate) const INITIALIZE: &str = "initialize";
-    /// The client's notification that it has read the result of `initialize`.
-    pub(crate) const INITIALIZED: &str = "notifications/initialized";
-    /// Checks that the peer answers.
-    pub(crate) const PING: &str = "ping";
-    /// Sets the least severe level of log messages of a session.
-    pub(crate) const SET_LEVEL: &str = "logging/setLevel";
-    /// Subscribes the session to changes of a resource.
-    pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
-    /// Ends a subscription to a resource.
-    pub(crate) const UNSUBSCRIBE: &str = "resources/unsubscribe";
-}
 
 /// Parameters of `initialize`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,69 +75,10 @@ impl InitializeResult {
     }
 }
 
-/// Returns the capabilities that a client of this version can have declared.
-///
-/// What the version does not define is left out, so that a server does not use it.
-pub(crate) fn effective_capabilities(
-    version: LegacyVersion,
-    mut declared: ClientCapabilities,
-) -> ClientCapabilities {
-    declared.extensions = None;
-    declared.experimental = None;
-    if !version.has_elicitation() {
-        declared.elicitation = None;
-    }
-    if !version.has_url_elicitation() {
-        declared.elicitation = declared.elicitation.map(|_| ElicitationCapability::form());
-        declared.sampling = declared.sampling.map(|_| SamplingCapability::new());
-    }
-    declared
-}
-
-/// Returns true if the message is an `initialize` request without the `_meta` of the current
-/// revision.
-pub(crate) fn opens_session(body: &[u8]) -> bool {
-    match Message::parse(body) {
-        Ok(Message::Request(request)) if request.method == name::INITIALIZE => {
-            let meta = request.params.as_ref().and_then(|params| params.member("_meta"));
-            !meta.is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    fn declared() -> ClientCapabilities {
-        serde_json::from_value(json!({
-            "elicitation": { "form": {}, "url": {} },
-            "sampling": { "tools": {} },
-            "roots": { "listChanged": true },
-            "extensions": { "com.example/x": {} },
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn capabilities_of_later_revisions_are_left_out() {
-        for (version, form, url, tools) in [
-            (LegacyVersion::V2025_03_26, false, false, false),
-            (LegacyVersion::V2025_06_18, true, false, false),
-            (LegacyVersion::V2025_11_25, true, true, true),
-        ] {
-            let effective = effective_capabilities(version, declared());
-            assert_eq!(
-                (effective.has_form(), effective.has_url(), effective.has_sampling_tools()),
-                (form, url, tools),
-                "{version}"
-            );
-            assert!(effective.has_sampling() && effective.has_roots());
-            assert!(effective.extensions.is_none());
-        }
-    }
 
     #[test]
     fn initialize_result_is_made_of_the_discovery() {

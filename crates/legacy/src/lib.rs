@@ -4,13 +4,18 @@
 //! This crate is for authors of frameworks and SDKs. To write a server or a client, use the `mrtr`
 //! crate, whose feature `legacy` does all of this.
 
+#[cfg(feature = "client")]
+mod client;
 mod handshake;
+pub mod legacy_method;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
 mod translate;
 mod version;
 
+#[cfg(feature = "client")]
+pub use client::*;
 pub use handshake::{InitializeParams, InitializeResult};
 #[cfg(feature = "server")]
 pub use server::*;

@@ -11,6 +11,8 @@ use mrtr_transport::stdio::ChildServer;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde::Deserialize;
 
+use crate::http_connection::HttpConnection;
+
 /// The clients of several servers, from one configuration.
 ///
 /// The configuration has the format that MCP hosts share: an object `mcpServers` with an entry for
@@ -59,7 +61,7 @@ pub struct ClientSet(Vec<(String, Client<Connection>)>);
 #[non_exhaustive]
 pub enum Connection {
     /// A server over HTTP.
-    Http(Box<HttpClient>),
+    Http(Box<HttpConnection>),
     /// A child process.
     Child(Box<ChildServer>),
 }
@@ -220,7 +222,8 @@ impl ServerEntry {
                     let value = value.map_err(|_| format!("invalid value of header {name}"))?;
                     http = http.header(name, value);
                 }
-                Ok(Connection::Http(Box::new(http.build().map_err(|error| error.to_string())?)))
+                let http = http.build().map_err(|error| error.to_string())?;
+                Ok(Connection::Http(Box::new(HttpConnection::new(http))))
             }
             (Some(other), ..)
                 if !matches!(other, "stdio" | "http" | "streamable-http" | "streamableHttp") =>

@@ -4,19 +4,29 @@
 #[cfg(all(any(doc, doctest), feature = "client", feature = "macros", feature = "testing"))]
 pub mod guide;
 
+#[cfg(all(feature = "client", feature = "legacy"))]
+mod all_client_revisions;
 #[cfg(all(feature = "server", feature = "legacy"))]
 mod all_revisions;
 #[cfg(feature = "client")]
 mod client_set;
 #[cfg(feature = "client")]
 mod connect;
+#[cfg(all(feature = "client", not(feature = "legacy")))]
+mod current_client_revision;
 #[cfg(all(feature = "server", not(feature = "legacy")))]
 mod current_revision;
+#[cfg(feature = "client")]
+mod http_connection;
 #[cfg(feature = "server")]
 mod serve;
 
+#[cfg(all(feature = "client", feature = "legacy"))]
+use all_client_revisions as client_revisions;
 #[cfg(all(feature = "server", feature = "legacy"))]
 use all_revisions as revisions;
+#[cfg(all(feature = "client", not(feature = "legacy")))]
+use current_client_revision as client_revisions;
 #[cfg(all(feature = "server", not(feature = "legacy")))]
 use current_revision as revisions;
 
@@ -43,6 +53,8 @@ pub use mrtr_schema::notification::LogLevel;
 
 /// Streamable HTTP.
 pub mod http {
+    #[cfg(feature = "client")]
+    pub use crate::http_connection::HttpConnection;
     pub use mrtr_transport::host_policy::HostPolicy;
     #[cfg(feature = "client")]
     pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder};

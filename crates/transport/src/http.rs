@@ -6,6 +6,9 @@ mod client;
 mod server;
 
 #[cfg(feature = "http-client")]
+#[doc(hidden)]
+pub use client::RawResponse;
+#[cfg(feature = "http-client")]
 pub use client::{Challenge, HttpClient, HttpClientBuilder};
 #[cfg(feature = "http-endpoint")]
 pub use server::{Endpoint, LegacyHandler, Permit, Readiness, RequestLimits, ResponseBody};

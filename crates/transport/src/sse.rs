@@ -1,5 +1,7 @@
 //! A decoder for server-sent events in bounded memory.
 
+use std::time::Duration;
+
 /// Splits a byte stream into the data of its server-sent events. It ignores event names, ids and
 /// comments, which the protocol does not use.
 ///
@@ -25,6 +27,10 @@ pub struct Decoder {
     /// The last byte was a carriage return: a line feed that follows belongs to the same line end.
     after_cr: bool,
     is_first_line: bool,
+    /// The id of the current event, and that of the last complete one.
+    next_id: Option<String>,
+    last_id: Option<String>,
+    retry: Option<Duration>,
 }
 
 /// The error of an event that is longer than the limit, in bytes.
@@ -42,7 +48,20 @@ impl Decoder {
             has_data: false,
             after_cr: false,
             is_first_line: true,
+            next_id: None,
+            last_id: None,
+            retry: None,
         }
+    }
+
+    /// Returns the id of the last complete event that has one.
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
+    /// Returns the delay before the stream may be resumed, if the server has set one.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
     }
 
     /// Decodes more bytes and passes the data of each event that they complete to `on_event`.
@@ -79,6 +98,9 @@ impl Decoder {
             line.drain(..3);
         }
         if line.is_empty() {
+            if let Some(id) = self.next_id.take() {
+                self.last_id = Some(id);
+            }
             let data = std::mem::take(&mut self.data);
             return std::mem::take(&mut self.has_data).then_some(data);
         }
@@ -87,12 +109,24 @@ impl Decoder {
             None => (line.as_slice(), &b":"[..]),
         };
         let value = value.strip_prefix(b":").unwrap_or_default();
-        if field == b"data" {
-            if self.has_data {
-                self.data.push(b'\n');
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
             }
-            self.has_data = true;
-            self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+            // An id with a null character is ignored, by the standard.
+            b"id" if !value.contains(&0) => {
+                self.next_id = str::from_utf8(value).ok().map(str::to_owned);
+            }
+            b"retry" => {
+                let millis = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                self.retry = millis.map(Duration::from_millis).or(self.retry);
+            }
+            _ => {}
         }
         // The next line reuses the buffer.
         line.clear();
@@ -150,5 +184,19 @@ mod tests {
             decoder.push("data: 123456789\n".repeat(20).as_bytes(), |_| ()),
             Err(TooLong(100))
         );
+    }
+
+    #[test]
+    fn decoder_keeps_the_id_of_complete_events_and_the_retry_delay() {
+        let mut decoder = Decoder::new(100);
+        let mut push = |text: &str| {
+            decoder.push(text.as_bytes(), |_| ()).unwrap();
+            (decoder.last_event_id().map(str::to_owned), decoder.retry())
+        };
+        assert_eq!(push("id: 1\nretry: 50\ndata: \n"), (None, Some(Duration::from_millis(50))));
+        assert_eq!(push("\n").0.as_deref(), Some("1"));
+        assert_eq!(push("data: x\n\nid: 2\n").0.as_deref(), Some("1"));
+        assert_eq!(push("retry: soon\n\n"), (Some("2".into()), Some(Duration::from_millis(50))));
+        assert_eq!(push("id: a\0b\n\n").0.as_deref(), Some("2"));
     }
 }

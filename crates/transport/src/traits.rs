@@ -130,6 +130,12 @@ pub trait Transport: Send + Sync + 'static {
         &self,
         outgoing: OutgoingRequest<'_>,
     ) -> impl Future<Output = Result<Response, TransportError>> + Send;
+
+    /// Returns the revision that is spoken with the server; `None` if that is not known yet.
+    /// Default: the current revision.
+    fn protocol_version(&self) -> Option<&'static str> {
+        Some(mrtr_schema::PROTOCOL_VERSION)
+    }
 }
 
 /// A request on its way to a server.

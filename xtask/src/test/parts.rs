@@ -119,8 +119,12 @@ fn features() -> Result {
         &["--package", "mrtr-schema"][..],
         &["--package", "mrtr-codec", "--no-default-features"],
         &["--package", "mrtr-transport"],
+        &["--package", "mrtr-legacy", "--no-default-features", "--features", "server"],
+        &["--package", "mrtr-legacy", "--no-default-features", "--features", "client"],
         &["--package", "mrtr", "--no-default-features", "--features", "server"],
+        &["--package", "mrtr", "--no-default-features", "--features", "server,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "client"],
+        &["--package", "mrtr", "--no-default-features", "--features", "client,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "aws-lc"],
     ] {
         step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;

@@ -4,7 +4,6 @@
 use std::error::Error;
 
 use mrtr::client::Transport;
-use mrtr::schema::Object;
 use mrtr::schema::form::FieldKind;
 use mrtr::{Client, ElicitResult};
 use serde_json::{Value, json};
@@ -19,13 +18,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .map_err(|_| "MCP_CONFORMANCE_SCENARIO is not set")?;
     let client = mrtr::connect(url)?
         .on_form(async |_, form| {
-            // Accepts every form with `true` for booleans, and leaves other fields to their
-            // defaults.
-            let yes = form.requested_schema.fields.iter().filter_map(|field| match field.kind {
-                FieldKind::Boolean { .. } => Some((field.name.clone(), Value::Bool(true))),
+            // Accepts every form: with the defaults, and `true` for booleans without one.
+            let fields = form.requested_schema.fields.iter();
+            let yes = fields.filter_map(|field| match field.kind {
+                FieldKind::Boolean { default: None, .. } => {
+                    Some((field.name.clone(), Value::Bool(true)))
+                }
                 _ => None,
             });
-            Ok(ElicitResult::accept(yes.collect::<Object>())?)
+            let mut content = form.requested_schema.defaults();
+            content.extend(yes);
+            Ok(ElicitResult::accept(content)?)
         })
         .build();
     run(&client, &scenario).await
@@ -36,6 +39,14 @@ async fn run<X: Transport>(client: &Client<X>, scenario: &str) -> Result<(), Box
         "tools_call" => {
             client.list_tools().await?;
             client.call_tool("add_numbers", json!({ "a": 5, "b": 3 })).await?;
+        }
+        "elicitation-sep1034-client-defaults" => {
+            client.list_tools().await?;
+            client.call_tool("test_client_elicitation_defaults", json!({})).await?;
+        }
+        "sse-retry" => {
+            client.list_tools().await?;
+            client.call_tool("test_reconnection", json!({})).await?;
         }
         "http-standard-headers" => {
             let tools = client.list_tools().await?;
@@ -63,9 +74,9 @@ async fn run<X: Transport>(client: &Client<X>, scenario: &str) -> Result<(), Box
                 client.call_tool(&tool.name, json!({ "region": "us-west1" })).await?;
             }
         }
-        // Listing the tools is enough: a `$ref` in one of them points at a URL that must not be
-        // fetched.
-        "json-schema-ref-no-deref" => {
+        // Listing the tools is enough. In the second scenario, a `$ref` in one of them points at a
+        // URL that must not be fetched.
+        "initialize" | "json-schema-ref-no-deref" => {
             client.list_tools().await?;
         }
         "json-schema-2020-12-preservation" => {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::context::{self, Context};
 use super::gateway::Gateway;
 use super::session::{PendingAnswer, Session};
-use crate::handshake;
+use crate::legacy_method;
 use crate::translate::{is_input_required, legacy_error, legacy_input, legacy_result};
 
 /// The pauses before a call is continued that has returned a state and no questions.
@@ -69,22 +69,22 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         state: Option<String>,
     ) -> Result<RawJson, ErrorObject> {
         match request.method.as_str() {
-            handshake::name::PING => Ok(empty()),
-            handshake::name::SET_LEVEL => {
+            legacy_method::PING => Ok(empty()),
+            legacy_method::SET_LEVEL => {
                 let SetLevel { level } = request.decode_params()?;
                 self.session.set_log_level(level);
                 Ok(empty())
             }
-            handshake::name::SUBSCRIBE => {
+            legacy_method::SUBSCRIBE => {
                 let Resource { uri } = request.decode_params()?;
                 self.subscribe(uri)
             }
-            handshake::name::UNSUBSCRIBE => {
+            legacy_method::UNSUBSCRIBE => {
                 let Resource { uri } = request.decode_params()?;
                 self.session.unsubscribe(&uri);
                 Ok(empty())
             }
-            handshake::name::INITIALIZE => {
+            legacy_method::INITIALIZE => {
                 Err(ErrorObject::invalid_request("this session is initialized already"))
             }
             method::DISCOVER | method::LISTEN => {

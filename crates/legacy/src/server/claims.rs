@@ -1,11 +1,14 @@
 //! The session id: what was negotiated, sealed. Any replica can read it, and none stores it.
 
 use mrtr_codec::{Binding, Digest, OpenError, Principal, Seal, UnixSeconds, Validity, open, seal};
-use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
+use mrtr_schema::capabilities::{
+    ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::LegacyVersion;
-use crate::handshake::{InitializeParams, effective_capabilities, name};
+use crate::handshake::InitializeParams;
+use crate::legacy_method;
 
 /// The longest session id in bytes: it is a header of every request.
 const MAX_SESSION_ID: usize = 4 << 10;
@@ -85,16 +88,64 @@ impl SessionClaims {
 fn binding(principal: Option<&Principal>) -> Binding<'_> {
     Binding {
         principal,
-        method: name::INITIALIZE,
+        method: legacy_method::INITIALIZE,
         target: "session",
         arguments: Digest::from_parts(&[]),
     }
+}
+
+/// Returns the capabilities that a client of this version can have declared.
+///
+/// What the version does not define is left out, so that a server does not use it.
+fn effective_capabilities(
+    version: LegacyVersion,
+    mut declared: ClientCapabilities,
+) -> ClientCapabilities {
+    declared.extensions = None;
+    declared.experimental = None;
+    if !version.has_elicitation() {
+        declared.elicitation = None;
+    }
+    if !version.has_url_elicitation() {
+        declared.elicitation = declared.elicitation.map(|_| ElicitationCapability::form());
+        declared.sampling = declared.sampling.map(|_| SamplingCapability::new());
+    }
+    declared
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use mrtr_codec::KeyRing;
+    use serde_json::json;
+
+    fn declared() -> ClientCapabilities {
+        serde_json::from_value(json!({
+            "elicitation": { "form": {}, "url": {} },
+            "sampling": { "tools": {} },
+            "roots": { "listChanged": true },
+            "extensions": { "com.example/x": {} },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn capabilities_of_later_revisions_are_left_out() {
+        for (version, form, url, tools) in [
+            (LegacyVersion::V2025_03_26, false, false, false),
+            (LegacyVersion::V2025_06_18, true, false, false),
+            (LegacyVersion::V2025_11_25, true, true, true),
+        ] {
+            let effective = effective_capabilities(version, declared());
+            assert_eq!(
+                (effective.has_form(), effective.has_url(), effective.has_sampling_tools()),
+                (form, url, tools),
+                "{version}"
+            );
+            assert!(effective.has_sampling() && effective.has_roots());
+            assert!(effective.extensions.is_none());
+        }
+    }
 
     const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 

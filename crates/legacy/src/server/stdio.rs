@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use self::session::StreamSession;
 use super::gateway::Gateway;
 use super::options::LegacyOptions;
-use crate::handshake::opens_session;
+use crate::server::opening::opens_session;
 
 /// How many lines wait for a client that reads slowly.
 const MAX_QUEUED: usize = 64;

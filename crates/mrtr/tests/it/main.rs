@@ -10,6 +10,8 @@ mod client_set;
 mod hostile;
 mod http_wire;
 #[cfg(feature = "legacy")]
+mod legacy_calls;
+#[cfg(feature = "legacy")]
 mod legacy_client;
 #[cfg(feature = "legacy")]
 mod legacy_http;

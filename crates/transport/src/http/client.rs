@@ -3,6 +3,7 @@
 mod bearer;
 mod builder;
 mod http_client;
+mod raw_response;
 mod response;
 mod server_name;
 #[cfg(feature = "tls")]
@@ -11,3 +12,5 @@ mod tls;
 pub use bearer::Challenge;
 pub use builder::HttpClientBuilder;
 pub use http_client::HttpClient;
+#[doc(hidden)]
+pub use raw_response::RawResponse;

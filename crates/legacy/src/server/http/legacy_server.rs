@@ -15,8 +15,8 @@ use super::caller::{Caller, PROTOCOL_VERSION, SESSION_ID};
 use super::rejected::{Rejected, empty};
 use super::{get, post};
 use crate::LegacyVersion;
-use crate::handshake::opens_session;
 use crate::server::gateway::{Gateway, OpenedSession, now};
+use crate::server::opening::opens_session;
 use crate::server::options::LegacyOptions;
 
 /// Serves legacy clients over HTTP, by a handler of the current revision.

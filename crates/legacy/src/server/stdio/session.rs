@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::handshake;
+use crate::legacy_method;
 use crate::server::call::{Call, Channel, Outgoing};
 use crate::server::context::Context;
 use crate::server::gateway::Gateway;
@@ -133,7 +133,7 @@ impl<H: RequestHandler> StreamSession<H> {
                     session.cancel_call(&request_id);
                 }
             }
-            handshake::name::INITIALIZED if !self.is_listening => {
+            legacy_method::INITIALIZED if !self.is_listening => {
                 self.is_listening = true;
                 self.listen(Arc::clone(session));
             }
@@ -163,8 +163,8 @@ impl<H: RequestHandler> StreamSession<H> {
         let id = request.id.clone();
         let Some(session) = self.session.clone() else {
             return match request.method.as_str() {
-                handshake::name::INITIALIZE => self.initialize(&request).await,
-                handshake::name::PING => {
+                legacy_method::INITIALIZE => self.initialize(&request).await,
+                legacy_method::PING => {
                     let empty = mrtr_schema::json::ObjectWriter::with_capacity(2).end();
                     self.send(Response { id: Some(id), outcome: Ok(empty) }).await;
                 }

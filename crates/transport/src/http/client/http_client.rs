@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{HeaderMap, HeaderValue, header};
+use ::http::{HeaderMap, HeaderValue, Method, header};
 use bytes::Bytes;
 use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::request_head::RequestHead;
 
 use super::bearer::{Bearer, Challenge};
+use super::raw_response::RawResponse;
 use super::response::ResponseReader;
 use super::server_name::ServerName;
 use crate::error::{HttpResponseInfo, Kind, TransportError};
@@ -76,10 +77,7 @@ impl Transport for HttpClient {
             invalid("the request cannot be serialized".to_owned()).with_source(error)
         })?;
         let body = Bytes::from(body);
-        let (response, info) = match &self.bearer {
-            None => self.post(headers, body, long_lived).await?,
-            Some(bearer) => self.post_with_token(bearer, headers, body, long_lived).await?,
-        };
+        let (response, info) = self.request(&Method::POST, headers, body, long_lived).await?;
         let reader = ResponseReader {
             server: &self.name,
             request_id: &request.id,
@@ -91,26 +89,73 @@ impl Transport for HttpClient {
     }
 }
 
+/// Raw requests, for the workspace's own crates. Not covered by semantic versioning.
+#[doc(hidden)]
 impl HttpClient {
-    async fn post(
+    /// Returns the timeout of one request.
+    pub fn request_timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Sends a request with the headers and the credentials of this client. Without `long_lived`,
+    /// the timeout of the client covers the response and its body.
+    ///
+    /// # Errors
+    ///
+    /// If there is no response.
+    pub async fn exchange(
         &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+        long_lived: bool,
+    ) -> Result<RawResponse, TransportError> {
+        let mut all = self.headers.clone();
+        all.extend(headers);
+        let (response, info) = self.request(&method, all, body, long_lived).await?;
+        Ok(RawResponse::new(response, info, self.name.clone(), self.max_response))
+    }
+}
+
+impl HttpClient {
+    /// Sends a request, with a token if there is a source of them.
+    async fn request(
+        &self,
+        method: &Method,
         headers: HeaderMap,
         body: Bytes,
         long_lived: bool,
     ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
-        let mut post = self.http.post(self.url.clone()).headers(headers).body(body);
-        if !long_lived {
-            post = post.timeout(self.timeout);
+        match &self.bearer {
+            None => self.request_once(method, headers, body, long_lived).await,
+            Some(bearer) => {
+                self.request_with_token(bearer, method, headers, body, long_lived).await
+            }
         }
-        let response = post.send().await.map_err(|error| self.name.request_failed(error))?;
+    }
+
+    async fn request_once(
+        &self,
+        method: &Method,
+        headers: HeaderMap,
+        body: Bytes,
+        long_lived: bool,
+    ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
+        let request = self.http.request(method.clone(), self.url.clone());
+        let mut request = request.headers(headers).body(body);
+        if !long_lived {
+            request = request.timeout(self.timeout);
+        }
+        let response = request.send().await.map_err(|error| self.name.request_failed(error))?;
         let info = response_info(&response);
         Ok((response, info))
     }
 
     /// Sends a request with a token, and repeats it with another one if the server refuses that.
-    async fn post_with_token(
+    async fn request_with_token(
         &self,
         bearer: &Bearer,
+        method: &Method,
         mut headers: HeaderMap,
         body: Bytes,
         long_lived: bool,
@@ -118,7 +163,8 @@ impl HttpClient {
         let mut token = bearer.token(None).await?;
         for _ in 0..MAX_NEW_TOKENS {
             headers.insert(header::AUTHORIZATION, token.clone());
-            let (response, info) = self.post(headers.clone(), body.clone(), long_lived).await?;
+            let (response, info) =
+                self.request_once(method, headers.clone(), body.clone(), long_lived).await?;
             let Some(challenge) = Challenge::from_response(&info) else {
                 return Ok((response, info));
             };
@@ -126,7 +172,7 @@ impl HttpClient {
             token = new_token.map_err(|error| error.after_response(info))?;
         }
         headers.insert(header::AUTHORIZATION, token);
-        self.post(headers, body, long_lived).await
+        self.request_once(method, headers, body, long_lived).await
     }
 }
 

@@ -1,0 +1,68 @@
+//! A connection to a legacy server: what carries the messages of a session.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_schema::jsonrpc::{Notification, Request, Response};
+use mrtr_transport::TransportError;
+use tokio::sync::mpsc;
+
+/// A message of the server about one request.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    Notification(Notification),
+    Request(Request),
+    /// The last message.
+    Response(Result<Response, ConnectionError>),
+}
+
+/// The error of a request that got no response.
+#[derive(Debug)]
+pub(super) enum ConnectionError {
+    /// The server does not know the session: a new one has to be opened.
+    SessionEnded,
+    Transport(TransportError),
+}
+
+impl From<TransportError> for ConnectionError {
+    fn from(error: TransportError) -> Self {
+        Self::Transport(error)
+    }
+}
+
+/// How many messages wait for a call that does not read them.
+pub(super) const MAX_UNREAD: usize = 1_024;
+
+pub(super) trait Connection: Send + Sync + 'static {
+    /// Opens a session. A session before it is forgotten.
+    fn initialize(
+        &self,
+        request: Request,
+    ) -> impl Future<Output = Result<Response, ConnectionError>> + Send;
+
+    /// Sends a request and everything that it takes to get its messages, until the response or
+    /// until the receiver is dropped.
+    fn run(
+        self: Arc<Self>,
+        request: Request,
+        messages: mpsc::Sender<Incoming>,
+    ) -> impl Future<Output = ()> + Send + 'static;
+
+    /// Receives messages that are not about a request, until the receiver is dropped.
+    fn listen(
+        self: Arc<Self>,
+        messages: mpsc::Sender<Incoming>,
+    ) -> impl Future<Output = ()> + Send + 'static;
+
+    /// The longest time that a call may be silent, while it does not wait for the client.
+    fn timeout(&self) -> Duration;
+
+    /// Sends a notification or a response.
+    fn post(&self, message: String) -> impl Future<Output = Result<(), ConnectionError>> + Send;
+}
+
+/// Returns the text of a notification.
+pub(super) fn notification(notification: &Notification) -> String {
+    notification.to_json().into()
+}

@@ -1,0 +1,163 @@
+//! A client of servers of any revision over HTTP.
+
+use std::fmt;
+
+use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::discover::DiscoverResult;
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, Response, code};
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::request_head::RequestHead;
+use mrtr_schema::{PROTOCOL_VERSION, method};
+use mrtr_transport::http::HttpClient;
+use mrtr_transport::{OutgoingRequest, Transport, TransportError};
+use tokio::sync::OnceCell;
+
+use super::session::HttpSession;
+use crate::LegacyVersion;
+use crate::client::adapter::{Adapter, ClientFacts};
+use crate::client::mode::RevisionMode;
+
+/// A client of servers of any revision over HTTP.
+///
+/// It finds out what the server speaks with the first request, and remembers it. To a legacy
+/// server, it opens a session. Requests that the server sends in the middle of a call become input
+/// requests, so that the handlers of a client answer both.
+///
+/// A call with a legacy server cannot be put down: its request state works only with this client,
+/// while it exists.
+///
+/// ```
+/// use mrtr_legacy::{AnyRevisionClient, RevisionMode};
+/// use mrtr_transport::http::HttpClient;
+///
+/// # fn example() -> Result<(), mrtr_transport::TransportError> {
+/// let http = HttpClient::builder("https://booking.example/mcp").build()?;
+/// let transport = AnyRevisionClient::new(http, RevisionMode::Auto);
+/// # Ok(()) }
+/// ```
+pub struct AnyRevisionClient {
+    http: HttpClient,
+    mode: RevisionMode,
+    legacy: Adapter<HttpSession>,
+    era: OnceCell<Era>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Era {
+    Current,
+    Legacy,
+}
+
+impl AnyRevisionClient {
+    /// Creates a client. Nothing is sent yet.
+    pub fn new(http: HttpClient, mode: RevisionMode) -> Self {
+        let legacy = Adapter::new(HttpSession::new(http.clone()));
+        Self { http, mode, legacy, era: OnceCell::new() }
+    }
+
+    /// Returns the era of the server, which the first request finds out.
+    async fn era(&self, meta: &RequestMeta) -> Result<Era, TransportError> {
+        match self.mode {
+            RevisionMode::Current => Ok(Era::Current),
+            RevisionMode::Legacy => Ok(Era::Legacy),
+            RevisionMode::Auto => self.era.get_or_try_init(|| self.probe(meta)).await.copied(),
+        }
+    }
+
+    /// Asks the server by a request of the current revision (specification: streamable HTTP,
+    /// "Backward Compatibility").
+    async fn probe(&self, meta: &RequestMeta) -> Result<Era, TransportError> {
+        let params = Params::new(&serde_json::json!({ "_meta": meta }))
+            .map_err(|error| TransportError::protocol(error.to_string()))?;
+        let request = Request::new(RequestId::Number(0), method::DISCOVER, Some(params));
+        let era = match self.http.send(OutgoingRequest::new(request)).await {
+            Ok(Response { outcome: Ok(result), .. }) => {
+                let discovered = serde_json::from_str::<DiscoverResult>(result.get());
+                match discovered {
+                    Ok(discovered) if speaks_current(&discovered.supported_versions) => {
+                        Era::Current
+                    }
+                    // A server that answers anything with a result has no eras.
+                    _ => Era::Legacy,
+                }
+            }
+            Ok(Response { outcome: Err(error), .. }) => era_of_error(&error),
+            Err(error) if is_rejection(&error) => Era::Legacy,
+            Err(error) => return Err(error),
+        };
+        if era == Era::Legacy {
+            // The era counts once the session is open: another attempt may find another server.
+            self.legacy.open(&ClientFacts::of(meta)).await?;
+        }
+        tracing::debug!(target: "mrtr::client", ?era, "revision of the server found out");
+        Ok(era)
+    }
+}
+
+fn speaks_current(versions: &[String]) -> bool {
+    versions.iter().any(|version| version == PROTOCOL_VERSION)
+}
+
+/// Returns the era of a server that answers the probe with this error.
+fn era_of_error(error: &ErrorObject) -> Era {
+    match error.code {
+        code::HEADER_MISMATCH | code::MISSING_REQUIRED_CLIENT_CAPABILITY => Era::Current,
+        code::UNSUPPORTED_PROTOCOL_VERSION => {
+            let supported = error.data.as_ref().and_then(|data| data.get("supported"));
+            let supported: Option<Vec<String>> =
+                supported.and_then(|all| serde_json::from_value(all.clone()).ok());
+            // A server of other current revisions is not a legacy server.
+            let is_legacy = supported.is_some_and(|all| {
+                all.iter().any(|version| LegacyVersion::from_name(version).is_some())
+                    && !speaks_current(&all)
+            });
+            if is_legacy { Era::Legacy } else { Era::Current }
+        }
+        _ => Era::Legacy,
+    }
+}
+
+/// Returns true if the server has rejected the probe without a JSON-RPC error.
+fn is_rejection(error: &TransportError) -> bool {
+    error
+        .status()
+        .is_some_and(|status| (400..500).contains(&status) && ![401, 403, 429].contains(&status))
+}
+
+impl Transport for AnyRevisionClient {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let head = RequestHead::from_request(&outgoing.request);
+        let meta = match head {
+            Ok(head) => head.meta,
+            Err(error) => return Ok(Response::error(Some(outgoing.request.id), error)),
+        };
+        let unknown = || RequestMeta::new(PROTOCOL_VERSION, ClientCapabilities::default());
+        let meta = meta.as_deref().cloned().unwrap_or_else(unknown);
+        match self.era(&meta).await? {
+            Era::Current => self.http.send(outgoing).await,
+            Era::Legacy => self.legacy.send(outgoing).await,
+        }
+    }
+
+    fn protocol_version(&self) -> Option<&'static str> {
+        let era = match self.mode {
+            RevisionMode::Auto => self.era.get().copied()?,
+            RevisionMode::Current => Era::Current,
+            RevisionMode::Legacy => Era::Legacy,
+        };
+        match era {
+            Era::Current => Some(PROTOCOL_VERSION),
+            Era::Legacy => self.legacy.version().map(LegacyVersion::as_str),
+        }
+    }
+}
+
+impl fmt::Debug for AnyRevisionClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyRevisionClient")
+            .field("http", &self.http)
+            .field("mode", &self.mode)
+            .field("era", &self.era.get())
+            .finish_non_exhaustive()
+    }
+}

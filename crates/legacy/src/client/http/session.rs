@@ -1,0 +1,278 @@
+//! A session over streamable HTTP (2025-11-25, basic: transports).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use bytes::Bytes;
+use mrtr_schema::jsonrpc::{Message, Request, RequestId, Response};
+use mrtr_transport::TransportError;
+use mrtr_transport::http::{HttpClient, RawResponse};
+use mrtr_transport::sse::Decoder;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::client::connection::{Connection, ConnectionError, Incoming};
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How long to wait before a stream is resumed, if the server does not say.
+const DEFAULT_RETRY: Duration = Duration::from_secs(1);
+
+/// The longest delay that a server can ask for.
+const MAX_RETRY: Duration = Duration::from_mins(1);
+
+/// How many attempts to resume a stream may fail in a row.
+const MAX_FAILED_ATTEMPTS: u32 = 3;
+
+/// The session of a client over HTTP.
+pub(super) struct HttpSession {
+    http: HttpClient,
+    /// The headers of all requests after `initialize`.
+    headers: Mutex<HeaderMap>,
+}
+
+impl HttpSession {
+    pub(super) fn new(http: HttpClient) -> Self {
+        Self { http, headers: Mutex::default() }
+    }
+
+    /// Returns the headers of a request in the session.
+    fn headers(&self) -> HeaderMap {
+        self.headers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn post_text(
+        &self,
+        text: String,
+        headers: HeaderMap,
+    ) -> Result<RawResponse, TransportError> {
+        let mut headers = headers;
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        headers.insert(header::ACCEPT, both);
+        self.http.exchange(Method::POST, headers, Bytes::from(text), true).await
+    }
+
+    async fn get(&self, last_event_id: Option<&str>) -> Result<RawResponse, TransportError> {
+        let mut headers = self.headers();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert(LAST_EVENT_ID, id);
+        }
+        self.http.exchange(Method::GET, headers, Bytes::new(), true).await
+    }
+
+    /// Checks the status of a response in the session.
+    async fn check(&self, mut response: RawResponse) -> Result<RawResponse, ConnectionError> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status == StatusCode::NOT_FOUND && self.headers().contains_key(&SESSION_ID) {
+            return Err(ConnectionError::SessionEnded);
+        }
+        let body = response.body().await.unwrap_or_default();
+        let why = match Message::parse(&body) {
+            Ok(Message::Response(Response { outcome: Err(error), .. })) => format!(": {error}"),
+            _ => String::new(),
+        };
+        Err(response.violation(&format!("answered {status}{why}")).into())
+    }
+
+    /// Sends a request and passes on what the server answers, until the response.
+    async fn exchange(
+        &self,
+        request: &Request,
+        messages: &mpsc::Sender<Incoming>,
+    ) -> Result<Response, ConnectionError> {
+        let text = to_text(request)?;
+        let response = self.post_text(text, self.headers()).await?;
+        let mut response = self.check(response).await?;
+        if !is_stream(&response) {
+            let body = response.body().await?;
+            return match Message::parse(&body) {
+                Ok(Message::Response(found)) => Ok(found),
+                _ => Err(response.violation("sent no response to the request").into()),
+            };
+        }
+        let mut place = Place::default();
+        let mut failed = 0;
+        loop {
+            match read_events(&mut response, &mut place, Some(&request.id), messages).await {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => {}
+                Err(error) if error.is_transient() && place.id.is_some() => {
+                    tracing::debug!(target: "mrtr::client", %error, "a stream broke");
+                }
+                Err(error) => return Err(error.into()),
+            }
+            let Some(id) = place.id.clone() else {
+                return Err(response.interrupted("ended the stream before the response").into());
+            };
+            // The server has closed the connection, and keeps the stream for the client.
+            response = loop {
+                tokio::time::sleep(place.retry.unwrap_or(DEFAULT_RETRY).min(MAX_RETRY)).await;
+                let resumed = match self.get(Some(&id)).await {
+                    Ok(resumed) => self.check(resumed).await,
+                    Err(error) => Err(error.into()),
+                };
+                match resumed {
+                    Ok(resumed) => break resumed,
+                    Err(error) if failed >= MAX_FAILED_ATTEMPTS => return Err(error),
+                    Err(ConnectionError::Transport(_)) => failed += 1,
+                    Err(ended @ ConnectionError::SessionEnded) => return Err(ended),
+                }
+            };
+            if std::mem::take(&mut place.is_advanced) {
+                failed = 0;
+            } else if failed >= MAX_FAILED_ATTEMPTS {
+                return Err(response
+                    .interrupted("sends nothing on a stream that is resumed")
+                    .into());
+            } else {
+                failed += 1;
+            }
+        }
+    }
+}
+
+/// Where a stream stands.
+#[derive(Default)]
+struct Place {
+    id: Option<String>,
+    retry: Option<Duration>,
+    /// There were events since the stream was resumed.
+    is_advanced: bool,
+}
+
+/// Reads events until the response to `id`, or until the end of the connection.
+async fn read_events(
+    response: &mut RawResponse,
+    place: &mut Place,
+    id: Option<&RequestId>,
+    messages: &mpsc::Sender<Incoming>,
+) -> Result<Option<Response>, TransportError> {
+    let mut decoder = Decoder::new(response.max_length());
+    let mut events = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        let pushed = decoder.push(&chunk, |data| events.push(data));
+        if pushed.is_err() {
+            return Err(response.violation("sent an event that is too long"));
+        }
+        place.is_advanced |= !events.is_empty();
+        place.id = decoder.last_event_id().map(str::to_owned).or(place.id.take());
+        place.retry = decoder.retry().or(place.retry);
+        for event in events.drain(..).filter(|event| !event.is_empty()) {
+            let message = match Message::parse(&event) {
+                Ok(Message::Response(found)) if found.id.as_ref() == id => return Ok(Some(found)),
+                // Another response was not asked for on this stream.
+                Ok(Message::Response(_)) => continue,
+                Ok(Message::Request(request)) => Incoming::Request(request),
+                Ok(Message::Notification(notification)) => Incoming::Notification(notification),
+                Err(error) => {
+                    return Err(response.violation(&format!("sent a malformed message: {error}")));
+                }
+            };
+            if messages.send(message).await.is_err() {
+                // The caller has gone. The task is aborted soon.
+                return Ok(None);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_stream(response: &RawResponse) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+}
+
+fn to_text(request: &Request) -> Result<String, TransportError> {
+    serde_json::to_string(request)
+        .map_err(|error| TransportError::protocol(format!("the request is not JSON: {error}")))
+}
+
+impl Connection for HttpSession {
+    async fn initialize(&self, request: Request) -> Result<Response, ConnectionError> {
+        let id = request.id.clone();
+        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = HeaderMap::new();
+        let response = self.post_text(to_text(&request)?, HeaderMap::new()).await?;
+        let mut response = self.check(response).await?;
+        let mut headers = HeaderMap::new();
+        headers.extend(response.headers().get(&SESSION_ID).map(|id| (SESSION_ID, id.clone())));
+        let found = if is_stream(&response) {
+            let (sender, _receiver) = mpsc::channel(1);
+            let mut place = Place::default();
+            read_events(&mut response, &mut place, Some(&id), &sender).await?
+        } else {
+            match Message::parse(&response.body().await?) {
+                Ok(Message::Response(found)) => Some(found),
+                _ => None,
+            }
+        };
+        let found = found.ok_or_else(|| response.violation("sent no response to `initialize`"))?;
+        let version = found.outcome.as_ref().ok().and_then(|result| {
+            let result: Value = serde_json::from_str(result.get()).ok()?;
+            HeaderValue::from_str(result.get("protocolVersion")?.as_str()?).ok()
+        });
+        headers.extend(version.map(|version| (PROTOCOL_VERSION, version)));
+        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = headers;
+        Ok(found)
+    }
+
+    async fn run(self: Arc<Self>, request: Request, messages: mpsc::Sender<Incoming>) {
+        let outcome = self.exchange(&request, &messages).await;
+        let _ = messages.send(Incoming::Response(outcome)).await;
+    }
+
+    async fn listen(self: Arc<Self>, messages: mpsc::Sender<Incoming>) {
+        let mut place = Place::default();
+        let mut failed = 0;
+        while failed < MAX_FAILED_ATTEMPTS && !messages.is_closed() {
+            let opened = match self.get(place.id.as_deref()).await {
+                Ok(response) => self.check(response).await,
+                Err(error) => Err(error.into()),
+            };
+            match opened {
+                Ok(mut response) => {
+                    let read = read_events(&mut response, &mut place, None, &messages).await;
+                    if let Err(error) = read {
+                        tracing::debug!(target: "mrtr::client", %error, "the stream broke");
+                    }
+                    failed = if std::mem::take(&mut place.is_advanced) { 0 } else { failed + 1 };
+                }
+                Err(ConnectionError::Transport(error)) if error.is_transient() => failed += 1,
+                // The server has no such stream, or no such session any more.
+                Err(_) => return,
+            }
+            tokio::time::sleep(place.retry.unwrap_or(DEFAULT_RETRY).min(MAX_RETRY)).await;
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.http.request_timeout()
+    }
+
+    async fn post(&self, message: String) -> Result<(), ConnectionError> {
+        let response = self.post_text(message, self.headers()).await?;
+        self.check(response).await.map(drop)
+    }
+}
+
+impl Drop for HttpSession {
+    fn drop(&mut self) {
+        let headers = self.headers();
+        if !headers.contains_key(&SESSION_ID) {
+            return;
+        }
+        // Without a runtime, the process is ending, and the session ends by itself.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let http = self.http.clone();
+        runtime.spawn(async move {
+            let _ = http.exchange(Method::DELETE, headers, Bytes::new(), false).await;
+        });
+    }
+}

@@ -1,0 +1,70 @@
+//! Where messages of the server go that do not name the request that they are about.
+//!
+//! Servers send questions on the stream of the session, too, instead of that of the call. Such a
+//! question is given to the call that began last.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mrtr_schema::jsonrpc::{Notification, Request, RequestId};
+use tokio::sync::mpsc;
+
+use super::connection::{Incoming, MAX_UNREAD};
+
+#[derive(Default)]
+pub(super) struct Routes {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The calls in flight, in the order in which they began.
+    calls: Vec<(RequestId, mpsc::Sender<Incoming>)>,
+    subscribers: Vec<mpsc::Sender<Notification>>,
+}
+
+impl Routes {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add_call(&self, id: &RequestId, messages: mpsc::Sender<Incoming>) {
+        self.lock().calls.push((id.clone(), messages));
+    }
+
+    pub(super) fn remove_call(&self, id: &RequestId) {
+        self.lock().calls.retain(|(own, _)| own != id);
+    }
+
+    /// Returns the changes that the server announces from now on.
+    pub(super) fn subscribe(&self) -> mpsc::Receiver<Notification> {
+        let (sender, receiver) = mpsc::channel(MAX_UNREAD);
+        self.lock().subscribers.push(sender);
+        receiver
+    }
+
+    /// Ends all subscriptions: no more changes will come.
+    pub(super) fn end_subscriptions(&self) {
+        self.lock().subscribers.clear();
+    }
+
+    /// Passes a notification to all subscribers. One that reads too slowly is ended: it would miss
+    /// a change.
+    pub(super) fn announce(&self, notification: &Notification) {
+        let send = |to: &mpsc::Sender<Notification>| to.try_send(notification.clone()).is_ok();
+        self.lock().subscribers.retain(send);
+    }
+
+    /// Gives a request of the server to the call that began last. Returns it if there is none.
+    pub(super) fn ask(&self, request: Request) -> Result<(), Request> {
+        let state = self.lock();
+        let Some((_, call)) = state.calls.last() else { return Err(request) };
+        // The call reads nothing if it waits for the client with too many questions.
+        match call.try_reserve() {
+            Ok(slot) => {
+                slot.send(Incoming::Request(request));
+                Ok(())
+            }
+            Err(_) => Err(request),
+        }
+    }
+}
