@@ -1,6 +1,7 @@
 //! A client of servers of any revision over HTTP.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::discover::DiscoverResult;
@@ -10,7 +11,7 @@ use mrtr_schema::request_head::RequestHead;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::http::HttpClient;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 
 use super::session::HttpSession;
 use crate::LegacyVersion;
@@ -39,7 +40,9 @@ pub struct AnyRevisionClient {
     http: HttpClient,
     mode: RevisionMode,
     legacy: Adapter<HttpSession>,
-    era: OnceCell<Era>,
+    era: OnceLock<Era>,
+    /// Held while the server is asked, so that concurrent requests ask it once.
+    probing: Mutex<()>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +55,7 @@ impl AnyRevisionClient {
     /// Creates a client. Nothing is sent yet.
     pub fn new(http: HttpClient, mode: RevisionMode) -> Self {
         let legacy = Adapter::new(HttpSession::new(http.clone()));
-        Self { http, mode, legacy, era: OnceCell::new() }
+        Self { http, mode, legacy, era: OnceLock::new(), probing: Mutex::new(()) }
     }
 
     /// Returns the era of the server, which the first request finds out.
@@ -60,7 +63,16 @@ impl AnyRevisionClient {
         match self.mode {
             RevisionMode::Current => Ok(Era::Current),
             RevisionMode::Legacy => Ok(Era::Legacy),
-            RevisionMode::Auto => self.era.get_or_try_init(|| self.probe(meta)).await.copied(),
+            RevisionMode::Auto => {
+                if let Some(era) = self.era.get() {
+                    return Ok(*era);
+                }
+                let _probing = self.probing.lock().await;
+                match self.era.get() {
+                    Some(era) => Ok(*era),
+                    None => self.probe(meta).await,
+                }
+            }
         }
     }
 
@@ -70,7 +82,9 @@ impl AnyRevisionClient {
         let params = Params::new(&serde_json::json!({ "_meta": meta }))
             .map_err(|error| TransportError::protocol(error.to_string()))?;
         let request = Request::new(RequestId::Number(0), method::DISCOVER, Some(params));
-        let era = match self.http.send(OutgoingRequest::new(request)).await {
+        let answer = self.http.send(OutgoingRequest::new(request)).await;
+        let has_answered = answer.is_ok();
+        let era = match answer {
             Ok(Response { outcome: Ok(result), .. }) => {
                 let discovered = serde_json::from_str::<DiscoverResult>(result.get());
                 match discovered {
@@ -85,10 +99,14 @@ impl AnyRevisionClient {
             Err(error) if is_rejection(&error) => Era::Legacy,
             Err(error) => return Err(error),
         };
-        if era == Era::Legacy {
-            // The era counts once the session is open: another attempt may find another server.
-            self.legacy.open(&ClientFacts::of(meta)).await?;
+        if era == Era::Legacy
+            && let Err(error) = self.legacy.open(&ClientFacts::of(meta)).await
+        {
+            // A server that knows neither has an error of its own, such as one about the caller.
+            // The request itself will get it. Nothing is remembered.
+            return if has_answered { Ok(Era::Current) } else { Err(error) };
         }
+        let era = *self.era.get_or_init(|| era);
         tracing::debug!(target: "mrtr::client", ?era, "revision of the server found out");
         Ok(era)
     }
