@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use mrtr::client::{CallEvent, CallOutcome, InputContext, PendingCall};
-use mrtr::http::HttpClient;
+use mrtr::http::HttpConnection;
+use mrtr::schema::PROTOCOL_VERSION;
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
 use mrtr::schema::tool::CallToolResult;
@@ -37,7 +38,10 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
         };
         return match outcome {
             CallOutcome::Complete(result) => Ok(finish(&result, json)),
-            CallOutcome::InputRequired(paused) => suspend(&paused, file, json),
+            CallOutcome::InputRequired(paused) => {
+                check_can_be_paused(client.protocol_version())?;
+                suspend(&paused, file, json)
+            }
         };
     }
     let result = match paused {
@@ -45,6 +49,16 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
         None => client.call_tool(call.tool(), call.arguments()?).await?,
     };
     Ok(finish(&result, json))
+}
+
+/// A call on the session of a legacy server ends with this process.
+fn check_can_be_paused(version: Option<&str>) -> Result<()> {
+    match version {
+        Some(version) if version != PROTOCOL_VERSION => Err(Failure::usage(format!(
+            "the server speaks MCP {version}: a call on its session cannot be paused; leave out --pause"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Call {
@@ -77,7 +91,7 @@ impl Call {
 }
 
 /// Creates a client that answers from the file, and otherwise asks at the terminal.
-fn client(call: &Call, answers: Answers) -> Result<Client<HttpClient>> {
+fn client(call: &Call, answers: Answers) -> Result<Client<HttpConnection>> {
     let host = uri::host(&call.server.url).to_owned();
     let ask = move |context: InputContext, params: ElicitParams| {
         let (answers, host) = (answers.clone(), host.clone());
@@ -235,4 +249,18 @@ fn finish(result: &CallToolResult, json: bool) -> ExitCode {
         output::json(&result.content);
     }
     if result.is_error { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_on_a_legacy_session_cannot_be_paused() {
+        assert!(check_can_be_paused(Some(PROTOCOL_VERSION)).is_ok());
+        assert!(check_can_be_paused(None).is_ok());
+        let failure = check_can_be_paused(Some("2025-11-25")).err();
+        let message = failure.map(|failure| failure.message).unwrap_or_default();
+        assert!(message.contains("MCP 2025-11-25") && message.contains("--pause"), "{message}");
+    }
 }

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use mrtr::http::HttpClient;
+use mrtr::http::{HttpClient, HttpConnection};
 use mrtr::{Client, ClientBuilder};
 
 use crate::failure::{Failure, Result};
 
-/// Calls Model Context Protocol servers (2026-07-28), and answers their questions.
+/// Calls Model Context Protocol servers (2026-07-28 and legacy revisions), and answers their
+/// questions.
 ///
 /// Exit codes: 0 success; 1 the tool failed; 2 wrong usage, or an unusable file; 3 the server
 /// rejected the request, or violated the protocol; 4 the server is unreachable, or the timeout
@@ -80,8 +81,8 @@ pub(crate) struct Call {
 }
 
 impl Server {
-    /// Starts to build a client of the server.
-    pub(crate) fn client(&self) -> Result<ClientBuilder<HttpClient>> {
+    /// Returns a client builder for the server.
+    pub(crate) fn client(&self) -> Result<ClientBuilder<HttpConnection>> {
         let mut http = HttpClient::builder(&self.url);
         if let Some(name) = &self.token_env {
             let token = std::env::var(name)
@@ -92,7 +93,8 @@ impl Server {
         let http = http.timeout(time).build().map_err(Failure::usage)?;
         let info =
             mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
-        let client = Client::builder(http).info(info).exclude_handler_time();
+        let connection = HttpConnection::new(http);
+        let client = Client::builder(connection).info(info).exclude_handler_time();
         Ok(client.call_timeout(time))
     }
 }

@@ -1,4 +1,4 @@
-//! A server on standard streams ends when it is told to, be its standard input closed or not.
+//! A server on standard streams exits on SIGTERM, and at the end of its standard input.
 
 #![cfg(unix)]
 
@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
-/// Far more than it takes: what is tested is that it ends at all.
+/// Much longer than an exit takes: a server that does not exit fails the test.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
 #[tokio::test]
-async fn a_server_that_is_told_to_end_ends_while_its_input_is_open() {
-    for told in [true, false] {
+async fn server_exits_on_sigterm_and_at_the_end_of_its_input() {
+    for with_signal in [true, false] {
         let mut server = Command::new(env!("CARGO_BIN_EXE_interop-server"));
         server.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut server = server.spawn().unwrap();
@@ -23,7 +23,7 @@ async fn a_server_that_is_told_to_end_ends_while_its_input_is_open() {
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         input.write_all(format!("{DISCOVER}\n").as_bytes()).await.unwrap();
         assert!(lines.next_line().await.unwrap().unwrap().contains("2026-07-28"));
-        let kept = if told {
+        let open_input = if with_signal {
             let id = server.id().unwrap().to_string();
             assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
             Some(input)
@@ -33,6 +33,6 @@ async fn a_server_that_is_told_to_end_ends_while_its_input_is_open() {
         };
         let status = tokio::time::timeout(PATIENCE, server.wait()).await.unwrap().unwrap();
         assert!(status.success(), "{status}");
-        drop(kept);
+        drop(open_input);
     }
 }

@@ -11,6 +11,7 @@ use mrtr_transport::stdio::ChildServer;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde::Deserialize;
 
+use crate::child_connection::ChildConnection;
 use crate::http_connection::HttpConnection;
 
 /// The clients of several servers, from one configuration.
@@ -63,7 +64,7 @@ pub enum Connection {
     /// A server over HTTP.
     Http(Box<HttpConnection>),
     /// A child process.
-    Child(Box<ChildServer>),
+    Child(Box<ChildConnection>),
 }
 
 /// The tools of one server of a [`ClientSet`].
@@ -212,7 +213,7 @@ impl ServerEntry {
                 for (name, value) in &self.env {
                     child = child.env(name, expand(value)?);
                 }
-                Ok(Connection::Child(Box::new(child)))
+                Ok(Connection::Child(Box::new(ChildConnection::new(child))))
             }
             (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
                 let mut http = HttpClient::builder(expand(url)?);
@@ -258,6 +259,13 @@ impl Transport for Connection {
         match self {
             Self::Http(http) => http.send(outgoing).await,
             Self::Child(child) => child.send(outgoing).await,
+        }
+    }
+
+    fn protocol_version(&self) -> Option<&'static str> {
+        match self {
+            Self::Http(http) => http.protocol_version(),
+            Self::Child(child) => child.protocol_version(),
         }
     }
 }

@@ -5,7 +5,7 @@ use mrtr_transport::http::HttpClient;
 
 use crate::http_connection::HttpConnection;
 
-/// Starts to build a client of the server whose MCP endpoint is at `url`. Nothing is sent yet.
+/// Returns a client builder for the server whose MCP endpoint is at `url`. Nothing is sent yet.
 ///
 /// With the feature `legacy`, which is on by default, the client also calls servers of the
 /// revisions 2025-11-25, 2025-06-18 and 2025-03-26: its first request is preceded by one that finds

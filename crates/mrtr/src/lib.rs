@@ -9,6 +9,8 @@ mod all_client_revisions;
 #[cfg(all(feature = "server", feature = "legacy"))]
 mod all_revisions;
 #[cfg(feature = "client")]
+mod child_connection;
+#[cfg(feature = "client")]
 mod client_set;
 #[cfg(feature = "client")]
 mod connect;
@@ -72,6 +74,8 @@ pub mod legacy {
 
 /// Standard streams, and other byte streams.
 pub mod stdio {
+    #[cfg(feature = "client")]
+    pub use crate::child_connection::ChildConnection;
     #[cfg(feature = "client")]
     pub use mrtr_transport::stdio::{ChildServer, StreamClient};
     #[cfg(feature = "server")]

@@ -88,7 +88,7 @@ const PROCESS_TESTS: SelectedTests = SelectedTests { targets: &["--test=it"], fi
 const TERMINAL_TESTS: SelectedTests =
     SelectedTests { targets: &["--test=it"], filter: "at_a_terminal::" };
 const SIGNAL_TESTS: SelectedTests =
-    SelectedTests { targets: &["--test=stdio"], filter: "a_server_that_is_told_to_end" };
+    SelectedTests { targets: &["--test=stdio"], filter: "server_exits_on_sigterm" };
 
 /// Runs all tests except the selected ones and those in documentation.
 fn tests() -> Result {

@@ -35,6 +35,9 @@ impl From<TransportError> for ConnectionError {
 pub(super) const MAX_UNREAD: usize = 1_024;
 
 pub(super) trait Connection: Send + Sync + 'static {
+    /// True if [`run`](Self::run) cancels its request at the server when it is dropped.
+    const CANCELS_ON_DROP: bool;
+
     /// Opens a session. A session before it is forgotten.
     fn initialize(
         &self,

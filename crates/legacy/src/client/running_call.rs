@@ -49,7 +49,7 @@ impl<C: Connection> Drop for RunningCall<C> {
     fn drop(&mut self) {
         self.task.abort();
         self.routes.remove_call(&self.id);
-        if self.is_answered {
+        if self.is_answered || C::CANCELS_ON_DROP {
             return;
         }
         let params = Cancelled::new(self.id.clone()).with_reason("the caller dropped the request");

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, Response, code};
+use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::request_head::RequestHead;
-use mrtr_schema::{PROTOCOL_VERSION, method};
 use mrtr_transport::http::HttpClient;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use tokio::sync::Mutex;
@@ -16,6 +15,7 @@ use tokio::sync::Mutex;
 use super::session::HttpSession;
 use crate::LegacyVersion;
 use crate::client::adapter::{Adapter, ClientFacts};
+use crate::client::era::{Era, era_of, probe_request};
 use crate::client::mode::RevisionMode;
 
 /// A client of servers of any revision over HTTP.
@@ -43,12 +43,6 @@ pub struct AnyRevisionClient {
     era: OnceLock<Era>,
     /// Held while the server is asked, so that concurrent requests ask it once.
     probing: Mutex<()>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Era {
-    Current,
-    Legacy,
 }
 
 impl AnyRevisionClient {
@@ -79,23 +73,10 @@ impl AnyRevisionClient {
     /// Asks the server by a request of the current revision (specification: streamable HTTP,
     /// "Backward Compatibility").
     async fn probe(&self, meta: &RequestMeta) -> Result<Era, TransportError> {
-        let params = Params::new(&serde_json::json!({ "_meta": meta }))
-            .map_err(|error| TransportError::protocol(error.to_string()))?;
-        let request = Request::new(RequestId::Number(0), method::DISCOVER, Some(params));
-        let answer = self.http.send(OutgoingRequest::new(request)).await;
+        let answer = self.http.send(OutgoingRequest::new(probe_request(meta)?)).await;
         let has_answered = answer.is_ok();
         let era = match answer {
-            Ok(Response { outcome: Ok(result), .. }) => {
-                let discovered = serde_json::from_str::<DiscoverResult>(result.get());
-                match discovered {
-                    Ok(discovered) if speaks_current(&discovered.supported_versions) => {
-                        Era::Current
-                    }
-                    // A server that answers anything with a result has no eras.
-                    _ => Era::Legacy,
-                }
-            }
-            Ok(Response { outcome: Err(error), .. }) => era_of_error(&error),
+            Ok(response) => era_of(response),
             Err(error) if is_rejection(&error) => Era::Legacy,
             Err(error) => return Err(error),
         };
@@ -109,29 +90,6 @@ impl AnyRevisionClient {
         let era = *self.era.get_or_init(|| era);
         tracing::debug!(target: "mrtr::client", ?era, "revision of the server found out");
         Ok(era)
-    }
-}
-
-fn speaks_current(versions: &[String]) -> bool {
-    versions.iter().any(|version| version == PROTOCOL_VERSION)
-}
-
-/// Returns the era of a server that answers the probe with this error.
-fn era_of_error(error: &ErrorObject) -> Era {
-    match error.code {
-        code::HEADER_MISMATCH | code::MISSING_REQUIRED_CLIENT_CAPABILITY => Era::Current,
-        code::UNSUPPORTED_PROTOCOL_VERSION => {
-            let supported = error.data.as_ref().and_then(|data| data.get("supported"));
-            let supported: Option<Vec<String>> =
-                supported.and_then(|all| serde_json::from_value(all.clone()).ok());
-            // A server of other current revisions is not a legacy server.
-            let is_legacy = supported.is_some_and(|all| {
-                all.iter().any(|version| LegacyVersion::from_name(version).is_some())
-                    && !speaks_current(&all)
-            });
-            if is_legacy { Era::Legacy } else { Era::Current }
-        }
-        _ => Era::Legacy,
     }
 }
 

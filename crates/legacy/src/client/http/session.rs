@@ -196,6 +196,8 @@ fn to_text(request: &Request) -> Result<String, TransportError> {
 }
 
 impl Connection for HttpSession {
+    const CANCELS_ON_DROP: bool = false;
+
     async fn initialize(&self, request: Request) -> Result<Response, ConnectionError> {
         let id = request.id.clone();
         *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = HeaderMap::new();

@@ -135,12 +135,55 @@ impl ChildServer {
         }
     }
 
+    /// Returns the client of the running process, and starts the process if there is none. Unlike
+    /// [`Transport::send`], it sends nothing to a new process.
+    ///
+    /// For the workspace's own crates. Not covered by semantic versioning.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be started.
+    #[doc(hidden)]
+    pub async fn start(&self) -> Result<StreamClient, TransportError> {
+        let mut running = self.running.lock().await;
+        if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
+            return Ok(client.clone());
+        }
+        let (child, client) = self.spawn(&mut running)?;
+        *running = Some((child, client.clone()));
+        Ok(client)
+    }
+
+    /// Returns the timeout of one request.
+    #[doc(hidden)]
+    pub fn request_timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Returns the client of the running process, and starts the process if there is none.
     async fn client(&self, request: &Request) -> Result<StreamClient, TransportError> {
         let mut running = self.running.lock().await;
         if let Some((_, client)) = running.as_ref().filter(|(_, client)| !client.is_closed()) {
             return Ok(client.clone());
         }
+        let (child, client) = self.spawn(&mut running)?;
+        if request.method != method::DISCOVER {
+            check_version(&client, request).await.map_err(|reason| {
+                let program = self.spec.program.to_string_lossy();
+                TransportError::not_sent(format!(
+                    "{program} does not speak MCP {PROTOCOL_VERSION}: {reason}"
+                ))
+            })?;
+        }
+        *running = Some((child, client.clone()));
+        Ok(client)
+    }
+
+    /// Starts the process in place of the one that has exited.
+    fn spawn(
+        &self,
+        running: &mut Option<(Child, StreamClient)>,
+    ) -> Result<(Child, StreamClient), TransportError> {
         let program = self.spec.program.to_string_lossy();
         if running.take().is_some() {
             tracing::warn!(target: "mrtr::stdio", %program, "server has exited: restarting it");
@@ -154,15 +197,7 @@ impl ChildServer {
         let stdout = BufReader::new(stdout);
         let client =
             StreamClient::with_max_message(stdout, stdin, self.max_message).timeout(self.timeout);
-        if request.method != method::DISCOVER {
-            check_version(&client, request).await.map_err(|reason| {
-                TransportError::not_sent(format!(
-                    "{program} does not speak MCP {PROTOCOL_VERSION}: {reason}"
-                ))
-            })?;
-        }
-        *running = Some((child, client.clone()));
-        Ok(client)
+        Ok((child, client))
     }
 }
 

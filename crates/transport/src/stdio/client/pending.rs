@@ -23,6 +23,8 @@ pub(super) const MAX_UNREAD_NOTIFICATIONS: usize = 1_024;
 pub(super) struct Pending {
     /// One end of the stream is closed: no more requests can be sent.
     pub(super) closed: bool,
+    /// Gets messages that concern no request, if anything reads them: for legacy servers.
+    pub(super) unsolicited: Option<Sender<Message>>,
     pub(super) waiters: HashMap<RequestId, Waiter>,
 }
 
@@ -53,8 +55,10 @@ impl Pending {
             Message::Response(response) => self.deliver_response(response),
             Message::Notification(notification) => self.deliver_notification(notification),
             Message::Request(request) => {
-                let method = request.method;
-                tracing::warn!(target: "mrtr::stdio", method, "request from the server ignored");
+                let method = request.method.clone();
+                if !self.pass_on(Message::Request(request)) {
+                    tracing::warn!(target: "mrtr::stdio", method, "request from the server ignored");
+                }
             }
         }
     }
@@ -79,12 +83,19 @@ impl Pending {
                     self.notify(&id, notification);
                 }
             }
-            _ => {
-                if let Some(id) = concerned_request(&notification) {
-                    self.notify(&id, notification);
+            _ => match concerned_request(&notification) {
+                Some(id) => self.notify(&id, notification),
+                None => {
+                    self.pass_on(Message::Notification(notification));
                 }
-            }
+            },
         }
+    }
+
+    /// Passes on a message that concerns no request. Returns false if nothing reads such messages,
+    /// or too many are unread.
+    fn pass_on(&self, message: Message) -> bool {
+        self.unsolicited.as_ref().is_some_and(|sender| sender.try_send(message).is_ok())
     }
 
     /// Fails the request to which an oversized message responds.

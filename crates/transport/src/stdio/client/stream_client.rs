@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{Message, Notification, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, name};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt};
@@ -94,6 +95,29 @@ impl StreamClient {
     /// queued are written before. Dropping all clones closes it, too.
     pub fn close(&self) {
         let _ = self.shared.control.send(None);
+    }
+}
+
+/// Messages outside of requests, for the workspace's own crates. Not covered by semantic
+/// versioning.
+#[doc(hidden)]
+impl StreamClient {
+    /// Returns the messages of the server that concern no request, from now on.
+    pub fn unsolicited(&self) -> Receiver<Message> {
+        let (sender, receiver) = mpsc::channel(MAX_UNREAD_NOTIFICATIONS);
+        self.shared.lock().unsolicited = Some(sender);
+        receiver
+    }
+
+    /// Sends a message that is neither a request nor about one. Returns false if the stream is
+    /// closed.
+    pub fn post(&self, message: RawJson) -> bool {
+        !self.is_closed() && self.shared.control.send(Some(json_line(message))).is_ok()
+    }
+
+    /// Returns true if both are clients of the same stream.
+    pub fn is_same_stream(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 }
 
@@ -247,5 +271,6 @@ async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc
     }
     let mut pending = lock(&pending);
     pending.closed = true;
+    pending.unsolicited = None;
     pending.waiters.clear();
 }

@@ -1,0 +1,6 @@
+//! Legacy servers over standard streams.
+
+mod any_revision_child;
+mod session;
+
+pub use any_revision_child::AnyRevisionChild;

@@ -1,0 +1,74 @@
+//! A session over a byte stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_schema::RawJson;
+use mrtr_schema::jsonrpc::{Message, Request, Response};
+use mrtr_transport::stdio::StreamClient;
+use mrtr_transport::{OutgoingRequest, Transport, TransportError};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use crate::client::connection::{Connection, ConnectionError, Incoming};
+
+/// A timeout that never comes: a call ends when the server is silent for too long instead.
+const NEVER: Duration = Duration::from_hours(24 * 365);
+
+pub(super) struct StreamSession {
+    stream: StreamClient,
+    timeout: Duration,
+}
+
+impl StreamSession {
+    pub(super) fn new(stream: &StreamClient, timeout: Duration) -> Self {
+        Self { stream: stream.clone().timeout(NEVER), timeout }
+    }
+}
+
+impl Connection for StreamSession {
+    const CANCELS_ON_DROP: bool = true;
+
+    async fn initialize(&self, request: Request) -> Result<Response, ConnectionError> {
+        let stream = self.stream.clone().timeout(self.timeout);
+        Ok(stream.send(OutgoingRequest::new(request)).await?)
+    }
+
+    async fn run(self: Arc<Self>, request: Request, messages: mpsc::Sender<Incoming>) {
+        // A call that reads too slowly loses notifications.
+        let forward = |notification| {
+            let _ = messages.try_send(Incoming::Notification(notification));
+        };
+        let outgoing = OutgoingRequest::new(request).with_notification_handler(&forward);
+        let outcome = self.stream.send(outgoing).await.map_err(ConnectionError::from);
+        let _ = messages.send(Incoming::Response(outcome)).await;
+    }
+
+    async fn listen(self: Arc<Self>, messages: mpsc::Sender<Incoming>) {
+        let mut unsolicited = self.stream.unsolicited();
+        while let Some(message) = unsolicited.recv().await {
+            let message = match message {
+                Message::Request(request) => Incoming::Request(request),
+                Message::Notification(notification) => Incoming::Notification(notification),
+                Message::Response(_) => continue,
+            };
+            if messages.send(message).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    async fn post(&self, message: String) -> Result<(), ConnectionError> {
+        let message = RawValue::from_string(message)
+            .map_err(|error| TransportError::protocol(error.to_string()))?;
+        if self.stream.post(RawJson::from(message)) {
+            Ok(())
+        } else {
+            Err(TransportError::interrupted("the stream to the server is closed").into())
+        }
+    }
+}
