@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::Write as _;
 
-use mrtr::http::{Endpoint, ServeOptions};
+use mrtr::http::ServeOptions;
 use mrtr::{ClientFeature, Context, KeyRing, Result, Secret, Server, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ pub async fn serve_stdio() -> Result<(), Box<dyn Error>> {
 
 /// Serves the tool over HTTP until standard input ends: when the parent process does.
 pub async fn serve() -> Result<(), Box<dyn Error>> {
-    let endpoint = Endpoint::new(server()?);
+    let endpoint = mrtr::endpoint(server()?)?;
     let port = std::env::var("PORT").map_or(Ok(0), |port| port.parse())?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     println!("listening {}", listener.local_addr()?.port());

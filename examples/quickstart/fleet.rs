@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use mrtr::Secret;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -23,13 +23,14 @@ pub struct Fleet {
     ports: Vec<u16>,
     http: reqwest::Client,
     next: AtomicUsize,
-    /// The index of the replica that served each request.
+    /// The index of the replica that served each request of the call.
     served: Mutex<Vec<usize>>,
     ledger: PathBuf,
 }
 
 impl Fleet {
-    pub async fn start() -> Result<Arc<Self>, Box<dyn Error>> {
+    /// Starts the replicas. `routing` says how the load balancer picks one.
+    pub async fn start(routing: &str) -> Result<Arc<Self>, Box<dyn Error>> {
         let secret = Secret::generate()?.to_base64url();
         let ledger = std::env::temp_dir().join(format!("quickstart-{}", std::process::id()));
         std::fs::write(&ledger, "")?;
@@ -54,7 +55,7 @@ impl Fleet {
         }
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        println!("  load balancer  {address}: no sticky sessions, no shared store\n");
+        println!("  load balancer  {address}: {routing}, no shared store\n");
         let fleet = Arc::new(Self {
             url: format!("http://{address}/mcp"),
             replicas: Mutex::new(replicas),
@@ -93,7 +94,8 @@ impl Fleet {
     }
 }
 
-/// Sends a request to the next replica. If that is down, the request was not received, and the one after it is tried.
+/// Sends a request to a replica: by the session of a legacy client, or to the next one. If it is down, the request was not
+/// received, and the one after it is tried.
 async fn forward(
     State(fleet): State<Arc<Fleet>>,
     request: Request,
@@ -101,24 +103,55 @@ async fn forward(
     let (mut head, body) = request.into_parts();
     let body = to_bytes(body, 1 << 20).await.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
     head.headers.remove(header::HOST);
-    for _ in NAMES {
-        let replica = fleet.next.fetch_add(1, Ordering::Relaxed) % NAMES.len();
+    let first = match head.headers.get("mcp-session-id") {
+        Some(session) => session.as_bytes().iter().map(|byte| usize::from(*byte)).sum(),
+        None => fleet.next.fetch_add(1, Ordering::Relaxed),
+    };
+    for attempt in 0..NAMES.len() {
+        let replica = (first + attempt) % NAMES.len();
         let url = format!("http://127.0.0.1:{}{}", fleet.ports[replica], head.uri.path());
-        let request = fleet.http.post(url).headers(head.headers.clone()).body(body.clone());
+        let request = fleet.http.request(head.method.clone(), url);
+        let request = request.headers(head.headers.clone()).body(body.clone());
         let answer = match request.send().await {
             Err(error) if error.is_connect() => continue,
             answer => answer.map_err(|_| StatusCode::BAD_GATEWAY)?,
         };
         let mut response = Response::builder().status(answer.status());
-        if let Some(kind) = answer.headers().get(header::CONTENT_TYPE) {
-            response = response.header(header::CONTENT_TYPE, kind);
+        for name in [header::CONTENT_TYPE, HeaderName::from_static("mcp-session-id")] {
+            if let Some(value) = answer.headers().get(&name) {
+                response = response.header(name, value);
+            }
+        }
+        let is_call = body.windows(12).any(|part| part == b"\"tools/call\"");
+        if is_call || head.headers.contains_key("last-event-id") {
+            lock(&fleet.served).push(replica);
+        }
+        let kind = answer.headers().get(header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind == "text/event-stream") {
+            show_stream(&fleet, replica, &head.headers);
+            let body = Body::new(reqwest::Body::from(answer));
+            return response.body(body).map_err(|_| StatusCode::BAD_GATEWAY);
         }
         let body = answer.text().await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-        lock(&fleet.served).push(replica);
-        show(&fleet, replica, &body);
+        if is_call {
+            show(&fleet, replica, &body);
+        }
         return response.body(Body::from(body)).map_err(|_| StatusCode::BAD_GATEWAY);
     }
     Err(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// Prints which replica serves a stream, and what a client that resumes one brings along.
+fn show_stream(fleet: &Fleet, replica: usize, headers: &HeaderMap) {
+    let name = NAMES[replica];
+    match headers.get("last-event-id") {
+        None => println!("  stream         replica {name}"),
+        Some(id) => {
+            let (id, steps) = (String::from_utf8_lossy(id.as_bytes()), fleet.steps().join(", "));
+            println!("  resumed        replica {name}; steps so far: {steps}");
+            println!("                 event id: {} bytes: {id:.40}…", id.len());
+        }
+    }
 }
 
 /// Prints which replica served the request, which steps have run by now, and what the client carries on.

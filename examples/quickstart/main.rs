@@ -1,11 +1,13 @@
 //! One call across three replicas that share a key ring and nothing else. One of them is killed half-way.
 //!
-//! `cargo run --example quickstart` asks at the terminal; with `-- --auto`, or without a terminal, the answers are scripted. The
+//! `cargo run --example quickstart` asks at the terminal; with `-- --auto`, or without a terminal, the answers are scripted. With
+//! `-- --old-client`, the client is one of revision 2025-11-25, and the answers are scripted, too. The
 //! program starts the replicas as processes, a load balancer, and a client that books a table. Before the last round, it kills the
 //! replica that served the round before. The exit code is 0 only if every check at the end holds.
 
 mod booking;
 mod fleet;
+mod old_client;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -25,15 +27,18 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         Some("--replica") => booking::serve().await?,
         Some("--stdio") => booking::serve_stdio().await?,
         Some("--auto") => return run(true).await,
+        Some("--old-client") => return old_client::run().await,
         None => return run(!terminal::is_available()).await,
-        Some(other) => return Err(format!("unknown argument {other:?}; try --auto").into()),
+        Some(other) => {
+            return Err(format!("unknown argument {other:?}; try --auto or --old-client").into());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn run(auto: bool) -> Result<ExitCode, Box<dyn Error>> {
     println!("\n  One call, three replicas that share a key ring and nothing else.\n");
-    let fleet = Fleet::start().await?;
+    let fleet = Fleet::start("no sticky sessions").await?;
     let (asked, killed) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None)));
 
     let (own, questions, victim) = (Arc::clone(&fleet), Arc::clone(&asked), Arc::clone(&killed));
@@ -83,11 +88,16 @@ async fn run(auto: bool) -> Result<ExitCode, Box<dyn Error>> {
         (runs("pay") <= 1, "the deposit was not paid twice"),
         (elsewhere, "a replica was killed, and another completed the call"),
     ];
-    for (holds, check) in &checks {
+    Ok(report(&checks))
+}
+
+/// Prints the checks. The exit code is 0 only if all hold.
+fn report(checks: &[(bool, &str)]) -> ExitCode {
+    for (holds, check) in checks {
         println!("  {} {check}", if *holds { "✓" } else { "✗" });
     }
     println!();
-    Ok(if checks.iter().all(|(holds, _)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if checks.iter().all(|(holds, _)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

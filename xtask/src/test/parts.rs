@@ -29,8 +29,11 @@ const fn part(name: &'static str, needs: &'static [Need], run: fn() -> Result) -
 
 const SUITE: &[Need] = &[Need::Node, Need::NpmPackages("suite")];
 const TYPESCRIPT: &[Need] = &[Need::Node, Need::NpmPackages("typescript")];
+const PYTHON: &[Need] = &[Need::PythonPackages("python")];
+const PYTHON_1: &[Need] = &[Need::PythonPackages("python-1")];
+const TYPESCRIPT_1: &[Need] = &[Need::Node, Need::NpmPackages("typescript-1")];
 const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
-const RIVALS: &[Need] = &[Need::PythonPackages, Need::Node, Need::NpmPackages("typescript")];
+const RIVALS: &[Need] = &[Need::PythonPackages("python"), Need::Node, Need::NpmPackages("typescript")];
 
 /// All parts, in their order.
 pub const PARTS: &[Part] = &[
@@ -54,10 +57,12 @@ pub const PARTS: &[Part] = &[
     part("package", &[], || package::run(&[])),
     part("examples", &[], examples),
     part("benches", &[], benches),
-    part("vectors", &[Need::PythonPackages], || vectors::run(&[])),
+    part("vectors", PYTHON, || vectors::run(&[])),
     part("conformance", SUITE, || conformance::run(&[])),
-    part("interop-python", &[Need::PythonPackages], || interop::run(&["python".to_owned()])),
+    part("interop-python", PYTHON, || interop::run(&["python".to_owned()])),
     part("interop-typescript", TYPESCRIPT, || interop::run(&["typescript".to_owned()])),
+    part("interop-python-1", PYTHON_1, || interop::run(&["python-1".to_owned()])),
+    part("interop-typescript-1", TYPESCRIPT_1, || interop::run(&["typescript-1".to_owned()])),
     part("interop-rmcp", &[], || interop::run(&["rmcp".to_owned()])),
     part("interop-inspector", INSPECTOR, || interop::run(&["inspector".to_owned()])),
     part("rivals", RIVALS, || rivals::run(&[])),
@@ -138,7 +143,9 @@ fn docs() -> Result {
 }
 
 fn examples() -> Result {
-    step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", "--auto"]))?;
+    for mode in ["--auto", "--old-client"] {
+        step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", mode]))?;
+    }
     step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
     for example in ["worker", "otlp"] {
         let manifest = format!("--manifest-path=examples/{example}/Cargo.toml");

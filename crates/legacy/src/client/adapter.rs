@@ -199,7 +199,11 @@ impl<C: Connection> Adapter<C> {
                     respond(question, "error", &json!(error).to_string())
                 }
             };
-            self.post(message).await?;
+            if let Err(error) = self.connection.post(message).await {
+                // The server may have lost the question, with the replica that asked it. What
+                // comes next on the stream tells: the question again, or an error.
+                tracing::warn!(target: "mrtr::client", ?error, "an answer was not accepted");
+            }
         }
         let followed = self.follow(call.running, &id, &modern.meta, on_notification).await;
         followed.map_err(into_transport)
