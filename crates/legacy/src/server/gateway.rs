@@ -11,6 +11,7 @@ use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::{RawJson, method};
 use mrtr_transport::RequestHandler;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::claims::SessionClaims;
 use super::context::{Context, meta};
@@ -19,11 +20,16 @@ use super::session::{Session, SessionKey};
 use super::sessions::Sessions;
 use crate::handshake::{InitializeParams, InitializeResult};
 
+/// How many streams are kept although their clients have read them.
+const MAX_RETAINED: usize = 1_000;
+
 pub(crate) struct Gateway<H> {
     pub(crate) handler: Arc<H>,
     pub(crate) sealer: Arc<dyn Seal>,
     pub(crate) options: LegacyOptions,
     pub(crate) sessions: Sessions,
+    /// Room for streams that were read to their end.
+    retained: Arc<Semaphore>,
     /// The beginning of the ids that this process chooses.
     process: String,
     next_id: AtomicU64,
@@ -38,7 +44,14 @@ impl<H: RequestHandler> Gateway<H> {
         let process = format!("{:016x}", getrandom::u64()?);
         let sessions = Sessions::new(options.max_sessions);
         let next_id = AtomicU64::new(1);
-        Ok(Self { handler: Arc::new(handler), sealer, options, sessions, process, next_id })
+        let retained = Arc::new(Semaphore::new(MAX_RETAINED));
+        let handler = Arc::new(handler);
+        Ok(Self { handler, sealer, options, sessions, retained, process, next_id })
+    }
+
+    /// Takes room for a stream that was read to its end; `None` if there is none.
+    pub(crate) fn try_retain(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.retained).try_acquire_owned().ok()
     }
 
     /// Returns an id that no other process chooses.

@@ -1,6 +1,5 @@
 //! A call over HTTP: a task that outlives the connection of its client for a while.
 
-use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use super::call::{Call, Channel, Outgoing};
 use super::context::Context;
 use super::gateway::Gateway;
 use super::session::Session;
-use super::stream::{EventKind, Stream, StreamReader};
+use super::stream::{EventKind, Permit, Stream, StreamReader};
 
 /// A call that is to be started.
 pub(crate) struct NewCall {
@@ -23,20 +22,24 @@ pub(crate) struct NewCall {
 }
 
 impl<H: RequestHandler> Gateway<H> {
-    /// Creates a stream for this many calls.
-    pub(crate) fn new_stream(&self, session: &Session, calls: usize) -> Arc<Stream> {
-        let stream = Stream::new(self.new_id(), calls);
+    /// Creates a stream for this many calls. It holds the permit until the client has read it.
+    pub(crate) fn new_stream(
+        &self,
+        session: &Session,
+        calls: usize,
+        permit: Permit,
+    ) -> Arc<Stream> {
+        let stream = Stream::new(self.new_id(), calls, permit);
         session.add_stream(&stream);
         stream
     }
 
-    /// Starts a call, which answers on the stream. The permit is held until it ends.
+    /// Starts a call, which answers on the stream.
     pub(crate) fn start_call(
         self: &Arc<Self>,
         session: &Arc<Session>,
         stream: &Arc<Stream>,
         call: NewCall,
-        permit: impl Any + Send + Sync,
     ) {
         let id = call.request.id.clone();
         let is_new = session.begin_call(id.clone(), Some(Arc::clone(stream)), |number| {
@@ -47,11 +50,7 @@ impl<H: RequestHandler> Gateway<H> {
                 number,
                 id: Some(id.clone()),
             };
-            tokio::spawn(async move {
-                task.run(call).await;
-                drop(permit);
-            })
-            .abort_handle()
+            tokio::spawn(task.run(call)).abort_handle()
         });
         if !is_new {
             let error =
@@ -149,17 +148,23 @@ impl<H: RequestHandler> Drop for AttachedReader<H> {
         let stream = Arc::clone(self.reader.stream());
         let gateway = Arc::clone(&self.gateway);
         let session = Arc::clone(&self.session);
-        let is_read = stream.is_complete() && self.reader.position() == 0;
-        if is_read {
-            // A response without events before it: there is nothing to resume.
-            session.remove_stream(stream.id());
-            gateway.sessions.release(&session);
-            return;
+        let position = self.reader.position();
+        let mut retained = None;
+        if stream.release_if_read(position) || (position == 0 && stream.is_complete()) {
+            // The client has everything, unless the last bytes were lost on the way. Streams are
+            // kept for that case as far as there is room. JSON cannot be resumed.
+            retained = if position == 0 { None } else { gateway.try_retain() };
+            if retained.is_none() {
+                session.remove_stream(stream.id());
+                gateway.sessions.release(&session);
+                return;
+            }
         }
         // Without a runtime, the process is ending.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             tokio::time::sleep(gateway.options.resume_timeout).await;
+            drop(retained);
             if stream.is_attached() {
                 return;
             }

@@ -1,7 +1,9 @@
 //! The messages of one call on their way to the client: kept for a while, so that a client whose
 //! connection breaks can resume the stream.
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -11,7 +13,7 @@ use mrtr_schema::RawJson;
 const MAX_EVENTS: usize = 256;
 
 /// How many bytes of messages a stream keeps, with the same exception.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 256 << 10;
 
 /// One message on a stream.
 #[derive(Debug, Clone)]
@@ -31,15 +33,19 @@ pub(crate) enum EventKind {
     Response,
 }
 
+/// What counts a request as in flight until it is dropped.
+pub(crate) type Permit = Arc<dyn Any + Send + Sync>;
+
 /// The messages of one call, or of one batch.
-#[derive(Debug)]
 pub(crate) struct Stream {
     id: String,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
 struct State {
+    /// Held until the client has read everything: a stream that waits for its client counts as a
+    /// request in flight.
+    permit: Option<Permit>,
     events: VecDeque<Event>,
     bytes: usize,
     last: u64,
@@ -53,8 +59,9 @@ struct State {
 
 impl Stream {
     /// Creates a stream that ends after this many responses.
-    pub(crate) fn new(id: String, responses: usize) -> Arc<Self> {
+    pub(crate) fn new(id: String, responses: usize, permit: Permit) -> Arc<Self> {
         let state = State {
+            permit: Some(permit),
             events: VecDeque::new(),
             bytes: 0,
             last: 0,
@@ -100,6 +107,17 @@ impl Stream {
         self.lock().open == 0
     }
 
+    /// Returns true if the stream is complete and was read to its end. Then it no longer counts as a
+    /// request in flight.
+    pub(crate) fn release_if_read(&self, position: u64) -> bool {
+        let mut state = self.lock();
+        let is_read = state.open == 0 && position >= state.last;
+        let permit = if is_read { state.permit.take() } else { None };
+        drop(state);
+        drop(permit);
+        is_read
+    }
+
     /// Returns true if a client reads the stream.
     pub(crate) fn is_attached(&self) -> bool {
         self.lock().is_attached
@@ -113,6 +131,12 @@ impl Stream {
         let number = state.reader;
         wake(state);
         StreamReader { stream: Arc::clone(self), number, position }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -212,7 +236,7 @@ mod tests {
 
     #[test]
     fn reader_resumes_after_a_position_and_replaces_the_one_before() {
-        let stream = Stream::new("s".to_owned(), 1);
+        let stream = Stream::new("s".to_owned(), 1, Arc::new(()));
         let mut first = stream.read_after(0);
         stream.push(message(1), EventKind::Notification, None);
         stream.push(message(2), EventKind::Request, None);
@@ -223,13 +247,14 @@ mod tests {
         assert!(stream.is_attached(), "the newer reader is attached");
         stream.push(message(3), EventKind::Response, None);
         assert_eq!(read_all(&mut second), (vec!["2".into(), "3".into()], true));
+        assert!(!stream.release_if_read(2) && stream.release_if_read(second.position()));
         drop(second);
         assert!(!stream.is_attached() && stream.is_complete());
     }
 
     #[test]
     fn full_stream_drops_notifications_and_keeps_requests_and_responses() {
-        let stream = Stream::new("s".to_owned(), 1);
+        let stream = Stream::new("s".to_owned(), 1, Arc::new(()));
         stream.push(message(0), EventKind::Request, None);
         for n in 1..=2 * MAX_EVENTS as u64 {
             stream.push(message(n), EventKind::Notification, None);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
+use mrtr::http::RequestLimits;
 use mrtr::legacy::LegacyOptions;
 use mrtr::{Change, ChangeNotifier, Context, Principal, Result, Server, Tool};
 use serde_json::{Value, json};
@@ -206,6 +207,25 @@ async fn call_without_its_client_ends_after_the_resume_timeout() {
     assert_eq!(runs.load(Ordering::SeqCst), 0, "a client may resume");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// A client cannot fill the memory with streams that it does not read.
+#[tokio::test(start_paused = true)]
+async fn unread_streams_count_as_requests_in_flight_until_the_resume_timeout() {
+    let endpoint = endpoint().limits(RequestLimits::default().with_max_in_flight(2));
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let params = json!({ "name": "notify", "_meta": { "progressToken": 1 } });
+    let call = async |id| client.post(&request(id, "tools/call", params.clone())).await;
+    for id in [1, 2] {
+        assert!(call(id).await.is_stream());
+    }
+    assert_eq!(call(3).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    // A stream that is read to its end counts no longer.
+    for id in 4..8 {
+        let mut stream = call(id).await;
+        while stream.next().await.is_some() {}
+    }
 }
 
 #[tokio::test(start_paused = true)]

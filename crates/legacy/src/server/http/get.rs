@@ -75,10 +75,10 @@ fn resume<H: RequestHandler>(
             method = call.method,
             "a call of another replica is continued"
         );
-        let stream = gateway.new_stream(session, 1);
+        let stream = gateway.new_stream(session, 1, Arc::new(permit));
         let reader = stream.read_after(0);
         let call = NewCall { request: call, state: Some(state), context: context_of(request) };
-        gateway.start_call(session, &stream, call, permit);
+        gateway.start_call(session, &stream, call);
         reader
     };
     let reader = AttachedReader::new(gateway, session, reader);

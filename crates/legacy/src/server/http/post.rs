@@ -117,12 +117,11 @@ async fn handle_messages<H: RequestHandler>(
     if calls.is_empty() {
         return Ok(empty(StatusCode::ACCEPTED));
     }
-    let stream = gateway.new_stream(session, calls.len());
+    let stream = gateway.new_stream(session, calls.len(), Arc::new(permit));
     let reader = AttachedReader::new(gateway, session, stream.read_after(0));
-    let permit = Arc::new(permit);
     for call in calls {
         let call = NewCall { request: call, state: None, context: context_of(request) };
-        gateway.start_call(session, &stream, call, Arc::clone(&permit));
+        gateway.start_call(session, &stream, call);
     }
     Ok(respond(session, &stream, reader, is_batch).await)
 }
