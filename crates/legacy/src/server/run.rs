@@ -129,6 +129,8 @@ impl Channel for StreamChannel {
 /// a while, in case the client resumes.
 pub(crate) struct AttachedReader<H: RequestHandler> {
     pub(crate) reader: StreamReader,
+    /// The response is an event stream, which the client can resume. JSON cannot be resumed.
+    is_stream: bool,
     gateway: Arc<Gateway<H>>,
     session: Arc<Session>,
 }
@@ -139,7 +141,19 @@ impl<H: RequestHandler> AttachedReader<H> {
         session: &Arc<Session>,
         reader: StreamReader,
     ) -> Self {
-        Self { reader, gateway: Arc::clone(gateway), session: Arc::clone(session) }
+        Self {
+            reader,
+            is_stream: false,
+            gateway: Arc::clone(gateway),
+            session: Arc::clone(session),
+        }
+    }
+}
+
+impl<H: RequestHandler> AttachedReader<H> {
+    /// Marks the response as an event stream.
+    pub(crate) fn set_stream(&mut self) {
+        self.is_stream = true;
     }
 }
 
@@ -148,12 +162,12 @@ impl<H: RequestHandler> Drop for AttachedReader<H> {
         let stream = Arc::clone(self.reader.stream());
         let gateway = Arc::clone(&self.gateway);
         let session = Arc::clone(&self.session);
-        let position = self.reader.position();
+        let is_json = !self.is_stream && stream.is_complete();
         let mut retained = None;
-        if stream.release_if_read(position) || (position == 0 && stream.is_complete()) {
+        if is_json || stream.release_if_read(self.reader.position()) {
             // The client has everything, unless the last bytes were lost on the way. Streams are
-            // kept for that case as far as there is room. JSON cannot be resumed.
-            retained = if position == 0 { None } else { gateway.try_retain() };
+            // kept for that case as far as there is room.
+            retained = if is_json { None } else { gateway.try_retain() };
             if retained.is_none() {
                 session.remove_stream(stream.id());
                 gateway.sessions.release(&session);

@@ -92,7 +92,8 @@ pub(super) struct CallEvents<H: RequestHandler> {
 }
 
 impl<H: RequestHandler> CallEvents<H> {
-    pub(super) fn new(reader: AttachedReader<H>, priming: bool) -> Self {
+    pub(super) fn new(mut reader: AttachedReader<H>, priming: bool) -> Self {
+        reader.set_stream();
         Self { reader, priming, idle: None }
     }
 
