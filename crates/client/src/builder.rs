@@ -68,7 +68,7 @@ pub struct ClientBuilder<T> {
 }
 
 impl<T: Transport> Client<T> {
-    /// Starts to build a client that sends its requests over `transport`.
+    /// Returns a client builder whose client sends its requests over `transport`.
     pub fn builder(transport: T) -> ClientBuilder<T> {
         ClientBuilder {
             transport,

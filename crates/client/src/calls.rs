@@ -34,8 +34,8 @@ impl<T: Transport> Client<T> {
 
     /// Calls a tool (`tools/call`). `arguments` is serialized as JSON, and must be an object.
     ///
-    /// Input requests of the tool go to the client's handlers; [`Client::begin_tool`] leaves them
-    /// to the caller. Dropping the future cancels the call.
+    /// Input requests of the tool go to the client's handlers; [`Client::begin_tool`] returns
+    /// them instead. Dropping the future cancels the call.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Answers to elicitations at the terminal: forms, and URLs to visit. (Feature `terminal`.)
 //!
-//! The server's name is always shown, and declining and dismissing are always offered. Text from a
+//! The server's name is always shown, and declining and cancelling are always offered. Text from a
 //! server is [sanitized](sanitize), so that it cannot move the cursor, colour the screen or reverse
 //! the order of letters. A URL is shown in full, with its host. It is not opened: the user opens
 //! it.
@@ -151,7 +151,7 @@ enum FieldAnswer {
     Value(Value),
     /// The user left the field out.
     Omitted,
-    /// The user dismissed the form.
+    /// The user cancelled the form.
     Dismissed,
 }
 
@@ -206,7 +206,7 @@ impl Prompter {
     }
 }
 
-/// Offers to proceed, to decline or to dismiss. Returns the result to leave with, or `None` to
+/// Offers to proceed, to decline or to cancel. Returns the result to leave with, or `None` to
 /// proceed.
 fn confirm(proceed: &str, default: usize) -> TerminalResult<Option<ElicitResult>> {
     let choices = [proceed, "Decline", "Dismiss"];
@@ -233,7 +233,7 @@ fn indented(message: &str) -> String {
 }
 
 fn ask_url(params: &UrlParams) -> TerminalResult<ElicitResult> {
-    /// Consent requires a deliberate choice: the default is to dismiss.
+    /// Consent requires a deliberate choice: the default is to cancel.
     const DISMISS: usize = 2;
     note(&indented(&params.message));
     let bold = Style::new().bold().for_stderr();

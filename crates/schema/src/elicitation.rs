@@ -199,7 +199,7 @@ impl ElicitResult {
         Self::new(ElicitAction::Decline, None)
     }
 
-    /// Dismisses the request without a choice.
+    /// Cancels the request: the user made no choice.
     pub fn cancel() -> Self {
         Self::new(ElicitAction::Cancel, None)
     }
@@ -213,7 +213,7 @@ pub enum ElicitAction {
     Accept,
     /// Declined explicitly.
     Decline,
-    /// Dismissed without a choice.
+    /// Cancelled: no choice was made.
     Cancel,
 }
 

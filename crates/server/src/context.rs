@@ -55,8 +55,9 @@ impl Context {
     /// Never ask for passwords, keys or tokens in a form: clients and models may read its contents.
     /// Send the user to a page of yours instead, with [`Context::elicit_url`].
     ///
-    /// A client without forms gets error -32021 and the handler is dropped. Check
-    /// [`Context::supports`] first, or make the question [optional](InputFuture::optional).
+    /// A client without forms gets -32021 (missing client capability), and the handler is dropped.
+    /// Check [`Context::supports`] first, or make the question
+    /// [optional](InputFuture::optional).
     ///
     /// ```
     /// # use mrtr_server::{Context, Result};
@@ -77,7 +78,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If the user declines or dismisses the form. With `?`, it becomes a tool error that the model
+    /// If the user declines or cancels the form. With `?`, it becomes a tool error that the model
     /// can read. To tell the outcomes apart, use [`InputFuture::outcome`].
     pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> InputFuture<T>
     where
@@ -108,8 +109,9 @@ impl Context {
     /// `http`, and it has a host. Any other URL fails the call with an internal error, and the log
     /// names the reason.
     ///
-    /// A client without URL elicitation gets error -32021 and the handler is dropped. Check
-    /// [`Context::supports`] first, or make the question [optional](InputFuture::optional).
+    /// A client without URL elicitation gets -32021 (missing client capability), and the handler is
+    /// dropped. Check [`Context::supports`] first, or make the question
+    /// [optional](InputFuture::optional).
     ///
     /// ```
     /// # use mrtr_server::{Context, Error, Result};
@@ -128,7 +130,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If the user declines or dismisses the question, as with [`Context::elicit`].
+    /// If the user declines or cancels the question, as with [`Context::elicit`].
     pub fn elicit_url(
         &self,
         key: impl Into<String>,
@@ -152,7 +154,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Only [`Error::is_round_closed`], if it is awaited in a task of its own when the round ends.
+    /// Only [`Error::is_round_closed`], if it is awaited in a separately spawned task when the
+    /// round ends.
     pub fn sample(
         &self,
         key: impl Into<String>,
@@ -165,7 +168,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Only [`Error::is_round_closed`], if it is awaited in a task of its own when the round ends.
+    /// Only [`Error::is_round_closed`], if it is awaited in a separately spawned task when the
+    /// round ends.
     pub fn roots(&self, key: impl Into<String>) -> InputFuture<Vec<Root>> {
         self.plain(key.into(), InputRequest::Roots, |ListRootsResult { roots, .. }| {
             roots.iter().try_for_each(Root::validate).map(|()| roots).map_err(String::from)
@@ -191,8 +195,8 @@ impl Context {
     /// [`record_errors`](StepFuture::record_errors) is set. [`StepFuture`] has the options of a
     /// step, which are set before it is awaited.
     ///
-    /// A step runs at most once per request received. [`Step::idempotency_key`] describes what this
-    /// means for external systems.
+    /// Within one HTTP or stdio request, a step runs at most once. [`Step::idempotency_key`]
+    /// describes what this means for external systems.
     ///
     /// While a step is in flight, the round does not end for a question that is open beside it. The
     /// [timeout of the request](crate::Tool::request_timeout) (default: 1 min) and a disconnect of
@@ -221,7 +225,7 @@ impl Context {
     ///
     /// The error of the closure; an error that the model can read, if the step exceeds its
     /// [`timeout`](StepFuture::timeout); or [`Error::is_round_closed`], if a step that has not
-    /// begun is awaited in a task of its own when the round ends.
+    /// begun is awaited in a separately spawned task when the round ends.
     pub fn step<'a, T, F, Fut>(&self, key: impl Into<String>, run: F) -> StepFuture<'a, T>
     where
         T: Serialize + DeserializeOwned,
@@ -255,7 +259,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Only [`Error::is_round_closed`], if it is awaited in a task of its own when the round ends.
+    /// Only [`Error::is_round_closed`], if it is awaited in a separately spawned task when the
+    /// round ends.
     pub fn checkpoint<K>(&self, key: K) -> impl Future<Output = Result<(), Error>> + use<K>
     where
         K: Into<String>,

@@ -5,9 +5,9 @@ use std::fmt;
 
 /// The error of a handler.
 ///
-/// It has a message for the caller, and a source for the log. `?` converts any standard error. Its
+/// It has a message for the client, and a source for the log. `?` converts any standard error. Its
 /// text is then only logged, because error texts tend to name hosts, paths and queries, and the
-/// caller gets a generic message. To give the model a message, use [`Error::new`], or show the text
+/// client gets a generic message. To give the model a message, use [`Error::new`], or show the text
 /// of an error with [`Error::show`].
 ///
 /// Like `anyhow::Error`, it does not implement [`std::error::Error`] itself, so that `?` can
@@ -16,7 +16,7 @@ pub struct Error(Box<ErrorInner>);
 
 struct ErrorInner {
     kind: Kind,
-    /// The text for the caller.
+    /// The text for the client.
     message: String,
     /// The cause, for the log.
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -33,12 +33,12 @@ enum Kind {
 }
 
 impl Error {
-    /// Creates an error whose message the caller gets: the model, and through it the user.
+    /// Creates an error whose message the client gets: the model, and through it the user.
     pub fn new(message: impl Into<String>) -> Self {
         Self::with_kind(Kind::Visible, message.into())
     }
 
-    /// Creates an error about invalid input of the caller, such as a resource that does not exist.
+    /// Creates an error about invalid input of the client, such as a resource that does not exist.
     ///
     /// From a tool, it is like [`Error::new`]. From prompts, resources, completions and extension
     /// methods, it is the JSON-RPC error -32602 instead of -32603.
@@ -100,30 +100,30 @@ impl Error {
         self.0.kind == Kind::Declined
     }
 
-    /// Returns true if the user dismissed the question.
+    /// Returns true if the user cancelled the question.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.kind == Kind::Cancelled
     }
 
-    /// Returns true if a task of its own was waiting for a question, step or checkpoint when the
-    /// round ended.
+    /// Returns true if a separately spawned task was waiting for a question, step or checkpoint
+    /// when the round ended.
     #[must_use]
     pub fn is_round_closed(&self) -> bool {
         self.0.kind == Kind::RoundClosed
     }
 
-    /// Returns the message for the caller.
+    /// Returns the message for the client.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns true if the caller's input is the cause.
+    /// Returns true if the client's input is the cause.
     pub(crate) fn is_invalid(&self) -> bool {
         self.0.kind == Kind::Invalid
     }
 
-    /// Returns true if the cause is only logged, and the caller gets a generic message.
+    /// Returns true if the cause is only logged, and the client gets a generic message.
     pub(crate) fn is_internal(&self) -> bool {
         self.0.kind == Kind::Internal
     }
@@ -136,7 +136,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 }
 
 impl fmt::Display for Error {
-    /// Writes the message for the caller. `{:#}` adds the sources, for the log.
+    /// Writes the message for the client. `{:#}` adds the sources, for the log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         if !f.alternate() {

@@ -13,7 +13,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|e| format!("the answer is malformed: {e}"))
 }
 
-/// Deserializes an answer and validates it against its form. The content of a declined or dismissed
+/// Deserializes an answer and validates it against its form. The content of a declined or cancelled
 /// form is ignored.
 ///
 /// # Errors

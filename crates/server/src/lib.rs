@@ -49,11 +49,12 @@
 //!
 //! # Guarantees
 //!
-//! - A step runs at most once per request received. It runs again if a client repeats a request or
-//!   goes back to an older state: give [`Step::idempotency_key`] to external systems. The key is
-//!   stable from the first sealed state on. A first request that is sent twice is two calls.
-//! - An answer to an inline question counts only if that question was asked with the same wording.
-//!   A question whose message changes from round to round is asked again.
+//! - Within one HTTP or stdio request, a step runs at most once. It runs again if a client repeats
+//!   a request or goes back to an older state: give [`Step::idempotency_key`] to external systems.
+//!   The key is stable from the first sealed state on. A first request that is sent twice is two
+//!   calls.
+//! - An answer to a question asked with [`Context`] counts only if that question was asked with the
+//!   same wording. A question whose message changes from round to round is asked again.
 //! - A client can go back to any state that it received, while that state is valid, and it can
 //!   answer questions itself. Neither the order of rounds nor an answer proves anything about a
 //!   user.

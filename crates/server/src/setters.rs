@@ -31,8 +31,8 @@ macro_rules! call_setters {
 
             /// Declares client features that the handler always needs.
             ///
-            /// A client that lacks one of them gets error -32021 before the handler runs, instead
-            /// of in the middle of a call.
+            /// A client that lacks one of them gets -32021 (missing client capability) before the
+            /// handler runs, instead of in the middle of a call.
             pub fn requires(mut self, features: impl IntoIterator<Item = ClientFeature>) -> Self {
                 self.options.requires.extend(features);
                 self

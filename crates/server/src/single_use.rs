@@ -38,8 +38,8 @@
 //!   repeated request is refused.
 //! - A request with the same state and other answers is refused: `data.reason` is
 //!   `request_state_used`.
-//! - The round runs to completion even if its client disconnects: in a task of its own, within the
-//!   tool's [`request_timeout`](crate::Tool::request_timeout). At shutdown,
+//! - The round runs to completion even if its client disconnects: in a separately spawned task,
+//!   within the tool's [`request_timeout`](crate::Tool::request_timeout). At shutdown,
 //!   [`Server::drained`](crate::Server::drained) waits for it. If the replica dies, the state stays
 //!   claimed and is not run again, because its outcome is unknown: `data.reason` is
 //!   `outcome_unknown`.

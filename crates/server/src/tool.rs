@@ -28,7 +28,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Creates a tool. The schemas of its arguments, and of its output if that is
+    /// Creates a tool from a [`Handler`]: an async function whose last parameter holds the
+    /// arguments. The schemas of the arguments, and of the output if that is
     /// [`Json`](crate::Json), come from the handler's type.
     ///
     /// HTTP clients mirror an argument in a header if its property in the schema has

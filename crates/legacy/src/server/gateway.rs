@@ -156,6 +156,9 @@ pub(crate) fn now() -> UnixSeconds {
 
 impl<H> fmt::Debug for Gateway<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("options", &self.options)
+            .field("active_sessions", &self.sessions.all().len())
+            .finish_non_exhaustive()
     }
 }

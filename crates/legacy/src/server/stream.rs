@@ -107,8 +107,8 @@ impl Stream {
         self.lock().open == 0
     }
 
-    /// Returns true if the stream is complete and was read to its end. Then it no longer counts as a
-    /// request in flight.
+    /// Returns true if the stream is complete and was read to its end. Then it no longer counts as
+    /// a request in flight.
     pub(crate) fn release_if_read(&self, position: u64) -> bool {
         let mut state = self.lock();
         let is_read = state.open == 0 && position >= state.last;

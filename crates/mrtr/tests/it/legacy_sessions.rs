@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
-use mrtr::http::RequestLimits;
-use mrtr::legacy::LegacyOptions;
+use mrtr::http::{Endpoint, RequestLimits};
+use mrtr::legacy::{LegacyOptions, LegacyServer};
 use mrtr::{Change, ChangeNotifier, Context, Principal, Result, Server, Tool};
 use serde_json::{Value, json};
 
@@ -207,6 +207,26 @@ async fn call_without_its_client_ends_after_the_resume_timeout() {
     assert_eq!(runs.load(Ordering::SeqCst), 0, "a client may resume");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// A flood of handshakes costs nothing that grows, and neither do sessions that are used once.
+#[tokio::test]
+async fn sessions_without_state_take_no_memory() {
+    let server = builder(&Runs::default()).allow_anonymous().ephemeral_key().build().unwrap();
+    let legacy = LegacyServer::new(server.clone(), server.sealer(), LegacyOptions::default());
+    let legacy = legacy.unwrap();
+    let endpoint = Endpoint::new(server).legacy(legacy.clone());
+    let active = || format!("{legacy:?}");
+    for _ in 0..1_000 {
+        let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+        assert_eq!(client.call(1, "version").await.status, StatusCode::OK);
+    }
+    assert!(active().contains("active_sessions: 0"), "{}", active());
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    client.post(&request(1, "logging/setLevel", json!({ "level": "debug" }))).await;
+    assert!(active().contains("active_sessions: 1"), "{}", active());
+    client.delete().await;
+    assert!(active().contains("active_sessions: 0"), "{}", active());
 }
 
 /// A client cannot fill the memory with streams that it does not read.

@@ -13,7 +13,7 @@ use crate::rounds::Round;
 
 /// The context of one invocation of a handler in the [manual form](crate::manual). Cheap to clone.
 ///
-/// It has no inline questions and no steps: a handler with inline questions takes a
+/// It asks no questions by itself and has no steps: a handler that needs these takes a
 /// [`Context`](crate::Context). Mixing both forms in one handler does not compile.
 #[derive(Clone)]
 pub struct ManualContext {

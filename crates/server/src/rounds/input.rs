@@ -21,7 +21,7 @@ use crate::question::Question;
 /// async fn deposit(cx: &Context, reservation: &str) -> Result<bool> {
 ///     match cx.elicit("deposit", "Pay a deposit of 20 €?").outcome().await? {
 ///         ElicitOutcome::Accept(Consent { yes: true }) => Ok(true),
-///         // The user has answered "no", declined, or dismissed the form.
+///         // The user has answered "no", declined, or cancelled the form.
 ///         _ => {
 ///             cx.step("release", async |_| release(reservation).await).await?;
 ///             Ok(false)
@@ -35,7 +35,7 @@ pub enum ElicitOutcome<T> {
     Accept(T),
     /// The user declined to answer.
     Decline,
-    /// The user dismissed the question.
+    /// The user cancelled the question.
     Cancel,
 }
 
@@ -45,12 +45,12 @@ pub(crate) type Decoded<T> = Result<Result<T, Error>, String>;
 /// Decodes the answer (second argument) to the question under a key (first argument).
 type Decode<T> = Box<dyn Fn(&str, &str) -> Decoded<T> + Send + Sync>;
 
-/// A question to the client, made by [`Context::elicit`](crate::Context::elicit) and its siblings.
-/// Await it for the answer.
+/// A question to the client, made by [`Context::elicit`](crate::Context::elicit) and similar
+/// methods. Await it for the answer.
 ///
 /// A question without an answer stays pending, and the round may end. The handler is then dropped
-/// at this point, and runs again from its first line when the answer has arrived. In a task of its
-/// own, a question fails with [`Error::is_round_closed`] when the round ends.
+/// at this point, and runs again from its first line when the answer has arrived. In a separately
+/// spawned task, a question fails with [`Error::is_round_closed`] when the round ends.
 ///
 /// Questions that are awaited together are sent in one round. Dropping one before the round ends
 /// withdraws it.
@@ -128,7 +128,7 @@ impl<T> InputFuture<T> {
 }
 
 impl<T: 'static> InputFuture<T> {
-    /// Turns a declined or dismissed question into a value instead of an error.
+    /// Turns a declined or cancelled question into a value instead of an error.
     ///
     /// ```
     /// # use mrtr_server::{Context, ElicitOutcome, Result};
@@ -155,7 +155,7 @@ impl<T: 'static> InputFuture<T> {
         InputFuture { guard, decode, skipped: None }
     }
 
-    /// Makes the question optional: the output is `None` if the user declines or dismisses it, or
+    /// Makes the question optional: the output is `None` if the user declines or cancels it, or
     /// if the client does not support it.
     ///
     /// A question that was skipped for lack of support is recorded in the journal, so later rounds

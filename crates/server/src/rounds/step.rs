@@ -46,9 +46,9 @@ impl Step {
     /// is [`idempotent_on`](StepFuture::idempotent_on) inputs, it depends on those instead of the
     /// answers.
     ///
-    /// A step runs at most once per request received. A client that lost a response repeats the
-    /// request, and only the external system can know that the operation was performed. The key
-    /// does not cover two cases:
+    /// Within one HTTP or stdio request, a step runs at most once. A client that lost a response
+    /// repeats the request, and only the external system can know that the operation was performed.
+    /// The key does not cover two cases:
     ///
     /// - A *first* request that is sent twice starts two calls with two keys, unless the step runs
     ///   [`after_checkpoint`](StepFuture::after_checkpoint).
@@ -179,7 +179,7 @@ pub struct StepFuture<'a, T> {
     round: Arc<Round>,
     key: Arc<str>,
     options: StepOptions,
-    /// Moves the step to a task of its own.
+    /// Moves the step to a separately spawned task.
     detach: Option<Detach<'a, T>>,
     progress: StepState<'a, T>,
 }
@@ -278,9 +278,9 @@ impl<T: Send + 'static> StepFuture<'static, T> {
     /// Runs the step to its end even if the client disconnects or the round ends. Without this
     /// option, both cancel it.
     ///
-    /// The step runs in a task of its own, within its [`timeout`](Self::timeout) (default: 1 min).
-    /// [`Server::drained`](crate::Server::drained) waits for it; at shutdown, `mrtr::serve` allows
-    /// it 10 s. The result of a step that has lost its client is not recorded: if the client
+    /// The step runs in a separately spawned task, within its [`timeout`](Self::timeout) (default:
+    /// 1 min). [`Server::drained`](crate::Server::drained) waits for it; at shutdown, `mrtr::serve`
+    /// allows it 10 s. The result of a step that has lost its client is not recorded: if the client
     /// repeats the request, the step runs again, with the same [idempotency
     /// key](Step::idempotency_key).
     pub fn finish_on_disconnect(mut self) -> Self {
@@ -289,7 +289,7 @@ impl<T: Send + 'static> StepFuture<'static, T> {
     }
 }
 
-/// Runs a step in a task of its own.
+/// Runs a step in a separately spawned task.
 fn run_detached<T: Send + 'static>(
     output: StepOutput<'static, T>,
     key: &str,

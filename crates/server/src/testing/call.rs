@@ -201,7 +201,7 @@ impl TestCall {
         self.respond(key, ElicitResult::decline())
     }
 
-    /// Dismisses the elicitation under `key`.
+    /// Cancels the elicitation under `key`.
     pub fn cancel(self, key: &str) -> Self {
         self.respond(key, ElicitResult::cancel())
     }

@@ -1,4 +1,4 @@
-//! The seam for clients of legacy revisions, at the same path as those of the current one.
+//! The hook for clients of legacy revisions, at the same path as those of the current one.
 
 use std::future::Future;
 use std::pin::Pin;

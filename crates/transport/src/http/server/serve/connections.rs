@@ -57,7 +57,7 @@ impl Connections {
         Self { tasks: JoinSet::new(), sweeper }
     }
 
-    /// Runs a connection in a task of its own. `slot` is dropped when the connection ends.
+    /// Runs a connection in a separate task. `slot` is dropped when the connection ends.
     pub(super) fn spawn<C, T>(&mut self, slot: T, connect: impl FnOnce(&Arc<Connection>) -> C)
     where
         C: GracefulConnection<Output = hyper::Result<()>> + Send + 'static,
