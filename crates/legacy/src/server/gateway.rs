@@ -27,7 +27,7 @@ pub(crate) struct Gateway<H> {
     pub(crate) handler: Arc<H>,
     pub(crate) sealer: Arc<dyn Seal>,
     pub(crate) options: LegacyOptions,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     /// Room for streams that were read to their end.
     retained: Arc<Semaphore>,
     /// The beginning of the ids that this process chooses.
@@ -42,7 +42,7 @@ impl<H: RequestHandler> Gateway<H> {
         options: LegacyOptions,
     ) -> Result<Self, getrandom::Error> {
         let process = format!("{:016x}", getrandom::u64()?);
-        let sessions = Sessions::new(options.max_sessions);
+        let sessions = Arc::new(Sessions::new(options.max_sessions));
         let next_id = AtomicU64::new(1);
         let retained = Arc::new(Semaphore::new(MAX_RETAINED));
         let handler = Arc::new(handler);
@@ -111,7 +111,7 @@ impl<H: RequestHandler> Gateway<H> {
         })
     }
 
-    /// Opens a session id. `None` if it is not one of ours, of another caller, expired or ended.
+    /// Opens a session id. `None` if it is not one of ours, of another caller, or expired.
     pub(crate) fn open_session(
         &self,
         session_id: &str,
@@ -123,13 +123,11 @@ impl<H: RequestHandler> Gateway<H> {
                 tracing::debug!(target: "mrtr::legacy", %error, "a session id was rejected");
             })
             .ok()?;
-        let key = SessionKey::of(session_id);
-        let is_ended = self.sessions.is_terminated(&key);
-        (!is_ended).then_some(OpenedSession { key, claims, expires })
+        Some(OpenedSession { key: SessionKey::of(session_id), claims, expires })
     }
 }
 
-/// A session id that was verified.
+/// A session id that was verified. The session may have ended.
 pub(crate) struct OpenedSession {
     pub(crate) key: SessionKey,
     pub(crate) claims: SessionClaims,

@@ -58,7 +58,8 @@ impl LegacyOptions {
 
     /// Sets how many sessions may have state in this process: a log level, subscriptions, calls in
     /// flight, or a stream. Default: 10,000. Sessions without such state take no memory, however
-    /// many there are. Beyond the limit, the session that was idle for longest loses its state.
+    /// many there are. Beyond the limit, the session that was not used for longest loses its log
+    /// level and subscriptions; if all have calls or streams, a request gets 503.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;

@@ -11,6 +11,7 @@ use super::call::{Call, Channel, Outgoing};
 use super::context::Context;
 use super::gateway::Gateway;
 use super::session::Session;
+use super::sessions::SessionRef;
 use super::stream::{EventKind, Permit, Stream, StreamReader};
 
 /// A call that is to be started.
@@ -132,21 +133,16 @@ pub(crate) struct AttachedReader<H: RequestHandler> {
     /// The response is an event stream, which the client can resume. JSON cannot be resumed.
     is_stream: bool,
     gateway: Arc<Gateway<H>>,
-    session: Arc<Session>,
+    session: SessionRef,
 }
 
 impl<H: RequestHandler> AttachedReader<H> {
     pub(crate) fn new(
         gateway: &Arc<Gateway<H>>,
-        session: &Arc<Session>,
+        session: &SessionRef,
         reader: StreamReader,
     ) -> Self {
-        Self {
-            reader,
-            is_stream: false,
-            gateway: Arc::clone(gateway),
-            session: Arc::clone(session),
-        }
+        Self { reader, is_stream: false, gateway: Arc::clone(gateway), session: session.clone() }
     }
 }
 
@@ -161,7 +157,7 @@ impl<H: RequestHandler> Drop for AttachedReader<H> {
     fn drop(&mut self) {
         let stream = Arc::clone(self.reader.stream());
         let gateway = Arc::clone(&self.gateway);
-        let session = Arc::clone(&self.session);
+        let session = self.session.clone();
         let is_json = !self.is_stream && stream.is_complete();
         let mut retained = None;
         if is_json || stream.release_if_read(self.reader.position()) {
@@ -170,7 +166,6 @@ impl<H: RequestHandler> Drop for AttachedReader<H> {
             retained = if is_json { None } else { gateway.try_retain() };
             if retained.is_none() {
                 session.remove_stream(stream.id());
-                gateway.sessions.release(&session);
                 return;
             }
         }
@@ -185,7 +180,6 @@ impl<H: RequestHandler> Drop for AttachedReader<H> {
             stream.end();
             session.remove_stream(stream.id());
             session.cancel_calls_on(&stream);
-            gateway.sessions.release(&session);
         });
     }
 }

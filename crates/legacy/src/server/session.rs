@@ -200,18 +200,9 @@ impl Session {
         }
     }
 
-    /// Returns true if nothing would be lost without this state, except the log level and
-    /// subscriptions.
-    pub(crate) fn is_idle(&self) -> bool {
-        let state = self.lock();
-        let is_listening = state.listener.as_ref().is_some_and(|task| !task.is_finished());
-        state.calls.is_empty() && state.streams.is_empty() && !is_listening
-    }
-
-    /// Returns true if there is state to keep.
+    /// Returns true if the session has state between requests: a log level or subscriptions.
     pub(crate) fn has_state(&self) -> bool {
-        let has_level = self.lock().log_level.is_some();
-        has_level || !self.subscriptions.borrow().is_empty() || !self.is_idle()
+        self.lock().log_level.is_some() || !self.subscriptions.borrow().is_empty()
     }
 
     /// Ends the session: aborts all requests and ends all streams.

@@ -1,6 +1,8 @@
-//! The sessions that have state in this process. Their number is bounded.
+//! The sessions that are in use or have state in this process. Their number is bounded.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mrtr_codec::UnixSeconds;
@@ -28,7 +30,18 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     session: Arc<Session>,
+    /// How many [`SessionRef`]s there are.
+    uses: usize,
     last_used: u64,
+}
+
+/// Why there is no session.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoSession {
+    /// Its client has ended it.
+    Terminated,
+    /// All sessions are in use, and their number is at its limit.
+    TooMany,
 }
 
 impl Sessions {
@@ -40,51 +53,44 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if the session was ended by its client.
-    pub(crate) fn is_terminated(&self, key: &SessionKey) -> bool {
-        self.lock().terminated.contains(key)
-    }
-
-    /// Returns the session with this key, or adds one. `None` if there is no room: all sessions
-    /// have requests or streams in flight.
+    /// Returns the session with this key, or adds one.
     pub(crate) fn get_or_add(
-        &self,
+        self: &Arc<Self>,
         key: SessionKey,
         create: impl FnOnce() -> Session,
-    ) -> Option<Arc<Session>> {
+    ) -> Result<SessionRef, NoSession> {
         let mut table = self.lock();
+        if table.terminated.contains(&key) {
+            return Err(NoSession::Terminated);
+        }
         table.clock += 1;
         let now = table.clock;
-        if let Some(entry) = table.active.get_mut(&key) {
-            entry.last_used = now;
-            return Some(Arc::clone(&entry.session));
+        if table.active.len() >= self.max && !table.active.contains_key(&key) {
+            let unused = table.active.iter().filter(|(_, entry)| entry.uses == 0);
+            let oldest = unused.min_by_key(|(_, entry)| entry.last_used).map(|(key, _)| *key);
+            table.active.remove(&oldest.ok_or(NoSession::TooMany)?);
         }
-        if table.active.len() >= self.max {
-            let idle = table.active.iter().filter(|(_, entry)| entry.session.is_idle());
-            let oldest = idle.min_by_key(|(_, entry)| entry.last_used).map(|(key, _)| *key)?;
-            table.active.remove(&oldest);
-        }
-        let session = Arc::new(create());
-        table.active.insert(key, Entry { session: Arc::clone(&session), last_used: now });
-        Some(session)
+        let entry = table.active.entry(key).or_insert_with(|| Entry {
+            session: Arc::new(create()),
+            uses: 0,
+            last_used: now,
+        });
+        entry.uses += 1;
+        entry.last_used = now;
+        Ok(SessionRef { session: Arc::clone(&entry.session), sessions: Arc::clone(self) })
     }
 
-    /// Forgets a session that has no state.
-    pub(crate) fn release(&self, session: &Session) {
-        if !session.has_state() {
-            let mut table = self.lock();
-            // Another request may have begun in between.
-            if !session.has_state() {
-                table.active.remove(&session.key);
-            }
-        }
-    }
-
-    /// Ends a session, and remembers that until it expires.
-    pub(crate) fn terminate(&self, key: SessionKey, now: UnixSeconds, expires: UnixSeconds) {
+    /// Ends a session, and remembers that until it expires. Returns false if it had ended before.
+    pub(crate) fn terminate(
+        &self,
+        key: SessionKey,
+        now: UnixSeconds,
+        expires: UnixSeconds,
+    ) -> bool {
         let mut table = self.lock();
         let session = table.active.remove(&key);
-        if table.terminated.insert(key) {
+        let is_new = table.terminated.insert(key);
+        if is_new {
             table.terminated_order.push_back((key, expires));
         }
         while let Some((oldest, expires)) = table.terminated_order.front().copied()
@@ -97,10 +103,115 @@ impl Sessions {
         if let Some(entry) = session {
             entry.session.terminate();
         }
+        is_new
     }
 
-    /// Returns all sessions that have state here.
+    /// Returns all sessions that are in use or have state here.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         self.lock().active.values().map(|entry| Arc::clone(&entry.session)).collect()
+    }
+}
+
+/// A session in use. When the last reference is dropped, a session without state is forgotten.
+#[derive(Debug)]
+pub(crate) struct SessionRef {
+    session: Arc<Session>,
+    sessions: Arc<Sessions>,
+}
+
+impl Deref for SessionRef {
+    type Target = Arc<Session>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.session
+    }
+}
+
+impl SessionRef {
+    /// Changes the session's entry, unless the session has ended.
+    fn update(&self, change: impl FnOnce(&mut Entry)) {
+        let mut table = self.sessions.lock();
+        if let MapEntry::Occupied(mut entry) = table.active.entry(self.session.key)
+            && Arc::ptr_eq(&entry.get().session, &self.session)
+        {
+            change(entry.get_mut());
+            if entry.get().uses == 0 && !self.session.has_state() {
+                entry.remove();
+            }
+        }
+    }
+}
+
+impl Clone for SessionRef {
+    fn clone(&self) -> Self {
+        self.update(|entry| entry.uses += 1);
+        Self { session: Arc::clone(&self.session), sessions: Arc::clone(&self.sessions) }
+    }
+}
+
+impl Drop for SessionRef {
+    fn drop(&mut self) {
+        self.update(|entry| entry.uses -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mrtr_schema::capabilities::Implementation;
+    use mrtr_schema::notification::LogLevel;
+
+    use super::*;
+    use crate::LegacyVersion;
+    use crate::server::claims::SessionClaims;
+
+    fn get(sessions: &Arc<Sessions>, id: &str) -> Result<SessionRef, NoSession> {
+        let key = SessionKey::of(id);
+        let claims = SessionClaims {
+            version: LegacyVersion::V2025_11_25,
+            capabilities: Default::default(),
+            client: Implementation::new("test", "1"),
+        };
+        sessions.get_or_add(key, || Session::new(key, claims, None))
+    }
+
+    #[test]
+    fn session_is_forgotten_with_its_last_reference() {
+        let sessions = Arc::new(Sessions::new(8));
+        let first = get(&sessions, "a").unwrap();
+        let second = get(&sessions, "a").unwrap();
+        drop(first);
+        let third = get(&sessions, "a").unwrap();
+        assert!(Arc::ptr_eq(&second, &third), "two requests of a session share its state");
+        drop((second.clone(), second, third));
+        assert!(sessions.all().is_empty());
+    }
+
+    #[test]
+    fn unused_session_with_state_makes_room_for_others() {
+        let sessions = Arc::new(Sessions::new(2));
+        for id in ["a", "b"] {
+            get(&sessions, id).unwrap().set_log_level(LogLevel::Debug);
+        }
+        let used = get(&sessions, "a").unwrap();
+        let new = get(&sessions, "c").unwrap();
+        assert_eq!(get(&sessions, "d").unwrap_err(), NoSession::TooMany);
+        assert!(Arc::ptr_eq(&used, &get(&sessions, "a").unwrap()));
+        drop(new);
+        assert!(get(&sessions, "d").is_ok());
+    }
+
+    #[test]
+    fn ended_session_stays_ended_until_it_expires() {
+        let sessions = Arc::new(Sessions::new(2));
+        let used = get(&sessions, "a").unwrap();
+        let end = |id, now, expires| {
+            sessions.terminate(SessionKey::of(id), UnixSeconds(now), UnixSeconds(expires))
+        };
+        assert!(end("a", 0, 10));
+        assert!(!end("a", 1, 10), "it had ended before");
+        drop(used);
+        assert_eq!(get(&sessions, "a").unwrap_err(), NoSession::Terminated);
+        end("b", 10, 20);
+        assert_eq!(sessions.lock().terminated.len(), 1, "expired ones are not remembered");
     }
 }

@@ -295,6 +295,7 @@ async fn changes_are_streamed_to_sessions_that_listen() {
         assert_eq!(event["params"], json!({ "uri": "file:///a" }));
     })
     .await;
+    subscription("resources/unsubscribe").await;
     // A second stream replaces the first.
     let mut second = client.get(None).await;
     while stream.next().await.is_some() {}

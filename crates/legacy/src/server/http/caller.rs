@@ -1,7 +1,5 @@
 //! The session and the caller of a request.
 
-use std::sync::Arc;
-
 use ::http::{HeaderMap, HeaderName, Request, StatusCode};
 use bytes::Bytes;
 use mrtr_codec::Principal;
@@ -12,6 +10,7 @@ use crate::LegacyVersion;
 use crate::server::context::Context;
 use crate::server::gateway::{Gateway, OpenedSession};
 use crate::server::session::Session;
+use crate::server::sessions::{NoSession, SessionRef};
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -48,25 +47,29 @@ impl<'r> Caller<'r> {
             ));
         }
         let opened = id.to_str().ok().and_then(|id| gateway.open_session(id, self.principal));
-        opened.ok_or_else(|| {
-            Rejected::new(StatusCode::NOT_FOUND, "there is no such session; open a new one")
-        })
+        opened.ok_or_else(no_such_session)
     }
 
     /// Returns the session's state in this process.
     pub(super) fn session<H: RequestHandler>(
         &self,
         gateway: &Gateway<H>,
-    ) -> Result<Arc<Session>, Box<Rejected>> {
+    ) -> Result<SessionRef, Box<Rejected>> {
         let OpenedSession { key, claims, .. } = self.open(gateway)?;
         let principal = self.principal.cloned();
-        gateway.sessions.get_or_add(key, || Session::new(key, claims, principal)).ok_or_else(|| {
-            Rejected::new(
+        let session = gateway.sessions.get_or_add(key, || Session::new(key, claims, principal));
+        session.map_err(|error| match error {
+            NoSession::Terminated => no_such_session(),
+            NoSession::TooMany => Rejected::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the server has too many sessions in use",
-            )
+            ),
         })
     }
+}
+
+pub(super) fn no_such_session() -> Box<Rejected> {
+    Rejected::new(StatusCode::NOT_FOUND, "there is no such session; open a new one")
 }
 
 /// Returns the context of a request for its handler.

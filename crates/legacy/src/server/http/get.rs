@@ -20,7 +20,7 @@ use super::rejected::Rejected;
 use crate::server::gateway::Gateway;
 use crate::server::listen::listen;
 use crate::server::run::{AttachedReader, NewCall};
-use crate::server::session::Session;
+use crate::server::sessions::SessionRef;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -41,21 +41,19 @@ pub(super) async fn handle<H: RequestHandler>(
         return Err(Rejected::new(StatusCode::NOT_ACCEPTABLE, message));
     }
     let session = Caller::of(&request).session(gateway)?;
-    let answered = match request.headers().get(&LAST_EVENT_ID) {
+    match request.headers().get(&LAST_EVENT_ID) {
         Some(id) => {
             let id = id.to_str().ok().and_then(EventId::parse);
             resume(gateway, &session, &request, id, permit)
         }
         None => changes(gateway, &session, &request, permit).await,
-    };
-    gateway.sessions.release(&session);
-    answered
+    }
 }
 
 /// Resumes the stream of a call, here or from the sealed call in the event id.
 fn resume<H: RequestHandler>(
     gateway: &Arc<Gateway<H>>,
-    session: &Arc<Session>,
+    session: &SessionRef,
     request: &Request<Bytes>,
     id: Option<EventId<'_>>,
     permit: Permit,
@@ -88,7 +86,7 @@ fn resume<H: RequestHandler>(
 /// Streams the changes of the server to a session. A stream that it had before ends.
 async fn changes<H: RequestHandler>(
     gateway: &Arc<Gateway<H>>,
-    session: &Arc<Session>,
+    session: &SessionRef,
     request: &Request<Bytes>,
     permit: Permit,
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
@@ -98,11 +96,10 @@ async fn changes<H: RequestHandler>(
         return Err(Rejected::new(StatusCode::METHOD_NOT_ALLOWED, message));
     }
     let (sender, receiver) = mpsc::channel(MAX_QUEUED);
-    let (gateway, listening) = (Arc::clone(gateway), Arc::clone(session));
+    let (gateway, listening) = (Arc::clone(gateway), session.clone());
     let task = tokio::spawn(async move {
         listen(&gateway, &listening, &context, &sender).await;
         drop(permit);
-        gateway.sessions.release(&listening);
     });
     session.replace_listener(task.abort_handle());
     Ok(event_stream(Changes { receiver, idle: None }))

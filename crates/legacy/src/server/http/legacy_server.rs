@@ -11,7 +11,7 @@ use mrtr_codec::Seal;
 use mrtr_transport::RequestHandler;
 use mrtr_transport::http::{LegacyHandler, Permit, ResponseBody};
 
-use super::caller::{Caller, PROTOCOL_VERSION, SESSION_ID};
+use super::caller::{Caller, PROTOCOL_VERSION, SESSION_ID, no_such_session};
 use super::rejected::{Rejected, empty};
 use super::{get, post};
 use crate::LegacyVersion;
@@ -119,7 +119,9 @@ fn delete<H: RequestHandler>(
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
     let caller = Caller::of(request);
     let OpenedSession { key, expires, .. } = caller.open(gateway)?;
-    gateway.sessions.terminate(key, now(), expires);
+    if !gateway.sessions.terminate(key, now(), expires) {
+        return Err(no_such_session());
+    }
     tracing::debug!(target: "mrtr::legacy", "session ended by the client");
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -19,6 +19,7 @@ use crate::server::gateway::Gateway;
 use crate::server::opening::opens_session;
 use crate::server::run::{AttachedReader, NewCall};
 use crate::server::session::Session;
+use crate::server::sessions::SessionRef;
 use crate::server::stream::{EventKind, Stream};
 
 /// How long a request may take before its response becomes a stream, which the client can resume.
@@ -44,9 +45,7 @@ pub(super) async fn handle<H: RequestHandler>(
         return initialize(gateway, &request).await;
     }
     let session = Caller::of(&request).session(gateway)?;
-    let answered = handle_messages(gateway, &session, &request, permit).await;
-    gateway.sessions.release(&session);
-    answered
+    handle_messages(gateway, &session, &request, permit).await
 }
 
 /// Opens a session. It costs no memory.
@@ -89,7 +88,7 @@ fn parse(body: &[u8]) -> Result<Message, Box<Rejected>> {
 
 async fn handle_messages<H: RequestHandler>(
     gateway: &Arc<Gateway<H>>,
-    session: &Arc<Session>,
+    session: &SessionRef,
     request: &Request<Bytes>,
     permit: Permit,
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
