@@ -8,13 +8,17 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::run::{Server, build, free_port, output, run as step, scratch};
-use crate::tools::{inspector, python, rmcp, script, typescript};
+use crate::tools::{
+    inspector, python, python_1, rmcp, script, script_in, typescript, typescript_1,
+};
 
 type Check = fn() -> Result;
 
-const CHECKS: [(&str, Check); 4] = [
+const CHECKS: [(&str, Check); 6] = [
     ("python", with_python),
     ("typescript", || with(&Peer::typescript()?)),
+    ("python-1", || with(&Peer::python_1()?)),
+    ("typescript-1", || with(&Peer::typescript_1()?)),
     ("rmcp", || with(&Peer::rmcp()?)),
     ("inspector", with_inspector),
 ];
@@ -37,6 +41,8 @@ pub fn run(args: &[String]) -> Result {
 pub struct Peer {
     pub name: &'static str,
     pub version: &'static str,
+    /// True if it speaks legacy revisions only.
+    is_legacy: bool,
     client: Line,
     pub server: Line,
 }
@@ -53,7 +59,7 @@ impl Line {
 }
 
 impl Peer {
-    /// Returns all peers.
+    /// Returns the peers of the current revision.
     pub fn all() -> Result<[Self; 3]> {
         Ok([Self::python()?, Self::typescript()?, Self::rmcp()?])
     }
@@ -64,6 +70,7 @@ impl Peer {
         Ok(Self {
             name: "Python",
             version: "2.3.0",
+            is_legacy: false,
             client: line("client.py"),
             server: line("server.py"),
         })
@@ -75,6 +82,31 @@ impl Peer {
         Ok(Self {
             name: "TypeScript",
             version: "2.4.0",
+            is_legacy: false,
+            client: line("client.mjs"),
+            server: line("server.mjs"),
+        })
+    }
+
+    fn python_1() -> Result<Self> {
+        let python = python_1()?;
+        let line = |name| Line(python.clone(), Some(script_in("python-1", name)));
+        Ok(Self {
+            name: "Python 1",
+            version: "1.30.0",
+            is_legacy: true,
+            client: line("client.py"),
+            server: line("server.py"),
+        })
+    }
+
+    fn typescript_1() -> Result<Self> {
+        let (node, home) = typescript_1()?;
+        let line = |name| Line(node.clone(), Some(home.join(name)));
+        Ok(Self {
+            name: "TypeScript 1",
+            version: "1.32.2",
+            is_legacy: true,
             client: line("client.mjs"),
             server: line("server.mjs"),
         })
@@ -83,7 +115,22 @@ impl Peer {
     fn rmcp() -> Result<Self> {
         let bin = rmcp()?;
         let line = |name| Line(bin.join(name), None);
-        Ok(Self { name: "rmcp", version: "3.9.0", client: line("client"), server: line("server") })
+        Ok(Self {
+            name: "rmcp",
+            version: "3.9.0",
+            is_legacy: false,
+            client: line("client"),
+            server: line("server"),
+        })
+    }
+
+    /// Returns the rows that its clients and ours print.
+    fn rows(&self) -> [&'static str; ROWS.len()] {
+        let mut rows = ROWS;
+        if self.is_legacy {
+            rows[0] = "initialize";
+        }
+        rows
     }
 }
 
@@ -112,42 +159,47 @@ const COLUMNS: [&str; 4] =
     ["its client, HTTP", "its client, stdio", "its server, HTTP", "its server, stdio"];
 
 fn with(peer: &Peer) -> Result {
-    let name = peer.name;
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
     let (our_client, our_server) = (bin.join("interop-client"), bin.join("interop-server"));
     let ours = Server::start(&mut Command::new(&our_server))?;
     let theirs = Server::start(&mut peer.server.command())?;
     let url = |server: &Server| format!("http://127.0.0.1:{}/mcp", server.port);
+    let our_client = || {
+        let mut client = Command::new(&our_client);
+        client.args(peer.is_legacy.then_some("--legacy"));
+        client
+    };
     let Line(program, script) = &peer.server;
+    let outcomes = |client: &mut Command| outcomes(client, &peer.rows());
     let columns = [
-        rows(peer.client.command().arg(url(&ours)))?,
-        rows(peer.client.command().arg(&our_server).arg("--stdio"))?,
-        rows(Command::new(&our_client).arg(url(&theirs)))?,
-        rows(Command::new(&our_client).arg(program).args(script).arg("--stdio"))?,
+        outcomes(peer.client.command().arg(url(&ours)))?,
+        outcomes(peer.client.command().arg(&our_server).arg("--stdio"))?,
+        outcomes(our_client().arg(url(&theirs)))?,
+        outcomes(our_client().arg(program).args(script).arg("--stdio"))?,
     ];
-    table(name, &columns)
+    table(peer, &columns)
 }
 
 /// Runs a client, and returns the outcome of each row.
-fn rows(client: &mut Command) -> Result<Vec<String>> {
+fn outcomes(client: &mut Command, rows: &[&str]) -> Result<Vec<String>> {
     let said = output(client)?;
-    let mut rows = Vec::new();
-    for (row, line) in ROWS.iter().zip(said.lines().chain(std::iter::repeat(""))) {
+    let mut outcomes = Vec::new();
+    for (row, line) in rows.iter().zip(said.lines().chain(std::iter::repeat(""))) {
         match line.split_once('\t') {
-            Some((said, outcome)) if said == *row => rows.push(outcome.to_owned()),
+            Some((said, outcome)) if said == *row => outcomes.push(outcome.to_owned()),
             _ => {
                 return Err(format!("the client printed {line:?}, expected the row {row:?}").into());
             }
         }
     }
-    Ok(rows)
+    Ok(outcomes)
 }
 
 /// Prints the outcome of each row in each column, and fails if one is not `ok`.
-fn table(name: &str, columns: &[Vec<String>; 4]) -> Result {
-    let mut wrong = Vec::new();
+fn table(peer: &Peer, columns: &[Vec<String>; 4]) -> Result {
+    let (name, mut wrong) = (peer.name, Vec::new());
     println!("\n  {name:<14}{}", COLUMNS.map(|column| format!("{column:>19}")).concat());
-    for (n, row) in ROWS.iter().enumerate() {
+    for (n, row) in peer.rows().iter().enumerate() {
         print!("  {row:<14}");
         for (column, outcomes) in COLUMNS.iter().zip(columns) {
             match outcomes.get(n).map_or("", String::as_str) {

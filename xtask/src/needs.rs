@@ -30,8 +30,8 @@ pub enum Need {
     Tool(&'static str, &'static str),
     /// Python 3.10 or newer that can make virtual environments.
     Python,
-    /// The packages of `interop/python/requirements.txt`.
-    PythonPackages,
+    /// The packages of `interop/{name}/requirements.txt`.
+    PythonPackages(&'static str),
     Node,
     /// The packages of `interop/{name}/package-lock.json`.
     NpmPackages(&'static str),
@@ -98,7 +98,7 @@ impl Need {
             Self::Program(name, _) | Self::Component(name, _) => name.to_owned(),
             Self::Tool(name, version) => format!("{name} {version}"),
             Self::Python => "python3 with venv".to_owned(),
-            Self::PythonPackages => "Python packages".to_owned(),
+            Self::PythonPackages(name) => format!("Python packages of interop/{name}"),
             Self::Node => format!("Node.js {OLDEST_NODE}"),
             Self::NpmPackages(name) => format!("npm packages of interop/{name}"),
         }
@@ -111,7 +111,9 @@ impl Need {
             Self::Component(name, _) => format!("rustup component add {name}"),
             Self::Tool(name, version) => format!("cargo install {name}@{version} --locked"),
             Self::Python => "apt-get install python3 python3-venv".to_owned(),
-            Self::PythonPackages => "pip install -r interop/python/requirements.txt".to_owned(),
+            Self::PythonPackages(name) => {
+                format!("pip install -r interop/{name}/requirements.txt")
+            }
             Self::Node => format!("npm install {}", node_package()),
             Self::NpmPackages(name) => format!("npm ci, in a copy of interop/{name}"),
         }
@@ -120,7 +122,7 @@ impl Need {
     /// Returns the needs of the installation.
     fn prerequisites(self) -> &'static [Self] {
         match self {
-            Self::PythonPackages => &[Self::Python],
+            Self::PythonPackages(_) => &[Self::Python],
             Self::Node | Self::NpmPackages(_) => &[NPM],
             _ => &[],
         }
@@ -169,7 +171,7 @@ impl Need {
                 succeeds(Command::new("python3").args(["-c", can]))
             }
             Self::Node => node().is_some(),
-            Self::PythonPackages | Self::NpmPackages(_) => {
+            Self::PythonPackages(_) | Self::NpmPackages(_) => {
                 let lock = self.lock().and_then(|(file, _)| fs::read(root().join(file)).ok());
                 let installed =
                     self.lock().and_then(|(_, home)| fs::read(home.join("installed")).ok());
@@ -182,8 +184,8 @@ impl Need {
     fn lock(self) -> Option<(String, PathBuf)> {
         let home = |name| target().join("xtask").join(name);
         match self {
-            Self::PythonPackages => {
-                Some(("interop/python/requirements.txt".to_owned(), home("python")))
+            Self::PythonPackages(name) => {
+                Some((format!("interop/{name}/requirements.txt"), home(name)))
             }
             Self::NpmPackages(name) => {
                 Some((format!("interop/{name}/package-lock.json"), home(name)))
@@ -214,10 +216,10 @@ impl Need {
                 install.args(["install", "--prefix"]).arg(&home);
                 run_installer(install.args(["--no-save", "--loglevel=error", &node_package()]))?;
             }
-            Self::PythonPackages => self.install_packages(|home| {
+            Self::PythonPackages(name) => self.install_packages(|home| {
                 run_installer(Command::new("python3").args(["-m", "venv", "--clear"]).arg(home))?;
                 let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-                let list = root().join("interop/python/requirements.txt");
+                let list = root().join("interop").join(name).join("requirements.txt");
                 run_installer(Command::new(home.join("bin/python")).args(pip).arg(list))
             })?,
             Self::NpmPackages(name) => self.install_packages(|home| {

@@ -15,9 +15,19 @@ pub fn conformance_suite() -> Result<(PathBuf, PathBuf)> {
 
 /// Returns a Node.js and the folder of the programs on the TypeScript SDK.
 pub fn typescript() -> Result<(PathBuf, PathBuf)> {
-    let (node, home) = npm_packages("typescript")?;
+    npm_programs("typescript")
+}
+
+/// Returns a Node.js and the folder of the programs on the 1.x TypeScript SDK.
+pub fn typescript_1() -> Result<(PathBuf, PathBuf)> {
+    npm_programs("typescript-1")
+}
+
+/// Returns a Node.js and a folder with the programs of `interop/{name}` and their packages.
+fn npm_programs(name: &'static str) -> Result<(PathBuf, PathBuf)> {
+    let (node, home) = npm_packages(name)?;
     // Scripts find packages relative to their own location.
-    for file in fs::read_dir(root().join("interop/typescript"))? {
+    for file in fs::read_dir(root().join("interop").join(name))? {
         let file = file?;
         fs::copy(file.path(), home.join(file.file_name()))?;
     }
@@ -38,13 +48,27 @@ fn npm_packages(name: &'static str) -> Result<(PathBuf, PathBuf)> {
 
 /// Returns a Python with the packages of `interop/python/requirements.txt`.
 pub fn python() -> Result<PathBuf> {
-    require(&[Need::PythonPackages])?;
-    Ok(scratch("python")?.join("bin/python"))
+    python_packages("python")
+}
+
+/// Returns a Python with the packages of `interop/python-1/requirements.txt`.
+pub fn python_1() -> Result<PathBuf> {
+    python_packages("python-1")
+}
+
+fn python_packages(name: &'static str) -> Result<PathBuf> {
+    require(&[Need::PythonPackages(name)])?;
+    Ok(scratch(name)?.join("bin/python"))
 }
 
 /// Returns the path of a script in `interop/python`.
 pub fn script(name: &str) -> PathBuf {
-    root().join("interop/python").join(name)
+    script_in("python", name)
+}
+
+/// Returns the path of a script in `interop/{folder}`.
+pub fn script_in(folder: &str, name: &str) -> PathBuf {
+    root().join("interop").join(folder).join(name)
 }
 
 /// Builds the client and the server on rmcp, the official Rust SDK, and returns their folder.

@@ -33,7 +33,8 @@ const PYTHON: &[Need] = &[Need::PythonPackages("python")];
 const PYTHON_1: &[Need] = &[Need::PythonPackages("python-1")];
 const TYPESCRIPT_1: &[Need] = &[Need::Node, Need::NpmPackages("typescript-1")];
 const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
-const RIVALS: &[Need] = &[Need::PythonPackages("python"), Need::Node, Need::NpmPackages("typescript")];
+const RIVALS: &[Need] =
+    &[Need::PythonPackages("python"), Need::Node, Need::NpmPackages("typescript")];
 
 /// All parts, in their order.
 pub const PARTS: &[Part] = &[

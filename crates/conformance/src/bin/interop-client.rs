@@ -1,36 +1,45 @@
 //! Our client, for the servers of other SDKs: `interop-client URL` over HTTP,
 //! `interop-client COMMAND ARGUMENT…` over stdio. `interop/README.md` describes its calls and its
 //! output.
+//!
+//! With `--legacy` as the first argument, the server must be a legacy one.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr::client::Transport;
-use mrtr::http::HttpClient;
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageResult;
-use mrtr::stdio::ChildServer;
-use mrtr::{Client, ElicitResult};
+use mrtr::stdio::{ChildConnection, ChildServer};
+use mrtr::{Client, ClientBuilder, ElicitResult};
 use serde_json::{Value, json};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 #[tokio::main]
 async fn main() -> Result {
-    let mut args = std::env::args().skip(1);
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let mut args = std::env::args().skip(1).peekable();
+    let legacy = args.next_if(|arg| arg == "--legacy").is_some();
     let target = args.next().ok_or("usage: interop-client URL, or a command with arguments")?;
     if target.contains("://") {
-        rows(HttpClient::builder(target).build()?).await;
+        rows(mrtr::connect(target)?, legacy).await;
     } else {
-        rows(ChildServer::new(target, args)).await;
+        let child = ChildConnection::new(ChildServer::new(target, args));
+        rows(Client::builder(child), legacy).await;
     }
     Ok(())
 }
 
-async fn rows<X: Transport>(server: X) {
+async fn rows<X: Transport>(client: ClientBuilder<X>, legacy: bool) {
     let received = Received::default();
-    let client = client(server, &received);
-    row("discover", discover(&client).await);
+    let client = with_handlers(client, &received);
+    if legacy {
+        row("initialize", speaks(&client, "2025-11-25").await);
+    } else {
+        row("discover", speaks(&client, "2026-07-28").await);
+    }
     row("list", list(&client).await);
     row("call", text(&client, "add", json!({ "a": 2, "b": 3 }), "5").await);
     row("error", fails(&client).await);
@@ -66,9 +75,9 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn client<X: Transport>(server: X, received: &Received) -> Client<X> {
+fn with_handlers<X: Transport>(client: ClientBuilder<X>, received: &Received) -> Client<X> {
     let (forms, progress) = (received.clone(), received.clone());
-    Client::builder(server)
+    client
         .on_form(move |question, form| {
             locked(&forms.forms).push((question.input_round, form.message.clone()));
             let declines = *locked(&forms.declines);
@@ -97,9 +106,10 @@ fn client<X: Transport>(server: X, received: &Received) -> Client<X> {
         .build()
 }
 
-async fn discover<X: Transport>(client: &Client<X>) -> Result {
+async fn speaks<X: Transport>(client: &Client<X>, version: &str) -> Result {
     let versions = client.discover().await?.supported_versions;
-    expect("the versions contain 2026-07-28", versions.contains(&"2026-07-28".to_owned()), true)
+    let spoken = versions.iter().any(|supported| supported == version);
+    expect(&format!("{versions:?} contains {version}"), spoken, true)
 }
 
 async fn list<X: Transport>(client: &Client<X>) -> Result {

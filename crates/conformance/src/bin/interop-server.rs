@@ -4,7 +4,7 @@
 //! The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
 //! parent process over stdin and stdout.
 
-use mrtr::http::{Endpoint, ServeOptions, serve};
+use mrtr::http::{ServeOptions, serve};
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::{
@@ -16,14 +16,16 @@ use serde::Deserialize;
 
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     if std::env::args().any(|arg| arg == "--stdio") {
         mrtr::serve_stdio(server()?).await?;
         return Ok(());
     }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
     print_line(&format!("listening {}", listener.local_addr()?.port()));
-    serve(listener, Endpoint::new(server()?), ServeOptions::default(), std::future::pending())
-        .await?;
+    let endpoint = mrtr::endpoint(server()?)?;
+    serve(listener, endpoint, ServeOptions::default(), std::future::pending()).await?;
     Ok(())
 }
 

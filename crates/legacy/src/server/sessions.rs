@@ -157,7 +157,7 @@ impl Drop for SessionRef {
 
 #[cfg(test)]
 mod tests {
-    use mrtr_schema::capabilities::Implementation;
+    use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
     use mrtr_schema::notification::LogLevel;
 
     use super::*;
@@ -168,7 +168,7 @@ mod tests {
         let key = SessionKey::of(id);
         let claims = SessionClaims {
             version: LegacyVersion::V2025_11_25,
-            capabilities: Default::default(),
+            capabilities: ClientCapabilities::default(),
             client: Implementation::new("test", "1"),
         };
         sessions.get_or_add(key, || Session::new(key, claims, None))

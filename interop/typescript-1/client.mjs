@@ -1,0 +1,171 @@
+// The 1.x TypeScript SDK's client on another SDK's server: `client.mjs URL` over HTTP,
+// `client.mjs COMMAND ARGUMENT…` over stdio. `interop/README.md` describes its calls and its
+// output.
+
+import { isDeepStrictEqual } from "node:util";
+
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import {
+  CreateMessageRequestSchema,
+  ElicitRequestSchema,
+  ErrorCode,
+  ListRootsRequestSchema,
+  McpError,
+  ProgressNotificationSchema,
+} from "@modelcontextprotocol/sdk/types.js";
+
+const VERSION = "2025-11-25";
+const TOOLS = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"];
+const ANSWERS = { name: "Ada", sure: true, first: "Ada", last: "Lovelace" };
+
+// The questions that the user was asked, whether the user declines, and the received progress.
+let asked = [];
+let declines = false;
+let seen = [];
+
+const client = new Client(
+  { name: "typescript-1", version: "1.0.0" },
+  { capabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} } },
+);
+
+client.setRequestHandler(ElicitRequestSchema, async ({ params }) => {
+  if (params.mode === "url") {
+    equal("the URL", params.url, "https://example.com/login");
+    return { action: "accept" };
+  }
+  asked.push(params.message);
+  if (declines) {
+    return { action: "decline" };
+  }
+  const wanted = Object.keys(params.requestedSchema.properties);
+  return { action: "accept", content: Object.fromEntries(wanted.map((name) => [name, ANSWERS[name]])) };
+});
+client.setRequestHandler(CreateMessageRequestSchema, async () => {
+  return { role: "assistant", content: { type: "text", text: "Paris" }, model: "a model" };
+});
+client.setRequestHandler(ListRootsRequestSchema, async () => ({ roots: [{ uri: "file:///work" }] }));
+// `onprogress` is not used: it misses progress that is read together with the result.
+client.setNotificationHandler(ProgressNotificationSchema, ({ params: { progressToken, progress, total } }) => {
+  seen.push([progressToken, progress, total]);
+});
+
+function equal(what, got, wanted) {
+  if (!isDeepStrictEqual(got, wanted)) {
+    throw new Error(`${what}: ${JSON.stringify(got)}, not ${JSON.stringify(wanted)}`);
+  }
+}
+
+function answer({ isError = false, content }) {
+  return [isError, content.map(({ text = "" }) => text).join("")];
+}
+
+async function text(name, wanted, args = {}) {
+  equal("the result", answer(await client.callTool({ name, arguments: args })), [false, wanted]);
+}
+
+async function list() {
+  const { tools } = await client.listTools();
+  equal("the tools", tools.map(({ name }) => name).sort(), TOOLS);
+}
+
+async function error() {
+  equal("the result", answer(await client.callTool({ name: "fail" })), [true, "out of order"]);
+}
+
+async function wrongArgument() {
+  let result;
+  try {
+    result = await client.callTool({ name: "add", arguments: { a: "two", b: 3 } });
+  } catch (refused) {
+    if (!(refused instanceof McpError)) throw refused;
+    equal("the error's code", refused.code, ErrorCode.InvalidParams);
+    return;
+  }
+  equal("isError", result.isError, true);
+}
+
+async function progress() {
+  const progressToken = "counting";
+  const result = await client.callTool({ name: "count", _meta: { progressToken } });
+  equal("the progress", seen, [1, 2, 3].map((progress) => [progressToken, progress, 3]));
+  equal("the result", answer(result), [false, "counted"]);
+}
+
+async function form() {
+  await text("form", "Hello, Ada!");
+  equal("the questions", asked, ["What is your name?"]);
+}
+
+async function decline() {
+  declines = true;
+  await text("form", "declined");
+}
+
+async function rounds() {
+  await text("rounds", "Hello, Ada! true");
+  equal("the questions", asked, ["What is your name?", "Are you sure, Ada?"]);
+}
+
+async function joined() {
+  await text("joined", "Ada Lovelace");
+  equal("the questions", asked.sort(), ["First name?", "Last name?"]);
+}
+
+async function stateOnly() {
+  await text("poll", "done");
+  equal("the questions", asked, []);
+}
+
+async function prompt() {
+  const { messages } = await client.getPrompt({ name: "brief" });
+  const texts = messages.map(({ role, content }) => [role, content.text]);
+  equal("the messages", texts, [["user", "A brief for Ada"]]);
+}
+
+async function template() {
+  const { contents } = await client.readResource({ uri: "note://7" });
+  equal("the contents", contents.map(({ text }) => text), ["note 7 of Ada"]);
+}
+
+const [target, ...args] = process.argv.slice(2);
+const transport = target.includes("://")
+  ? new StreamableHTTPClientTransport(new URL(target))
+  : new StdioClientTransport({ command: target, args, env: process.env });
+// The client tells only its transport which revision the server has chosen.
+let version;
+const setProtocolVersion = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (chosen) => {
+  version = chosen;
+  setProtocolVersion?.(chosen);
+};
+
+const rows = {
+  "initialize": async () => equal("the revision", version, VERSION),
+  "list": list,
+  "call": () => text("add", "5", { a: 2, b: 3 }),
+  "error": error,
+  "wrong argument": wrongArgument,
+  "progress": progress,
+  "form": form,
+  "decline": decline,
+  "url": () => text("url", "logged in"),
+  "sampling": () => text("model", "Paris"),
+  "roots": () => text("roots", "file:///work"),
+  "rounds": rounds,
+  "joined": joined,
+  "state only": stateOnly,
+  "prompt": prompt,
+  "template": template,
+};
+
+await client.connect(transport);
+for (const [name, row] of Object.entries(rows)) {
+  asked = [];
+  declines = false;
+  seen = [];
+  const outcome = await row().then(() => "ok", (why) => `${why}`.replaceAll("\n", " "));
+  console.log(`${name}\t${outcome}`);
+}
+await client.close();
