@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use mrtr_schema::json::{ObjectWriter, read_pairs};
 use mrtr_schema::jsonrpc::{Notification, Params, Request, RequestId, Response};
@@ -30,6 +30,7 @@ pub(crate) async fn listen<H: RequestHandler>(
     loop {
         tokio::select! {
             biased;
+            () = changes.closed() => return,
             next = current.next() => match next {
                 Some(notification) => {
                     if !forward(changes, notification).await {
@@ -64,7 +65,8 @@ async fn forward(changes: &mpsc::Sender<Notification>, notification: Notificatio
 
 /// One `subscriptions/listen` request.
 struct Subscription {
-    response: Pin<Box<dyn Future<Output = Response<RawJson>> + Send>>,
+    /// `None` once it is there.
+    response: Option<Pin<Box<dyn Future<Output = Response<RawJson>> + Send>>>,
     notifications: NotificationReceiver,
 }
 
@@ -83,16 +85,25 @@ impl Subscription {
         let mut incoming = context.incoming(&session.claims, request, meta);
         let (sender, notifications) = NotificationSender::channel();
         incoming.notifications = sender;
-        Self { response: Box::pin(Arc::clone(&gateway.handler).handle(incoming)), notifications }
+        let response = Box::pin(Arc::clone(&gateway.handler).handle(incoming));
+        Self { response: Some(response), notifications }
     }
 
     /// Lets the handler begin.
     async fn begin(&mut self) {
         poll_fn(|cx| {
-            let _ = self.response.as_mut().poll(cx);
+            let _ = self.poll_response(cx);
             Poll::Ready(())
         })
         .await;
+    }
+
+    fn poll_response(&mut self, cx: &mut std::task::Context<'_>) -> Poll<()> {
+        if let Some(response) = &mut self.response {
+            let _ = ready!(response.as_mut().poll(cx));
+            self.response = None;
+        }
+        Poll::Ready(())
     }
 
     /// Waits for the next notification; `None` if the subscription has ended.
@@ -101,7 +112,7 @@ impl Subscription {
             if let Poll::Ready(next) = self.notifications.poll_recv(cx) {
                 return Poll::Ready(Some(next));
             }
-            if self.response.as_mut().poll(cx).is_ready() {
+            if self.poll_response(cx).is_ready() {
                 return Poll::Ready(self.notifications.close_and_recv());
             }
             self.notifications.poll_recv(cx).map(Some)
@@ -129,8 +140,48 @@ fn without_meta(notification: Notification) -> Notification {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use mrtr_codec::KeyRing;
+    use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
+    use mrtr_schema::jsonrpc::ErrorObject;
+    use mrtr_transport::IncomingRequest;
     use serde_json::json;
+
+    use super::*;
+    use crate::server::claims::SessionClaims;
+    use crate::server::session::SessionKey;
+    use crate::{LegacyOptions, LegacyVersion};
+
+    /// Sends one notification and rejects the request, both at once.
+    struct Rejecting;
+
+    impl RequestHandler for Rejecting {
+        async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
+            assert!(incoming.notifications.try_send(Notification::from_raw("x", None)));
+            Response::error(Some(incoming.request.id), ErrorObject::internal("no"))
+        }
+    }
+
+    #[tokio::test]
+    async fn subscription_that_ends_at_once_is_not_polled_again() {
+        let keys = Arc::new(KeyRing::ephemeral().unwrap());
+        let gateway = Gateway::new(Rejecting, keys, LegacyOptions::default()).unwrap();
+        let claims = SessionClaims {
+            version: LegacyVersion::V2025_11_25,
+            capabilities: ClientCapabilities::default(),
+            client: Implementation::new("test", "1"),
+        };
+        let session = Session::new(SessionKey::of(""), claims, None);
+        for begins in [false, true] {
+            let context = Context::default();
+            let mut subscription = Subscription::start(&gateway, &session, &context, Vec::new());
+            if begins {
+                subscription.begin().await;
+            }
+            assert_eq!(subscription.next().await.unwrap().method, "x");
+            assert!(subscription.next().await.is_none());
+            assert!(subscription.next().await.is_none());
+        }
+    }
 
     #[test]
     fn meta_is_removed_and_other_members_stay() {

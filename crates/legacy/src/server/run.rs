@@ -43,7 +43,7 @@ impl<H: RequestHandler> Gateway<H> {
         call: NewCall,
     ) {
         let id = call.request.id.clone();
-        let is_new = session.begin_call(id.clone(), Some(Arc::clone(stream)), |number| {
+        let is_new = session.begin_call(&id, Some(Arc::clone(stream)), |number| {
             let task = CallTask {
                 gateway: Arc::clone(self),
                 session: Arc::clone(session),
@@ -80,21 +80,21 @@ impl<H: RequestHandler> CallTask<H> {
             context: &context,
         };
         let outcome = call.respond(&request, state).await;
-        self.session.end_call(&request.id, self.number);
         self.id = None;
-        push_response(&self.stream, &Response { id: Some(request.id), outcome });
+        if self.session.end_call(&request.id, self.number) {
+            push_response(&self.stream, &Response { id: Some(request.id), outcome });
+        }
     }
 }
 
 impl<H: RequestHandler> Drop for CallTask<H> {
     fn drop(&mut self) {
-        // The handler has panicked, or the call was cancelled and its stream is complete.
-        if let Some(id) = self.id.take() {
-            self.session.end_call(&id, self.number);
-            if !self.stream.is_complete() {
-                let error = ErrorObject::internal("Internal error");
-                push_response(&self.stream, &Response::error(Some(id), error));
-            }
+        // The handler has panicked, unless the call was cancelled.
+        if let Some(id) = self.id.take()
+            && self.session.end_call(&id, self.number)
+        {
+            let error = ErrorObject::internal("Internal error");
+            push_response(&self.stream, &Response::error(Some(id), error));
         }
     }
 }
@@ -144,9 +144,7 @@ impl<H: RequestHandler> AttachedReader<H> {
     ) -> Self {
         Self { reader, is_stream: false, gateway: Arc::clone(gateway), session: session.clone() }
     }
-}
 
-impl<H: RequestHandler> AttachedReader<H> {
     /// Marks the response as an event stream.
     pub(crate) fn set_stream(&mut self) {
         self.is_stream = true;
@@ -156,30 +154,31 @@ impl<H: RequestHandler> AttachedReader<H> {
 impl<H: RequestHandler> Drop for AttachedReader<H> {
     fn drop(&mut self) {
         let stream = Arc::clone(self.reader.stream());
+        let number = self.reader.number();
+        if stream.has_reader_after(number) {
+            return;
+        }
         let gateway = Arc::clone(&self.gateway);
         let session = self.session.clone();
         let is_json = !self.is_stream && stream.is_complete();
-        let mut retained = None;
-        if is_json || stream.release_if_read(self.reader.position()) {
-            // The client has everything, unless the last bytes were lost on the way. Streams are
-            // kept for that case as far as there is room.
-            retained = if is_json { None } else { gateway.try_retain() };
-            if retained.is_none() {
-                session.remove_stream(stream.id());
-                return;
-            }
+        // A client that has everything may not have it: the last bytes may be lost on the way.
+        // Streams are kept for that case as far as there is room.
+        let is_kept = !is_json
+            && (!stream.release_if_read(self.reader.position())
+                || stream.retain(|| gateway.try_retain()));
+        if !is_kept {
+            session.remove_stream(stream.id());
+            return;
         }
         // Without a runtime, the process is ending.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             tokio::time::sleep(gateway.options.resume_timeout).await;
-            drop(retained);
-            if stream.is_attached() {
-                return;
+            if !stream.has_reader_after(number) {
+                stream.end();
+                session.remove_stream(stream.id());
+                session.cancel_calls_on(&stream);
             }
-            stream.end();
-            session.remove_stream(stream.id());
-            session.cancel_calls_on(&stream);
         });
     }
 }

@@ -35,6 +35,9 @@ const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 /// The most resources that a session can subscribe to.
 const MAX_SUBSCRIPTIONS: usize = 1_000;
 
+/// The most bytes that the URIs of a session's subscriptions have together.
+const MAX_SUBSCRIPTION_BYTES: usize = 32 << 10;
+
 /// The answer of a client to a request of the server.
 pub(crate) type Answer = Result<Box<RawValue>, ErrorObject>;
 
@@ -67,7 +70,8 @@ struct State {
 struct CallInFlight {
     /// Tells it from an earlier request with the same id, whose task may still end.
     number: u64,
-    task: AbortHandle,
+    /// `None` until the task has started.
+    task: Option<AbortHandle>,
     stream: Option<Arc<Stream>>,
 }
 
@@ -97,7 +101,9 @@ impl Session {
     pub(crate) fn subscribe(&self, uri: String) -> bool {
         let mut is_added = true;
         self.subscriptions.send_if_modified(|uris| {
-            is_added = uris.len() < MAX_SUBSCRIPTIONS || uris.contains(&uri);
+            let bytes = uris.iter().map(String::len).sum::<usize>() + uri.len();
+            let has_room = uris.len() < MAX_SUBSCRIPTIONS && bytes <= MAX_SUBSCRIPTION_BYTES;
+            is_added = has_room || uris.contains(&uri);
             is_added && uris.insert(uri)
         });
         is_added
@@ -112,31 +118,40 @@ impl Session {
         self.subscriptions.subscribe()
     }
 
-    /// Adds a request of the client, whose number is passed to `spawn`. Returns false if one with
-    /// this id is being answered, or the session has ended.
+    /// Adds a request of the client, whose task is started by `spawn` with its number. Returns
+    /// false if one with this id is being answered, or the session has ended.
     pub(crate) fn begin_call(
         &self,
-        id: RequestId,
+        id: &RequestId,
         stream: Option<Arc<Stream>>,
         spawn: impl FnOnce(u64) -> AbortHandle,
     ) -> bool {
         let mut state = self.lock();
-        if state.is_terminated || state.calls.contains_key(&id) {
+        if state.is_terminated || state.calls.contains_key(id) {
             return false;
         }
         state.call_count += 1;
         let number = state.call_count;
+        state.calls.insert(id.clone(), CallInFlight { number, task: None, stream });
+        // A runtime that is shutting down drops the task at once, which ends the call.
+        drop(state);
         let task = spawn(number);
-        state.calls.insert(id, CallInFlight { number, task, stream });
+        match self.lock().calls.get_mut(id) {
+            Some(call) if call.number == number => call.task = Some(task),
+            // It was cancelled, or has ended.
+            _ => task.abort(),
+        }
         true
     }
 
-    /// Removes a request that was answered.
-    pub(crate) fn end_call(&self, id: &RequestId, number: u64) {
+    /// Removes a request that was answered. Returns false if it was cancelled.
+    pub(crate) fn end_call(&self, id: &RequestId, number: u64) -> bool {
         let mut state = self.lock();
-        if state.calls.get(id).is_some_and(|call| call.number == number) {
+        let is_in_flight = state.calls.get(id).is_some_and(|call| call.number == number);
+        if is_in_flight {
             state.calls.remove(id);
         }
+        is_in_flight
     }
 
     /// Aborts a request of the client. No response follows.
@@ -227,11 +242,12 @@ impl Session {
 
 impl CallInFlight {
     fn cancel(self) {
-        // The stream ends first: a task that is dropped before its end answers with an error.
         if let Some(stream) = self.stream {
-            stream.end();
+            stream.skip_response();
         }
-        self.task.abort();
+        if let Some(task) = self.task {
+            task.abort();
+        }
     }
 }
 

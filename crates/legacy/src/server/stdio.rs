@@ -96,25 +96,28 @@ where
     let (sender, mut queue) = mpsc::channel(MAX_QUEUED);
     let mut writing = tokio::spawn(write_lines(writer, move |cx| queue.poll_recv(cx)));
     let mut session = StreamSession::new(Arc::new(gateway), sender, limits);
-    session.process(first).await;
     let mut lines = LineReader::new(reader, limits.max_message_bytes());
-    let read = loop {
-        tokio::select! {
-            biased;
-            () = &mut shutdown => {
-                session.finish(SHUTDOWN_TIMEOUT).await;
-                break Ok(());
+    let reading = async {
+        session.process(first).await;
+        while let Some(line) = lines.next().await? {
+            match line {
+                Line::TooLong(prefix) => session.reject(prefix.id, too_long(&limits)).await,
+                Line::Complete(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Line::Complete(line) => session.process(&line).await,
             }
-            written = &mut writing => return written.unwrap_or_else(|e| Err(io::Error::other(e))),
-            line = lines.next() => match line {
-                Err(error) => break Err(error),
-                Ok(None) => break Ok(()),
-                Ok(Some(Line::TooLong(prefix))) => session.reject(prefix.id, too_long(&limits)).await,
-                Ok(Some(Line::Complete(line))) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Ok(Some(Line::Complete(line))) => session.process(&line).await,
-            },
         }
+        Ok(())
     };
+    let read = tokio::select! {
+        biased;
+        () = &mut shutdown => None,
+        written = &mut writing => return written.unwrap_or_else(|e| Err(io::Error::other(e))),
+        read = reading => Some(read),
+    };
+    if read.is_none() {
+        session.finish(SHUTDOWN_TIMEOUT).await;
+    }
+    let read = read.unwrap_or(Ok(()));
     session.abort().await;
     // Drops the senders, so that the writer ends after the last line.
     drop(session);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use mrtr_schema::RawJson;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// How many messages a stream keeps. Requests and responses are kept beyond it.
 const MAX_EVENTS: usize = 256;
@@ -53,7 +54,8 @@ struct State {
     open: usize,
     /// The newest reader. An older one ends.
     reader: u64,
-    is_attached: bool,
+    /// Room for the stream after it was read to its end.
+    retained: Option<OwnedSemaphorePermit>,
     waker: Option<Waker>,
 }
 
@@ -67,7 +69,7 @@ impl Stream {
             last: 0,
             open: responses,
             reader: 0,
-            is_attached: false,
+            retained: None,
             waker: None,
         };
         Arc::new(Self { id, state: Mutex::new(state) })
@@ -95,7 +97,14 @@ impl Stream {
         wake(state);
     }
 
-    /// Ends the stream although responses are missing: the call was cancelled.
+    /// Expects one response less: its call was cancelled.
+    pub(crate) fn skip_response(&self) {
+        let mut state = self.lock();
+        state.open = state.open.saturating_sub(1);
+        wake(state);
+    }
+
+    /// Ends the stream although responses are missing.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.open = 0;
@@ -118,16 +127,25 @@ impl Stream {
         is_read
     }
 
-    /// Returns true if a client reads the stream.
-    pub(crate) fn is_attached(&self) -> bool {
-        self.lock().is_attached
+    /// Keeps the stream although it was read, if it is small and `room` gives a permit. Returns
+    /// false otherwise.
+    pub(crate) fn retain(&self, room: impl FnOnce() -> Option<OwnedSemaphorePermit>) -> bool {
+        let mut state = self.lock();
+        if state.retained.is_none() && state.bytes <= MAX_BYTES {
+            state.retained = room();
+        }
+        state.retained.is_some()
+    }
+
+    /// Returns true if there was a reader after the one with this number.
+    pub(crate) fn has_reader_after(&self, number: u64) -> bool {
+        self.lock().reader > number
     }
 
     /// Returns a reader of the messages after this position. An earlier reader ends.
     pub(crate) fn read_after(self: &Arc<Self>, position: u64) -> StreamReader {
         let mut state = self.lock();
         state.reader += 1;
-        state.is_attached = true;
         let number = state.reader;
         wake(state);
         StreamReader { stream: Arc::clone(self), number, position }
@@ -174,6 +192,11 @@ impl StreamReader {
         &self.stream
     }
 
+    /// Counts the readers of the stream.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The position of the last message that was read.
     pub(crate) fn position(&self) -> u64 {
         self.position
@@ -205,19 +228,11 @@ impl StreamReader {
     }
 }
 
-impl Drop for StreamReader {
-    fn drop(&mut self) {
-        let mut state = self.stream.lock();
-        if state.reader == self.number {
-            state.is_attached = false;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::task::Waker;
+    use tokio::sync::Semaphore;
 
     fn message(n: u64) -> RawJson {
         RawJson::new(&n).unwrap()
@@ -243,13 +258,28 @@ mod tests {
         assert_eq!(read_all(&mut first), (vec!["1".into(), "2".into()], false));
         let mut second = stream.read_after(1);
         assert_eq!(read_all(&mut first), (vec![], true), "there is a newer reader");
-        drop(first);
-        assert!(stream.is_attached(), "the newer reader is attached");
+        assert!(stream.has_reader_after(first.number()));
+        assert!(!stream.has_reader_after(second.number()));
         stream.push(message(3), EventKind::Response, None);
         assert_eq!(read_all(&mut second), (vec!["2".into(), "3".into()], true));
         assert!(!stream.release_if_read(2) && stream.release_if_read(second.position()));
-        drop(second);
-        assert!(!stream.is_attached() && stream.is_complete());
+        assert!(stream.is_complete());
+    }
+
+    #[test]
+    fn large_stream_is_not_retained_and_no_stream_takes_room_twice() {
+        let room = Arc::new(Semaphore::new(2));
+        let take = || Arc::clone(&room).try_acquire_owned().ok();
+        let new = || Stream::new("s".to_owned(), 1, Arc::new(()));
+        let (first, second, third, large) = (new(), new(), new(), new());
+        assert!(first.retain(take) && first.retain(take) && second.retain(take));
+        assert!(!third.retain(take));
+        drop(first);
+        assert!(third.retain(take));
+        drop((second, third));
+        let text = RawJson::new(&"x".repeat(MAX_BYTES)).unwrap();
+        large.push(text, EventKind::Response, None);
+        assert!(!large.retain(take));
     }
 
     #[test]

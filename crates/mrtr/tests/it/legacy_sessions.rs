@@ -1,17 +1,15 @@
-//! Sessions of legacy clients over HTTP: who may use them, broken streams, changes.
+//! Sessions of legacy clients over HTTP: who may use them, what they keep, changes.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
-use mrtr::http::{Endpoint, RequestLimits};
+use mrtr::http::Endpoint;
 use mrtr::legacy::{LegacyOptions, LegacyServer};
-use mrtr::{Change, ChangeNotifier, Context, Principal, Result, Server, Tool};
-use serde_json::{Value, json};
+use mrtr::{Change, ChangeNotifier, Principal};
+use serde_json::json;
 
 use crate::legacy_client::{LegacyClient, request};
-use crate::legacy_server::{Runs, builder, endpoint, replica, replicas, text};
+use crate::legacy_server::{Runs, builder, endpoint, replica, text};
 
 /// Sessions of others, guessed, ended or expired are not found; a request without one is invalid.
 #[tokio::test]
@@ -91,124 +89,6 @@ async fn only_a_pending_question_of_the_session_can_be_answered_and_only_once() 
     assert_eq!(client.accept(&second, "Z").await, StatusCode::BAD_REQUEST, "the call has ended");
 }
 
-#[tokio::test]
-async fn broken_stream_is_resumed_after_the_last_event() {
-    let endpoint = endpoint();
-    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
-    let mut stream = client.call(1, "book").await;
-    let question = stream.event().await;
-    drop(stream);
-    // The client has read the question: it is not sent again.
-    assert_eq!(client.accept(&question.data, "outside").await, StatusCode::ACCEPTED);
-    let mut stream = client.get(question.id.as_deref()).await;
-    let second = stream.event().await;
-    assert_eq!(second.data["params"]["message"], "Table 0. What?");
-    drop(stream);
-    // The client has not read the second question.
-    let mut stream = client.get(question.id.as_deref()).await;
-    assert_eq!(stream.event().await.data, second.data);
-    client.accept(&second.data, "fish").await;
-    assert_eq!(text(&stream.response().await), "outside 0 fish");
-}
-
-#[tokio::test]
-async fn another_replica_continues_a_call_from_its_event_id() {
-    let ([first, other], runs) = replicas();
-    let client = LegacyClient::open(&first, "2025-11-25").await;
-    let mut stream = client.call(41, "book").await;
-    let question = stream.event().await.data;
-    client.accept(&question, "outside").await;
-    let second = stream.event().await;
-    drop((stream, first));
-
-    let client = LegacyClient { endpoint: other, ..client };
-    let status = client.accept(&second.data, "fish").await;
-    assert_eq!(status, StatusCode::BAD_REQUEST, "the question was asked by a replica that is gone");
-    let mut stream = client.get(second.id.as_deref()).await;
-    let again = stream.event().await.data;
-    assert_eq!(again["params"], second.data["params"], "the same question is asked again");
-    assert_eq!(client.accept(&again, "fish").await, StatusCode::ACCEPTED);
-    let response = stream.response().await;
-    assert_eq!((&response["id"], text(&response)), (&json!(41), "outside 0 fish"));
-    assert_eq!(runs.load(Ordering::SeqCst), 1, "the step ran again");
-}
-
-#[tokio::test]
-async fn event_ids_of_others_resume_nothing() {
-    let ([first, other], _) = replicas();
-    let client = LegacyClient::open(&first, "2025-11-25").await;
-    let mut stream = client.call(1, "book").await;
-    let id = stream.event().await.id.unwrap();
-    let thief = LegacyClient::open(&first, "2025-11-25").await;
-    assert_eq!(thief.get(Some(&id)).await.status, StatusCode::BAD_REQUEST);
-    let elsewhere = LegacyClient { endpoint: other, ..thief };
-    assert_eq!(elsewhere.get(Some(&id)).await.status, StatusCode::BAD_REQUEST);
-    for forged in ["", "1_1", "x~mrtr1.AAAA", &id[..id.len() - 2]] {
-        let status = LegacyClient { endpoint: elsewhere.endpoint.clone(), ..client.clone() };
-        assert_eq!(status.get(Some(forged)).await.status, StatusCode::BAD_REQUEST, "{forged}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancelled_call_ends_without_a_response() {
-    let endpoint = endpoint();
-    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
-    let mut stream = client.call(5, "wait").await;
-    assert!(stream.is_stream(), "a slow call becomes a stream");
-    let params = json!({ "requestId": 5, "reason": "changed my mind" });
-    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-    assert_eq!(client.post(&cancel).await.status, StatusCode::ACCEPTED);
-    assert!(stream.next().await.is_none());
-    // The id can be used again.
-    let mut stream = client.call(5, "wait").await;
-    client.post(&cancel).await;
-    assert!(stream.next().await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn slow_call_begins_with_an_event_id_where_the_revision_has_it() {
-    let endpoint = endpoint();
-    for (version, has_id) in [("2025-11-25", true), ("2025-06-18", false)] {
-        let client = LegacyClient::open(&endpoint, version).await;
-        let response = client.call(1, "wait").await;
-        let first = response.first_frame().await;
-        assert_eq!(first.starts_with("id: "), has_id, "{version}: {first}");
-        assert_eq!(first.contains("retry: "), has_id, "{version}: {first}");
-    }
-}
-
-/// Counts when it is dropped.
-struct Guard(Runs);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn call_without_its_client_ends_after_the_resume_timeout() {
-    let runs = Runs::default();
-    let dropped = Arc::clone(&runs);
-    let wait = move |_: Context| {
-        let guard = Guard(Arc::clone(&dropped));
-        async move {
-            let _guard = guard;
-            std::future::pending::<Result<&str>>().await
-        }
-    };
-    let server = Server::builder("test", "1").tool(Tool::new("wait", "", wait));
-    let server = server.allow_anonymous().ephemeral_key().build().unwrap();
-    let endpoint = replica(server, LegacyOptions::default());
-    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
-    let stream = client.call(1, "wait").await;
-    drop(stream);
-    tokio::time::sleep(Duration::from_secs(29)).await;
-    assert_eq!(runs.load(Ordering::SeqCst), 0, "a client may resume");
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(runs.load(Ordering::SeqCst), 1);
-}
-
 /// A flood of handshakes costs nothing that grows, and neither do sessions that are used once.
 #[tokio::test]
 async fn sessions_without_state_take_no_memory() {
@@ -229,42 +109,23 @@ async fn sessions_without_state_take_no_memory() {
     assert!(active().contains("active_sessions: 0"), "{}", active());
 }
 
-/// A client cannot fill the memory with streams that it does not read.
-#[tokio::test(start_paused = true)]
-async fn unread_streams_count_as_requests_in_flight_until_the_resume_timeout() {
-    let endpoint = endpoint().limits(RequestLimits::default().with_max_in_flight(2));
-    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
-    let params = json!({ "name": "notify", "_meta": { "progressToken": 1 } });
-    let call = async |id| client.post(&request(id, "tools/call", params.clone())).await;
-    for id in [1, 2] {
-        assert!(call(id).await.is_stream());
-    }
-    assert_eq!(call(3).await.status, StatusCode::SERVICE_UNAVAILABLE);
-    tokio::time::sleep(Duration::from_secs(31)).await;
-    // A stream that is read to its end counts no longer.
-    for id in 4..8 {
-        let mut stream = call(id).await;
-        while stream.next().await.is_some() {}
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn question_that_is_not_answered_ends_the_call() {
+#[tokio::test]
+async fn subscriptions_of_a_session_are_bounded() {
     let endpoint = endpoint();
     let client = LegacyClient::open(&endpoint, "2025-11-25").await;
-    let mut stream = client.call(1, "book").await;
-    stream.event().await;
-    // The stream sends comments meanwhile.
-    let cancelled = loop {
-        tokio::time::advance(Duration::from_secs(30)).await;
-        if let Some(event) = stream.next_within(Duration::from_secs(1)).await {
-            break event.data;
-        }
+    let subscribe = async |uri: String| {
+        let response = client.post(&request(1, "resources/subscribe", json!({ "uri": uri }))).await;
+        response.json().await
     };
-    assert_eq!(cancelled["method"], "notifications/cancelled");
-    let response = stream.response().await;
-    let message = response["error"]["message"].as_str().unwrap();
-    assert!(message.contains("elicitation/create within 600s"), "{message}");
+    let too_long = subscribe(format!("file:///{}", "x".repeat(40_000))).await;
+    assert_eq!(too_long["error"]["code"], -32602, "{too_long}");
+    let uri = |n: usize| format!("file:///{}/{n}", "x".repeat(1_000));
+    let mut accepted = 0;
+    while subscribe(uri(accepted)).await.get("result").is_some() {
+        accepted += 1;
+    }
+    assert!((30..33).contains(&accepted), "{accepted}");
+    assert!(subscribe(uri(0)).await.get("result").is_some(), "it is subscribed already");
 }
 
 #[tokio::test]
@@ -333,26 +194,6 @@ async fn server_without_changes_has_no_stream_for_them() {
     let endpoint = endpoint();
     let client = LegacyClient::open(&endpoint, "2025-11-25").await;
     assert_eq!(client.get(None).await.status, StatusCode::METHOD_NOT_ALLOWED);
-}
-
-#[tokio::test]
-async fn batches_belong_to_one_revision() {
-    let endpoint = endpoint();
-    let client = LegacyClient::open(&endpoint, "2025-03-26").await;
-    let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let batch = json!([request(1, "ping", json!({})), note, request(2, "tools/list", json!({}))]);
-    let mut stream = client.post(&batch).await;
-    let mut ids =
-        vec![stream.event().await.data["id"].clone(), stream.event().await.data["id"].clone()];
-    ids.sort_by_key(Value::to_string);
-    assert_eq!(ids, [json!(1), json!(2)]);
-    assert!(stream.next().await.is_none());
-    assert_eq!(client.post(&json!([note])).await.status, StatusCode::ACCEPTED);
-    for invalid in [json!([]), json!([1]), json!(vec![note; 65])] {
-        assert_eq!(client.post(&invalid).await.status, StatusCode::BAD_REQUEST, "{invalid}");
-    }
-    let client = LegacyClient::open(&endpoint, "2025-06-18").await;
-    assert_eq!(client.post(&batch).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]

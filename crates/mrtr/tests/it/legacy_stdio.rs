@@ -207,3 +207,24 @@ async fn shutdown_lets_requests_finish_for_a_while() {
     served.task.await.unwrap().unwrap();
     assert_eq!(served.peer.read().await, Value::Null, "the stream has ended");
 }
+
+/// Shutdown does not wait for a client that reads nothing, nor for the stream of changes.
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_while_the_client_reads_nothing() {
+    let mut served = serve();
+    served.initialize("2025-11-25").await;
+    let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    served.peer.write(note).await;
+    let begun = tokio::time::Instant::now();
+    // The responses fill the stream and the queue, and then the requests do.
+    let flood = async {
+        for id in 1.. {
+            served.request(id, &"x".repeat(9_000), json!({})).await;
+        }
+    };
+    let flood = tokio::time::timeout(std::time::Duration::from_secs(1), flood);
+    assert!(flood.await.is_err());
+    served.end.send(()).unwrap();
+    served.task.await.unwrap().unwrap();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}

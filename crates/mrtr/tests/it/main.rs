@@ -21,6 +21,7 @@ mod legacy_server;
 mod legacy_sessions;
 #[cfg(feature = "legacy")]
 mod legacy_stdio;
+mod legacy_streams;
 #[cfg(feature = "macros")]
 mod macros;
 mod malformed_input;

@@ -73,6 +73,9 @@ fn resume<H: RequestHandler>(
             method = call.method,
             "a call of another replica is continued"
         );
+        if permit.is_reserve() {
+            return Err(Rejected::overloaded(None));
+        }
         let stream = gateway.new_stream(session, 1, Arc::new(permit));
         let reader = stream.read_after(0);
         let call = NewCall { request: call, state: Some(state), context: context_of(request) };
@@ -90,6 +93,9 @@ async fn changes<H: RequestHandler>(
     request: &Request<Bytes>,
     permit: Permit,
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
+    if permit.is_reserve() {
+        return Err(Rejected::overloaded(None));
+    }
     let context = context_of(request);
     if !gateway.announces_changes(session, &context).await {
         let message = "this server has no changes to announce";

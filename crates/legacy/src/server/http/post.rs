@@ -42,6 +42,9 @@ pub(super) async fn handle<H: RequestHandler>(
         return Err(Rejected::new(StatusCode::NOT_ACCEPTABLE, message));
     }
     if opens_session(request.body()) {
+        if permit.is_reserve() {
+            return Err(Rejected::overloaded(None));
+        }
         return initialize(gateway, &request).await;
     }
     let session = Caller::of(&request).session(gateway)?;
@@ -106,7 +109,9 @@ async fn handle_messages<H: RequestHandler>(
             Message::Response(response) => {
                 let is_expected =
                     response.id.as_ref().is_some_and(|id| session.answer(id, response.outcome));
-                if !is_expected {
+                if !is_expected && is_batch {
+                    tracing::debug!(target: "mrtr::legacy", "response without a request ignored");
+                } else if !is_expected {
                     let message = "no request of this server with this `id` waits for a response";
                     return Err(Rejected::new(StatusCode::BAD_REQUEST, message));
                 }
@@ -115,6 +120,9 @@ async fn handle_messages<H: RequestHandler>(
     }
     if calls.is_empty() {
         return Ok(empty(StatusCode::ACCEPTED));
+    }
+    if permit.is_reserve() {
+        return Err(Rejected::overloaded(calls.swap_remove(0).id));
     }
     let stream = gateway.new_stream(session, calls.len(), Arc::new(permit));
     let reader = AttachedReader::new(gateway, session, stream.read_after(0));

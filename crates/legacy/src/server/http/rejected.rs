@@ -17,6 +17,12 @@ impl Rejected {
         Box::new(Self { status, id: None, error: ErrorObject::invalid_request(message) })
     }
 
+    /// Rejects a request because too many are in flight.
+    pub(super) fn overloaded(id: impl Into<Option<RequestId>>) -> Box<Self> {
+        let error = ErrorObject::internal("The server is overloaded; try again later");
+        Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: id.into(), error })
+    }
+
     pub(super) fn into_response(self) -> Response<ResponseBody> {
         tracing::debug!(
             target: "mrtr::legacy",

@@ -50,6 +50,8 @@ pub(super) struct StreamSession<H> {
     session: Option<Arc<Session>>,
     is_listening: bool,
     tasks: JoinSet<()>,
+    /// The tasks that send changes.
+    listeners: JoinSet<()>,
     permits: Arc<Semaphore>,
 }
 
@@ -67,6 +69,7 @@ impl<H: RequestHandler> StreamSession<H> {
             session: None,
             is_listening: false,
             tasks: JoinSet::new(),
+            listeners: JoinSet::new(),
             permits: Arc::new(Semaphore::new(permits)),
         }
     }
@@ -146,10 +149,10 @@ impl<H: RequestHandler> StreamSession<H> {
         let (sender, mut changes) = mpsc::channel::<Notification>(MAX_CHANGES);
         let gateway = Arc::clone(&self.gateway);
         let lines = self.lines.clone();
-        self.tasks.spawn(async move {
+        self.listeners.spawn(async move {
             listen(&gateway, &session, &Context::default(), &sender).await;
         });
-        self.tasks.spawn(async move {
+        self.listeners.spawn(async move {
             while let Some(change) = changes.recv().await {
                 let line = (json_line(change.to_json()), AlwaysWritten);
                 if lines.send(line).await.is_err() {
@@ -182,7 +185,7 @@ impl<H: RequestHandler> StreamSession<H> {
         let (gateway, lines) = (Arc::clone(&self.gateway), self.lines.clone());
         let calling = Arc::clone(&session);
         let tasks = &mut self.tasks;
-        let is_new = session.begin_call(id.clone(), None, |number| {
+        let is_new = session.begin_call(&id, None, |number| {
             tasks.spawn(async move {
                 let channel = LineChannel(lines);
                 let call = Call {
@@ -221,6 +224,7 @@ impl<H: RequestHandler> StreamSession<H> {
 
     /// Waits for the requests in flight.
     pub(super) async fn finish(&mut self, timeout: Duration) {
+        self.listeners.shutdown().await;
         let all = async { while self.tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(timeout, all).await;
     }
@@ -230,6 +234,7 @@ impl<H: RequestHandler> StreamSession<H> {
         if let Some(session) = &self.session {
             session.terminate();
         }
+        self.listeners.shutdown().await;
         self.tasks.shutdown().await;
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Admission(Arc<Counters>);
 #[derive(Debug)]
 struct Counters {
     requests: BoundedCounter,
+    /// Messages beyond that limit that may let a request in flight continue.
+    reserve: BoundedCounter,
     body_bytes: BoundedCounter,
 }
 
@@ -43,25 +45,45 @@ impl BoundedCounter {
 #[derive(Debug)]
 pub struct Permit {
     counters: Arc<Counters>,
+    is_reserve: bool,
     body_bytes: usize,
 }
+
+/// How many messages of legacy clients are read at once beyond the limit on requests in flight.
+const RESERVE: usize = 64;
 
 impl Admission {
     pub(super) fn new(limits: &RequestLimits) -> Self {
         Self(Arc::new(Counters {
             requests: BoundedCounter::new(limits.max_in_flight),
+            reserve: BoundedCounter::new(RESERVE),
             body_bytes: BoundedCounter::new(limits.max_total_body_bytes),
         }))
     }
 
     /// Admits a request; `None` if too many are in flight.
     pub(super) fn try_admit(&self) -> Option<Permit> {
-        let admitted = self.0.requests.try_add(1);
-        admitted.then(|| Permit { counters: Arc::clone(&self.0), body_bytes: 0 })
+        self.0.requests.try_add(1).then(|| self.permit(false))
+    }
+
+    /// Admits a message of a legacy client, also beyond the limit: it may be the answer for which
+    /// a request in flight waits. `None` if the reserve is in use, too.
+    pub(super) fn try_admit_message(&self) -> Option<Permit> {
+        self.try_admit().or_else(|| self.0.reserve.try_add(1).then(|| self.permit(true)))
+    }
+
+    fn permit(&self, is_reserve: bool) -> Permit {
+        Permit { counters: Arc::clone(&self.0), is_reserve, body_bytes: 0 }
     }
 }
 
 impl Permit {
+    /// Returns true if all requests that the limit allows are in flight. Then only messages are
+    /// processed that start no request, such as answers and cancellations.
+    pub fn is_reserve(&self) -> bool {
+        self.is_reserve
+    }
+
     /// Reserves room for more bytes of the body. Returns false if there is none.
     pub(super) fn try_reserve(&mut self, bytes: usize) -> bool {
         let reserved = self.counters.body_bytes.try_add(bytes);
@@ -74,7 +96,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.counters.requests.subtract(1);
+        let Counters { requests, reserve, .. } = &*self.counters;
+        if self.is_reserve { reserve } else { requests }.subtract(1);
         self.counters.body_bytes.subtract(self.body_bytes);
     }
 }

@@ -60,7 +60,9 @@ where
         discard(&shared.limits, body, 0, &head.headers).await;
         return Err(rejection);
     }
-    let Some(mut permit) = shared.admission.try_admit() else {
+    let admitted =
+        if is_legacy { shared.admission.try_admit_message() } else { shared.admission.try_admit() };
+    let Some(mut permit) = admitted else {
         discard(&shared.limits, body, 0, &head.headers).await;
         return Err(Rejection::overloaded());
     };

@@ -1,0 +1,271 @@
+//! Event streams of legacy clients over HTTP: broken, resumed, cancelled and unread ones.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::StatusCode;
+use mrtr::http::{Endpoint, RequestLimits};
+use mrtr::legacy::{LegacyOptions, LegacyServer};
+use mrtr::{ChangeNotifier, Context, Result, Server, Tool};
+use serde_json::{Value, json};
+
+use crate::legacy_client::{LegacyClient, request};
+use crate::legacy_server::{Runs, builder, endpoint, replica, replicas, text};
+
+#[tokio::test]
+async fn broken_stream_is_resumed_after_the_last_event() {
+    let endpoint = endpoint();
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let mut stream = client.call(1, "book").await;
+    let question = stream.event().await;
+    drop(stream);
+    // The client has read the question: it is not sent again.
+    assert_eq!(client.accept(&question.data, "outside").await, StatusCode::ACCEPTED);
+    let mut stream = client.get(question.id.as_deref()).await;
+    let second = stream.event().await;
+    assert_eq!(second.data["params"]["message"], "Table 0. What?");
+    drop(stream);
+    // The client has not read the second question.
+    let mut stream = client.get(question.id.as_deref()).await;
+    assert_eq!(stream.event().await.data, second.data);
+    client.accept(&second.data, "fish").await;
+    assert_eq!(text(&stream.response().await), "outside 0 fish");
+}
+
+#[tokio::test]
+async fn another_replica_continues_a_call_from_its_event_id() {
+    let ([first, other], runs) = replicas();
+    let client = LegacyClient::open(&first, "2025-11-25").await;
+    let mut stream = client.call(41, "book").await;
+    let question = stream.event().await.data;
+    client.accept(&question, "outside").await;
+    let second = stream.event().await;
+    drop((stream, first));
+
+    let client = LegacyClient { endpoint: other, ..client };
+    let status = client.accept(&second.data, "fish").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "the question was asked by a replica that is gone");
+    let mut stream = client.get(second.id.as_deref()).await;
+    let again = stream.event().await.data;
+    assert_eq!(again["params"], second.data["params"], "the same question is asked again");
+    assert_eq!(client.accept(&again, "fish").await, StatusCode::ACCEPTED);
+    let response = stream.response().await;
+    assert_eq!((&response["id"], text(&response)), (&json!(41), "outside 0 fish"));
+    assert_eq!(runs.load(Ordering::SeqCst), 1, "the step ran again");
+}
+
+#[tokio::test]
+async fn event_ids_of_others_resume_nothing() {
+    let ([first, other], _) = replicas();
+    let client = LegacyClient::open(&first, "2025-11-25").await;
+    let mut stream = client.call(1, "book").await;
+    let id = stream.event().await.id.unwrap();
+    let thief = LegacyClient::open(&first, "2025-11-25").await;
+    assert_eq!(thief.get(Some(&id)).await.status, StatusCode::BAD_REQUEST);
+    let elsewhere = LegacyClient { endpoint: other, ..thief };
+    assert_eq!(elsewhere.get(Some(&id)).await.status, StatusCode::BAD_REQUEST);
+    for forged in ["", "1_1", "x~mrtr1.AAAA", &id[..id.len() - 2]] {
+        let status = LegacyClient { endpoint: elsewhere.endpoint.clone(), ..client.clone() };
+        assert_eq!(status.get(Some(forged)).await.status, StatusCode::BAD_REQUEST, "{forged}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_call_ends_without_a_response() {
+    let endpoint = endpoint();
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let mut stream = client.call(5, "wait").await;
+    assert!(stream.is_stream(), "a slow call becomes a stream");
+    let params = json!({ "requestId": 5, "reason": "changed my mind" });
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+    assert_eq!(client.post(&cancel).await.status, StatusCode::ACCEPTED);
+    assert!(stream.next().await.is_none());
+    // The id can be used again.
+    let mut stream = client.call(5, "wait").await;
+    client.post(&cancel).await;
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_call_begins_with_an_event_id_where_the_revision_has_it() {
+    let endpoint = endpoint();
+    for (version, has_id) in [("2025-11-25", true), ("2025-06-18", false)] {
+        let client = LegacyClient::open(&endpoint, version).await;
+        let response = client.call(1, "wait").await;
+        let first = response.first_frame().await;
+        assert_eq!(first.starts_with("id: "), has_id, "{version}: {first}");
+        assert_eq!(first.contains("retry: "), has_id, "{version}: {first}");
+    }
+}
+
+/// Counts when it is dropped.
+struct Guard(Runs);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_without_its_client_ends_after_the_resume_timeout() {
+    let runs = Runs::default();
+    let dropped = Arc::clone(&runs);
+    let wait = move |_: Context| {
+        let guard = Guard(Arc::clone(&dropped));
+        async move {
+            let _guard = guard;
+            std::future::pending::<Result<&str>>().await
+        }
+    };
+    let server = Server::builder("test", "1").tool(Tool::new("wait", "", wait));
+    let server = server.allow_anonymous().ephemeral_key().build().unwrap();
+    let endpoint = replica(server, LegacyOptions::default());
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let stream = client.call(1, "wait").await;
+    drop(stream);
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 0, "a client may resume");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// A client cannot fill the memory with streams that it does not read.
+#[tokio::test(start_paused = true)]
+async fn unread_streams_count_as_requests_in_flight_until_the_resume_timeout() {
+    let endpoint = endpoint().limits(RequestLimits::default().with_max_in_flight(2));
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let params = json!({ "name": "notify", "_meta": { "progressToken": 1 } });
+    let call = async |id| client.post(&request(id, "tools/call", params.clone())).await;
+    for id in [1, 2] {
+        assert!(call(id).await.is_stream());
+    }
+    assert_eq!(call(3).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    // A stream that is read to its end counts no longer.
+    for id in 4..8 {
+        let mut stream = call(id).await;
+        while stream.next().await.is_some() {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_that_is_not_answered_ends_the_call() {
+    let endpoint = endpoint();
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let mut stream = client.call(1, "book").await;
+    stream.event().await;
+    // The stream sends comments meanwhile.
+    let cancelled = loop {
+        tokio::time::advance(Duration::from_secs(30)).await;
+        if let Some(event) = stream.next_within(Duration::from_secs(1)).await {
+            break event.data;
+        }
+    };
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    let response = stream.response().await;
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(message.contains("elicitation/create within 600s"), "{message}");
+}
+
+#[tokio::test]
+async fn batches_belong_to_one_revision() {
+    let endpoint = endpoint();
+    let client = LegacyClient::open(&endpoint, "2025-03-26").await;
+    let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let batch = json!([request(1, "ping", json!({})), note, request(2, "tools/list", json!({}))]);
+    let mut stream = client.post(&batch).await;
+    let mut ids =
+        vec![stream.event().await.data["id"].clone(), stream.event().await.data["id"].clone()];
+    ids.sort_by_key(Value::to_string);
+    assert_eq!(ids, [json!(1), json!(2)]);
+    assert!(stream.next().await.is_none());
+    assert_eq!(client.post(&json!([note])).await.status, StatusCode::ACCEPTED);
+    for invalid in [json!([]), json!([1]), json!(vec![note; 65])] {
+        assert_eq!(client.post(&invalid).await.status, StatusCode::BAD_REQUEST, "{invalid}");
+    }
+    let client = LegacyClient::open(&endpoint, "2025-06-18").await;
+    assert_eq!(client.post(&batch).await.status, StatusCode::BAD_REQUEST);
+}
+
+/// The call that waits for an answer takes all the room there is.
+#[tokio::test]
+async fn answer_is_accepted_when_no_request_is() {
+    let endpoint = endpoint().limits(RequestLimits::default().with_max_in_flight(1));
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let mut stream = client.call(1, "book").await;
+    let first = stream.event().await;
+    let other = client.call(2, "version").await;
+    assert_eq!(other.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(other.json().await["id"], 2);
+    assert_eq!(client.accept(&first.data, "outside").await, StatusCode::ACCEPTED);
+    drop(stream);
+    let mut stream = client.get(first.id.as_deref()).await;
+    let second = stream.event().await.data;
+    assert_eq!(client.accept(&second, "fish").await, StatusCode::ACCEPTED);
+    assert_eq!(text(&stream.response().await), "outside 0 fish");
+    assert_eq!(client.call(2, "version").await.status, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_disconnect_gives_the_client_the_full_time_to_resume() {
+    let endpoint = endpoint();
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let mut stream = client.call(1, "book").await;
+    let question = stream.event().await;
+    drop(stream);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    drop(client.get(question.id.as_deref()).await);
+    // The time after the first disconnect is over; the time after the second is not.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(client.accept(&question.data, "outside").await, StatusCode::ACCEPTED);
+    let mut stream = client.get(question.id.as_deref()).await;
+    let second = stream.event().await.data;
+    client.accept(&second, "fish").await;
+    assert_eq!(text(&stream.response().await), "outside 0 fish");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_call_of_a_batch_leaves_the_others() {
+    let endpoint = endpoint();
+    let client = LegacyClient::open(&endpoint, "2025-03-26").await;
+    let wait = |id| request(id, "tools/call", json!({ "name": "wait" }));
+    let cancel = async |id| {
+        let params = json!({ "requestId": id });
+        let cancelled =
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+        client.post(&cancelled).await;
+    };
+    let mut stream = client.post(&json!([wait(1), wait(2)])).await;
+    cancel(1).await;
+    let next = tokio::time::timeout(Duration::from_secs(10), stream.next());
+    assert!(next.await.is_err(), "the second call is in flight");
+    cancel(2).await;
+    assert!(stream.next().await.is_none());
+}
+
+/// A client that disconnects from the stream of changes leaves nothing behind.
+#[tokio::test]
+async fn stream_of_changes_ends_with_its_connection() {
+    let changes = ChangeNotifier::new();
+    let server = builder(&Runs::default()).changes(changes.clone()).allow_anonymous();
+    let server = server.ephemeral_key().build().unwrap();
+    let legacy = LegacyServer::new(server.clone(), server.sealer(), LegacyOptions::default());
+    let legacy = legacy.unwrap();
+    let endpoint = Endpoint::new(server).legacy(legacy.clone());
+    for _ in 0..3 {
+        let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+        let stream = client.get(None).await;
+        while changes.listeners() != 1 {
+            tokio::task::yield_now().await;
+        }
+        drop(stream);
+        while changes.listeners() != 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    while !format!("{legacy:?}").contains("active_sessions: 0") {
+        tokio::task::yield_now().await;
+    }
+}
