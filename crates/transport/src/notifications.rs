@@ -74,8 +74,9 @@ impl NotificationSender {
         Self::with_permit(())
     }
 
-    /// Creates a channel whose two ends hold `permit` until the last of them is dropped.
-    pub(crate) fn with_permit<P: Send + Sync + 'static>(permit: P) -> (Self, NotificationReceiver) {
+    /// Creates a channel whose two ends hold `permit` until the last of them is dropped: work that
+    /// continues without its client still counts as a request in flight.
+    pub fn with_permit<P: Send + Sync + 'static>(permit: P) -> (Self, NotificationReceiver) {
         let shared: Arc<Shared> = Arc::new(Shared { queue: Mutex::default(), _permit: permit });
         (Self(Some(Arc::clone(&shared))), NotificationReceiver { shared, is_drained: false })
     }

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::context::{self, Context};
 use super::gateway::Gateway;
 use super::session::{PendingAnswer, Session};
+use super::stream::Permit;
 use crate::legacy_method;
 use crate::translate::{is_input_required, legacy_error, legacy_input, legacy_result};
 
@@ -40,6 +41,9 @@ pub(crate) trait Channel: Send + Sync + 'static {
 
     /// Returns true if a client that lost its connection can resume from a sealed state.
     fn is_resumable(&self) -> bool;
+
+    /// Returns what counts the call as in flight, for work that outlives it.
+    fn permit(&self) -> Option<Permit>;
 }
 
 /// A message about a request, ahead of its response.
@@ -164,7 +168,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         meta: Arc<RequestMeta>,
     ) -> Result<RawJson, ErrorObject> {
         let mut incoming = self.context.incoming(&self.session.claims, request, meta);
-        let (sender, mut notifications) = NotificationSender::channel();
+        let (sender, mut notifications) = NotificationSender::with_permit(self.channel.permit());
         incoming.notifications = sender;
         let mut handling = pin!(Arc::clone(&self.gateway.handler).handle(incoming));
         let response = loop {

@@ -124,6 +124,10 @@ impl Channel for StreamChannel {
     fn is_resumable(&self) -> bool {
         true
     }
+
+    fn permit(&self) -> Option<Permit> {
+        self.0.permit()
+    }
 }
 
 /// A reader for one connection. When the connection ends before the stream, the calls continue for

@@ -137,6 +137,11 @@ impl Stream {
         state.retained.is_some()
     }
 
+    /// Returns the permit, unless the client has read everything.
+    pub(crate) fn permit(&self) -> Option<Permit> {
+        self.lock().permit.clone()
+    }
+
     /// Returns true if there was a reader after the one with this number.
     pub(crate) fn has_reader_after(&self, number: u64) -> bool {
         self.lock().reader > number

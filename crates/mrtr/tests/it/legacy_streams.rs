@@ -9,6 +9,7 @@ use mrtr::http::{Endpoint, RequestLimits};
 use mrtr::legacy::{LegacyOptions, LegacyServer};
 use mrtr::{ChangeNotifier, Context, Result, Server, Tool};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::legacy_client::{LegacyClient, request};
 use crate::legacy_server::{Runs, builder, endpoint, replica, replicas, text};
@@ -205,6 +206,36 @@ async fn answer_is_accepted_when_no_request_is() {
     let second = stream.event().await.data;
     assert_eq!(client.accept(&second, "fish").await, StatusCode::ACCEPTED);
     assert_eq!(text(&stream.response().await), "outside 0 fish");
+    assert_eq!(client.call(2, "version").await.status, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_call_counts_as_in_flight_until_its_detached_work_ends() {
+    let end = Arc::new(Notify::new());
+    let ended = Arc::clone(&end);
+    let detach = move |cx: Context| {
+        let ended = Arc::clone(&ended);
+        tokio::spawn(async move {
+            ended.notified().await;
+            drop(cx);
+        });
+        std::future::pending::<Result<&str>>()
+    };
+    let server = builder(&Runs::default()).tool(Tool::new("detach", "", detach));
+    let server = server.allow_anonymous().ephemeral_key().build().unwrap();
+    let limits = RequestLimits::default().with_max_in_flight(1);
+    let endpoint = replica(server, LegacyOptions::default()).limits(limits);
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let mut stream = client.call(1, "detach").await;
+    let params = json!({ "requestId": 1 });
+    client
+        .post(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
+        .await;
+    assert!(stream.next().await.is_none());
+    drop(stream);
+    assert_eq!(client.call(2, "version").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    end.notify_one();
+    tokio::task::yield_now().await;
     assert_eq!(client.call(2, "version").await.status, StatusCode::OK);
 }
 

@@ -23,6 +23,7 @@ use crate::server::context::Context;
 use crate::server::gateway::Gateway;
 use crate::server::listen::listen;
 use crate::server::session::{Session, SessionKey};
+use crate::server::stream::Permit;
 
 /// A line, which is never withdrawn.
 pub(super) type OutgoingLine = (Vec<u8>, AlwaysWritten);
@@ -187,7 +188,7 @@ impl<H: RequestHandler> StreamSession<H> {
         let tasks = &mut self.tasks;
         let is_new = session.begin_call(&id, None, |number| {
             tasks.spawn(async move {
-                let channel = LineChannel(lines);
+                let channel = LineChannel { lines, permit: Arc::new(permit) };
                 let call = Call {
                     gateway: &gateway,
                     session: &calling,
@@ -198,8 +199,7 @@ impl<H: RequestHandler> StreamSession<H> {
                 let outcome = call.respond(&request, None).await;
                 drop(registered);
                 let response = Response { id: Some(request.id), outcome };
-                let _ = channel.0.send((json_line(response.to_json()), AlwaysWritten)).await;
-                drop(permit);
+                let _ = channel.lines.send((json_line(response.to_json()), AlwaysWritten)).await;
             })
         });
         if !is_new {
@@ -253,7 +253,10 @@ impl Drop for RegisteredCall<'_> {
 }
 
 /// The lines of a stream as the way to the client.
-struct LineChannel(mpsc::Sender<OutgoingLine>);
+struct LineChannel {
+    lines: mpsc::Sender<OutgoingLine>,
+    permit: Permit,
+}
 
 impl Channel for LineChannel {
     fn send(&self, message: Outgoing) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
@@ -263,11 +266,15 @@ impl Channel for LineChannel {
         };
         Box::pin(async move {
             let Ok(text) = text else { return false };
-            self.0.send((json_line(text), AlwaysWritten)).await.is_ok()
+            self.lines.send((json_line(text), AlwaysWritten)).await.is_ok()
         })
     }
 
     fn is_resumable(&self) -> bool {
         false
+    }
+
+    fn permit(&self) -> Option<Permit> {
+        Some(Arc::clone(&self.permit))
     }
 }
