@@ -1,6 +1,7 @@
 //! The bodies of the fuzz targets (`fuzz/`): properties that hold for any bytes. They also run as
 //! ordinary tests, over the corpus and variations of it.
 
+pub mod legacy;
 pub mod protocol;
 
 use std::sync::Mutex;
@@ -16,7 +17,7 @@ use mrtr_codec::{
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 10] = [
+pub const TARGETS: [(&str, Body); 11] = [
     ("token", token),
     ("claims", claims),
     ("canonical", canonical),
@@ -25,6 +26,7 @@ pub const TARGETS: [(&str, Body); 10] = [
     ("events", protocol::events),
     ("journal", protocol::journal),
     ("client", protocol::client),
+    ("legacy", legacy::legacy),
     ("template", protocol::template),
     ("form", protocol::form),
 ];

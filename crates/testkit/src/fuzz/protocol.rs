@@ -62,7 +62,7 @@ impl Clock for FixedClock {
     }
 }
 
-fn builder() -> ServerBuilder {
+pub(super) fn builder() -> ServerBuilder {
     let server =
         Server::builder("fuzzed", "1").key_ring(ring()).clock(FixedClock).allow_anonymous();
     server.tool(Tool::new("book", "Books", book))
@@ -108,7 +108,7 @@ fn post(endpoint: &mut Endpoint<Server>, head: HeaderMap, body: &[u8]) -> (Statu
     RUNTIME.with(|runtime| runtime.block_on(answered))
 }
 
-fn default_head() -> HeaderMap {
+pub(super) fn default_head() -> HeaderMap {
     [
         ("host", "localhost"),
         ("content-type", "application/json"),
