@@ -3,48 +3,48 @@
 //! A request of the server in the middle of a call becomes an input request, and the call is kept
 //! here until its answers come. So a client has the same handlers, limits and hooks for both.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
-use mrtr_schema::input::{InputRequest, InputRequiredResult};
-use mrtr_schema::json::ObjectWriter;
+use mrtr_schema::input::InputRequiredResult;
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response};
 use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::method;
 use mrtr_schema::notification::LogLevel;
-use mrtr_schema::subscription::{
-    Acknowledged, ListenParams, SubscriptionFilter, name, subscription_meta,
-};
-use mrtr_schema::{RawJson, method};
+use mrtr_schema::subscription::{Acknowledged, ListenParams, name, subscription_meta};
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
-use tokio::sync::{Mutex, mpsc};
+use serde_json::value::to_raw_value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::connection::{self, Connection, ConnectionError, Incoming, MAX_UNREAD};
+use super::connection::{self, Connection, ConnectionError, Incoming, Link};
+use super::open_session::OpenSession;
+use super::question::{self, Question, respond, respond_error};
 use super::request::{ModernRequest, with_token};
-use super::routes::Routes;
 use super::running_call::RunningCall;
+use super::subscription::{announced, granted_filter};
 use super::suspended::{SuspendedCall, SuspendedCalls};
 use crate::LegacyVersion;
 use crate::handshake::{InitializeParams, InitializeResult};
 use crate::legacy_method;
 
-/// How long questions that a server asks together may be apart.
+/// How long after a question others are awaited, to be answered together with it.
 const JOIN_WINDOW: Duration = Duration::from_millis(5);
+
+/// How many messages are read in that time. Further ones wait for the next round.
+const MAX_JOINED: usize = 64;
+
+type OnNotification<'a> = dyn Fn(Notification) + Send + Sync + 'a;
 
 pub(super) struct Adapter<C: Connection> {
     connection: Arc<C>,
-    routes: Arc<Routes>,
-    session: Mutex<Option<Session>>,
+    session: Mutex<Option<Arc<OpenSession<C>>>>,
     suspended: SuspendedCalls<C>,
-}
-
-struct Session {
-    server: Arc<InitializeResult>,
-    log_level: Option<LogLevel>,
-    /// Reads what the server sends outside of calls.
-    _listener: AbortOnDrop,
+    /// The number of requests of our own.
+    own_requests: AtomicU64,
 }
 
 /// What a client declares with its requests.
@@ -68,9 +68,9 @@ impl<C: Connection> Adapter<C> {
     pub(super) fn new(connection: C) -> Self {
         Self {
             connection: Arc::new(connection),
-            routes: Arc::default(),
             session: Mutex::new(None),
             suspended: SuspendedCalls::default(),
+            own_requests: AtomicU64::new(0),
         }
     }
 
@@ -80,29 +80,30 @@ impl<C: Connection> Adapter<C> {
         LegacyVersion::from_name(&session.as_ref()?.server.protocol_version)
     }
 
-    /// Opens a session if there is none, and returns what the server has said of itself.
+    /// Returns the session, and opens one if there is none.
     pub(super) async fn open(
         &self,
         client: &ClientFacts,
-    ) -> Result<Arc<InitializeResult>, TransportError> {
+    ) -> Result<Arc<OpenSession<C>>, TransportError> {
         let mut session = self.session.lock().await;
         if let Some(session) = &*session {
-            return Ok(Arc::clone(&session.server));
+            return Ok(Arc::clone(session));
         }
-        let server = Arc::new(self.initialize(client).await?);
-        let listening = listen(Arc::clone(&self.connection), Arc::clone(&self.routes));
-        let listener = AbortOnDrop(tokio::spawn(listening).abort_handle());
-        let opened = Arc::clone(&server);
-        *session = Some(Session { server: opened, log_level: None, _listener: listener });
-        Ok(server)
+        let (server, link) = self.initialize(client).await?;
+        let opened = Arc::new(OpenSession::new(server, link));
+        *session = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 
-    async fn initialize(&self, client: &ClientFacts) -> Result<InitializeResult, TransportError> {
+    async fn initialize(
+        &self,
+        client: &ClientFacts,
+    ) -> Result<(InitializeResult, Link<C>), TransportError> {
         let ClientFacts { capabilities, info } = client.clone();
         let params = InitializeParams::new(LegacyVersion::LATEST, capabilities, info);
         let params = Params::new(&params).map_err(|error| unusable(&error))?;
         let request = Request::new(RequestId::Number(0), legacy_method::INITIALIZE, Some(params));
-        let response = self.connection.initialize(request).await.map_err(into_transport)?;
+        let (response, session) = self.connection.initialize(request).await?;
         let result = response.outcome.map_err(|error| {
             TransportError::protocol(format!("the server rejected `initialize`: {error}"))
         })?;
@@ -114,24 +115,22 @@ impl<C: Connection> Adapter<C> {
                 result.protocol_version
             )));
         }
+        let link = Link { connection: Arc::clone(&self.connection), session };
         let initialized = Notification::from_raw(legacy_method::INITIALIZED, None);
-        self.post(connection::notification(&initialized)).await?;
+        link.post(connection::notification(&initialized)).await?;
         tracing::debug!(
             target: "mrtr::client",
             version = result.protocol_version,
             "session with a legacy server opened"
         );
-        Ok(result)
+        Ok((result, link))
     }
 
-    async fn post(&self, message: String) -> Result<(), TransportError> {
-        self.connection.post(message).await.map_err(into_transport)
-    }
-
-    /// Forgets the session, so that the next request opens another.
-    async fn forget(&self, ended: &Arc<InitializeResult>) {
+    /// Forgets a session, so that the next request opens another.
+    async fn forget(&self, ended: &Arc<OpenSession<C>>) {
+        ended.end();
         let mut session = self.session.lock().await;
-        if session.as_ref().is_some_and(|session| Arc::ptr_eq(&session.server, ended)) {
+        if session.as_ref().is_some_and(|session| Arc::ptr_eq(session, ended)) {
             *session = None;
         }
     }
@@ -148,110 +147,95 @@ impl<C: Connection> Adapter<C> {
             Err(error) => return Ok(Response::error(Some(id), error)),
         };
         let client = ClientFacts::of(&modern.meta);
-        let server = self.open(&client).await?;
-        match modern.legacy.method.as_str() {
-            method::DISCOVER => {
-                let discovered = InitializeResult::clone(&server).into_discovery();
-                let result = to_raw_value(&discovered).map_err(|error| unusable(&error))?;
-                return Ok(Response { id: Some(id), outcome: Ok(result) });
-            }
-            method::LISTEN => return self.listen(&id, &modern, &server, on_notification).await,
-            _ => {}
-        }
-        self.set_log_level(&client, modern.meta.log_level).await?;
-        if modern.state.is_some() {
-            return self.resume(id, modern, on_notification).await;
-        }
-        let running = RunningCall::start(&self.connection, &self.routes, modern.legacy.clone());
-        match self.follow(running, &id, &modern.meta, on_notification).await {
+        let session = self.open(&client).await?;
+        match self.send_in(&session, &modern, on_notification).await {
             Err(ConnectionError::SessionEnded) => {
                 // The server has not acted on the request (2025-11-25, transports: sessions).
-                self.forget(&server).await;
-                self.open(&client).await?;
-                let running = RunningCall::start(&self.connection, &self.routes, modern.legacy);
-                let again = self.follow(running, &id, &modern.meta, on_notification).await;
-                again.map_err(into_transport)
+                self.forget(&session).await;
+                let session = self.open(&client).await?;
+                Ok(self.send_in(&session, &modern, on_notification).await?)
             }
-            outcome => outcome.map_err(into_transport),
+            outcome => Ok(outcome?),
         }
     }
 
-    /// Continues a call with the answers to its questions.
+    /// Sends a request in a session. The error is [`ConnectionError::SessionEnded`] only if the
+    /// server has not acted on the request.
+    async fn send_in(
+        &self,
+        session: &Arc<OpenSession<C>>,
+        modern: &ModernRequest,
+        on_notification: &OnNotification<'_>,
+    ) -> Result<Response, ConnectionError> {
+        match modern.legacy.method.as_str() {
+            method::DISCOVER => {
+                let discovered = session.server.clone().into_discovery();
+                let result = to_raw_value(&discovered).map_err(|error| unusable(&error))?;
+                return Ok(Response { id: Some(modern.legacy.id.clone()), outcome: Ok(result) });
+            }
+            method::LISTEN => return self.listen(session, modern, on_notification).await,
+            _ => {}
+        }
+        self.set_log_level(session, modern.meta.log_level).await?;
+        if modern.state.is_some() {
+            return Ok(self.resume(modern, on_notification).await?);
+        }
+        let routes = Some(Arc::clone(&session.routes));
+        let running = RunningCall::start(session.link.clone(), routes, modern.legacy.clone());
+        self.follow(running, modern, on_notification).await
+    }
+
+    /// Continues a call with the answers to its questions, in the session in which it began.
     async fn resume(
         &self,
-        id: RequestId,
-        modern: ModernRequest,
-        on_notification: &(dyn Fn(Notification) + Send + Sync),
+        modern: &ModernRequest,
+        on_notification: &OnNotification<'_>,
     ) -> Result<Response, TransportError> {
         let state = modern.state.as_deref().unwrap_or_default();
-        let Some(call) = self.suspended.take(state) else {
-            let message =
-                "a call with a legacy server can be resumed only by the client that began it";
-            let error = ErrorObject::invalid_params(message)
-                .with_data(json!({ "reason": "invalid_request_state" }));
-            return Ok(Response::error(Some(id), error));
+        let call = match self.suspended.take(state, &modern.target) {
+            Ok(call) => call,
+            Err(message) => {
+                let error = ErrorObject::invalid_params(message)
+                    .with_data(json!({ "reason": "invalid_request_state" }));
+                return Ok(Response::error(Some(modern.legacy.id.clone()), error));
+            }
         };
         for (question, answer) in call.answers(&modern.responses) {
             let message = match answer {
                 Some(result) => respond(question, "result", result),
                 None => {
-                    let error = ErrorObject::internal("the client did not answer");
-                    respond(question, "error", &json!(error).to_string())
+                    respond_error(question, &ErrorObject::internal("the client did not answer"))
                 }
             };
-            if let Err(error) = self.connection.post(message).await {
+            match call.running.link.post(message).await {
+                Ok(()) => {}
+                Err(error @ ConnectionError::SessionEnded) => return Err(error.into()),
                 // The server may have lost the question, with the replica that asked it. What
                 // comes next on the stream tells: the question again, or an error.
-                tracing::warn!(target: "mrtr::client", ?error, "an answer was not accepted");
+                Err(error) => {
+                    tracing::warn!(target: "mrtr::client", ?error, "an answer was not accepted");
+                }
             }
         }
-        let followed = self.follow(call.running, &id, &modern.meta, on_notification).await;
-        followed.map_err(into_transport)
+        Ok(self.follow(call.running, modern, on_notification).await?)
     }
 
     /// Reads the messages of a call until its response, or until the server asks something.
     async fn follow(
         &self,
         mut running: RunningCall<C>,
-        id: &RequestId,
-        meta: &RequestMeta,
-        on_notification: &(dyn Fn(Notification) + Send + Sync),
+        modern: &ModernRequest,
+        on_notification: &OnNotification<'_>,
     ) -> Result<Response, ConnectionError> {
-        let capabilities = meta.client_capabilities.clone().unwrap_or_default();
+        let id = Some(modern.legacy.id.clone());
         let mut questions = Vec::new();
-        loop {
-            let next = if questions.is_empty() {
-                let limit = self.connection.timeout();
-                tokio::time::timeout(limit, running.next()).await.map_err(|_| {
-                    let why = format!("the server sent nothing about the request for {limit:?}");
-                    TransportError::interrupted(why)
-                })?
-            } else {
-                // Questions that were asked together are answered together.
-                match running.next_ready() {
-                    Some(next) => Some(next),
-                    None => match tokio::time::timeout(JOIN_WINDOW, running.next()).await {
-                        Ok(next) => next,
-                        Err(_) => break,
-                    },
-                }
-            };
-            match next {
-                Some(Incoming::Notification(notification)) => {
-                    on_notification(with_token(notification, meta.progress_token.as_ref()));
-                }
-                Some(Incoming::Request(request)) => {
-                    questions.extend(self.question(request, &capabilities).await?);
-                }
-                Some(Incoming::Response(response)) => {
-                    let outcome = response?.outcome;
-                    return Ok(Response { id: Some(id.clone()), outcome });
-                }
-                None => {
-                    let why = "the connection ended before the response";
-                    return Err(TransportError::interrupted(why).into());
-                }
-            }
+        let read = read(&mut running, modern, on_notification, &mut questions).await;
+        if !matches!(read, Ok(None)) {
+            let unanswered = questions.drain(..).map(|(id, _)| id);
+            question::reject_all(&running.link, unanswered.collect());
+        }
+        if let Some(Response { outcome, .. }) = read? {
+            return Ok(Response { id, outcome });
         }
         let (keys, requests): (Vec<_>, Vec<_>) = questions
             .into_iter()
@@ -261,89 +245,90 @@ impl<C: Connection> Adapter<C> {
                 ((key.clone(), question), (key, request))
             })
             .unzip();
-        let state = self.suspended.insert(SuspendedCall { running, questions: keys });
+        let target = modern.target.clone();
+        let call = SuspendedCall { running, target, questions: keys };
+        let state = self.suspended.insert(call).map_err(|error| {
+            TransportError::interrupted(format!("the system has no random numbers: {error}"))
+        })?;
         let result = InputRequiredResult::new(requests, Some(state));
         let result = to_raw_value(&result).map_err(|error| unusable(&error))?;
-        Ok(Response { id: Some(id.clone()), outcome: Ok(result) })
-    }
-
-    /// Returns the question in a request of the server; `None` if it is answered here.
-    async fn question(
-        &self,
-        request: Request,
-        capabilities: &ClientCapabilities,
-    ) -> Result<Option<(RequestId, InputRequest)>, ConnectionError> {
-        match read_question(&request, capabilities) {
-            Ok(Some(question)) => Ok(Some((request.id, question))),
-            Ok(None) => {
-                self.connection.post(respond(&request.id, "result", "{}")).await?;
-                Ok(None)
-            }
-            Err(error) => {
-                reject(&*self.connection, &request, &error).await?;
-                Ok(None)
-            }
-        }
+        Ok(Response { id, outcome: Ok(result) })
     }
 
     /// Tells the server the least severe level of log messages, if it has changed.
     async fn set_log_level(
         &self,
-        client: &ClientFacts,
+        session: &OpenSession<C>,
         level: Option<LogLevel>,
-    ) -> Result<(), TransportError> {
-        let Some(level) = level else { return Ok(()) };
-        let server = self.open(client).await?;
-        {
-            let mut session = self.session.lock().await;
-            let Some(session) = session.as_mut() else { return Ok(()) };
-            if server.capabilities.logging.is_none() || session.log_level == Some(level) {
-                return Ok(());
-            }
-            session.log_level = Some(level);
+    ) -> Result<(), ConnectionError> {
+        let accepted = || session.log_level.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_logging = session.server.capabilities.logging.is_some();
+        if level.is_none() || !has_logging || *accepted() == level {
+            return Ok(());
         }
-        self.request(legacy_method::SET_LEVEL, &json!({ "level": level })).await.map(drop)
+        self.request(session, legacy_method::SET_LEVEL, &json!({ "level": level })).await?;
+        *accepted() = level;
+        Ok(())
     }
 
     /// Sends a request of our own, and waits for its result.
     async fn request(
         &self,
+        session: &OpenSession<C>,
         method: &str,
         params: &serde_json::Value,
-    ) -> Result<Box<RawValue>, TransportError> {
+    ) -> Result<(), ConnectionError> {
         let params = Params::new(params).map_err(|error| unusable(&error))?;
-        let id = RequestId::String(format!("{method} {}", params.as_str()));
-        let mut running = RunningCall::start(
-            &self.connection,
-            &self.routes,
-            Request::new(id, method, Some(params)),
-        );
-        while let Some(message) = running.next().await {
-            if let Incoming::Response(response) = message {
-                return response.map_err(into_transport)?.outcome.map_err(|error| {
-                    TransportError::protocol(format!("the server rejected {method}: {error}"))
-                });
+        let count = self.own_requests.fetch_add(1, Ordering::Relaxed);
+        let id = RequestId::String(format!("mrtr {method} {count}"));
+        let request = Request::new(id, method, Some(params));
+        let mut running = RunningCall::start(session.link.clone(), None, request);
+        let answer = async {
+            while let Some(message) = running.next().await {
+                match message {
+                    Incoming::Response(response) => {
+                        return response?.outcome.map(drop).map_err(|error| {
+                            let message = format!("the server rejected {method}: {error}");
+                            TransportError::protocol(message).into()
+                        });
+                    }
+                    Incoming::Request(request) => {
+                        let none = ClientCapabilities::default();
+                        question::receive(&session.link, request, &none).await;
+                    }
+                    Incoming::Notification(_) => {}
+                }
             }
-        }
-        Err(TransportError::interrupted("the connection ended before the response"))
+            Err(TransportError::interrupted("the connection ended before the response").into())
+        };
+        let limit = self.connection.timeout();
+        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+            let why = format!("the server did not answer {method} within {limit:?}");
+            Err(TransportError::interrupted(why).into())
+        })
     }
 
     /// Serves `subscriptions/listen` by what the server announces to its session.
     async fn listen(
         &self,
-        id: &RequestId,
+        session: &OpenSession<C>,
         modern: &ModernRequest,
-        server: &InitializeResult,
-        on_notification: &(dyn Fn(Notification) + Send + Sync),
-    ) -> Result<Response, TransportError> {
+        on_notification: &OnNotification<'_>,
+    ) -> Result<Response, ConnectionError> {
+        let id = &modern.legacy.id;
         let asked = match ListenParams::from_request(&modern.legacy) {
             Ok(params) => params.notifications,
             Err(error) => return Ok(Response::error(Some(id.clone()), error)),
         };
-        let granted = granted_filter(asked, server);
-        let mut changes = self.routes.subscribe();
+        if session.routes.has_ended() {
+            // The stream may have ended with the session. An answer shows that it has not.
+            self.request(session, legacy_method::PING, &json!({})).await?;
+            session.listen_again();
+        }
+        let granted = granted_filter(asked, &session.server);
+        let mut changes = session.routes.subscribe();
         for uri in &granted.resource_subscriptions {
-            self.request(legacy_method::SUBSCRIBE, &json!({ "uri": uri })).await?;
+            self.request(session, legacy_method::SUBSCRIBE, &json!({ "uri": uri })).await?;
         }
         let acknowledged = Acknowledged::new(granted.clone(), subscription_meta(id));
         if let Ok(acknowledged) = Notification::new(name::ACKNOWLEDGED, &acknowledged) {
@@ -354,143 +339,55 @@ impl<C: Connection> Adapter<C> {
                 on_notification(change);
             }
         }
-        Err(TransportError::interrupted("the stream of changes has ended"))
+        Err(TransportError::interrupted("the stream of changes has ended").into())
     }
 }
 
-/// Reads what the server sends outside of calls, until it sends nothing more.
-async fn listen<C: Connection>(connection: Arc<C>, routes: Arc<Routes>) {
-    let (sender, mut messages) = mpsc::channel(MAX_UNREAD);
-    let _reading = AbortOnDrop(tokio::spawn(Arc::clone(&connection).listen(sender)).abort_handle());
-    while let Some(message) = messages.recv().await {
-        let answered = match message {
-            Incoming::Notification(notification) => {
-                routes.announce(&notification);
-                Ok(())
+/// Reads the messages of a call until its response, or until the server has asked `questions`.
+async fn read<C: Connection>(
+    running: &mut RunningCall<C>,
+    modern: &ModernRequest,
+    on_notification: &OnNotification<'_>,
+    questions: &mut Vec<Question>,
+) -> Result<Option<Response>, ConnectionError> {
+    let capabilities = modern.meta.client_capabilities.clone().unwrap_or_default();
+    let mut window_end = None;
+    let mut joined = 0;
+    loop {
+        let next = match window_end {
+            None => {
+                let limit = running.link.connection.timeout();
+                tokio::time::timeout(limit, running.next()).await.map_err(|_| {
+                    let why = format!("the server sent nothing about the request for {limit:?}");
+                    TransportError::interrupted(why)
+                })?
             }
-            Incoming::Request(request) if request.method == legacy_method::PING => {
-                connection.post(respond(&request.id, "result", "{}")).await
-            }
-            Incoming::Request(request) => match routes.ask(request) {
-                Ok(()) => Ok(()),
-                Err(request) => {
-                    let error = ErrorObject::method_not_found(&request.method);
-                    reject(&*connection, &request, &error).await
-                }
+            Some(_) if joined == MAX_JOINED => return Ok(None),
+            // Questions that were asked together are answered together.
+            Some(end) => match tokio::time::timeout_at(end, running.next()).await {
+                Ok(next) => next,
+                Err(_) => return Ok(None),
             },
-            Incoming::Response(_) => Ok(()),
         };
-        if let Err(error) = answered {
-            tracing::debug!(target: "mrtr::client", ?error, "a request of the server got no answer");
+        match next {
+            Some(Incoming::Notification(notification)) => {
+                on_notification(with_token(notification, modern.meta.progress_token.as_ref()));
+            }
+            Some(Incoming::Request(request)) => {
+                let question = question::receive(&running.link, request, &capabilities).await;
+                questions.extend(question);
+            }
+            Some(Incoming::Response(response)) => return Ok(Some(response?)),
+            None => {
+                let why = "the connection ended before the response";
+                return Err(TransportError::interrupted(why).into());
+            }
         }
-    }
-    routes.end_subscriptions();
-}
-
-/// Answers a request of the server with an error.
-async fn reject<C: Connection>(
-    connection: &C,
-    request: &Request,
-    error: &ErrorObject,
-) -> Result<(), ConnectionError> {
-    let method = &request.method;
-    tracing::warn!(target: "mrtr::client", method, %error, "request of the server rejected");
-    connection.post(respond(&request.id, "error", &json!(error).to_string())).await
-}
-
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Reads a question; `None` for a `ping`.
-fn read_question(
-    request: &Request,
-    capabilities: &ClientCapabilities,
-) -> Result<Option<InputRequest>, ErrorObject> {
-    if request.method == legacy_method::PING {
-        return Ok(None);
-    }
-    let known = [method::ELICITATION_CREATE, method::SAMPLING_CREATE_MESSAGE, method::ROOTS_LIST];
-    if !known.contains(&request.method.as_str()) {
-        return Err(ErrorObject::method_not_found(&request.method));
-    }
-    let params = request.params.as_ref().map_or("{}", Params::as_str);
-    let params = RawValue::from_string(params.to_owned())
-        .map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
-    let object = ObjectWriter::with_capacity(params.get().len() + 64)
-        .string("method", &request.method)
-        .raw("params", &RawJson::from(params))
-        .end();
-    let question: InputRequest = serde_json::from_str(object.as_str())
-        .map_err(|error| ErrorObject::invalid_params(format!("Invalid params: {error}")))?;
-    let is_declared = match &question {
-        InputRequest::Elicit(params) => match params {
-            mrtr_schema::elicitation::ElicitParams::Url(_) => capabilities.has_url(),
-            _ => capabilities.has_form(),
-        },
-        InputRequest::Sample(_) => capabilities.has_sampling(),
-        _ => capabilities.has_roots(),
-    };
-    if is_declared {
-        Ok(Some(question))
-    } else {
-        Err(ErrorObject::method_not_found(&request.method))
-    }
-}
-
-/// Returns the part of a filter that the server announces.
-fn granted_filter(mut asked: SubscriptionFilter, server: &InitializeResult) -> SubscriptionFilter {
-    let capabilities = &server.capabilities;
-    let announces = |list: &Option<mrtr_schema::capabilities::ListCapability>| {
-        list.as_ref().is_some_and(|list| list.list_changed == Some(true))
-    };
-    let resources = capabilities.resources.as_ref();
-    asked.tools_list_changed &= announces(&capabilities.tools);
-    asked.prompts_list_changed &= announces(&capabilities.prompts);
-    asked.resources_list_changed &= resources.is_some_and(|all| all.list_changed == Some(true));
-    if resources.is_none_or(|all| all.subscribe != Some(true)) {
-        asked.resource_subscriptions.clear();
-    }
-    asked
-}
-
-/// Returns a notification as one of a subscription, if it was asked for.
-fn announced(
-    notification: &Notification,
-    filter: &SubscriptionFilter,
-    id: &RequestId,
-) -> Option<Notification> {
-    let mut changed: mrtr_schema::subscription::Changed = notification.decode_params().ok()?;
-    let is_wanted = match notification.method.as_str() {
-        name::TOOLS => filter.tools_list_changed,
-        name::PROMPTS => filter.prompts_list_changed,
-        name::RESOURCES => filter.resources_list_changed,
-        name::RESOURCE_UPDATED => {
-            changed.uri.as_ref().is_some_and(|uri| filter.resource_subscriptions.contains(uri))
+        if window_end.is_some() {
+            joined += 1;
+        } else if !questions.is_empty() {
+            window_end = Some(Instant::now() + JOIN_WINDOW);
         }
-        _ => false,
-    };
-    changed.meta = subscription_meta(id);
-    let renamed = is_wanted.then(|| Notification::new(&*notification.method, &changed));
-    renamed?.ok()
-}
-
-/// Returns the text of a response to a request of the server.
-fn respond(id: &RequestId, member: &str, value: &str) -> String {
-    let id = json!(id);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":{value}}}"#)
-}
-
-fn into_transport(error: ConnectionError) -> TransportError {
-    match error {
-        ConnectionError::SessionEnded => {
-            TransportError::interrupted("the server has ended the session")
-        }
-        ConnectionError::Transport(error) => error,
     }
 }
 

@@ -25,6 +25,15 @@ pub(super) enum ConnectionError {
     Transport(TransportError),
 }
 
+impl From<ConnectionError> for TransportError {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::SessionEnded => Self::interrupted("the server has ended the session"),
+            ConnectionError::Transport(error) => error,
+        }
+    }
+}
+
 impl From<TransportError> for ConnectionError {
     fn from(error: TransportError) -> Self {
         Self::Transport(error)
@@ -38,16 +47,23 @@ pub(super) trait Connection: Send + Sync + 'static {
     /// True if [`run`](Self::run) cancels its request at the server when it is dropped.
     const CANCELS_ON_DROP: bool;
 
-    /// Opens a session. A session before it is forgotten.
+    /// What all messages of a session carry.
+    type Session: Clone + Send + Sync + 'static;
+
+    /// Opens a session.
     fn initialize(
         &self,
         request: Request,
-    ) -> impl Future<Output = Result<Response, ConnectionError>> + Send;
+    ) -> impl Future<Output = Result<(Response, Self::Session), ConnectionError>> + Send;
 
     /// Sends a request and everything that it takes to get its messages, until the response or
     /// until the receiver is dropped.
+    ///
+    /// The error is [`SessionEnded`](ConnectionError::SessionEnded) only if the server has not
+    /// acted on the request.
     fn run(
         self: Arc<Self>,
+        session: Self::Session,
         request: Request,
         messages: mpsc::Sender<Incoming>,
     ) -> impl Future<Output = ()> + Send + 'static;
@@ -55,6 +71,7 @@ pub(super) trait Connection: Send + Sync + 'static {
     /// Receives messages that are not about a request, until the receiver is dropped.
     fn listen(
         self: Arc<Self>,
+        session: Self::Session,
         messages: mpsc::Sender<Incoming>,
     ) -> impl Future<Output = ()> + Send + 'static;
 
@@ -62,7 +79,30 @@ pub(super) trait Connection: Send + Sync + 'static {
     fn timeout(&self) -> Duration;
 
     /// Sends a notification or a response.
-    fn post(&self, message: String) -> impl Future<Output = Result<(), ConnectionError>> + Send;
+    fn post(
+        &self,
+        session: &Self::Session,
+        message: String,
+    ) -> impl Future<Output = Result<(), ConnectionError>> + Send;
+}
+
+/// One session on a connection.
+pub(super) struct Link<C: Connection> {
+    pub(super) connection: Arc<C>,
+    pub(super) session: C::Session,
+}
+
+impl<C: Connection> Clone for Link<C> {
+    fn clone(&self) -> Self {
+        Self { connection: Arc::clone(&self.connection), session: self.session.clone() }
+    }
+}
+
+impl<C: Connection> Link<C> {
+    /// Sends a notification or a response.
+    pub(super) async fn post(&self, message: String) -> Result<(), ConnectionError> {
+        self.connection.post(&self.session, message).await
+    }
 }
 
 /// Returns the text of a notification.

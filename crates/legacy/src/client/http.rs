@@ -2,5 +2,7 @@
 
 mod any_revision;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use any_revision::AnyRevisionClient;

@@ -9,9 +9,17 @@ use mrtr_schema::meta::{RequestMeta, key};
 use mrtr_schema::notification::{Progress, name};
 use serde_json::value::RawValue;
 
+/// What a request is of: its method, and the JSON of the name or the URI in its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    method: String,
+    subject: Option<String>,
+}
+
 /// A request of the current revision, taken apart.
 pub(super) struct ModernRequest {
     pub(super) meta: RequestMeta,
+    pub(super) target: Target,
     /// The request state, and the responses that arrived with it.
     pub(super) state: Option<String>,
     pub(super) responses: InputResponses,
@@ -24,6 +32,7 @@ impl ModernRequest {
         let Request { id, method, params, .. } = request;
         let mut this = Self {
             meta: RequestMeta::default(),
+            target: Target { method: method.clone(), subject: None },
             state: None,
             responses: InputResponses::default(),
             legacy: Request::new(id, method, None),
@@ -54,6 +63,9 @@ impl ModernRequest {
                     }
                 }
                 _ => {
+                    if matches!(name.as_str(), "name" | "uri") {
+                        this.target.subject = Some(value.get().to_owned());
+                    }
                     object = object.raw(&name, &RawJson::from(value));
                     is_empty = false;
                 }

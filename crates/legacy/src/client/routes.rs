@@ -20,6 +20,8 @@ struct State {
     /// The calls in flight, in the order in which they began.
     calls: Vec<(RequestId, mpsc::Sender<Incoming>)>,
     subscribers: Vec<mpsc::Sender<Notification>>,
+    /// Nothing announces changes any more.
+    has_ended: bool,
 }
 
 impl Routes {
@@ -35,16 +37,31 @@ impl Routes {
         self.lock().calls.retain(|(own, _)| own != id);
     }
 
-    /// Returns the changes that the server announces from now on.
+    /// Returns the changes that the server announces from now on; none if subscriptions have ended.
     pub(super) fn subscribe(&self) -> mpsc::Receiver<Notification> {
         let (sender, receiver) = mpsc::channel(MAX_UNREAD);
-        self.lock().subscribers.push(sender);
+        let mut state = self.lock();
+        if !state.has_ended {
+            state.subscribers.push(sender);
+        }
         receiver
     }
 
     /// Ends all subscriptions: no more changes will come.
     pub(super) fn end_subscriptions(&self) {
-        self.lock().subscribers.clear();
+        let mut state = self.lock();
+        state.has_ended = true;
+        state.subscribers.clear();
+    }
+
+    /// Returns true if subscriptions have ended, and lets them begin again.
+    pub(super) fn begin_again(&self) -> bool {
+        std::mem::take(&mut self.lock().has_ended)
+    }
+
+    /// Returns true if no more changes will come.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().has_ended
     }
 
     /// Passes a notification to all subscribers. One that reads too slowly is ended: it would miss

@@ -7,12 +7,14 @@ use mrtr_schema::notification::{Cancelled, name};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::connection::{self, Connection, Incoming, MAX_UNREAD};
+use super::connection::{self, Connection, Incoming, Link, MAX_UNREAD};
+use super::question;
 use super::routes::Routes;
 
 pub(super) struct RunningCall<C: Connection> {
-    connection: Arc<C>,
-    routes: Arc<Routes>,
+    pub(super) link: Link<C>,
+    /// Where questions for the call come from that do not name it.
+    routes: Option<Arc<Routes>>,
     id: RequestId,
     messages: mpsc::Receiver<Incoming>,
     task: AbortHandle,
@@ -20,14 +22,17 @@ pub(super) struct RunningCall<C: Connection> {
 }
 
 impl<C: Connection> RunningCall<C> {
-    /// Sends a request. Must be called in a tokio runtime.
-    pub(super) fn start(connection: &Arc<C>, routes: &Arc<Routes>, request: Request) -> Self {
+    /// Sends a request. Without `routes`, it gets only what the server sends as part of the call.
+    /// Must be called in a tokio runtime.
+    pub(super) fn start(link: Link<C>, routes: Option<Arc<Routes>>, request: Request) -> Self {
         let (sender, messages) = mpsc::channel(MAX_UNREAD);
         let id = request.id.clone();
-        routes.add_call(&id, sender.clone());
-        let task = tokio::spawn(Arc::clone(connection).run(request, sender)).abort_handle();
-        let (connection, routes) = (Arc::clone(connection), Arc::clone(routes));
-        Self { connection, routes, id, messages, task, is_answered: false }
+        if let Some(routes) = &routes {
+            routes.add_call(&id, sender.clone());
+        }
+        let run = Arc::clone(&link.connection).run(link.session.clone(), request, sender);
+        let task = tokio::spawn(run).abort_handle();
+        Self { link, routes, id, messages, task, is_answered: false }
     }
 
     /// Waits for the next message. The last is a response.
@@ -36,19 +41,21 @@ impl<C: Connection> RunningCall<C> {
         self.is_answered |= matches!(message, None | Some(Incoming::Response(_)));
         message
     }
-
-    /// Returns the next message if it has arrived.
-    pub(super) fn next_ready(&mut self) -> Option<Incoming> {
-        let message = self.messages.try_recv().ok()?;
-        self.is_answered |= matches!(message, Incoming::Response(_));
-        Some(message)
-    }
 }
 
 impl<C: Connection> Drop for RunningCall<C> {
     fn drop(&mut self) {
         self.task.abort();
-        self.routes.remove_call(&self.id);
+        if let Some(routes) = &self.routes {
+            routes.remove_call(&self.id);
+        }
+        self.messages.close();
+        let unread = std::iter::from_fn(|| self.messages.try_recv().ok());
+        let unread = unread.filter_map(|message| match message {
+            Incoming::Request(request) => Some(request.id),
+            _ => None,
+        });
+        question::reject_all(&self.link, unread.collect());
         if self.is_answered || C::CANCELS_ON_DROP {
             return;
         }
@@ -56,9 +63,9 @@ impl<C: Connection> Drop for RunningCall<C> {
         let cancelled = Notification::new(name::CANCELLED, &params);
         // Without a runtime, the process is ending.
         if let (Ok(cancelled), Ok(runtime)) = (cancelled, tokio::runtime::Handle::try_current()) {
-            let connection = Arc::clone(&self.connection);
+            let link = self.link.clone();
             runtime.spawn(async move {
-                let _ = connection.post(connection::notification(&cancelled)).await;
+                let _ = link.post(connection::notification(&cancelled)).await;
             });
         }
     }

@@ -7,6 +7,7 @@ use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::RequestId;
 
 use super::connection::Connection;
+use super::request::Target;
 use super::running_call::RunningCall;
 
 /// How many calls may wait. A further one cancels the oldest, whose caller has most likely gone.
@@ -15,6 +16,8 @@ const MAX_SUSPENDED: usize = 256;
 /// A call that stands at questions of the server.
 pub(super) struct SuspendedCall<C: Connection> {
     pub(super) running: RunningCall<C>,
+    /// What the call is of.
+    pub(super) target: Target,
     /// The server's requests: the keys of the input requests, and the ids.
     pub(super) questions: Vec<(String, RequestId)>,
 }
@@ -33,38 +36,49 @@ impl<C: Connection> SuspendedCall<C> {
 
 /// The calls that wait, the oldest first, by their request states.
 pub(super) struct SuspendedCalls<C: Connection> {
-    calls: Mutex<Calls<C>>,
-}
-
-struct Calls<C: Connection> {
-    count: u64,
-    waiting: VecDeque<(String, SuspendedCall<C>)>,
+    waiting: Mutex<VecDeque<(String, SuspendedCall<C>)>>,
 }
 
 impl<C: Connection> Default for SuspendedCalls<C> {
     fn default() -> Self {
-        Self { calls: Mutex::new(Calls { count: 0, waiting: VecDeque::new() }) }
+        Self { waiting: Mutex::default() }
     }
 }
 
 impl<C: Connection> SuspendedCalls<C> {
-    /// Keeps a call, and returns its request state.
-    pub(super) fn insert(&self, call: SuspendedCall<C>) -> String {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.count += 1;
-        let state = format!("legacy session, call {}", calls.count);
-        calls.waiting.push_back((state.clone(), call));
-        let oldest =
-            if calls.waiting.len() > MAX_SUSPENDED { calls.waiting.pop_front() } else { None };
-        drop(calls);
+    /// Keeps a call, and returns its request state: one that no other call has, in any process.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random numbers.
+    pub(super) fn insert(&self, call: SuspendedCall<C>) -> Result<String, getrandom::Error> {
+        let state = format!("legacy-{:016x}{:016x}", getrandom::u64()?, getrandom::u64()?);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push_back((state.clone(), call));
+        let oldest = if waiting.len() > MAX_SUSPENDED { waiting.pop_front() } else { None };
+        drop(waiting);
         drop(oldest);
-        state
+        Ok(state)
     }
 
-    /// Takes a call by its request state.
-    pub(super) fn take(&self, state: &str) -> Option<SuspendedCall<C>> {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = calls.waiting.iter().position(|(own, _)| own == state)?;
-        calls.waiting.remove(at).map(|(_, call)| call)
+    /// Takes a call of `target` by its request state.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such call, with the reason.
+    pub(super) fn take(
+        &self,
+        state: &str,
+        target: &Target,
+    ) -> Result<SuspendedCall<C>, &'static str> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = waiting.iter().position(|(own, _)| own == state);
+        match at.filter(|at| waiting.get(*at).is_some_and(|(_, call)| call.target == *target)) {
+            Some(at) => waiting.remove(at).map(|(_, call)| call).ok_or(UNKNOWN),
+            None if at.is_some() => Err("the request state is of another call"),
+            None => Err(UNKNOWN),
+        }
     }
 }
+
+const UNKNOWN: &str = "a call with a legacy server can be resumed only by the client that began it";

@@ -21,7 +21,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How long to wait before a stream is resumed, if the server does not say.
 const DEFAULT_RETRY: Duration = Duration::from_secs(1);
 
-/// The longest delay that a server can ask for.
+/// The shortest and the longest delay that a server can ask for.
+const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_mins(1);
 
 /// How many attempts to resume a stream may fail in a row.
@@ -30,34 +31,35 @@ const MAX_FAILED_ATTEMPTS: u32 = 3;
 /// The session of a client over HTTP.
 pub(super) struct HttpSession {
     http: HttpClient,
-    /// The headers of all requests after `initialize`.
-    headers: Mutex<HeaderMap>,
+    /// The headers of the last session, which ends with this value.
+    last: Mutex<HeaderMap>,
 }
 
 impl HttpSession {
     pub(super) fn new(http: HttpClient) -> Self {
-        Self { http, headers: Mutex::default() }
+        Self { http, last: Mutex::default() }
     }
 
-    /// Returns the headers of a request in the session.
-    fn headers(&self) -> HeaderMap {
-        self.headers.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
+    /// Sends a message. Without `long_lived`, the timeout covers the response and its body.
     async fn post_text(
         &self,
+        session: &HeaderMap,
         text: String,
-        headers: HeaderMap,
+        long_lived: bool,
     ) -> Result<RawResponse, TransportError> {
-        let mut headers = headers;
+        let mut headers = session.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let both = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(header::ACCEPT, both);
-        self.http.exchange(Method::POST, headers, Bytes::from(text), true).await
+        self.http.exchange(Method::POST, headers, Bytes::from(text), long_lived).await
     }
 
-    async fn get(&self, last_event_id: Option<&str>) -> Result<RawResponse, TransportError> {
-        let mut headers = self.headers();
+    async fn get(
+        &self,
+        session: &HeaderMap,
+        last_event_id: Option<&str>,
+    ) -> Result<RawResponse, TransportError> {
+        let mut headers = session.clone();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, id);
@@ -66,15 +68,20 @@ impl HttpSession {
     }
 
     /// Checks the status of a response in the session.
-    async fn check(&self, mut response: RawResponse) -> Result<RawResponse, ConnectionError> {
+    async fn check(
+        &self,
+        session: &HeaderMap,
+        mut response: RawResponse,
+    ) -> Result<RawResponse, ConnectionError> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
-        if status == StatusCode::NOT_FOUND && self.headers().contains_key(&SESSION_ID) {
+        if status == StatusCode::NOT_FOUND && session.contains_key(&SESSION_ID) {
             return Err(ConnectionError::SessionEnded);
         }
-        let body = response.body().await.unwrap_or_default();
+        let body = tokio::time::timeout(self.http.request_timeout(), response.body()).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
         let why = match Message::parse(&body) {
             Ok(Message::Response(Response { outcome: Err(error), .. })) => format!(": {error}"),
             _ => String::new(),
@@ -85,12 +92,13 @@ impl HttpSession {
     /// Sends a request and passes on what the server answers, until the response.
     async fn exchange(
         &self,
+        session: &HeaderMap,
         request: &Request,
         messages: &mpsc::Sender<Incoming>,
     ) -> Result<Response, ConnectionError> {
         let text = to_text(request)?;
-        let response = self.post_text(text, self.headers()).await?;
-        let mut response = self.check(response).await?;
+        let response = self.post_text(session, text, true).await?;
+        let mut response = self.check(session, response).await?;
         if !is_stream(&response) {
             let body = response.body().await?;
             return match Message::parse(&body) {
@@ -101,7 +109,7 @@ impl HttpSession {
         let mut place = Place::default();
         let mut failed = 0;
         loop {
-            match read_events(&mut response, &mut place, Some(&request.id), messages).await {
+            match read_events(&mut response, &mut place, Some(&request.id), Some(messages)).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {}
                 Err(error) if error.is_transient() && place.id.is_some() => {
@@ -114,16 +122,20 @@ impl HttpSession {
             };
             // The server has closed the connection, and keeps the stream for the client.
             response = loop {
-                tokio::time::sleep(place.retry.unwrap_or(DEFAULT_RETRY).min(MAX_RETRY)).await;
-                let resumed = match self.get(Some(&id)).await {
-                    Ok(resumed) => self.check(resumed).await,
+                tokio::time::sleep(place.delay()).await;
+                let resumed = match self.get(session, Some(&id)).await {
+                    Ok(resumed) => self.check(session, resumed).await,
                     Err(error) => Err(error.into()),
                 };
                 match resumed {
                     Ok(resumed) => break resumed,
+                    // The server has accepted the request before, and may have acted on it.
+                    Err(ConnectionError::SessionEnded) => {
+                        let why = "the server ended the session before it answered";
+                        return Err(TransportError::interrupted(why).into());
+                    }
                     Err(error) if failed >= MAX_FAILED_ATTEMPTS => return Err(error),
                     Err(ConnectionError::Transport(_)) => failed += 1,
-                    Err(ended @ ConnectionError::SessionEnded) => return Err(ended),
                 }
             };
             if std::mem::take(&mut place.is_advanced) {
@@ -148,12 +160,20 @@ struct Place {
     is_advanced: bool,
 }
 
-/// Reads events until the response to `id`, or until the end of the connection.
+impl Place {
+    /// Returns how long to wait before the stream is resumed.
+    fn delay(&self) -> Duration {
+        self.retry.unwrap_or(DEFAULT_RETRY).clamp(MIN_RETRY, MAX_RETRY)
+    }
+}
+
+/// Reads events until the response to `id`, or until the end of the connection. Without
+/// `messages`, other messages are discarded.
 async fn read_events(
     response: &mut RawResponse,
     place: &mut Place,
     id: Option<&RequestId>,
-    messages: &mpsc::Sender<Incoming>,
+    messages: Option<&mpsc::Sender<Incoming>>,
 ) -> Result<Option<Response>, TransportError> {
     let mut decoder = Decoder::new(response.max_length());
     let mut events = Vec::new();
@@ -176,6 +196,7 @@ async fn read_events(
                     return Err(response.violation(&format!("sent a malformed message: {error}")));
                 }
             };
+            let Some(messages) = messages else { continue };
             if messages.send(message).await.is_err() {
                 // The caller has gone. The task is aborted soon.
                 return Ok(None);
@@ -198,17 +219,18 @@ fn to_text(request: &Request) -> Result<String, TransportError> {
 impl Connection for HttpSession {
     const CANCELS_ON_DROP: bool = false;
 
-    async fn initialize(&self, request: Request) -> Result<Response, ConnectionError> {
+    /// The headers of all requests after `initialize`.
+    type Session = HeaderMap;
+
+    async fn initialize(&self, request: Request) -> Result<(Response, HeaderMap), ConnectionError> {
         let id = request.id.clone();
-        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = HeaderMap::new();
-        let response = self.post_text(to_text(&request)?, HeaderMap::new()).await?;
-        let mut response = self.check(response).await?;
+        let none = HeaderMap::new();
+        let response = self.post_text(&none, to_text(&request)?, false).await?;
+        let mut response = self.check(&none, response).await?;
         let mut headers = HeaderMap::new();
         headers.extend(response.headers().get(&SESSION_ID).map(|id| (SESSION_ID, id.clone())));
         let found = if is_stream(&response) {
-            let (sender, _receiver) = mpsc::channel(1);
-            let mut place = Place::default();
-            read_events(&mut response, &mut place, Some(&id), &sender).await?
+            read_events(&mut response, &mut Place::default(), Some(&id), None).await?
         } else {
             match Message::parse(&response.body().await?) {
                 Ok(Message::Response(found)) => Some(found),
@@ -221,26 +243,31 @@ impl Connection for HttpSession {
             HeaderValue::from_str(result.get("protocolVersion")?.as_str()?).ok()
         });
         headers.extend(version.map(|version| (PROTOCOL_VERSION, version)));
-        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = headers;
-        Ok(found)
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = headers.clone();
+        Ok((found, headers))
     }
 
-    async fn run(self: Arc<Self>, request: Request, messages: mpsc::Sender<Incoming>) {
-        let outcome = self.exchange(&request, &messages).await;
+    async fn run(
+        self: Arc<Self>,
+        session: HeaderMap,
+        request: Request,
+        messages: mpsc::Sender<Incoming>,
+    ) {
+        let outcome = self.exchange(&session, &request, &messages).await;
         let _ = messages.send(Incoming::Response(outcome)).await;
     }
 
-    async fn listen(self: Arc<Self>, messages: mpsc::Sender<Incoming>) {
+    async fn listen(self: Arc<Self>, session: HeaderMap, messages: mpsc::Sender<Incoming>) {
         let mut place = Place::default();
         let mut failed = 0;
         while failed < MAX_FAILED_ATTEMPTS && !messages.is_closed() {
-            let opened = match self.get(place.id.as_deref()).await {
-                Ok(response) => self.check(response).await,
+            let opened = match self.get(&session, place.id.as_deref()).await {
+                Ok(response) => self.check(&session, response).await,
                 Err(error) => Err(error.into()),
             };
             match opened {
                 Ok(mut response) => {
-                    let read = read_events(&mut response, &mut place, None, &messages).await;
+                    let read = read_events(&mut response, &mut place, None, Some(&messages)).await;
                     if let Err(error) = read {
                         tracing::debug!(target: "mrtr::client", %error, "the stream broke");
                     }
@@ -250,7 +277,7 @@ impl Connection for HttpSession {
                 // The server has no such stream, or no such session any more.
                 Err(_) => return,
             }
-            tokio::time::sleep(place.retry.unwrap_or(DEFAULT_RETRY).min(MAX_RETRY)).await;
+            tokio::time::sleep(place.delay()).await;
         }
     }
 
@@ -258,15 +285,16 @@ impl Connection for HttpSession {
         self.http.request_timeout()
     }
 
-    async fn post(&self, message: String) -> Result<(), ConnectionError> {
-        let response = self.post_text(message, self.headers()).await?;
-        self.check(response).await.map(drop)
+    async fn post(&self, session: &HeaderMap, message: String) -> Result<(), ConnectionError> {
+        let response = self.post_text(session, message, false).await?;
+        self.check(session, response).await.map(drop)
     }
 }
 
 impl Drop for HttpSession {
     fn drop(&mut self) {
-        let headers = self.headers();
+        let last = self.last.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let headers = std::mem::take(last);
         if !headers.contains_key(&SESSION_ID) {
             return;
         }
@@ -276,5 +304,18 @@ impl Drop for HttpSession {
         runtime.spawn(async move {
             let _ = http.exchange(Method::DELETE, headers, Bytes::new(), false).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_cannot_ask_for_a_busy_loop() {
+        let delay = |retry| Place { retry, ..Place::default() }.delay();
+        assert_eq!(delay(Some(Duration::ZERO)), MIN_RETRY);
+        assert_eq!(delay(Some(Duration::MAX)), MAX_RETRY);
+        assert_eq!(delay(None), DEFAULT_RETRY);
     }
 }

@@ -29,12 +29,14 @@ impl StreamSession {
 impl Connection for StreamSession {
     const CANCELS_ON_DROP: bool = true;
 
-    async fn initialize(&self, request: Request) -> Result<Response, ConnectionError> {
+    type Session = ();
+
+    async fn initialize(&self, request: Request) -> Result<(Response, ()), ConnectionError> {
         let stream = self.stream.clone().timeout(self.timeout);
-        Ok(stream.send(OutgoingRequest::new(request)).await?)
+        Ok((stream.send(OutgoingRequest::new(request)).await?, ()))
     }
 
-    async fn run(self: Arc<Self>, request: Request, messages: mpsc::Sender<Incoming>) {
+    async fn run(self: Arc<Self>, (): (), request: Request, messages: mpsc::Sender<Incoming>) {
         // A call that reads too slowly loses notifications.
         let forward = |notification| {
             let _ = messages.try_send(Incoming::Notification(notification));
@@ -44,7 +46,7 @@ impl Connection for StreamSession {
         let _ = messages.send(Incoming::Response(outcome)).await;
     }
 
-    async fn listen(self: Arc<Self>, messages: mpsc::Sender<Incoming>) {
+    async fn listen(self: Arc<Self>, (): (), messages: mpsc::Sender<Incoming>) {
         let mut unsolicited = self.stream.unsolicited();
         while let Some(message) = unsolicited.recv().await {
             let message = match message {
@@ -62,13 +64,14 @@ impl Connection for StreamSession {
         self.timeout
     }
 
-    async fn post(&self, message: String) -> Result<(), ConnectionError> {
+    async fn post(&self, (): &(), message: String) -> Result<(), ConnectionError> {
         let message = RawValue::from_string(message)
             .map_err(|error| TransportError::protocol(error.to_string()))?;
         if self.stream.post(RawJson::from(message)) {
             Ok(())
         } else {
-            Err(TransportError::interrupted("the stream to the server is closed").into())
+            let why = "the stream to the server is closed, or the server does not read it";
+            Err(TransportError::interrupted(why).into())
         }
     }
 }

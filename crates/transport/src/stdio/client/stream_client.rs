@@ -24,6 +24,10 @@ pub(super) const DEFAULT_MAX_MESSAGE: usize = 16 << 20;
 /// Maximum number of requests that may wait to be written. Further ones wait in their callers.
 const MAX_QUEUED_REQUESTS: usize = 64;
 
+/// Maximum number of messages outside of requests that may wait to be written. Further ones are
+/// dropped: the server does not read.
+const MAX_QUEUED_POSTS: usize = 1_024;
+
 /// A client of a server at the other end of a byte stream. Clones share the stream, and requests
 /// are multiplexed.
 ///
@@ -40,6 +44,8 @@ struct Shared {
     /// Lines that bypass the queue: cancellations of requests that were written. `None` closes the
     /// stream, and so does dropping the sender.
     control: UnboundedSender<Option<Vec<u8>>>,
+    /// Messages outside of requests.
+    posts: Sender<Vec<u8>>,
     /// Shared with the tasks that read and write.
     pending: Arc<Mutex<Pending>>,
 }
@@ -72,10 +78,13 @@ impl StreamClient {
     {
         let (requests, queued_requests) = mpsc::channel(MAX_QUEUED_REQUESTS);
         let (control, control_lines) = mpsc::unbounded_channel();
+        let (posts, queued_posts) = mpsc::channel(MAX_QUEUED_POSTS);
         let pending = Arc::<Mutex<Pending>>::default();
-        tokio::spawn(write_all(writer, queued_requests, control_lines, Arc::clone(&pending)));
+        let queues =
+            Queues { requests: queued_requests, control: control_lines, posts: queued_posts };
+        tokio::spawn(write_all(writer, queues, Arc::clone(&pending)));
         tokio::spawn(read_all(LineReader::new(reader, bytes), Arc::clone(&pending)));
-        let shared = Shared { requests, control, pending };
+        let shared = Shared { requests, control, posts, pending };
         Self { shared: Arc::new(shared), timeout: Duration::from_mins(2) }
     }
 
@@ -110,9 +119,9 @@ impl StreamClient {
     }
 
     /// Sends a message that is neither a request nor about one. Returns false if the stream is
-    /// closed.
+    /// closed, or if the server does not read what was sent before.
     pub fn post(&self, message: RawJson) -> bool {
-        !self.is_closed() && self.shared.control.send(Some(json_line(message))).is_ok()
+        !self.is_closed() && self.shared.posts.try_send(json_line(message)).is_ok()
     }
 
     /// Returns true if both are clients of the same stream.
@@ -221,11 +230,17 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
-/// Writes requests and control lines until the stream is closed or breaks.
+/// The receiving ends of what is to be written.
+struct Queues {
+    requests: Receiver<(Vec<u8>, Arc<SendState>)>,
+    control: UnboundedReceiver<Option<Vec<u8>>>,
+    posts: Receiver<Vec<u8>>,
+}
+
+/// Writes requests and other lines until the stream is closed or breaks.
 async fn write_all(
     mut writer: impl AsyncWrite + Unpin,
-    mut requests: Receiver<(Vec<u8>, Arc<SendState>)>,
-    mut control: UnboundedReceiver<Option<Vec<u8>>>,
+    Queues { mut requests, mut control, mut posts }: Queues,
     pending: Arc<Mutex<Pending>>,
 ) {
     let poll_line = |cx: &mut Context<'_>| {
@@ -235,6 +250,9 @@ async fn write_all(
             // Requests that are queued are still written.
             Poll::Ready(_) => requests.close(),
             Poll::Pending => {}
+        }
+        if let Poll::Ready(Some(line)) = posts.poll_recv(cx) {
+            return Poll::Ready(Some((line, None)));
         }
         let request = requests.poll_recv(cx);
         request.map(|request| request.map(|(line, state)| (line, Some(state))))
@@ -273,4 +291,31 @@ async fn read_all(mut lines: LineReader<impl AsyncBufRead + Unpin>, pending: Arc
     pending.closed = true;
     pending.unsolicited = None;
     pending.waiters.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, BufReader, duplex, split};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_to_a_server_that_does_not_read_are_dropped() {
+        let (ours, mut server) = duplex(16);
+        let (reader, writer) = split(ours);
+        let client = StreamClient::new(BufReader::new(reader), writer);
+        let answer = || RawJson::new(&"an answer").unwrap();
+        for _ in 0..2 * MAX_QUEUED_POSTS {
+            client.post(answer());
+            tokio::task::yield_now().await;
+        }
+        assert!(!client.post(answer()));
+        assert!(!client.is_closed());
+        // What was kept is written when the server reads again, and before the stream ends.
+        client.close();
+        let mut written = String::new();
+        server.read_to_string(&mut written).await.unwrap();
+        let count = written.lines().count();
+        assert!((MAX_QUEUED_POSTS..2 * MAX_QUEUED_POSTS).contains(&count), "{count}");
+    }
 }

@@ -1,0 +1,147 @@
+//! Sessions with servers that send raw HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ::http::HeaderMap;
+use mrtr_schema::jsonrpc::{Params, Request, RequestId};
+use mrtr_transport::OutgoingRequest;
+use mrtr_transport::http::HttpClient;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::session::HttpSession;
+use crate::client::adapter::Adapter;
+use crate::client::connection::Connection;
+
+/// Fails instead of waiting for ever. The clock is paused, so it does not take time.
+async fn soon<F: Future>(awaited: F) -> F::Output {
+    tokio::time::timeout(Duration::from_hours(1), awaited).await.unwrap()
+}
+
+/// A request at the server: its head, in lower case, and its body.
+struct Received {
+    head: String,
+    body: Value,
+}
+
+async fn receive(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.ok()? == 0 {
+            return None;
+        }
+        line.make_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(Received { head, body: serde_json::from_slice(&body).unwrap_or_default() })
+}
+
+/// Starts a server that answers each request with the text that `reply` returns, and then closes
+/// the connection. A text without `connection: close` keeps it open.
+async fn serve(reply: impl Fn(Received) -> String + Send + Sync + 'static) -> HttpSession {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let reply = Arc::new(reply);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let reply = Arc::clone(&reply);
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                let Some(received) = receive(&mut stream).await else { return };
+                let text = reply(received);
+                stream.write_all(text.as_bytes()).await.unwrap();
+                if !text.contains("connection: close") {
+                    std::future::pending::<()>().await;
+                }
+            });
+        }
+    });
+    HttpSession::new(HttpClient::builder(&url).timeout(Duration::from_secs(5)).build().unwrap())
+}
+
+fn response(status: &str, kind: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nmcp-session-id: s\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+fn events(body: &str) -> String {
+    response("200 OK", "text/event-stream", body)
+}
+
+fn initialized(id: &Value) -> Value {
+    let result = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "serverInfo": { "name": "raw", "version": "1" },
+    });
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+fn call() -> OutgoingRequest<'static> {
+    let params = Params::new(&json!({ "name": "t", "_meta": {} })).unwrap();
+    OutgoingRequest::new(Request::new(RequestId::Number(7), "tools/call", Some(params)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_is_not_repeated_if_its_session_ends_after_the_server_has_accepted_it() {
+    let calls = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&calls);
+    let session = serve(move |Received { head, body }| match body["method"].as_str() {
+        Some("initialize") => {
+            response("200 OK", "application/json", &initialized(&body["id"]).to_string())
+        }
+        Some("tools/call") => {
+            counter.fetch_add(1, Ordering::SeqCst);
+            events("id: 1\nretry: 1\ndata:\n\n")
+        }
+        Some(_) => response("202 Accepted", "text/plain", ""),
+        None if head.contains("last-event-id") => response("404 Not Found", "text/plain", ""),
+        None => response("405 Method Not Allowed", "text/plain", ""),
+    });
+    let error = Adapter::new(session.await).send(call()).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("ended the session"), "{error}");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_before_the_response_to_initialize_are_discarded() {
+    let session = serve(|Received { body, .. }| match body["method"].as_str() {
+        Some("initialize") => {
+            let log = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
+            let log = format!("data: {log}\n\n").repeat(5);
+            events(&format!("{log}data: {}\n\n", initialized(&body["id"])))
+        }
+        Some("tools/call") => {
+            let result = json!({ "jsonrpc": "2.0", "id": 7, "result": { "content": [] } });
+            response("200 OK", "application/json", &result.to_string())
+        }
+        _ => response("202 Accepted", "text/plain", ""),
+    });
+    let response = soon(Adapter::new(session.await).send(call())).await.unwrap();
+    assert_eq!(response.outcome.unwrap().get(), r#"{"content":[]}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_server_does_not_hang_what_is_not_a_call() {
+    let silent = serve(|_| String::new()).await;
+    let error = soon(Adapter::new(silent).send(call())).await.unwrap_err();
+    assert!(error.to_string().contains("did not answer in time"), "{error}");
+
+    let silent = serve(|_| String::new()).await;
+    soon(silent.post(&HeaderMap::new(), "{}".to_owned())).await.unwrap_err();
+
+    // The body of an error never ends.
+    let head = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 9\r\n\r\n";
+    let session = serve(|_| head.to_owned()).await;
+    soon(session.post(&HeaderMap::new(), "{}".to_owned())).await.unwrap_err();
+}

@@ -1,0 +1,47 @@
+//! Subscriptions to what a legacy server announces to its session.
+
+use mrtr_schema::capabilities::ListCapability;
+use mrtr_schema::jsonrpc::{Notification, RequestId};
+use mrtr_schema::subscription::{Changed, SubscriptionFilter, name, subscription_meta};
+
+use crate::handshake::InitializeResult;
+
+/// Returns the part of a filter that the server announces.
+pub(super) fn granted_filter(
+    mut asked: SubscriptionFilter,
+    server: &InitializeResult,
+) -> SubscriptionFilter {
+    let capabilities = &server.capabilities;
+    let announces = |list: &Option<ListCapability>| {
+        list.as_ref().is_some_and(|list| list.list_changed == Some(true))
+    };
+    let resources = capabilities.resources.as_ref();
+    asked.tools_list_changed &= announces(&capabilities.tools);
+    asked.prompts_list_changed &= announces(&capabilities.prompts);
+    asked.resources_list_changed &= resources.is_some_and(|all| all.list_changed == Some(true));
+    if resources.is_none_or(|all| all.subscribe != Some(true)) {
+        asked.resource_subscriptions.clear();
+    }
+    asked
+}
+
+/// Returns a notification as one of a subscription, if it was asked for.
+pub(super) fn announced(
+    notification: &Notification,
+    filter: &SubscriptionFilter,
+    id: &RequestId,
+) -> Option<Notification> {
+    let mut changed: Changed = notification.decode_params().ok()?;
+    let is_wanted = match notification.method.as_str() {
+        name::TOOLS => filter.tools_list_changed,
+        name::PROMPTS => filter.prompts_list_changed,
+        name::RESOURCES => filter.resources_list_changed,
+        name::RESOURCE_UPDATED => {
+            changed.uri.as_ref().is_some_and(|uri| filter.resource_subscriptions.contains(uri))
+        }
+        _ => false,
+    };
+    changed.meta = subscription_meta(id);
+    let renamed = is_wanted.then(|| Notification::new(&*notification.method, &changed));
+    renamed?.ok()
+}

@@ -1,0 +1,405 @@
+//! The adapter on a connection whose server is the test.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
+use mrtr_schema::jsonrpc::{Notification, Params, Request, RequestId, Response};
+use mrtr_transport::{OutgoingRequest, TransportError};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::time::Instant;
+
+use super::adapter::Adapter;
+use super::connection::{Connection, ConnectionError, Incoming};
+
+/// Fails instead of waiting for ever. The clock is paused, so it does not take time.
+async fn soon<F: Future>(awaited: F) -> F::Output {
+    tokio::time::timeout(Duration::from_hours(1), awaited).await.unwrap()
+}
+
+/// The number of a session.
+type Session = usize;
+
+/// A call at the server: where it arrived, and where its messages go.
+struct Call {
+    session: Session,
+    request: Request,
+    messages: mpsc::Sender<Incoming>,
+}
+
+impl Call {
+    async fn ask(&self, id: impl Into<Value>) {
+        let id = serde_json::from_value(id.into()).unwrap();
+        self.messages.send(Incoming::Request(question(id))).await.unwrap();
+    }
+
+    async fn notify(&self) {
+        let progress = Notification::from_raw("notifications/progress", None);
+        let _ = self.messages.send(Incoming::Notification(progress)).await;
+    }
+
+    async fn answer(&self, result: Value) {
+        let outcome = Ok(to_raw_value(&result).unwrap());
+        let response = Response { id: Some(self.request.id.clone()), outcome };
+        self.messages.send(Incoming::Response(Ok(response))).await.unwrap();
+    }
+}
+
+struct Fake {
+    opened: Arc<Mutex<Opened>>,
+    calls: UnboundedSender<Call>,
+    streams: UnboundedSender<(Session, mpsc::Sender<Incoming>)>,
+    posts: UnboundedSender<(Session, Value)>,
+}
+
+#[derive(Default)]
+struct Opened {
+    count: usize,
+    ended: HashSet<Session>,
+}
+
+/// The server's side.
+struct Server {
+    opened: Arc<Mutex<Opened>>,
+    calls: UnboundedReceiver<Call>,
+    streams: UnboundedReceiver<(Session, mpsc::Sender<Incoming>)>,
+    posts: UnboundedReceiver<(Session, Value)>,
+}
+
+impl Server {
+    async fn call(&mut self, method: &str) -> Call {
+        let call = soon(self.calls.recv()).await.unwrap();
+        assert_eq!(call.request.method, method);
+        call
+    }
+
+    /// Returns the next message that is no notification.
+    async fn response(&mut self) -> (Session, Value) {
+        loop {
+            let (session, message) = soon(self.posts.recv()).await.unwrap();
+            if message.get("method").is_none() {
+                return (session, message);
+            }
+        }
+    }
+
+    fn end_session(&self, session: Session) {
+        self.opened.lock().unwrap().ended.insert(session);
+    }
+
+    fn sessions(&self) -> usize {
+        self.opened.lock().unwrap().count
+    }
+}
+
+impl Connection for Fake {
+    const CANCELS_ON_DROP: bool = false;
+
+    type Session = Session;
+
+    async fn initialize(&self, request: Request) -> Result<(Response, Session), ConnectionError> {
+        let mut opened = self.opened.lock().unwrap();
+        opened.count += 1;
+        let result = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "logging": {}, "tools": { "listChanged": true } },
+            "serverInfo": Implementation::new("fake", "1"),
+        });
+        let outcome = Ok(to_raw_value(&result).unwrap());
+        Ok((Response { id: Some(request.id), outcome }, opened.count))
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        session: Session,
+        request: Request,
+        messages: mpsc::Sender<Incoming>,
+    ) {
+        if self.opened.lock().unwrap().ended.contains(&session) {
+            let ended = Err(ConnectionError::SessionEnded);
+            messages.send(Incoming::Response(ended)).await.unwrap();
+        } else {
+            self.calls.send(Call { session, request, messages }).unwrap_or(());
+        }
+    }
+
+    async fn listen(self: Arc<Self>, session: Session, messages: mpsc::Sender<Incoming>) {
+        self.streams.send((session, messages)).unwrap_or(());
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_mins(2)
+    }
+
+    async fn post(&self, session: &Session, message: String) -> Result<(), ConnectionError> {
+        self.posts.send((*session, serde_json::from_str(&message).unwrap())).unwrap_or(());
+        if self.opened.lock().unwrap().ended.contains(session) {
+            return Err(ConnectionError::SessionEnded);
+        }
+        Ok(())
+    }
+}
+
+fn connect() -> (Arc<Adapter<Fake>>, Server) {
+    let opened = Arc::<Mutex<Opened>>::default();
+    let (calls, calls_in) = mpsc::unbounded_channel();
+    let (streams, streams_in) = mpsc::unbounded_channel();
+    let (posts, posts_in) = mpsc::unbounded_channel();
+    let fake = Fake { opened: Arc::clone(&opened), calls, streams, posts };
+    let server = Server { opened, calls: calls_in, streams: streams_in, posts: posts_in };
+    (Arc::new(Adapter::new(fake)), server)
+}
+
+fn question(id: RequestId) -> Request {
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
+    let params = json!({ "message": "Name?", "requestedSchema": schema });
+    Request::new(id, "elicitation/create", Some(Params::new(&params).unwrap()))
+}
+
+/// A request being sent by the adapter, in a task.
+type Sent = tokio::task::JoinHandle<Result<Response, TransportError>>;
+
+fn send(adapter: &Arc<Adapter<Fake>>, method: &str, mut params: Value, level: Value) -> Sent {
+    let form: ClientCapabilities =
+        serde_json::from_value(json!({ "elicitation": { "form": {} } })).unwrap();
+    let mut meta = json!({ "io.modelcontextprotocol/clientCapabilities": form });
+    if !level.is_null() {
+        meta["io.modelcontextprotocol/logLevel"] = level;
+    }
+    params["_meta"] = meta;
+    let params = Params::new(&params).unwrap();
+    let request = Request::new(RequestId::Number(7), method, Some(params));
+    let adapter = Arc::clone(adapter);
+    tokio::spawn(async move { adapter.send(OutgoingRequest::new(request)).await })
+}
+
+fn call(adapter: &Arc<Adapter<Fake>>, tool: &str) -> Sent {
+    send(adapter, "tools/call", json!({ "name": tool }), Value::Null)
+}
+
+fn resume(adapter: &Arc<Adapter<Fake>>, tool: &str, suspended: &Value) -> Sent {
+    let responses = suspended["inputRequests"].as_object().unwrap().keys();
+    let responses: serde_json::Map<_, _> =
+        responses.map(|key| (key.clone(), json!({ "action": "decline" }))).collect();
+    let state = &suspended["requestState"];
+    let params = json!({ "name": tool, "requestState": state, "inputResponses": responses });
+    send(adapter, "tools/call", params, Value::Null)
+}
+
+async fn result(sent: Sent) -> Value {
+    let response = sent.await.unwrap().unwrap();
+    serde_json::from_str(response.outcome.unwrap().get()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_reaches_the_client_while_notifications_arrive() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    let at_server = server.call("tools/call").await;
+    let begun = Instant::now();
+    at_server.ask(1).await;
+    let notifying = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(4)).await;
+            at_server.notify().await;
+        }
+    });
+    let suspended = result(sent).await;
+    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 1);
+    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    notifying.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_without_end_are_asked_in_rounds() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    let at_server = server.call("tools/call").await;
+    for id in 0..200 {
+        at_server.ask(id).await;
+    }
+    let suspended = result(sent).await;
+    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 65);
+    let suspended = result(resume(&adapter, "t", &suspended)).await;
+    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 65);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_state_resumes_only_its_own_call() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "a");
+    let at_server = server.call("tools/call").await;
+    at_server.ask(1).await;
+    let suspended = result(sent).await;
+    let mixed_up = resume(&adapter, "b", &suspended).await.unwrap().unwrap();
+    let error = mixed_up.outcome.unwrap_err();
+    assert!(error.message.contains("another call"), "{error}");
+    let sent = resume(&adapter, "a", &suspended);
+    assert_eq!(server.response().await.1["id"], 1);
+    at_server.answer(json!({ "content": [] })).await;
+    assert_eq!(result(sent).await, json!({ "content": [] }));
+
+    // The first call of another client has another state.
+    let (other, mut server) = connect();
+    let sent = call(&other, "a");
+    server.call("tools/call").await.ask(1).await;
+    assert_ne!(result(sent).await["requestState"], suspended["requestState"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_goes_only_to_the_session_of_its_question() {
+    let (adapter, mut server) = connect();
+    let first = call(&adapter, "a");
+    let at_server = server.call("tools/call").await;
+    at_server.ask(1).await;
+    let suspended = result(first).await;
+    server.end_session(1);
+    let second = call(&adapter, "b");
+    let in_second = server.call("tools/call").await;
+    assert_eq!(in_second.session, 2);
+    in_second.ask(1).await;
+    result(second).await;
+    let resumed = resume(&adapter, "a", &suspended).await.unwrap().unwrap_err();
+    assert!(resumed.is_transient() && !resumed.is_not_sent(), "{resumed}");
+    assert_eq!(server.response().await.0, 1, "the answer went to another session");
+    assert!(server.posts.try_recv().is_ok_and(|(session, _)| session == 1), "the cancellation");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_is_not_repeated_after_an_answer_was_refused() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    let at_server = server.call("tools/call").await;
+    server.end_session(1);
+    let ping = Request::new(RequestId::Number(1), "ping", None);
+    at_server.messages.send(Incoming::Request(ping)).await.unwrap();
+    server.response().await;
+    at_server.answer(json!({ "content": [] })).await;
+    assert_eq!(result(sent).await, json!({ "content": [] }));
+    assert_eq!(server.sessions(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_of_our_own_times_out() {
+    let (adapter, mut server) = connect();
+    let sent = send(&adapter, "tools/call", json!({ "name": "t" }), json!("info"));
+    let _silent = server.call("logging/setLevel").await;
+    let error = soon(sent).await.unwrap().unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("did not answer"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_level_is_sent_until_the_server_accepts_it() {
+    let (adapter, mut server) = connect();
+    let with_level = || send(&adapter, "tools/call", json!({ "name": "t" }), json!("info"));
+    let refused = with_level();
+    let first = server.call("logging/setLevel").await;
+    drop(first.messages);
+    refused.await.unwrap().unwrap_err();
+    let sent = with_level();
+    let second = server.call("logging/setLevel").await;
+    assert_ne!(first.request.id, second.request.id);
+    second.answer(json!({})).await;
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+    let sent = with_level();
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+
+    // A new session knows no level.
+    server.end_session(1);
+    let sent = with_level();
+    let in_second = server.call("logging/setLevel").await;
+    assert_eq!(in_second.session, 2);
+    in_second.answer(json!({})).await;
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_on_the_stream_of_the_session_is_not_for_a_request_of_our_own() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    let _at_server = server.call("tools/call").await;
+    let (_, stream) = server.streams.recv().await.unwrap();
+    let other = send(&adapter, "tools/call", json!({ "name": "t" }), json!("info"));
+    let setting = server.call("logging/setLevel").await;
+    stream.send(Incoming::Request(question(RequestId::Number(5)))).await.unwrap();
+    let suspended = result(sent).await;
+    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 1);
+    // What the server asks about a request of our own is answered.
+    setting.ask(6).await;
+    assert_eq!(server.response().await.1["error"]["code"], -32601);
+    other.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_of_a_call_that_ends_is_rejected() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    let at_server = server.call("tools/call").await;
+    at_server.ask("q").await;
+    at_server.answer(json!({ "content": [] })).await;
+    assert_eq!(result(sent).await, json!({ "content": [] }));
+    let (_, rejected) = server.response().await;
+    assert_eq!((&rejected["id"], &rejected["error"]["code"]), (&json!("q"), &json!(-32603)));
+
+    // A question that arrives too late to be read is rejected, too.
+    let sent = call(&adapter, "t");
+    let at_server = server.call("tools/call").await;
+    at_server.answer(json!({ "content": [] })).await;
+    at_server.ask("late").await;
+    result(sent).await;
+    assert_eq!(server.response().await.1["id"], "late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_with_a_huge_id_gets_no_answer() {
+    let (adapter, mut server) = connect();
+    let sent = call(&adapter, "t");
+    let at_server = server.call("tools/call").await;
+    at_server.ask("x".repeat(257)).await;
+    at_server.ask(8).await;
+    let suspended = result(sent).await;
+    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscription_ends_with_its_session() {
+    let (adapter, mut server) = connect();
+    let listen = || {
+        let filter = json!({ "notifications": { "toolsListChanged": true } });
+        send(&adapter, "subscriptions/listen", filter, Value::Null)
+    };
+    let subscribed = listen();
+    let (_, _stream) = server.streams.recv().await.unwrap();
+    server.end_session(1);
+    let sent = call(&adapter, "t");
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+    soon(subscribed).await.unwrap().unwrap_err();
+
+    // The stream of the second session breaks, and is opened again.
+    let (session, stream) = server.streams.recv().await.unwrap();
+    assert_eq!(session, 2);
+    let subscribed = listen();
+    tokio::task::yield_now().await;
+    drop(stream);
+    soon(subscribed).await.unwrap().unwrap_err();
+    let subscribed = listen();
+    server.call("ping").await.answer(json!({})).await;
+    let (session, stream) = server.streams.recv().await.unwrap();
+    assert_eq!(session, 2);
+    drop(stream);
+    soon(subscribed).await.unwrap().unwrap_err();
+
+    // If the session has ended meanwhile, another is opened.
+    server.end_session(2);
+    let subscribed = listen();
+    let (session, _stream) = soon(server.streams.recv()).await.unwrap();
+    assert_eq!(session, 3);
+    subscribed.abort();
+}
