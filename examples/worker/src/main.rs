@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
 use mrtr::client::{CallOutcome, PendingCall};
-use mrtr::http::{Endpoint, HttpClient, ServeOptions};
+use mrtr::http::{Endpoint, HttpConnection, ServeOptions};
 use mrtr::schema::tool::CallToolResult;
 use mrtr::{Client, Context, ElicitResult, KeyRing, Secret, Server, Tool};
 use rusqlite::Connection;
@@ -38,7 +38,7 @@ async fn main() -> Result<ExitCode> {
 }
 
 /// A client that supports forms, and accepts each one.
-fn client(url: &str) -> Result<Client<HttpClient>> {
+fn client(url: &str) -> Result<Client<HttpConnection>> {
     let client = mrtr::connect(url)?.on_form(async |question, form| {
         println!("finish  {} asks: {}", question.target, form.message);
         Ok(ElicitResult::accept(json!({ "yes": true }))?)
