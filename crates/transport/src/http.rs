@@ -11,6 +11,9 @@ pub use client::RawResponse;
 #[cfg(feature = "http-client")]
 pub use client::{Challenge, HttpClient, HttpClientBuilder};
 #[cfg(feature = "http-endpoint")]
-pub use server::{Endpoint, LegacyHandler, Permit, Readiness, RequestLimits, ResponseBody};
+pub use server::{
+    Endpoint, EventSource, LegacyHandler, Permit, Readiness, RequestLimits, ResponseBody,
+    event_stream, push_event,
+};
 #[cfg(feature = "http-serve")]
 pub use server::{ServeOptions, serve};

@@ -3,6 +3,7 @@
 mod admission;
 mod body;
 mod endpoint;
+mod event_stream;
 mod legacy;
 mod legacy_handler;
 mod limits;
@@ -16,9 +17,10 @@ mod shared;
 
 pub use admission::Permit;
 pub use endpoint::Endpoint;
+pub use event_stream::{EventSource, push_event};
 pub use legacy_handler::LegacyHandler;
 pub use limits::RequestLimits;
 pub use readiness::Readiness;
-pub use response::ResponseBody;
+pub use response::{ResponseBody, event_stream};
 #[cfg(feature = "http-serve")]
 pub use serve::{ServeOptions, serve};

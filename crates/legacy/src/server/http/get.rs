@@ -1,20 +1,16 @@
 //! GET: streams that clients resume, and changes of the server.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use ::http::{HeaderName, Request, Response, StatusCode, header};
 use bytes::Bytes;
-use http_body::{Body, Frame};
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_transport::RequestHandler;
-use mrtr_transport::http::{Permit, ResponseBody};
+use mrtr_transport::http::{EventSource, Permit, ResponseBody, event_stream, push_event};
 use tokio::sync::mpsc;
-use tokio::time::{Sleep, sleep};
 
-use super::body::{CallEvents, EventId, KEEP_ALIVE_INTERVAL, event_stream, push_event};
+use super::body::{CallEvents, EventId};
 use super::caller::{Caller, context_of};
 use super::rejected::Rejected;
 use crate::server::gateway::Gateway;
@@ -108,36 +104,19 @@ async fn changes<H: RequestHandler>(
         drop(permit);
     });
     session.replace_listener(task.abort_handle());
-    Ok(event_stream(Changes { receiver, idle: None }))
+    Ok(event_stream(Changes(receiver)))
 }
 
 /// The events of one connection. When it is dropped, the task that fills the channel ends.
-struct Changes {
-    receiver: mpsc::Receiver<Notification>,
-    idle: Option<Pin<Box<Sleep>>>,
-}
+struct Changes(mpsc::Receiver<Notification>);
 
-impl Body for Changes {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let mut events = String::new();
-        match self.receiver.poll_recv(cx) {
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Ready(Some(notification)) => {
-                push_event(&mut events, None, notification.to_json());
-            }
-            Poll::Pending => {
-                let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE_INTERVAL)));
-                ready!(idle.as_mut().poll(cx));
-                events.push_str(":\n\n");
-            }
-        }
-        self.idle = None;
-        Poll::Ready(Some(Ok(Frame::data(events.into()))))
+impl EventSource for Changes {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
+        let next = ready!(self.0.poll_recv(cx));
+        Poll::Ready(next.map(|notification| {
+            let mut event = String::new();
+            push_event(&mut event, notification.to_json());
+            event
+        }))
     }
 }

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId, code};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::{RawJson, jsonrpc};
-use mrtr_transport::http::{Permit, ResponseBody};
+use mrtr_transport::http::{Permit, ResponseBody, event_stream};
 use mrtr_transport::{RequestHandler, headers};
 use serde_json::value::RawValue;
 
-use super::body::{CallEvents, event_stream};
+use super::body::CallEvents;
 use super::caller::{Caller, SESSION_ID, context_of};
 use super::rejected::{Rejected, empty, json, json_text};
 use crate::server::gateway::Gateway;

@@ -3,26 +3,18 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::Notification;
-use tokio::time::{Sleep, sleep};
 
+use super::event_stream::{EventSource, EventStream, push_event};
 use crate::headers;
-use crate::json_line::one_line;
 use crate::response_parts::{Part, RawResponse, ResponseParts};
-
-/// The interval of comments on a stream without events. It is shorter than the idle timeouts of
-/// common proxies (60 s), so that none of them closes the stream.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Maximum number of bytes of events that are collected into one frame: each frame costs a chunk of
 /// its own.
@@ -39,17 +31,29 @@ pub(super) async fn respond(mut parts: ResponseParts) -> Response<ResponseBody> 
             json(status, &response)
         }
         Some(Part::Notification(first)) => {
-            let events = Events { first: Some(first), parts, idle: None };
-            let mut response = Response::new(ResponseBody(Inner::Events(Box::new(events))));
-            let headers = response.headers_mut();
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            // nginx buffers responses unless told not to.
-            let no = HeaderValue::from_static("no");
-            headers.insert(HeaderName::from_static("x-accel-buffering"), no);
-            response
+            let stream = EventStream::new(Parts { first: Some(first), parts });
+            events(Inner::Events(Box::new(stream)))
         }
     }
+}
+
+/// Creates a response that is a stream of server-sent events, for a
+/// [`LegacyHandler`](super::LegacyHandler). A comment is sent every 15 s while there are none.
+/// Dropping the body drops the source.
+pub fn event_stream(source: impl EventSource) -> Response<ResponseBody> {
+    events(Inner::Other(Box::pin(EventStream::new(source))))
+}
+
+/// Creates a response with the headers of an event stream.
+fn events(body: Inner) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // nginx buffers responses unless told not to.
+    let no = HeaderValue::from_static("no");
+    headers.insert(HeaderName::from_static("x-accel-buffering"), no);
+    response
 }
 
 /// Creates a response with a JSON-RPC message as its body.
@@ -69,30 +73,14 @@ pub(super) fn empty(status: StatusCode) -> Response<ResponseBody> {
     response
 }
 
-/// Appends an event with `message` as its data.
-fn push_event(events: &mut String, message: RawJson) {
-    let message = one_line(message);
-    events.reserve(message.len() + 8);
-    events.push_str("data: ");
-    events.push_str(&message);
-    events.push_str("\n\n");
-}
-
 /// The body of a response from an [`Endpoint`](super::Endpoint): JSON, or a stream of server-sent
 /// events. Dropping it cancels the request.
 pub struct ResponseBody(Inner);
 
 enum Inner {
     Full(Full<Bytes>),
-    Events(Box<Events>),
+    Events(Box<EventStream<Parts>>),
     Other(Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>),
-}
-
-impl ResponseBody {
-    /// Creates a body from another one, for a [`LegacyHandler`](super::LegacyHandler).
-    pub fn new(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Self {
-        Self(Inner::Other(Box::pin(body)))
-    }
 }
 
 impl From<String> for ResponseBody {
@@ -101,33 +89,23 @@ impl From<String> for ResponseBody {
     }
 }
 
-struct Events {
+/// The notifications before a response, and the response.
+struct Parts {
     first: Option<Notification>,
     parts: ResponseParts,
-    /// Runs while there is nothing to send.
-    idle: Option<Pin<Box<Sleep>>>,
 }
 
-impl Events {
-    /// Polls for a frame: the next event and those that are available with it, or a comment if
-    /// there was none for a while.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl EventSource for Parts {
+    /// Polls for the next event and those that are available with it.
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
         let mut events = String::new();
         let mut next = match self.first.take() {
             Some(first) => Some(Part::Notification(first)),
-            None => match self.parts.poll_next(cx) {
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(next) => next,
-                Poll::Pending => {
-                    let idle =
-                        self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE_INTERVAL)));
-                    ready!(idle.as_mut().poll(cx));
-                    events.push_str(":\n\n");
-                    None
-                }
-            },
+            None => ready!(self.parts.poll_next(cx)),
         };
-        self.idle = None;
+        if next.is_none() {
+            return Poll::Ready(None);
+        }
         while let Some(part) = next {
             match part {
                 Part::Notification(notification) => push_event(&mut events, notification.to_json()),
@@ -137,7 +115,7 @@ impl Events {
             // was not.
             next = if events.len() < MAX_COLLECTED_EVENTS { self.parts.next_ready() } else { None };
         }
-        Poll::Ready(Some(events.into()))
+        Poll::Ready(Some(events))
     }
 }
 
@@ -151,9 +129,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Inner::Full(full) => Pin::new(full).poll_frame(cx),
-            Inner::Events(events) => {
-                events.poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Inner::Events(events) => Pin::new(&mut **events).poll_frame(cx),
             Inner::Other(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -161,7 +137,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Full(full) => full.is_end_stream(),
-            Inner::Events(events) => events.parts.is_done(),
+            Inner::Events(events) => events.source.parts.is_done(),
             Inner::Other(body) => body.is_end_stream(),
         }
     }
@@ -189,10 +165,12 @@ impl fmt::Debug for ResponseBody {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::event_stream::KEEP_ALIVE_INTERVAL;
     use super::*;
     use crate::response_parts::AdmittedRequest;
     use crate::traits::{IncomingRequest, RequestHandler};
     use http_body_util::BodyExt as _;
+    use mrtr_schema::RawJson;
     use mrtr_schema::jsonrpc::{Request, RequestId};
 
     /// Sends one notification, and never responds.

@@ -1,0 +1,66 @@
+//! The frames of event streams.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use mrtr_schema::RawJson;
+use tokio::time::{Sleep, sleep};
+
+use crate::json_line::one_line;
+
+/// The interval of comments on a stream without events. It is shorter than the idle timeouts of
+/// common proxies (60 s), so that none of them closes the stream.
+pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The events of a response; see [`event_stream`](super::event_stream).
+pub trait EventSource: Send + Unpin + 'static {
+    /// Polls for the next events, as [`push_event`] writes them; `None` at the end of the stream.
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>>;
+}
+
+/// Appends an event with `message` as its data. An id or a delay may stand before it.
+pub fn push_event(events: &mut String, message: RawJson) {
+    let message = one_line(message);
+    events.reserve(message.len() + 8);
+    events.push_str("data: ");
+    events.push_str(&message);
+    events.push_str("\n\n");
+}
+
+/// The frames of an event stream: events, or a comment if there was none for a while.
+pub(super) struct EventStream<S> {
+    pub(super) source: S,
+    /// Runs while there is nothing to send.
+    idle: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: EventSource> EventStream<S> {
+    pub(super) fn new(source: S) -> Self {
+        Self { source, idle: None }
+    }
+}
+
+impl<S: EventSource> Body for EventStream<S> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match self.source.poll_events(cx) {
+            Poll::Ready(next) => next.map(Bytes::from),
+            Poll::Pending => {
+                let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE_INTERVAL)));
+                ready!(idle.as_mut().poll(cx));
+                Some(Bytes::from_static(b":\n\n"))
+            }
+        };
+        self.idle = None;
+        Poll::Ready(next.map(|events| Ok(Frame::data(events))))
+    }
+}
