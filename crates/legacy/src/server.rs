@@ -1,5 +1,6 @@
 //! Legacy clients, served by a handler of the current revision.
 
+mod batch;
 mod call;
 mod claims;
 mod context;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use ::http::{HeaderValue, Request, Response, StatusCode};
 use bytes::Bytes;
-use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId, code};
+use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::{RawJson, jsonrpc};
 use mrtr_transport::http::{Permit, ResponseBody, event_stream};
 use mrtr_transport::{RequestHandler, headers};
-use serde_json::value::RawValue;
 
 use super::body::CallEvents;
 use super::caller::{Caller, SESSION_ID, context_of};
 use super::rejected::{Rejected, empty, json, json_text};
+use crate::server::batch::{is_batch, split_batch};
 use crate::server::gateway::Gateway;
 use crate::server::opening::opens_session;
 use crate::server::run::{AttachedReader, NewCall};
@@ -24,9 +24,6 @@ use crate::server::stream::{EventKind, Stream};
 
 /// How long a request may take before its response becomes a stream, which the client can resume.
 const STREAM_AFTER: Duration = Duration::from_secs(1);
-
-/// The most messages in a batch.
-const MAX_BATCH: usize = 64;
 
 pub(super) async fn handle<H: RequestHandler>(
     gateway: &Arc<Gateway<H>>,
@@ -95,7 +92,7 @@ async fn handle_messages<H: RequestHandler>(
     request: &Request<Bytes>,
     permit: Permit,
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
-    let is_batch = request.body().trim_ascii_start().starts_with(b"[");
+    let is_batch = is_batch(request.body());
     let messages = if is_batch && session.claims.version.has_batches() {
         parse_batch(request.body())?
     } else {
@@ -152,19 +149,10 @@ async fn respond<H: RequestHandler>(
     event_stream(CallEvents::new(reader, session.claims.version.has_priming_events()))
 }
 
-/// Parses a batch: an array of messages (2025-03-26, basic: "Batching").
 fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {
-    let invalid = |error: ErrorObject| {
-        Box::new(Rejected { status: StatusCode::BAD_REQUEST, id: None, error })
-    };
-    let items: Vec<Box<RawValue>> = serde_json::from_slice(body).map_err(|error| {
-        invalid(ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {error}")))
-    })?;
-    if items.is_empty() || items.len() > MAX_BATCH {
-        let message = format!("a batch has 1 to {MAX_BATCH} messages");
-        return Err(invalid(ErrorObject::invalid_request(message)));
-    }
-    items.iter().map(|item| parse(item.get().as_bytes())).collect()
+    let messages = split_batch(body)
+        .map_err(|error| Box::new(Rejected { status: StatusCode::BAD_REQUEST, id: None, error }))?;
+    messages.iter().map(|message| parse(message.get().as_bytes())).collect()
 }
 
 /// Handles a notification. Unknown ones are ignored.

@@ -6,18 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::RawJson;
-use mrtr_schema::jsonrpc::{
-    ErrorObject, Message, Notification, Request, RequestId, Response, code,
-};
+use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, Request, RequestId, Response};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_transport::RequestHandler;
 use mrtr_transport::stdio::StreamLimits;
 use mrtr_transport::stdio::lines::{LineState, json_line};
-use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::legacy_method;
+use crate::server::batch::{is_batch, split_batch};
 use crate::server::call::{Call, Channel, Outgoing};
 use crate::server::context::Context;
 use crate::server::gateway::Gateway;
@@ -36,9 +34,6 @@ impl LineState for AlwaysWritten {
         true
     }
 }
-
-/// The most messages in a batch.
-const MAX_BATCH: usize = 64;
 
 /// How many notifications about changes wait for the queue of lines.
 const MAX_CHANGES: usize = 16;
@@ -91,23 +86,16 @@ impl<H: RequestHandler> StreamSession<H> {
         while self.tasks.try_join_next().is_some() {}
         let has_batches =
             self.session.as_ref().is_some_and(|session| session.claims.version.has_batches());
-        if !has_batches || !line.trim_ascii_start().starts_with(b"[") {
+        if !has_batches || !is_batch(line) {
             return self.process_message(line).await;
         }
-        match serde_json::from_slice::<Vec<Box<RawValue>>>(line) {
-            Ok(batch) if (1..=MAX_BATCH).contains(&batch.len()) => {
+        match split_batch(line) {
+            Ok(batch) => {
                 for message in batch {
                     self.process_message(message.get().as_bytes()).await;
                 }
             }
-            Ok(_) => {
-                let why = format!("a batch has 1 to {MAX_BATCH} messages");
-                self.reject(None, ErrorObject::invalid_request(why)).await;
-            }
-            Err(error) => {
-                let error = ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {error}"));
-                self.reject(None, error).await;
-            }
+            Err(error) => self.reject(None, error).await,
         }
     }
 
