@@ -8,9 +8,7 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::run::{Server, build, free_port, output, run as step, scratch};
-use crate::tools::{
-    inspector, python, python_1, rmcp, script, script_in, typescript, typescript_1,
-};
+use crate::tools::{inspector, npm_programs, python, rmcp, script};
 
 type Check = fn() -> Result;
 
@@ -65,63 +63,45 @@ impl Peer {
     }
 
     fn python() -> Result<Self> {
-        let python = python()?;
-        let line = |name| Line(python.clone(), Some(script(name)));
-        Ok(Self {
-            name: "Python",
-            version: "2.3.0",
-            is_legacy: false,
-            client: line("client.py"),
-            server: line("server.py"),
-        })
-    }
-
-    fn typescript() -> Result<Self> {
-        let (node, home) = typescript()?;
-        let line = |name| Line(node.clone(), Some(home.join(name)));
-        Ok(Self {
-            name: "TypeScript",
-            version: "2.4.0",
-            is_legacy: false,
-            client: line("client.mjs"),
-            server: line("server.mjs"),
-        })
+        Self::with_python("python", "Python", "2.3.0")
     }
 
     fn python_1() -> Result<Self> {
-        let python = python_1()?;
-        let line = |name| Line(python.clone(), Some(script_in("python-1", name)));
-        Ok(Self {
-            name: "Python 1",
-            version: "1.30.0",
-            is_legacy: true,
-            client: line("client.py"),
-            server: line("server.py"),
-        })
+        Ok(Self { is_legacy: true, ..Self::with_python("python-1", "Python 1", "1.30.0")? })
+    }
+
+    fn typescript() -> Result<Self> {
+        Self::with_node("typescript", "TypeScript", "2.4.0")
     }
 
     fn typescript_1() -> Result<Self> {
-        let (node, home) = typescript_1()?;
-        let line = |name| Line(node.clone(), Some(home.join(name)));
-        Ok(Self {
-            name: "TypeScript 1",
-            version: "1.32.2",
-            is_legacy: true,
-            client: line("client.mjs"),
-            server: line("server.mjs"),
-        })
+        Ok(Self { is_legacy: true, ..Self::with_node("typescript-1", "TypeScript 1", "1.32.2")? })
     }
 
     fn rmcp() -> Result<Self> {
         let bin = rmcp()?;
-        let line = |name| Line(bin.join(name), None);
-        Ok(Self {
-            name: "rmcp",
-            version: "3.9.0",
-            is_legacy: false,
-            client: line("client"),
-            server: line("server"),
-        })
+        let [client, server] = ["client", "server"].map(|name| Line(bin.join(name), None));
+        Ok(Self { name: "rmcp", version: "3.9.0", is_legacy: false, client, server })
+    }
+
+    /// Returns the peer whose scripts are in a folder of `interop`.
+    fn with_python(
+        folder: &'static str,
+        name: &'static str,
+        version: &'static str,
+    ) -> Result<Self> {
+        let python = python(folder)?;
+        let [client, server] =
+            ["client.py", "server.py"].map(|file| Line(python.clone(), Some(script(folder, file))));
+        Ok(Self { name, version, is_legacy: false, client, server })
+    }
+
+    /// Returns the peer whose modules are in a folder of `interop`.
+    fn with_node(folder: &'static str, name: &'static str, version: &'static str) -> Result<Self> {
+        let (node, home) = npm_programs(folder)?;
+        let [client, server] =
+            ["client.mjs", "server.mjs"].map(|file| Line(node.clone(), Some(home.join(file))));
+        Ok(Self { name, version, is_legacy: false, client, server })
     }
 
     /// Returns the rows that its clients and ours print.
@@ -229,8 +209,12 @@ fn with_python() -> Result {
         ("Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw", examples.join("examples/quickstart"));
     let mut ours = Command::new(&quickstart);
     let ours = Server::start(ours.arg("--replica").env("BOOKING_SECRET", secret).env("PORT", "0"))?;
-    let mut booking = Command::new(python()?);
-    step(booking.arg(script("booking.py")).arg(format!("http://127.0.0.1:{}/mcp", ours.port)))
+    let mut booking = Command::new(python("python")?);
+    step(
+        booking
+            .arg(script("python", "booking.py"))
+            .arg(format!("http://127.0.0.1:{}/mcp", ours.port)),
+    )
 }
 
 /// Lists and calls the tools of the fixture server with the MCP Inspector.

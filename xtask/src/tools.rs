@@ -13,18 +13,8 @@ pub fn conformance_suite() -> Result<(PathBuf, PathBuf)> {
     Ok((node, home.join("node_modules/@modelcontextprotocol/conformance/dist/index.js")))
 }
 
-/// Returns a Node.js and the folder of the programs on the TypeScript SDK.
-pub fn typescript() -> Result<(PathBuf, PathBuf)> {
-    npm_programs("typescript")
-}
-
-/// Returns a Node.js and the folder of the programs on the 1.x TypeScript SDK.
-pub fn typescript_1() -> Result<(PathBuf, PathBuf)> {
-    npm_programs("typescript-1")
-}
-
 /// Returns a Node.js and a folder with the programs of `interop/{name}` and their packages.
-fn npm_programs(name: &'static str) -> Result<(PathBuf, PathBuf)> {
+pub fn npm_programs(name: &'static str) -> Result<(PathBuf, PathBuf)> {
     let (node, home) = npm_packages(name)?;
     // Scripts find packages relative to their own location.
     for file in fs::read_dir(root().join("interop").join(name))? {
@@ -46,28 +36,14 @@ fn npm_packages(name: &'static str) -> Result<(PathBuf, PathBuf)> {
     Ok((node().ok_or("Node.js is missing")?, scratch(name)?))
 }
 
-/// Returns a Python with the packages of `interop/python/requirements.txt`.
-pub fn python() -> Result<PathBuf> {
-    python_packages("python")
-}
-
-/// Returns a Python with the packages of `interop/python-1/requirements.txt`.
-pub fn python_1() -> Result<PathBuf> {
-    python_packages("python-1")
-}
-
-fn python_packages(name: &'static str) -> Result<PathBuf> {
+/// Returns a Python with the packages of `interop/{name}/requirements.txt`.
+pub fn python(name: &'static str) -> Result<PathBuf> {
     require(&[Need::PythonPackages(name)])?;
     Ok(scratch(name)?.join("bin/python"))
 }
 
-/// Returns the path of a script in `interop/python`.
-pub fn script(name: &str) -> PathBuf {
-    script_in("python", name)
-}
-
 /// Returns the path of a script in `interop/{folder}`.
-pub fn script_in(folder: &str, name: &str) -> PathBuf {
+pub fn script(folder: &str, name: &str) -> PathBuf {
     root().join("interop").join(folder).join(name)
 }
 

@@ -122,7 +122,7 @@ fn same(vector: &Value, answer: &Value, keys: &[&str]) -> Result {
 
 /// Sends requests to the reference, one line each, and returns its responses.
 fn reference(requests: impl Iterator<Item = Value>) -> Result<Vec<Value>> {
-    let mut program = Command::new(python()?);
+    let mut program = Command::new(python("python")?);
     program.arg(root().join("crates/codec/vectors/reference.py"));
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().ok_or("no standard input")?;

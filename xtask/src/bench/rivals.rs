@@ -3,7 +3,7 @@
 use super::subject::{Load, Sample, Subject, built, check};
 use super::{Extent, Part, Sheet, Target, median, show};
 use crate::Result;
-use crate::tools::{python, script, typescript};
+use crate::tools::{npm_programs, python, script};
 
 const AXUM: &str = "bare axum";
 const HYPER: &str = "bare hyper";
@@ -62,8 +62,11 @@ pub(super) fn subjects(all: bool) -> Result<Vec<Subject>> {
         Subject::new(SHIPPED, &[&at(&rmcp), "--as-shipped"]),
     ];
     if all {
-        subjects.push(Subject::new(PYTHON, &[&at(&python()?), &at(&script("bench.py"))]));
-        let (node, home) = typescript()?;
+        subjects.push(Subject::new(
+            PYTHON,
+            &[&at(&python("python")?), &at(&script("python", "bench.py"))],
+        ));
+        let (node, home) = npm_programs("typescript")?;
         subjects.push(Subject::new(TYPESCRIPT, &[&at(&node), &at(&home.join("bench.mjs"))]));
     }
     Ok(subjects)
