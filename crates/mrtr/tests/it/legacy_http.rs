@@ -59,8 +59,11 @@ async fn one_endpoint_serves_the_current_revision_and_legacy_ones() {
     let response = modern.send(head, body).await.response().await;
     assert_eq!(text(&response), "2026-07-28");
     assert_eq!(response["result"]["resultType"], "complete");
-    // Without the header, the `_meta` still says which revision it is.
+    // Without the header or with the wrong one, the `_meta` still says which revision it is.
+    let (head, body) = call("tools/call", params.clone());
+    assert_eq!(modern.send(head, body).await.json().await["error"]["code"], -32020);
     let (head, body) = call("tools/call", params);
+    let head = head.header("mcp-protocol-version", "2025-11-25");
     assert_eq!(modern.send(head, body).await.json().await["error"]["code"], -32020);
     let (head, body) = call("initialize", json!({ "_meta": meta }));
     assert_eq!(modern.send(head, body).await.json().await["error"]["code"], -32020);

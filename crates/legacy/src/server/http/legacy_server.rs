@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ::http::request::Parts;
-use ::http::{Method, Request, Response, StatusCode};
+use ::http::{HeaderValue, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use mrtr_codec::Seal;
 use mrtr_transport::RequestHandler;
@@ -16,7 +16,7 @@ use super::rejected::{Rejected, empty};
 use super::{get, post};
 use crate::LegacyVersion;
 use crate::server::gateway::{Gateway, OpenedSession, now};
-use crate::server::opening::opens_session;
+use crate::server::opening::{names_current_revision, opens_session};
 use crate::server::options::LegacyOptions;
 
 /// Serves legacy clients over HTTP, by a handler of the current revision.
@@ -85,10 +85,19 @@ impl<H: RequestHandler> LegacyHandler for LegacyServer<H> {
         if head.method != Method::POST {
             return true;
         }
-        if let Some(version) = head.headers.get(&PROTOCOL_VERSION) {
-            return version.to_str().is_ok_and(|name| LegacyVersion::from_name(name).is_some());
+        let version = head.headers.get(&PROTOCOL_VERSION);
+        let is_legacy = |version: &HeaderValue| {
+            version.to_str().is_ok_and(|name| LegacyVersion::from_name(name).is_some())
+        };
+        if !version.is_none_or(is_legacy) {
+            return false;
         }
-        head.headers.contains_key(&SESSION_ID) || body.is_some_and(opens_session)
+        // Outside a session, the body says which revision it is.
+        head.headers.contains_key(&SESSION_ID)
+            || body.is_some_and(|body| match version {
+                Some(_) => !names_current_revision(body),
+                None => opens_session(body),
+            })
     }
 
     fn handle(
