@@ -111,11 +111,15 @@ impl Decoder {
         let value = value.strip_prefix(b":").unwrap_or_default();
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
-            b"data" => {
-                if self.has_data {
-                    self.data.push(b'\n');
-                }
+            // Most events have one line of data: it is not copied.
+            b"data" if !self.has_data => {
                 self.has_data = true;
+                line.drain(..line.len() - value.len());
+                self.data = line;
+                return None;
+            }
+            b"data" => {
+                self.data.push(b'\n');
                 self.data.extend_from_slice(value);
             }
             // An id with a null character is ignored, by the standard.

@@ -4,8 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ::http::request::Parts;
-use ::http::{HeaderValue, Method, Request, Response, StatusCode};
+use ::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use mrtr_codec::Seal;
 use mrtr_transport::RequestHandler;
@@ -81,11 +80,11 @@ impl<H: RequestHandler> LegacyServer<H> {
 }
 
 impl<H: RequestHandler> LegacyHandler for LegacyServer<H> {
-    fn claims(&self, head: &Parts, body: Option<&[u8]>) -> bool {
-        if head.method != Method::POST {
+    fn claims(&self, method: &Method, headers: &HeaderMap, body: Option<&[u8]>) -> bool {
+        if *method != Method::POST {
             return true;
         }
-        let version = head.headers.get(&PROTOCOL_VERSION);
+        let version = headers.get(&PROTOCOL_VERSION);
         let is_legacy = |version: &HeaderValue| {
             version.to_str().is_ok_and(|name| LegacyVersion::from_name(name).is_some())
         };
@@ -93,7 +92,7 @@ impl<H: RequestHandler> LegacyHandler for LegacyServer<H> {
             return false;
         }
         // Outside a session, the body says which revision it is.
-        head.headers.contains_key(&SESSION_ID)
+        headers.contains_key(&SESSION_ID)
             || body.is_some_and(|body| match version {
                 Some(_) => !names_current_revision(body),
                 None => opens_session(body),

@@ -7,14 +7,17 @@ use super::limits::RequestLimits;
 
 /// Counts the requests in flight and the bytes of their bodies.
 #[derive(Debug, Clone)]
-pub(super) struct Admission(Arc<Counters>);
+pub(super) struct Admission {
+    requests: Arc<Counters>,
+    /// Messages beyond that limit that may let a request in flight continue.
+    reserve: Arc<Counters>,
+}
 
 #[derive(Debug)]
 struct Counters {
     requests: BoundedCounter,
-    /// Messages beyond that limit that may let a request in flight continue.
-    reserve: BoundedCounter,
-    body_bytes: BoundedCounter,
+    is_reserve: bool,
+    body_bytes: Arc<BoundedCounter>,
 }
 
 #[derive(Debug)]
@@ -45,7 +48,6 @@ impl BoundedCounter {
 #[derive(Debug)]
 pub struct Permit {
     counters: Arc<Counters>,
-    is_reserve: bool,
     body_bytes: usize,
 }
 
@@ -54,26 +56,26 @@ const RESERVE: usize = 64;
 
 impl Admission {
     pub(super) fn new(limits: &RequestLimits) -> Self {
-        Self(Arc::new(Counters {
-            requests: BoundedCounter::new(limits.max_in_flight),
-            reserve: BoundedCounter::new(RESERVE),
-            body_bytes: BoundedCounter::new(limits.max_total_body_bytes),
-        }))
+        let body_bytes = Arc::new(BoundedCounter::new(limits.max_total_body_bytes));
+        let counters = |max, is_reserve| {
+            let (requests, body_bytes) = (BoundedCounter::new(max), Arc::clone(&body_bytes));
+            Arc::new(Counters { requests, is_reserve, body_bytes })
+        };
+        Self { requests: counters(limits.max_in_flight, false), reserve: counters(RESERVE, true) }
     }
 
-    /// Admits a request; `None` if too many are in flight.
-    pub(super) fn try_admit(&self) -> Option<Permit> {
-        self.0.requests.try_add(1).then(|| self.permit(false))
-    }
-
-    /// Admits a message of a legacy client, also beyond the limit: it may be the answer for which
-    /// a request in flight waits. `None` if the reserve is in use, too.
-    pub(super) fn try_admit_message(&self) -> Option<Permit> {
-        self.try_admit().or_else(|| self.0.reserve.try_add(1).then(|| self.permit(true)))
-    }
-
-    fn permit(&self, is_reserve: bool) -> Permit {
-        Permit { counters: Arc::clone(&self.0), is_reserve, body_bytes: 0 }
+    /// Admits a request; `None` if too many are in flight. A message of a legacy client is also
+    /// admitted beyond the limit, from the reserve: it may be the answer for which a request in
+    /// flight waits.
+    pub(super) fn try_admit(&self, is_legacy: bool) -> Option<Permit> {
+        let counters = if self.requests.requests.try_add(1) {
+            &self.requests
+        } else if is_legacy && self.reserve.requests.try_add(1) {
+            &self.reserve
+        } else {
+            return None;
+        };
+        Some(Permit { counters: Arc::clone(counters), body_bytes: 0 })
     }
 }
 
@@ -81,7 +83,7 @@ impl Permit {
     /// Returns true if all requests that the limit allows are in flight. Then only messages are
     /// processed that start no request, such as answers and cancellations.
     pub fn is_reserve(&self) -> bool {
-        self.is_reserve
+        self.counters.is_reserve
     }
 
     /// Reserves room for more bytes of the body. Returns false if there is none.
@@ -96,8 +98,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Counters { requests, reserve, .. } = &*self.counters;
-        if self.is_reserve { reserve } else { requests }.subtract(1);
+        self.counters.requests.subtract(1);
         self.counters.body_bytes.subtract(self.body_bytes);
     }
 }

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use super::admission::Admission;
 use super::body::{BodyError, discard, read};
-use super::legacy;
+use super::legacy::Candidate;
 use super::legacy_handler::LegacyHandler;
 use super::limits::RequestLimits;
 use super::meta_cache::MetaCache;
@@ -156,24 +156,24 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         let (head, body) = request.into_parts();
-        if let Some(legacy) = &shared.legacy
-            && !legacy::is_current_revision(&head.headers)
-        {
-            let legacy = Arc::clone(legacy);
-            return Box::pin(legacy::serve(shared, legacy, head, body));
-        }
-        let checked = shared.check_head(&head);
+        let legacy = shared.legacy.as_ref().and_then(|legacy| Candidate::new(legacy, &head));
+        let checked =
+            shared.check_head(&head, legacy.as_deref().is_some_and(Candidate::is_claimed));
         let (headers, extensions) = (head.headers, head.extensions);
+        if let Err(rejection) = checked {
+            return Box::pin(async move {
+                // The client may still be writing its body. It reads the response when it is done.
+                discard(&shared.limits, pin!(body), 0, &headers).await;
+                Ok(rejection.into_response())
+            });
+        }
         // A future is as large as the largest future that it awaits. The rare ones are boxed, so
         // that a request carries only what the common path needs.
         Box::pin(async move {
             let mut body = pin!(body);
-            if let Err(rejection) = checked {
-                // The client may still be writing its body. It reads the response when it is done.
-                Box::pin(discard(&shared.limits, body, 0, &headers)).await;
-                return Ok(rejection.into_response());
-            }
-            let Some(mut permit) = shared.admission.try_admit() else {
+            let Some(mut permit) =
+                shared.admission.try_admit(legacy.as_deref().is_some_and(Candidate::is_claimed))
+            else {
                 Box::pin(discard(&shared.limits, body, 0, &headers)).await;
                 return Ok(Rejection::overloaded().into_response());
             };
@@ -186,6 +186,11 @@ where
                     return Ok(rejection.into_response());
                 }
             };
+            if let Some(legacy) = legacy
+                && legacy.claims(&headers, &bytes)
+            {
+                return Ok(Box::pin(legacy.handle(headers, extensions, bytes, permit)).await);
+            }
             Ok(match MetaCache::with(|cache| shared.parse(&headers, &bytes, cache)) {
                 Ok(Some((request, meta))) => {
                     drop(bytes);

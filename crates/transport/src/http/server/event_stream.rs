@@ -1,12 +1,10 @@
 //! The frames of event streams.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Body, Frame};
 use mrtr_schema::RawJson;
 use tokio::time::{Sleep, sleep};
 
@@ -20,6 +18,12 @@ pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 pub trait EventSource: Send + Unpin + 'static {
     /// Polls for the next events, as [`push_event`] writes them; `None` at the end of the stream.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>>;
+
+    /// Returns true if the next poll would find the end. A server then ends the body with the last
+    /// event instead of in a frame of its own.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Appends an event with `message` as its data. An id or a delay may stand before it.
@@ -32,26 +36,20 @@ pub fn push_event(events: &mut String, message: RawJson) {
 }
 
 /// The frames of an event stream: events, or a comment if there was none for a while.
-pub(super) struct EventStream<S> {
-    pub(super) source: S,
+pub(super) struct EventStream<S: ?Sized> {
     /// Runs while there is nothing to send.
     idle: Option<Pin<Box<Sleep>>>,
+    source: S,
 }
 
 impl<S: EventSource> EventStream<S> {
     pub(super) fn new(source: S) -> Self {
-        Self { source, idle: None }
+        Self { idle: None, source }
     }
 }
 
-impl<S: EventSource> Body for EventStream<S> {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+impl EventStream<dyn EventSource> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let next = match self.source.poll_events(cx) {
             Poll::Ready(next) => next.map(Bytes::from),
             Poll::Pending => {
@@ -61,6 +59,10 @@ impl<S: EventSource> Body for EventStream<S> {
             }
         };
         self.idle = None;
-        Poll::Ready(next.map(|events| Ok(Frame::data(events))))
+        Poll::Ready(next)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.source.is_done()
     }
 }

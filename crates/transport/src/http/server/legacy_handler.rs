@@ -3,8 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use ::http::request::Parts;
-use ::http::{Request, Response};
+use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
 
 use super::admission::Permit;
@@ -19,7 +18,7 @@ pub trait LegacyHandler: Send + Sync + 'static {
     /// Returns true if the request belongs to a legacy revision. It is asked first without a body,
     /// and, if it returns false, again with the body. What it does not claim is handled by the
     /// rules of the current revision.
-    fn claims(&self, head: &Parts, body: Option<&[u8]>) -> bool;
+    fn claims(&self, method: &Method, headers: &HeaderMap, body: Option<&[u8]>) -> bool;
 
     /// Answers a request. The permit is the request's share of the endpoint's limits: keep it for
     /// as long as the request is in flight.

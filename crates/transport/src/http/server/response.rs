@@ -30,10 +30,7 @@ pub(super) async fn respond(mut parts: ResponseParts) -> Response<ResponseBody> 
                 response.outcome.as_ref().err().map_or(StatusCode::OK, headers::status_for_error);
             json(status, &response)
         }
-        Some(Part::Notification(first)) => {
-            let stream = EventStream::new(Parts { first: Some(first), parts });
-            events(Inner::Events(Box::new(stream)))
-        }
+        Some(Part::Notification(first)) => event_stream(Parts { first: Some(first), parts }),
     }
 }
 
@@ -41,12 +38,8 @@ pub(super) async fn respond(mut parts: ResponseParts) -> Response<ResponseBody> 
 /// [`LegacyHandler`](super::LegacyHandler). A comment is sent every 15 s while there are none.
 /// Dropping the body drops the source.
 pub fn event_stream(source: impl EventSource) -> Response<ResponseBody> {
-    events(Inner::Other(Box::pin(EventStream::new(source))))
-}
-
-/// Creates a response with the headers of an event stream.
-fn events(body: Inner) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody(body));
+    let events = Inner::Events(Box::new(EventStream::new(source)));
+    let mut response = Response::new(ResponseBody(events));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -79,8 +72,7 @@ pub struct ResponseBody(Inner);
 
 enum Inner {
     Full(Full<Bytes>),
-    Events(Box<EventStream<Parts>>),
-    Other(Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>),
+    Events(Box<EventStream<dyn EventSource>>),
 }
 
 impl From<String> for ResponseBody {
@@ -117,6 +109,10 @@ impl EventSource for Parts {
         }
         Poll::Ready(Some(events))
     }
+
+    fn is_done(&self) -> bool {
+        self.parts.is_done()
+    }
 }
 
 impl Body for ResponseBody {
@@ -129,16 +125,16 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Inner::Full(full) => Pin::new(full).poll_frame(cx),
-            Inner::Events(events) => Pin::new(&mut **events).poll_frame(cx),
-            Inner::Other(body) => body.as_mut().poll_frame(cx),
+            Inner::Events(events) => {
+                events.poll_frame(cx).map(|events| events.map(|events| Ok(Frame::data(events))))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Full(full) => full.is_end_stream(),
-            Inner::Events(events) => events.source.parts.is_done(),
-            Inner::Other(body) => body.is_end_stream(),
+            Inner::Events(events) => events.is_done(),
         }
     }
 
@@ -146,7 +142,6 @@ impl Body for ResponseBody {
         match &self.0 {
             Inner::Full(full) => full.size_hint(),
             Inner::Events(_) => SizeHint::default(),
-            Inner::Other(body) => body.size_hint(),
         }
     }
 }
@@ -156,7 +151,6 @@ impl fmt::Debug for ResponseBody {
         f.write_str(match &self.0 {
             Inner::Full(_) => "ResponseBody(full)",
             Inner::Events(_) => "ResponseBody(events)",
-            Inner::Other(_) => "ResponseBody(other)",
         })
     }
 }

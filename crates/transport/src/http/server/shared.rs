@@ -26,17 +26,19 @@ pub(super) struct Shared<H> {
 type Meta = Option<Arc<RequestMeta>>;
 
 impl<H> Shared<H> {
-    /// Checks the host and the origin.
-    pub(super) fn check_access(&self, head: &::http::request::Parts) -> Result<(), Box<Rejection>> {
-        self.host_policy.check(&head.uri, &head.headers).map_err(|denied| {
+    /// Makes the checks that do not need the body. A legacy handler makes most of them itself.
+    pub(super) fn check_head(
+        &self,
+        head: &::http::request::Parts,
+        is_legacy: bool,
+    ) -> Result<(), Box<Rejection>> {
+        if let Err(denied) = self.host_policy.check(&head.uri, &head.headers) {
             tracing::warn!(target: "mrtr::access", %denied, "request rejected");
-            Rejection::invalid(StatusCode::FORBIDDEN, denied.to_string())
-        })
-    }
-
-    /// Makes the checks that do not need the body.
-    pub(super) fn check_head(&self, head: &::http::request::Parts) -> Result<(), Box<Rejection>> {
-        self.check_access(head)?;
+            return Err(Rejection::invalid(StatusCode::FORBIDDEN, denied.to_string()));
+        }
+        if is_legacy {
+            return Ok(());
+        }
         if head.method != ::http::Method::POST {
             let message = "the MCP endpoint accepts POST only";
             return Err(Rejection::invalid(StatusCode::METHOD_NOT_ALLOWED, message));
