@@ -33,6 +33,8 @@ pub enum Need {
     /// The packages of `interop/{name}/requirements.txt`.
     PythonPackages(&'static str),
     Node,
+    /// The server of PostgreSQL, which Debian keeps out of the path.
+    Postgres,
     /// The packages of `interop/{name}/package-lock.json`.
     NpmPackages(&'static str),
 }
@@ -100,6 +102,7 @@ impl Need {
             Self::Python => "python3 with venv".to_owned(),
             Self::PythonPackages(name) => format!("Python packages of interop/{name}"),
             Self::Node => format!("Node.js {OLDEST_NODE}"),
+            Self::Postgres => "PostgreSQL".to_owned(),
             Self::NpmPackages(name) => format!("npm packages of interop/{name}"),
         }
     }
@@ -115,6 +118,7 @@ impl Need {
                 format!("pip install -r interop/{name}/requirements.txt")
             }
             Self::Node => format!("npm install {}", node_package()),
+            Self::Postgres => "apt-get install postgresql".to_owned(),
             Self::NpmPackages(name) => format!("npm ci, in a copy of interop/{name}"),
         }
     }
@@ -139,7 +143,9 @@ impl Need {
         }
         let command = self.command();
         let installer = match self {
-            Self::Program(..) | Self::Python => is_root() && is_installed("apt-get"),
+            Self::Program(..) | Self::Python | Self::Postgres => {
+                is_root() && is_installed("apt-get")
+            }
             Self::Component(..) => is_installed("rustup"),
             _ => true,
         };
@@ -149,7 +155,9 @@ impl Need {
     /// Returns the status "missing", with the command for a user to run.
     pub fn missing(self) -> Status {
         let command = match self {
-            Self::Program(..) | Self::Python | Self::Component(..) => self.command(),
+            Self::Program(..) | Self::Python | Self::Postgres | Self::Component(..) => {
+                self.command()
+            }
             // It is expected in a folder that only the xtask writes.
             _ if may_install() => "cargo xtask test".to_owned(),
             _ => "env -u MRTR_NO_INSTALL cargo xtask test".to_owned(),
@@ -171,6 +179,7 @@ impl Need {
                 succeeds(Command::new("python3").args(["-c", can]))
             }
             Self::Node => node().is_some(),
+            Self::Postgres => has_postgres(),
             Self::PythonPackages(_) | Self::NpmPackages(_) => {
                 let lock = self.lock().and_then(|(file, _)| fs::read(root().join(file)).ok());
                 let installed =
@@ -200,6 +209,7 @@ impl Need {
         match self {
             Self::Program(_, package) => apt_get(&[package])?,
             Self::Python => apt_get(&["python3", "python3-venv"])?,
+            Self::Postgres => apt_get(&["postgresql"])?,
             Self::Component(name, _) => {
                 run_installer(Command::new("rustup").args(["component", "add", name]))?;
             }
@@ -244,6 +254,12 @@ impl Need {
         fs::copy(root().join(list), home.join("installed"))?;
         Ok(())
     }
+}
+
+fn has_postgres() -> bool {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    is_installed("postgres")
+        || versions.into_iter().any(|version| version.path().join("bin/postgres").is_file())
 }
 
 /// Returns the path of a tool from crates.io.
@@ -305,7 +321,8 @@ fn apt_get(packages: &[&str]) -> Result {
     static UPDATED: OnceLock<bool> = OnceLock::new();
     let apt_get = || {
         let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive");
+        // Servers are installed, and not started.
+        command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
         command
     };
     // If the update fails, the existing lists may suffice.

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "client")]
 mod client;
+mod code;
 mod handshake;
 pub mod legacy_method;
 #[cfg(feature = "server")]

@@ -1,6 +1,7 @@
 //! Legacy clients, served by a handler of the current revision.
 
 mod batch;
+mod bus;
 mod call;
 mod claims;
 mod context;
@@ -9,6 +10,7 @@ mod http;
 mod listen;
 mod opening;
 mod options;
+mod replicas;
 mod resume;
 mod run;
 mod session;
@@ -16,6 +18,11 @@ mod sessions;
 mod stdio;
 mod stream;
 
+#[cfg(feature = "postgres")]
+pub use bus::PostgresBus;
+#[cfg(feature = "redis")]
+pub use bus::RedisBus;
+pub use bus::{BusError, ReplicaBus};
 pub use http::LegacyServer;
 pub use options::LegacyOptions;
 pub use stdio::serve_stream;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A protocol revision that begins with an `initialize` handshake.
 ///
 /// Revision 2024-11-05 is not among them: its HTTP transport is another one. Its clients get a
@@ -13,14 +15,17 @@ use std::fmt;
 /// assert_eq!(LegacyVersion::from_name("2025-06-18"), Some(LegacyVersion::V2025_06_18));
 /// assert_eq!(LegacyVersion::negotiate("2024-11-05"), LegacyVersion::V2025_11_25);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum LegacyVersion {
     /// Revision 2025-03-26: streamable HTTP, JSON-RPC batches.
+    #[serde(rename = "2025-03-26")]
     V2025_03_26,
     /// Revision 2025-06-18: forms, structured results, the header `MCP-Protocol-Version`.
+    #[serde(rename = "2025-06-18")]
     V2025_06_18,
     /// Revision 2025-11-25: URL elicitation, sampling with tools, streams that clients poll.
+    #[serde(rename = "2025-11-25")]
     V2025_11_25,
 }
 

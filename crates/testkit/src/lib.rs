@@ -3,6 +3,8 @@
 
 pub mod fuzz;
 pub mod random;
+#[cfg(unix)]
+pub mod servers;
 pub mod simulate;
 
 pub use mrtr_server::testing::{Exchange, Replicas, RequestLog, TestClock};

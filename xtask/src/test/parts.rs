@@ -44,6 +44,7 @@ pub const PARTS: &[Part] = &[
     daily("clippy", &[CLIPPY], clippy),
     daily("tests", &[], tests),
     daily("redis-tests", &[REDIS], || run_selected(&REDIS_TESTS)),
+    daily("postgres-tests", &[Need::Postgres], || run_selected(&POSTGRES_TESTS)),
     daily("process-tests", &[SH, SED], || run_selected(&PROCESS_TESTS)),
     daily("terminal-tests", &[SCRIPT], || run_selected(&TERMINAL_TESTS)),
     daily("signal-tests", &[KILL], || run_selected(&SIGNAL_TESTS)),
@@ -90,6 +91,8 @@ struct SelectedTests {
 
 const REDIS_TESTS: SelectedTests =
     SelectedTests { targets: &["--lib", "--test=it"], filter: "redis" };
+const POSTGRES_TESTS: SelectedTests =
+    SelectedTests { targets: &["--lib", "--test=it"], filter: "postgres" };
 const PROCESS_TESTS: SelectedTests = SelectedTests { targets: &["--test=it"], filter: "child::" };
 const TERMINAL_TESTS: SelectedTests =
     SelectedTests { targets: &["--test=it"], filter: "at_a_terminal::" };
@@ -98,8 +101,8 @@ const SIGNAL_TESTS: SelectedTests =
 
 /// Runs all tests except the selected ones and those in documentation.
 fn tests() -> Result {
-    let skipped =
-        [REDIS_TESTS, PROCESS_TESTS, TERMINAL_TESTS, SIGNAL_TESTS].map(|tests| tests.filter);
+    let skipped = [REDIS_TESTS, POSTGRES_TESTS, PROCESS_TESTS, TERMINAL_TESTS, SIGNAL_TESTS]
+        .map(|tests| tests.filter);
     let mut test = cargo(&["test", "--workspace", "--all-features", "--tests", "--"]);
     step(test.args(skipped.map(|filter| format!("--skip={filter}"))))
 }
@@ -127,6 +130,8 @@ fn features() -> Result {
         &["--package", "mrtr-transport"],
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "server"],
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "client"],
+        &["--package", "mrtr-legacy", "--no-default-features", "--features", "redis"],
+        &["--package", "mrtr-legacy", "--no-default-features", "--features", "postgres"],
         &["--package", "mrtr", "--no-default-features", "--features", "server"],
         &["--package", "mrtr", "--no-default-features", "--features", "server,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "client"],

@@ -20,12 +20,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::bus::Message;
 use super::context::{self, Context};
 use super::gateway::Gateway;
-use super::session::{PendingAnswer, Session};
+use super::session::{Change, PendingAnswer, Session};
 use super::stream::Permit;
 use crate::legacy_method;
-use crate::translate::{is_input_required, legacy_error, legacy_input, legacy_result};
+use crate::translate::{
+    is_input_required, legacy_error, legacy_input, legacy_result, url_elicitation_required,
+};
 
 /// The pauses before a call is continued that has returned a state and no questions.
 const BACKOFF: [Duration; 3] =
@@ -76,17 +79,21 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             legacy_method::PING => Ok(empty()),
             legacy_method::SET_LEVEL => {
                 let SetLevel { level } = request.decode_params()?;
-                self.session.set_log_level(level);
-                Ok(empty())
+                self.change(Change::LogLevel(level)).await
             }
             legacy_method::SUBSCRIBE => {
                 let Resource { uri } = request.decode_params()?;
-                self.subscribe(uri)
+                uri::validate(&uri).map_err(|why| {
+                    let uri = peer_text::quote(&uri);
+                    ErrorObject::invalid_params(format!(
+                        "Invalid params: invalid resource URI {uri}: {why}"
+                    ))
+                })?;
+                self.change(Change::Subscribe(uri)).await
             }
             legacy_method::UNSUBSCRIBE => {
                 let Resource { uri } = request.decode_params()?;
-                self.session.unsubscribe(&uri);
-                Ok(empty())
+                self.change(Change::Unsubscribe(uri)).await
             }
             legacy_method::INITIALIZE => {
                 Err(ErrorObject::invalid_request("this session is initialized already"))
@@ -96,25 +103,20 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             }
             _ => {
                 let result = self.forward(request, state).await;
-                result.map_err(|error| legacy_error(&request.method, error))
+                let options = &self.gateway.options;
+                result.map_err(|error| legacy_error(&request.method, error, options.has_questions))
             }
         }
     }
 
-    fn subscribe(&self, uri: String) -> Result<RawJson, ErrorObject> {
-        uri::validate(&uri).map_err(|why| {
-            let uri = peer_text::quote(&uri);
-            ErrorObject::invalid_params(format!(
-                "Invalid params: invalid resource URI {uri}: {why}"
-            ))
-        })?;
-        if self.session.subscribe(uri) {
-            Ok(empty())
-        } else {
-            Err(ErrorObject::invalid_params(
-                "Invalid params: this session has too many subscriptions",
-            ))
+    /// Changes the session, at all replicas.
+    async fn change(&self, change: Change) -> Result<RawJson, ErrorObject> {
+        if !self.session.change(change.clone()) {
+            let message = "Invalid params: this session has too many subscriptions";
+            return Err(ErrorObject::invalid_params(message));
         }
+        self.gateway.publish(&Message::changed(self.session, change)).await?;
+        Ok(empty())
     }
 
     /// Runs a call to its end: round by round, with the answers of the client in between.
@@ -193,6 +195,9 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
         questions: Vec<(String, InputRequest)>,
         state: Option<&str>,
     ) -> Result<InputResponses, ErrorObject> {
+        if !self.gateway.options.has_questions {
+            return Err(url_elicitation_required(&questions, || self.gateway.new_id()));
+        }
         let resume = self.resumable_state(request, state);
         let mut pending = Vec::with_capacity(questions.len());
         for (key, question) in questions {

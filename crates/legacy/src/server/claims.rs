@@ -14,22 +14,14 @@ use crate::legacy_method;
 const MAX_SESSION_ID: usize = 4 << 10;
 
 /// What `initialize` has negotiated.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SessionClaims {
-    pub(crate) version: LegacyVersion,
-    pub(crate) capabilities: ClientCapabilities,
-    pub(crate) client: Implementation,
-}
-
-/// The claims as they are sealed.
-#[derive(Serialize, Deserialize)]
-struct Encoded {
     #[serde(rename = "v")]
-    version: String,
+    pub(crate) version: LegacyVersion,
     #[serde(rename = "c")]
-    capabilities: ClientCapabilities,
+    pub(crate) capabilities: ClientCapabilities,
     #[serde(rename = "i")]
-    client: Implementation,
+    pub(crate) client: Implementation,
 }
 
 /// The error of a session id that cannot be created.
@@ -42,12 +34,18 @@ pub(crate) enum SessionError {
 }
 
 impl SessionClaims {
-    /// Negotiates the version and the capabilities.
-    pub(crate) fn negotiate(params: InitializeParams) -> Self {
+    /// Negotiates the version and the capabilities. Without questions, only the capability remains
+    /// that needs no answer: a page to visit.
+    pub(crate) fn negotiate(params: InitializeParams, has_questions: bool) -> Self {
         let version = LegacyVersion::negotiate(&params.protocol_version);
         let mut client = Implementation::new(params.client_info.name, params.client_info.version);
         client.title = params.client_info.title;
-        let capabilities = effective_capabilities(version, params.capabilities);
+        let mut capabilities = effective_capabilities(version, params.capabilities);
+        if !has_questions {
+            let has_url = capabilities.has_url();
+            capabilities = ClientCapabilities::default();
+            capabilities.elicitation = has_url.then(ElicitationCapability::url);
+        }
         Self { version, capabilities, client }
     }
 
@@ -58,10 +56,8 @@ impl SessionClaims {
         principal: Option<&Principal>,
         validity: Validity,
     ) -> Result<String, SessionError> {
-        let Self { version, capabilities, client } = self.clone();
-        let claims = Encoded { version: version.as_str().to_owned(), capabilities, client };
         // Serializing plain data cannot fail.
-        let body = serde_json::to_vec(&claims).unwrap_or_default();
+        let body = serde_json::to_vec(self).unwrap_or_default();
         let token = seal(sealer, &binding(principal), validity, &body)?;
         if token.len() > MAX_SESSION_ID { Err(SessionError::TooLong) } else { Ok(token) }
     }
@@ -77,11 +73,8 @@ impl SessionClaims {
             return Err(OpenError::UnknownFormat);
         }
         let opened = open(sealer, token, &binding(principal), now)?;
-        let claims: Encoded =
-            serde_json::from_slice(opened.body()).map_err(|_| OpenError::UnknownFormat)?;
-        let version = LegacyVersion::from_name(&claims.version).ok_or(OpenError::UnknownFormat)?;
-        let Encoded { capabilities, client, .. } = claims;
-        Ok((Self { version, capabilities, client }, opened.validity().expires))
+        let claims = serde_json::from_slice(opened.body()).map_err(|_| OpenError::UnknownFormat)?;
+        Ok((claims, opened.validity().expires))
     }
 }
 
@@ -150,11 +143,10 @@ mod tests {
     const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 
     fn claims(name: &str) -> SessionClaims {
-        SessionClaims::negotiate(InitializeParams::new(
-            LegacyVersion::V2025_06_18,
-            ClientCapabilities::default(),
-            Implementation::new(name, "1"),
-        ))
+        let info = Implementation::new(name, "1");
+        let version = LegacyVersion::V2025_06_18;
+        let params = InitializeParams::new(version, ClientCapabilities::default(), info);
+        SessionClaims::negotiate(params, true)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What all sessions of one server share.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mrtr_codec::{Principal, Seal, UnixSeconds, Validity};
@@ -12,6 +12,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::{RawJson, method};
 use mrtr_transport::RequestHandler;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
 
 use super::claims::SessionClaims;
 use super::context::{Context, meta};
@@ -33,6 +34,7 @@ pub(crate) struct Gateway<H> {
     /// The beginning of the ids that this process chooses.
     process: String,
     next_id: AtomicU64,
+    pub(crate) listening: OnceLock<Listening>,
 }
 
 impl<H: RequestHandler> Gateway<H> {
@@ -46,7 +48,8 @@ impl<H: RequestHandler> Gateway<H> {
         let next_id = AtomicU64::new(1);
         let retained = Arc::new(Semaphore::new(MAX_RETAINED));
         let handler = Arc::new(handler);
-        Ok(Self { handler, sealer, options, sessions, retained, process, next_id })
+        let listening = OnceLock::new();
+        Ok(Self { handler, sealer, options, sessions, retained, process, next_id, listening })
     }
 
     /// Takes room for a stream that was read to its end; `None` if there is none.
@@ -59,6 +62,17 @@ impl<H: RequestHandler> Gateway<H> {
         format!("{}-{}", self.process, self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Returns true if another process may have chosen this id.
+    pub(crate) fn is_of_other_process(&self, id: &str) -> bool {
+        let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        id.split_once('-').is_some_and(|(process, number)| {
+            process != self.process
+                && process.len() == self.process.len()
+                && process.bytes().all(hex)
+                && number.parse::<u64>().is_ok()
+        })
+    }
+
     /// Answers `initialize`: negotiates a session.
     pub(crate) async fn initialize(
         &self,
@@ -66,7 +80,7 @@ impl<H: RequestHandler> Gateway<H> {
         context: &Context,
     ) -> Result<(SessionClaims, InitializeResult), ErrorObject> {
         let params: InitializeParams = request.decode_params()?;
-        let claims = SessionClaims::negotiate(params);
+        let claims = SessionClaims::negotiate(params, self.options.has_questions);
         let discovered = self.discover(&claims, context).await?;
         let result = InitializeResult::from_discovery(claims.version, discovered);
         Ok((claims, result))
@@ -124,6 +138,15 @@ impl<H: RequestHandler> Gateway<H> {
             })
             .ok()?;
         Some(OpenedSession { key: SessionKey::of(session_id), claims, expires })
+    }
+}
+
+/// The task that receives messages of other replicas. It ends when this is dropped.
+pub(crate) struct Listening(pub(crate) AbortHandle);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -1,6 +1,9 @@
 //! Settings of a [`LegacyServer`](super::LegacyServer).
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::bus::{ReplicaBus, SharedBus};
 
 /// Settings of a [`LegacyServer`](super::LegacyServer).
 ///
@@ -11,13 +14,15 @@ use std::time::Duration;
 ///
 /// let options = LegacyOptions::default().with_session_lifetime(Duration::from_secs(3_600));
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LegacyOptions {
     pub(crate) session_lifetime: Duration,
     pub(crate) answer_timeout: Duration,
     pub(crate) resume_timeout: Duration,
     pub(crate) max_sessions: usize,
+    pub(crate) has_questions: bool,
+    pub(crate) bus: Option<SharedBus>,
 }
 
 impl Default for LegacyOptions {
@@ -27,6 +32,8 @@ impl Default for LegacyOptions {
             answer_timeout: Duration::from_mins(10),
             resume_timeout: Duration::from_secs(30),
             max_sessions: 10_000,
+            has_questions: true,
+            bus: None,
         }
     }
 }
@@ -63,6 +70,30 @@ impl LegacyOptions {
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
+        self
+    }
+
+    /// Asks clients no questions over HTTP. For replicas without sticky routes and without a
+    /// [bus](Self::with_bus), where an answer could reach a replica that does not wait for it.
+    ///
+    /// To a handler, the clients then lack the capabilities that questions need: a tool that
+    /// requires one is rejected before it runs, and other ones when they ask. A page to visit is
+    /// the exception, for clients that have URL elicitation: the call fails with -32042 and the
+    /// URL, and a client that has visited the page calls again. The handler runs from the top then,
+    /// so it has to find out itself that the page was visited.
+    #[must_use]
+    pub fn without_questions(mut self) -> Self {
+        self.has_questions = false;
+        self
+    }
+
+    /// Sets the bus over which replicas pass on what reaches the wrong one over HTTP: answers,
+    /// cancellations, ended sessions, log levels and subscriptions. Default: none.
+    ///
+    /// All replicas need a bus of the same channel, and the same keys.
+    #[must_use]
+    pub fn with_bus(mut self, bus: impl ReplicaBus) -> Self {
+        self.bus = Some(SharedBus(Arc::new(bus)));
         self
     }
 }

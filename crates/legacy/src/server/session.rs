@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mrtr_codec::{Digest, Principal};
 use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
 use mrtr_schema::notification::LogLevel;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -15,7 +16,7 @@ use super::claims::SessionClaims;
 use super::stream::Stream;
 
 /// Identifies a session without its id, which is a secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct SessionKey([u8; 32]);
 
 impl SessionKey {
@@ -40,6 +41,17 @@ const MAX_SUBSCRIPTION_BYTES: usize = 32 << 10;
 
 /// The answer of a client to a request of the server.
 pub(crate) type Answer = Result<Box<RawValue>, ErrorObject>;
+
+/// What a client can change in its session.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) enum Change {
+    #[serde(rename = "l")]
+    LogLevel(LogLevel),
+    #[serde(rename = "s")]
+    Subscribe(String),
+    #[serde(rename = "u")]
+    Unsubscribe(String),
+}
 
 /// A session of a legacy client.
 pub(crate) struct Session {
@@ -93,12 +105,20 @@ impl Session {
         self.lock().log_level.unwrap_or(DEFAULT_LOG_LEVEL)
     }
 
-    pub(crate) fn set_log_level(&self, level: LogLevel) {
-        self.lock().log_level = Some(level);
+    /// Changes what is kept between requests. Returns false if the session has too many
+    /// subscriptions.
+    pub(crate) fn change(&self, change: Change) -> bool {
+        match change {
+            Change::LogLevel(level) => self.lock().log_level = Some(level),
+            Change::Subscribe(uri) => return self.subscribe(uri),
+            Change::Unsubscribe(uri) => {
+                self.subscriptions.send_if_modified(|uris| uris.remove(&uri));
+            }
+        }
+        true
     }
 
-    /// Subscribes to a resource. Returns false if the session has too many subscriptions.
-    pub(crate) fn subscribe(&self, uri: String) -> bool {
+    fn subscribe(&self, uri: String) -> bool {
         let mut is_added = true;
         self.subscriptions.send_if_modified(|uris| {
             let bytes = uris.iter().map(String::len).sum::<usize>() + uri.len();
@@ -107,10 +127,6 @@ impl Session {
             is_added && uris.insert(uri)
         });
         is_added
-    }
-
-    pub(crate) fn unsubscribe(&self, uri: &str) {
-        self.subscriptions.send_if_modified(|uris| uris.remove(uri));
     }
 
     /// Returns the resources that the session is subscribed to, and their changes.
@@ -154,12 +170,14 @@ impl Session {
         is_in_flight
     }
 
-    /// Aborts a request of the client. No response follows.
-    pub(crate) fn cancel_call(&self, id: &RequestId) {
+    /// Aborts a request of the client. No response follows. Returns false if there is none.
+    pub(crate) fn cancel_call(&self, id: &RequestId) -> bool {
         let call = self.lock().calls.remove(id);
+        let is_known = call.is_some();
         if let Some(call) = call {
             call.cancel();
         }
+        is_known
     }
 
     /// Aborts the requests whose responses would go to this stream.

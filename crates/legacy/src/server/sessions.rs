@@ -106,6 +106,11 @@ impl Sessions {
         is_new
     }
 
+    /// Returns the session with this key, if it is in use or has state here.
+    pub(crate) fn get(&self, key: SessionKey) -> Option<Arc<Session>> {
+        self.lock().active.get(&key).map(|entry| Arc::clone(&entry.session))
+    }
+
     /// Returns all sessions that are in use or have state here.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         self.lock().active.values().map(|entry| Arc::clone(&entry.session)).collect()
@@ -163,6 +168,7 @@ mod tests {
     use super::*;
     use crate::LegacyVersion;
     use crate::server::claims::SessionClaims;
+    use crate::server::session::Change;
 
     fn get(sessions: &Arc<Sessions>, id: &str) -> Result<SessionRef, NoSession> {
         let key = SessionKey::of(id);
@@ -190,7 +196,7 @@ mod tests {
     fn unused_session_with_state_makes_room_for_others() {
         let sessions = Arc::new(Sessions::new(2));
         for id in ["a", "b"] {
-            get(&sessions, id).unwrap().set_log_level(LogLevel::Debug);
+            get(&sessions, id).unwrap().change(Change::LogLevel(LogLevel::Debug));
         }
         let used = get(&sessions, "a").unwrap();
         let new = get(&sessions, "c").unwrap();

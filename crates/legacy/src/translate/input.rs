@@ -4,11 +4,13 @@ use mrtr_schema::Object;
 use mrtr_schema::elicitation::{ElicitParams, FormParams, UrlParams};
 use mrtr_schema::form::FieldKind;
 use mrtr_schema::input::InputRequest;
+use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::sampling::{CreateMessageParams, SamplingMessage};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::LegacyVersion;
+use super::result::NO_QUESTIONS;
+use crate::{LegacyVersion, code};
 
 /// Translates an input request into the parameters of the request of the same method.
 ///
@@ -29,6 +31,30 @@ pub(crate) fn legacy_input(
         InputRequest::Sample(params) => sampling_params(version, params),
         InputRequest::Roots => Ok(Object::new()),
         _ => Err(format!("{} is not part of revision {version}", request.method())),
+    }
+}
+
+/// Returns the error that asks for input without a request of the server: pages to visit, before
+/// the client calls again (2025-11-25, client: elicitation, "URL Elicitation Required Error").
+///
+/// Other questions are not asked: then the error says so.
+pub(crate) fn url_elicitation_required(
+    questions: &[(String, InputRequest)],
+    mut new_id: impl FnMut() -> String,
+) -> ErrorObject {
+    let elicitations = questions.iter().map(|(_, question)| match question {
+        InputRequest::Elicit(ElicitParams::Url(params)) => {
+            url_params(LegacyVersion::V2025_11_25, params, &new_id()).ok()
+        }
+        _ => None,
+    });
+    match elicitations.collect::<Option<Vec<_>>>() {
+        Some(elicitations) => {
+            let message = "Visit the page and call again";
+            ErrorObject::new(code::URL_ELICITATION_REQUIRED, message)
+                .with_data(json!({ "elicitations": elicitations }))
+        }
+        None => ErrorObject::internal(NO_QUESTIONS),
     }
 }
 

@@ -7,8 +7,7 @@ use mrtr_schema::result::ResultType;
 use mrtr_schema::{RawJson, method};
 use serde_json::value::RawValue;
 
-/// The code of legacy revisions for a resource that does not exist.
-const RESOURCE_NOT_FOUND: i64 = -32002;
+use crate::code::RESOURCE_NOT_FOUND;
 
 type Pairs = Vec<(String, Box<RawValue>)>;
 
@@ -88,8 +87,20 @@ fn into_raw(json: RawJson) -> Result<Box<RawValue>, serde_json::Error> {
     RawValue::from_string(json.into())
 }
 
-/// Translates an error: legacy revisions have a code of their own for a missing resource.
-pub(crate) fn legacy_error(method: &str, mut error: ErrorObject) -> ErrorObject {
+/// What a client gets instead of a question if the server asks none.
+pub(super) const NO_QUESTIONS: &str = "This server asks clients of legacy revisions no questions. \
+     Use a client of MCP 2026-07-28 for calls that need input";
+
+/// Translates an error: legacy revisions have a code of their own for a missing resource. That a
+/// capability is missing may be due to the server.
+pub(crate) fn legacy_error(
+    method: &str,
+    mut error: ErrorObject,
+    has_questions: bool,
+) -> ErrorObject {
+    if error.code == code::MISSING_REQUIRED_CLIENT_CAPABILITY && !has_questions {
+        return ErrorObject::internal(NO_QUESTIONS);
+    }
     let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
     if method == method::RESOURCES_READ && error.code == code::INVALID_PARAMS && names_uri {
         error.code = RESOURCE_NOT_FOUND;
@@ -147,7 +158,7 @@ mod tests {
     fn missing_resource_has_its_legacy_code() {
         let missing = ErrorObject::invalid_params("Resource not found");
         let named = missing.clone().with_data(json!({ "uri": "file:///a" }));
-        let code_of = |method, error| legacy_error(method, error).code;
+        let code_of = |method, error| legacy_error(method, error, true).code;
         assert_eq!(code_of(method::RESOURCES_READ, named.clone()), RESOURCE_NOT_FOUND);
         assert_eq!(code_of(method::RESOURCES_READ, missing), code::INVALID_PARAMS);
         assert_eq!(code_of(method::TOOLS_CALL, named), code::INVALID_PARAMS);

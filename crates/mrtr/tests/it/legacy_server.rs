@@ -76,7 +76,7 @@ pub(crate) fn replica(server: Server, options: LegacyOptions) -> Endpoint<Server
     Endpoint::new(server).legacy(legacy)
 }
 
-fn ring(secret: &Secret) -> KeyRing {
+pub(crate) fn ring(secret: &Secret) -> KeyRing {
     KeyRing::builder("https://a.example/mcp").active(secret.clone()).build().unwrap()
 }
 

@@ -10,6 +10,7 @@ mod client_set;
 mod hostile;
 mod http_wire;
 #[cfg(feature = "legacy")]
+mod legacy_bus;
 mod legacy_calls;
 #[cfg(feature = "legacy")]
 mod legacy_client;

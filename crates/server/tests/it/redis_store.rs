@@ -1,14 +1,10 @@
 //! The single-use store in Redis, with a real server.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mrtr_server::single_use::{RedisStore, SingleUseStore as _, StoreError};
+use mrtr_testkit::servers::Redis;
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::json;
 
@@ -17,74 +13,8 @@ use crate::support::{Counter, alice, call_tool, replica};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A Redis server on a socket in its own directory. Dropping it stops the server.
-struct Redis {
-    process: Child,
-    socket: PathBuf,
-}
-
-impl Redis {
-    fn start() -> Self {
-        static STARTED: AtomicUsize = AtomicUsize::new(0);
-        let number = STARTED.fetch_add(1, Ordering::SeqCst);
-        let name = format!("mrtr-redis-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        let socket = directory.join("socket");
-        Self { process: Self::spawn(&socket), socket }
-    }
-
-    fn spawn(socket: &Path) -> Child {
-        let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(socket)
-            .current_dir(socket.parent().unwrap())
-            .stdout(Stdio::piped())
-            .spawn();
-        assert!(process.is_ok(), "these tests need `redis-server` 7 or newer in the path");
-        let mut process = process.unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let ready =
-            |line: Result<String, _>| line.is_ok_and(|line| line.contains("eady to accept"));
-        assert!(lines.any(ready), "redis-server did not start");
-        // Drains later output, so that the pipe never fills.
-        std::thread::spawn(move || lines.for_each(drop));
-        process
-    }
-
-    fn url(&self) -> String {
-        format!("redis+unix://{}", self.socket.display())
-    }
-
-    async fn store(&self) -> RedisStore {
-        RedisStore::connect(&self.url()).await.unwrap()
-    }
-
-    /// Sends a command as a line and returns the reply.
-    fn command(&self, command: &str) -> String {
-        let mut stream = UnixStream::connect(&self.socket).unwrap();
-        write!(stream, "{command}\r\nQUIT\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.strip_suffix("+OK\r\n").unwrap_or(&answer).trim_end().to_owned()
-    }
-
-    fn stop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-
-    fn restart(&mut self) {
-        self.process = Self::spawn(&self.socket);
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(self.socket.parent().unwrap());
-    }
+async fn store(redis: &Redis) -> RedisStore {
+    RedisStore::connect(&redis.url()).await.unwrap()
 }
 
 /// Each replica has its own connection.
@@ -93,7 +23,7 @@ async fn redis_store_makes_a_state_work_once_across_replicas() {
     let (redis, ran, clock) = (Redis::start(), Counter::default(), TestClock::default());
     let mut replicas = Vec::new();
     for _ in 0..3 {
-        let replica = replica(&clock).tool(guess(&ran)).single_use_store(redis.store().await);
+        let replica = replica(&clock).tool(guess(&ran)).single_use_store(store(&redis).await);
         replicas.push(replica.build().unwrap());
     }
     let fleet = Replicas::new(replicas).as_principal(alice());
@@ -136,7 +66,7 @@ async fn redis_store_makes_a_state_work_once_across_replicas() {
 #[tokio::test]
 async fn redis_store_lets_one_concurrent_claim_win() {
     let redis = Redis::start();
-    let (one, other) = (redis.store().await, redis.store().await.prefix("mrtr:"));
+    let (one, other) = (store(&redis).await, store(&redis).await.prefix("mrtr:"));
     let claims = (0..50_u8).map(|n| {
         let store = if n % 2 == 0 { one.clone() } else { other.clone() };
         tokio::spawn(async move { store.claim("k", &[n, 0, 0xff], MINUTE).await.unwrap() })
@@ -155,14 +85,14 @@ async fn redis_store_lets_one_concurrent_claim_win() {
     assert_eq!(other.claim("k", b"", MINUTE).await.unwrap().as_deref(), Some(&b"done"[..]));
     one.settle("nothing", b"done", MINUTE).await.unwrap();
     assert_eq!(other.claim("nothing", b"x", Duration::ZERO).await.unwrap(), None);
-    let prefixed = redis.store().await.prefix("b:");
+    let prefixed = store(&redis).await.prefix("b:");
     assert_eq!(prefixed.claim("k", b"", Duration::MAX).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn redis_store_reports_a_full_server() {
     let redis = Redis::start();
-    let store = redis.store().await;
+    let store = store(&redis).await;
     assert_eq!(redis.command("CONFIG SET maxmemory 1"), "+OK");
     assert!(matches!(store.claim("k", b"", MINUTE).await, Err(StoreError::Full)));
     assert_eq!(redis.command("CONFIG SET maxmemory 0"), "+OK");
@@ -173,7 +103,7 @@ async fn redis_store_reports_a_full_server() {
 #[tokio::test]
 async fn redis_store_reconnects() {
     let mut redis = Redis::start();
-    let store = redis.store().await;
+    let store = store(&redis).await;
     assert_eq!(store.claim("k", b"", MINUTE).await.unwrap(), None);
     redis.stop();
     let error = store.claim("k", b"", MINUTE).await.unwrap_err();

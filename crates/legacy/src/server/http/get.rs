@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::body::{CallEvents, EventId};
 use super::caller::{Caller, context_of};
 use super::rejected::Rejected;
+use crate::server::bus::Message;
 use crate::server::gateway::Gateway;
 use crate::server::listen::listen;
 use crate::server::run::{AttachedReader, NewCall};
@@ -40,14 +41,14 @@ pub(super) async fn handle<H: RequestHandler>(
     match request.headers().get(&LAST_EVENT_ID) {
         Some(id) => {
             let id = id.to_str().ok().and_then(EventId::parse);
-            resume(gateway, &session, &request, id, permit)
+            resume(gateway, &session, &request, id, permit).await
         }
         None => changes(gateway, &session, &request, permit).await,
     }
 }
 
 /// Resumes the stream of a call, here or from the sealed call in the event id.
-fn resume<H: RequestHandler>(
+async fn resume<H: RequestHandler>(
     gateway: &Arc<Gateway<H>>,
     session: &SessionRef,
     request: &Request<Bytes>,
@@ -72,6 +73,8 @@ fn resume<H: RequestHandler>(
         if permit.is_reserve() {
             return Err(Rejected::overloaded(None));
         }
+        let resumed = Message::Resumed { session: session.key, stream: stream.to_owned() };
+        gateway.publish(&resumed).await.map_err(Rejected::unreached)?;
         let stream = gateway.new_stream(session, 1, Arc::new(permit));
         let reader = stream.read_after(0);
         let call = NewCall { request: call, state: Some(state), context: context_of(request) };

@@ -14,6 +14,7 @@ use super::caller::{Caller, PROTOCOL_VERSION, SESSION_ID, no_such_session};
 use super::rejected::{Rejected, empty};
 use super::{get, post};
 use crate::LegacyVersion;
+use crate::server::bus::Message;
 use crate::server::gateway::{Gateway, OpenedSession, now};
 use crate::server::opening::{names_current_revision, opens_session};
 use crate::server::options::LegacyOptions;
@@ -66,10 +67,12 @@ impl<H: RequestHandler> LegacyServer<H> {
     ///
     /// # Errors
     ///
-    /// If the operating system has no random numbers.
+    /// If the operating system has no random numbers, or if there is a bus and no Tokio runtime.
     pub fn new(handler: H, sealer: Arc<dyn Seal>, options: LegacyOptions) -> std::io::Result<Self> {
         let gateway = Gateway::new(handler, sealer, options).map_err(std::io::Error::other)?;
-        Ok(Self(Arc::new(gateway)))
+        let gateway = Arc::new(gateway);
+        gateway.listen_to_bus()?;
+        Ok(Self(gateway))
     }
 
     /// Ends all sessions that have state in this process: requests in flight are aborted, and
@@ -109,7 +112,7 @@ impl<H: RequestHandler> LegacyHandler for LegacyServer<H> {
             let answered = match *request.method() {
                 Method::POST => post::handle(&gateway, request, permit).await,
                 Method::GET => get::handle(&gateway, request, permit).await,
-                Method::DELETE => delete(&gateway, &request),
+                Method::DELETE => delete(&gateway, &request).await,
                 _ => Err(Rejected::new(
                     StatusCode::METHOD_NOT_ALLOWED,
                     "the MCP endpoint accepts POST, GET and DELETE",
@@ -121,7 +124,7 @@ impl<H: RequestHandler> LegacyHandler for LegacyServer<H> {
 }
 
 /// Ends a session.
-fn delete<H: RequestHandler>(
+async fn delete<H: RequestHandler>(
     gateway: &Gateway<H>,
     request: &Request<Bytes>,
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
@@ -131,5 +134,7 @@ fn delete<H: RequestHandler>(
         return Err(no_such_session());
     }
     tracing::debug!(target: "mrtr::legacy", "session ended by the client");
+    let ended = Message::Ended { session: key, expires: expires.0 };
+    gateway.publish(&ended).await.map_err(Rejected::unreached)?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -10,11 +10,13 @@ use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::{RawJson, jsonrpc};
 use mrtr_transport::http::{Permit, ResponseBody, event_stream};
 use mrtr_transport::{RequestHandler, headers};
+use serde_json::value::RawValue;
 
 use super::body::CallEvents;
 use super::caller::{Caller, SESSION_ID, context_of};
 use super::rejected::{Rejected, empty, json, json_text};
 use crate::server::batch::{is_batch, split_batch};
+use crate::server::bus;
 use crate::server::gateway::Gateway;
 use crate::server::opening::opens_session;
 use crate::server::run::{AttachedReader, NewCall};
@@ -102,10 +104,11 @@ async fn handle_messages<H: RequestHandler>(
     for message in messages {
         match message {
             Message::Request(call) => calls.push(call),
-            Message::Notification(notification) => notify(session, &notification),
+            Message::Notification(notification) => {
+                notify(gateway, session, &notification).await?;
+            }
             Message::Response(response) => {
-                let is_expected =
-                    response.id.as_ref().is_some_and(|id| session.answer(id, response.outcome));
+                let is_expected = answer(gateway, session, response).await?;
                 if !is_expected && is_batch {
                     tracing::debug!(target: "mrtr::legacy", "response without a request ignored");
                 } else if !is_expected {
@@ -155,15 +158,37 @@ fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {
     messages.iter().map(|message| parse(message.get().as_bytes())).collect()
 }
 
+/// Delivers an answer, here or to the replica that asked. Returns false if no call waits for it.
+async fn answer<H: RequestHandler>(
+    gateway: &Gateway<H>,
+    session: &Session,
+    response: jsonrpc::Response<Box<RawValue>>,
+) -> Result<bool, Box<Rejected>> {
+    let Some(RequestId::String(id)) = response.id else { return Ok(false) };
+    if !gateway.is_of_other_process(&id) {
+        return Ok(session.answer(&RequestId::String(id), response.outcome));
+    }
+    let answered = bus::Message::answered(session.key, id, response.outcome);
+    gateway.publish(&answered).await.map_err(Rejected::unreached)
+}
+
 /// Handles a notification. Unknown ones are ignored.
-fn notify(session: &Session, notification: &Notification) {
+async fn notify<H: RequestHandler>(
+    gateway: &Gateway<H>,
+    session: &Session,
+    notification: &Notification,
+) -> Result<(), Box<Rejected>> {
     if notification.method != name::CANCELLED {
-        return;
+        return Ok(());
     }
     let Ok(Cancelled { request_id: id, reason, .. }) = notification.decode_params() else {
-        return;
+        return Ok(());
     };
     let id: RequestId = id;
     tracing::debug!(target: "mrtr::legacy", %id, reason, "request cancelled by the client");
-    session.cancel_call(&id);
+    if !session.cancel_call(&id) {
+        let cancelled = bus::Message::Cancelled { session: session.key, id };
+        gateway.publish(&cancelled).await.map_err(Rejected::unreached)?;
+    }
+    Ok(())
 }

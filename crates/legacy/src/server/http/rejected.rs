@@ -23,6 +23,11 @@ impl Rejected {
         Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: id.into(), error })
     }
 
+    /// Rejects a message that the other replicas did not get.
+    pub(super) fn unreached(error: ErrorObject) -> Box<Self> {
+        Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: None, error })
+    }
+
     pub(super) fn into_response(self) -> Response<ResponseBody> {
         tracing::debug!(
             target: "mrtr::legacy",

@@ -1,0 +1,89 @@
+//! Messages between the replicas of a service.
+//!
+//! A client of a legacy revision answers a question in a request of its own, which a load balancer
+//! may give to another replica than the one that asked. Over a bus, the answer reaches it.
+
+mod message;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub(crate) use self::message::Message;
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresBus;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisBus;
+
+/// A channel that all replicas of a service publish to and receive from.
+///
+/// Messages are sealed with the server's keys: a bus, and who reads or writes it, can drop, delay
+/// and repeat messages, but not read, alter or invent them. They are ASCII text of some hundred
+/// bytes, and an answer as long as the client's message allows.
+///
+/// Delivery at most once is enough. An answer that is lost leaves its call waiting for
+/// [`LegacyOptions::with_answer_timeout`](crate::LegacyOptions::with_answer_timeout).
+pub trait ReplicaBus: Send + Sync + 'static {
+    /// Sends a message to all replicas. Whether this one is among them does not matter. An
+    /// operation that takes longer than 5 s counts as failed, and its future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`BusError`]. The message may or may not have been sent.
+    fn publish(&self, message: String) -> impl Future<Output = Result<(), BusError>> + Send;
+
+    /// Waits for the next message. A single task calls it, over and over, and never drops the
+    /// future in between. A bus restores broken connections itself.
+    fn receive(&self) -> impl Future<Output = String> + Send;
+}
+
+/// The error of a [`ReplicaBus`]. It is logged, and not shown to clients.
+#[derive(Debug, thiserror::Error)]
+#[error("the bus between the replicas is unavailable: {0}")]
+pub struct BusError(#[source] Box<dyn Error + Send + Sync>);
+
+impl BusError {
+    /// Wraps the error of a client library.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(error.into())
+    }
+}
+
+/// Several servers in one process cannot share a bus: each message has one receiver.
+pub(crate) trait ErasedBus: Send + Sync {
+    fn publish(
+        &self,
+        message: String,
+    ) -> Pin<Box<dyn Future<Output = Result<(), BusError>> + Send + '_>>;
+
+    fn receive(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
+}
+
+impl<B: ReplicaBus> ErasedBus for B {
+    fn publish(
+        &self,
+        message: String,
+    ) -> Pin<Box<dyn Future<Output = Result<(), BusError>> + Send + '_>> {
+        Box::pin(ReplicaBus::publish(self, message))
+    }
+
+    fn receive(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+        Box::pin(ReplicaBus::receive(self))
+    }
+}
+
+/// A bus in the settings of a server.
+#[derive(Clone)]
+pub(crate) struct SharedBus(pub(crate) Arc<dyn ErasedBus>);
+
+impl fmt::Debug for SharedBus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReplicaBus")
+    }
+}

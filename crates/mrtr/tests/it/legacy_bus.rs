@@ -1,0 +1,281 @@
+//! Replicas without sticky routes: with a bus, and without questions.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex as StdMutex};
+use std::time::Duration;
+
+use http::StatusCode;
+use mrtr::http::Endpoint;
+use mrtr::legacy::{BusError, LegacyOptions, PostgresBus, RedisBus, ReplicaBus};
+use mrtr::{ClientFeature, Context, Secret, Server, Tool};
+use mrtr_testkit::servers::{Postgres, Redis};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, broadcast};
+
+use crate::legacy_client::{LegacyClient, request};
+use crate::legacy_server::{Runs, builder, replica, ring, text};
+
+/// A bus in memory, and the messages that were published to it.
+#[derive(Clone)]
+struct Channel {
+    sender: broadcast::Sender<String>,
+    published: Arc<StdMutex<Vec<String>>>,
+}
+
+struct MemoryBus {
+    channel: Channel,
+    receiver: Mutex<broadcast::Receiver<String>>,
+}
+
+impl Channel {
+    fn new() -> Self {
+        Self { sender: broadcast::Sender::new(64), published: Arc::default() }
+    }
+
+    fn bus(&self) -> MemoryBus {
+        MemoryBus { channel: self.clone(), receiver: Mutex::new(self.sender.subscribe()) }
+    }
+}
+
+impl ReplicaBus for MemoryBus {
+    async fn publish(&self, message: String) -> Result<(), BusError> {
+        self.channel.published.lock().unwrap().push(message.clone());
+        self.channel.sender.send(message).map(drop).map_err(BusError::new)
+    }
+
+    async fn receive(&self) -> String {
+        self.receiver.lock().await.recv().await.unwrap()
+    }
+}
+
+/// Two replicas with the same keys, each with its own bus, and the counter of their steps.
+fn replicas(buses: [impl ReplicaBus; 2]) -> ([Endpoint<Server>; 2], Runs) {
+    let (secret, runs) = (Secret::generate().unwrap(), Runs::default());
+    let endpoints = buses.map(|bus| {
+        let server = builder(&runs).allow_anonymous().key_ring(ring(&secret)).build().unwrap();
+        replica(server, LegacyOptions::default().with_bus(bus))
+    });
+    (endpoints, runs)
+}
+
+/// Opens a session, and returns a client of it at each replica.
+async fn clients(endpoints: &[Endpoint<Server>; 2]) -> [LegacyClient; 2] {
+    let [first, second] = endpoints;
+    let client = LegacyClient::open(first, "2025-11-25").await;
+    [client.clone(), LegacyClient { endpoint: second.clone(), ..client }]
+}
+
+/// Repeats a check until it succeeds.
+async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
+    let checked = async {
+        while !check().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let checked = tokio::time::timeout(Duration::from_secs(30), checked).await;
+    assert!(checked.is_ok(), "this did not happen: {what}");
+}
+
+/// Whatever reaches the wrong replica has its effect.
+async fn any_replica_does(endpoints: &[Endpoint<Server>; 2], runs: &Runs) {
+    let [first, second] = clients(endpoints).await;
+    // Answers, short and long.
+    let mut call = first.call(1, "book").await;
+    let question = call.event().await.data;
+    let long = "Lucca ".repeat(1_200);
+    assert_eq!(second.accept(&question, &long).await, StatusCode::ACCEPTED);
+    let question = call.event().await.data;
+    assert_eq!(second.accept(&question, "none").await, StatusCode::ACCEPTED, "{question}");
+    assert_eq!(text(&call.response().await), format!("{long} 0 none"));
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+
+    // Cancellations: the stream ends without a response.
+    let mut call = first.call(2, "page").await;
+    call.event().await;
+    let cancelled = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 },
+    });
+    assert_eq!(second.post(&cancelled).await.status, StatusCode::ACCEPTED);
+    assert!(call.next().await.is_none());
+
+    // Log levels.
+    let level = request(3, "logging/setLevel", json!({ "level": "debug" }));
+    assert_eq!(second.post(&level).await.json().await["result"], json!({}));
+    eventually("the first replica logs details", async || {
+        let (mut call, mut has_details) = (first.call(4, "notify").await, false);
+        while let Some(event) = call.next().await {
+            has_details |= event.data["params"]["data"] == "details";
+        }
+        has_details
+    })
+    .await;
+
+    // The end of the session.
+    assert_eq!(second.delete().await, StatusCode::NO_CONTENT);
+    eventually("the session has ended at the first replica", async || {
+        first.call(5, "version").await.status == StatusCode::NOT_FOUND
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bus_carries_what_reaches_the_wrong_replica() {
+    let channel = Channel::new();
+    let (endpoints, runs) = replicas([channel.bus(), channel.bus()]);
+    any_replica_does(&endpoints, &runs).await;
+    let published = channel.published.lock().unwrap();
+    assert!(!published.is_empty());
+    let is_sealed = |message: &String| message.is_ascii() && !message.contains("Lucca");
+    assert!(published.iter().all(is_sealed));
+}
+
+#[tokio::test]
+async fn redis_bus_carries_what_reaches_the_wrong_replica() {
+    let redis = Redis::start();
+    let bus = async || RedisBus::connect(&redis.url(), "test").await.unwrap();
+    let (endpoints, runs) = replicas([bus().await, bus().await]);
+    any_replica_does(&endpoints, &runs).await;
+}
+
+#[tokio::test]
+async fn redis_bus_reconnects() {
+    let mut redis = Redis::start();
+    let bus = RedisBus::connect(&redis.url(), "test").await.unwrap();
+    redis.stop();
+    assert!(bus.publish("lost".to_owned()).await.is_err());
+    redis.restart();
+    receives_again(&bus).await;
+}
+
+#[tokio::test]
+async fn postgres_bus_carries_what_reaches_the_wrong_replica() {
+    let postgres = Postgres::start();
+    let bus = async || connect(&postgres).await;
+    let (endpoints, runs) = replicas([bus().await, bus().await]);
+    any_replica_does(&endpoints, &runs).await;
+}
+
+#[tokio::test]
+async fn postgres_bus_reconnects() {
+    let postgres = Postgres::start();
+    let bus = connect(&postgres).await;
+    let config: tokio_postgres::Config = postgres.config().parse().unwrap();
+    let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                  WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    client.execute(others, &[]).await.unwrap();
+    receives_again(&bus).await;
+}
+
+async fn connect(postgres: &Postgres) -> PostgresBus {
+    let config = postgres.config().parse().unwrap();
+    PostgresBus::connect(config, tokio_postgres::NoTls, "test \"channel\"").await.unwrap()
+}
+
+/// Publishes until a message arrives.
+async fn receives_again(bus: &impl ReplicaBus) {
+    let publish = eventually("a message arrives", async || {
+        let _ = bus.publish("again".to_owned()).await;
+        false
+    });
+    tokio::select! {
+        () = publish => {}
+        message = bus.receive() => assert_eq!(message, "again"),
+    }
+}
+
+#[tokio::test]
+async fn bus_tells_the_former_replica_that_a_call_is_resumed() {
+    let channel = Channel::new();
+    let (endpoints, runs) = replicas([channel.bus(), channel.bus()]);
+    let [first, second] = clients(&endpoints).await;
+    let mut call = first.call(1, "book").await;
+    let question = call.event().await;
+    assert_eq!(first.accept(&question.data, "Lucca").await, StatusCode::ACCEPTED);
+    let old = call.event().await;
+    let mut resumed = second.get(old.id.as_deref()).await;
+    let new = resumed.event().await;
+    assert_eq!(new.data["params"], old.data["params"]);
+    assert!(call.next().await.is_none(), "the call continues at one replica only");
+    assert_eq!(first.accept(&new.data, "none").await, StatusCode::ACCEPTED);
+    assert_eq!(text(&resumed.response().await), "Lucca 0 none");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn messages_that_are_not_sealed_are_ignored() {
+    let channel = Channel::new();
+    let (endpoints, runs) = replicas([channel.bus(), channel.bus()]);
+    // Another service on the same channel.
+    let (strangers, _) = replicas([channel.bus(), channel.bus()]);
+    let [stranger, _] = clients(&strangers).await;
+    stranger.delete().await;
+    for message in ["", "{}", "mrtr1.AAAA", &"x".repeat(100_000)] {
+        channel.sender.send(message.to_owned()).unwrap();
+    }
+    any_replica_does(&endpoints, &runs).await;
+}
+
+/// A bus that accepts nothing and delivers nothing.
+struct BrokenBus;
+
+impl ReplicaBus for BrokenBus {
+    async fn publish(&self, _: String) -> Result<(), BusError> {
+        Err(BusError::new("broken"))
+    }
+
+    async fn receive(&self) -> String {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn client_learns_that_its_message_was_not_passed_on() {
+    let (endpoints, _) = replicas([BrokenBus, BrokenBus]);
+    let [first, second] = clients(&endpoints).await;
+    let mut call = first.call(1, "book").await;
+    let question = call.event().await.data;
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    assert_eq!(second.accept(&question, "Lucca").await, unavailable);
+    let level = request(3, "logging/setLevel", json!({ "level": "debug" }));
+    assert_eq!(second.post(&level).await.json().await["error"]["code"], -32603);
+    // The replica that has asked needs no bus. An answer to nothing is not passed on.
+    assert_eq!(first.accept(&question, "Lucca").await, StatusCode::ACCEPTED);
+    let unknown = json!({ "id": "1" });
+    assert_eq!(second.accept(&unknown, "Lucca").await, StatusCode::BAD_REQUEST);
+    assert_eq!(second.delete().await, unavailable);
+}
+
+#[tokio::test]
+async fn server_without_questions_refuses_them_and_names_pages_to_visit() {
+    let runs = Runs::default();
+    let ran = Arc::clone(&runs);
+    let asks = move |_: Context| {
+        ran.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, mrtr::Error>(String::new()) }
+    };
+    let tool = Tool::new("asks", "", asks).requires([ClientFeature::Form]);
+    let server = builder(&runs).tool(tool).allow_anonymous().ephemeral_key().build().unwrap();
+    let endpoint = replica(server, LegacyOptions::default().without_questions());
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let call = async |client: &LegacyClient, name| client.call(1, name).await.json().await;
+    assert_eq!(text(&call(&client, "version").await), "2025-11-25");
+    for name in ["asks", "book", "both", "manual"] {
+        let error = call(&client, name).await["error"].clone();
+        assert_eq!(error["code"], -32603, "{name}: {error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("asks clients of legacy revisions no questions"), "{message}");
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 0, "no step and no handler that requires input ran");
+
+    let error = call(&client, "page").await["error"].clone();
+    assert_eq!(error["code"], -32042, "{error}");
+    let pages: Vec<Value> = serde_json::from_value(error["data"]["elicitations"].clone()).unwrap();
+    let [page] = &pages[..] else { panic!("{error}") };
+    assert_eq!((&page["mode"], &page["message"]), (&json!("url"), &json!("Sign in")));
+    assert_eq!(page["url"], "https://login.example/");
+    assert!(page["elicitationId"].as_str().is_some_and(|id| !id.is_empty()));
+    let older = LegacyClient::open(&endpoint, "2025-06-18").await;
+    assert_eq!(call(&older, "page").await["error"]["code"], -32603);
+}
