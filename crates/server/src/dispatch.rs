@@ -60,6 +60,11 @@ impl RequestHandler for Server {
             Response { id: Some(id), outcome }
         }
     }
+
+    fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
+        let registry = Arc::clone(&self.registry);
+        async move { registry.runtime.hand_over.closed().await }
+    }
 }
 
 impl Registry {

@@ -1,7 +1,10 @@
 //! The mutable state of a server process.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
 
 use crate::state::StateMap;
 use crate::task_tracker::TaskTracker;
@@ -20,6 +23,7 @@ pub(crate) struct Runtime {
 pub(crate) struct HandOverPolicy {
     /// True after shutdown has begun.
     closing: AtomicBool,
+    closed: Notify,
     /// True if no other replica can continue the calls.
     disabled: bool,
     /// The application's check for overload.
@@ -41,7 +45,21 @@ impl HandOverPolicy {
 
     /// Hands over all calls from now on.
     pub(crate) fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+        self.closing.store(true, Ordering::Release);
+        self.closed.notify_waiters();
+    }
+
+    /// Waits until all calls are handed over.
+    pub(crate) async fn closed(&self) {
+        if self.disabled {
+            return std::future::pending().await;
+        }
+        let mut closed = pin!(self.closed.notified());
+        // A shutdown after this line is noticed.
+        closed.as_mut().enable();
+        if !self.closing.load(Ordering::Acquire) {
+            closed.await;
+        }
     }
 
     pub(crate) fn should_hand_over(&self) -> bool {

@@ -98,6 +98,12 @@ pub trait RequestHandler: Send + Sync + 'static {
         self: Arc<Self>,
         incoming: IncomingRequest,
     ) -> impl Future<Output = Response<RawJson>> + Send + 'static;
+
+    /// Completes when the server begins to shut down and other replicas can continue its calls. A
+    /// gateway that holds a call between two rounds then gives it up. Default: never.
+    fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
+        std::future::pending()
+    }
 }
 
 /// Sends requests: a connection to a server, as a client sees it.

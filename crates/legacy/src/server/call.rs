@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{self, Waker};
 use std::time::Duration;
 
 use mrtr_schema::input::{InputRequest, InputRequiredResult, InputResponses};
@@ -44,6 +45,10 @@ pub(crate) trait Channel: Send + Sync + 'static {
 
     /// Returns true if a client that lost its connection can resume from a sealed state.
     fn is_resumable(&self) -> bool;
+
+    /// Ends the call here, without a response: the client resumes it at another replica, from an
+    /// event without a message if `place` is given. The task of the call is aborted.
+    fn hand_over(&self, place: Option<Arc<str>>);
 
     /// Returns what counts the call as in flight, for work that outlives it.
     fn permit(&self) -> Option<Permit>;
@@ -139,6 +144,7 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 serde_json::from_str(result.as_str()).map_err(|error| invalid(&error))?;
             state = required.request_state;
             let questions = required.input_requests.unwrap_or_default().0;
+            self.hand_over_at_shutdown(request, state.as_deref()).await;
             responses = if questions.is_empty() {
                 sleep(*pauses.next().unwrap_or(&MAX_BACKOFF)).await;
                 None
@@ -214,10 +220,15 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
             pending.push((key, question.method(), answer));
         }
         let deadline = Instant::now() + self.gateway.options.answer_timeout;
+        let mut shutdown = pin!(self.gateway.handler.shutdown_begun());
         let mut responses = InputResponses::default();
         let mut failure = None;
         for (key, method, answer) in &mut pending {
-            match self.answer(method, answer, deadline).await {
+            let answered = tokio::select! {
+                answered = self.answer(method, answer, deadline) => answered,
+                () = &mut shutdown, if resume.is_some() => return self.hand_over(None).await,
+            };
+            match answered {
                 Ok(response) => responses.0.push((std::mem::take(key), response)),
                 Err(error) => {
                     failure = Some(error);
@@ -235,6 +246,27 @@ impl<H: RequestHandler, C: Channel> Call<'_, H, C> {
                 Err(error)
             }
         }
+    }
+
+    /// Lets the client resume the call at another replica if this one is shutting down. Clients of
+    /// older revisions need a message for that, such as a question.
+    async fn hand_over_at_shutdown(&self, request: &Request, state: Option<&str>) {
+        let shutdown = pin!(self.gateway.handler.shutdown_begun());
+        if !self.session.claims.version.has_priming_events()
+            || shutdown.poll(&mut task::Context::from_waker(Waker::noop())).is_pending()
+        {
+            return;
+        }
+        if let Some(place) = self.resumable_state(request, state) {
+            let () = self.hand_over(Some(place)).await;
+        }
+    }
+
+    /// Ends the call here, without a response.
+    async fn hand_over<T>(&self, place: Option<Arc<str>>) -> T {
+        self.channel.hand_over(place);
+        // The task is aborted.
+        std::future::pending().await
     }
 
     /// Waits for one answer.

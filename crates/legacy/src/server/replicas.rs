@@ -106,9 +106,7 @@ impl<H: RequestHandler> Gateway<H> {
                 if let Some((session, stream)) = session
                     .and_then(|session| session.stream(&stream).map(|stream| (session, stream)))
                 {
-                    session.cancel_calls_on(&stream);
-                    stream.end();
-                    session.remove_stream(stream.id());
+                    session.give_up(&stream);
                 }
             }
             Message::Ended { session, expires } => {

@@ -76,7 +76,10 @@ impl<H: RequestHandler> CallTask<H> {
         let call = Call {
             gateway: &self.gateway,
             session: &self.session,
-            channel: &StreamChannel(Arc::clone(&self.stream)),
+            channel: &StreamChannel {
+                stream: Arc::clone(&self.stream),
+                session: Arc::clone(&self.session),
+            },
             context: &context,
         };
         let outcome = call.respond(&request, state).await;
@@ -100,21 +103,24 @@ impl<H: RequestHandler> Drop for CallTask<H> {
 }
 
 fn push_response(stream: &Stream, response: &Response<RawJson>) {
-    stream.push(response.to_json(), EventKind::Response, None);
+    stream.push(Some(response.to_json()), EventKind::Response, None);
 }
 
 /// A stream as the way to the client.
-struct StreamChannel(Arc<Stream>);
+struct StreamChannel {
+    stream: Arc<Stream>,
+    session: Arc<Session>,
+}
 
 impl Channel for StreamChannel {
     fn send(&self, message: Outgoing) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
         match message {
             Outgoing::Notification(notification) => {
-                self.0.push(notification.to_json(), EventKind::Notification, None);
+                self.stream.push(Some(notification.to_json()), EventKind::Notification, None);
             }
             Outgoing::Request { request, resume } => {
                 if let Ok(text) = RawJson::new(&request) {
-                    self.0.push(text, EventKind::Request, resume);
+                    self.stream.push(Some(text), EventKind::Request, resume);
                 }
             }
         }
@@ -122,11 +128,18 @@ impl Channel for StreamChannel {
     }
 
     fn is_resumable(&self) -> bool {
-        true
+        self.stream.is_of_one_call()
+    }
+
+    fn hand_over(&self, place: Option<Arc<str>>) {
+        if place.is_some() {
+            self.stream.push(None, EventKind::Place, place);
+        }
+        self.session.give_up(&self.stream);
     }
 
     fn permit(&self) -> Option<Permit> {
-        self.0.permit()
+        self.stream.permit()
     }
 }
 

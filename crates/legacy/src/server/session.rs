@@ -218,6 +218,13 @@ impl Session {
         self.lock().streams.remove(id);
     }
 
+    /// Ends a stream without responses, and aborts its calls: another replica continues them.
+    pub(crate) fn give_up(&self, stream: &Arc<Stream>) {
+        self.remove_stream(stream.id());
+        stream.end();
+        self.cancel_calls_on(stream);
+    }
+
     /// Sets the task that sends changes to the client. The one before is aborted.
     pub(crate) fn replace_listener(&self, task: AbortHandle) {
         let mut state = self.lock();

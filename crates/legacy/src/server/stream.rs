@@ -21,7 +21,8 @@ const MAX_BYTES: usize = 256 << 10;
 pub(crate) struct Event {
     /// The position on the stream, from 1.
     pub(crate) position: u64,
-    pub(crate) message: RawJson,
+    /// JSON, or nothing in a [`Place`](EventKind::Place).
+    pub(crate) message: Option<RawJson>,
     pub(crate) kind: EventKind,
     /// The sealed state from which any replica can continue the call after this message.
     pub(crate) state: Option<Arc<str>>,
@@ -29,6 +30,8 @@ pub(crate) struct Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventKind {
+    /// No message: a place from which any replica can continue the call.
+    Place,
     Notification,
     Request,
     Response,
@@ -40,6 +43,8 @@ pub(crate) type Permit = Arc<dyn Any + Send + Sync>;
 /// The messages of one call, or of one batch.
 pub(crate) struct Stream {
     id: String,
+    /// It began with several calls.
+    is_batch: bool,
     state: Mutex<State>,
 }
 
@@ -72,7 +77,12 @@ impl Stream {
             retained: None,
             waker: None,
         };
-        Arc::new(Self { id, state: Mutex::new(state) })
+        Arc::new(Self { id, is_batch: responses > 1, state: Mutex::new(state) })
+    }
+
+    /// Returns true if the stream is of a single call, so that an event id can contain all of it.
+    pub(crate) fn is_of_one_call(&self) -> bool {
+        !self.is_batch
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -84,10 +94,15 @@ impl Stream {
     }
 
     /// Adds a message. If the stream is full, the oldest notifications are dropped.
-    pub(crate) fn push(&self, message: RawJson, kind: EventKind, event_state: Option<Arc<str>>) {
+    pub(crate) fn push(
+        &self,
+        message: Option<RawJson>,
+        kind: EventKind,
+        event_state: Option<Arc<str>>,
+    ) {
         let mut state = self.lock();
         state.last += 1;
-        state.bytes += message.as_str().len();
+        state.bytes += length(message.as_ref());
         if kind == EventKind::Response {
             state.open = state.open.saturating_sub(1);
         }
@@ -169,10 +184,14 @@ impl State {
             let oldest = |event: &Event| event.kind == EventKind::Notification;
             let Some(at) = self.events.iter().position(oldest) else { return };
             if let Some(dropped) = self.events.remove(at) {
-                self.bytes -= dropped.message.as_str().len();
+                self.bytes -= length(dropped.message.as_ref());
             }
         }
     }
+}
+
+fn length(message: Option<&RawJson>) -> usize {
+    message.map_or(0, |message| message.as_str().len())
 }
 
 /// Wakes the reader, without the lock.
@@ -239,15 +258,16 @@ mod tests {
     use std::task::Waker;
     use tokio::sync::Semaphore;
 
-    fn message(n: u64) -> RawJson {
-        RawJson::new(&n).unwrap()
+    #[expect(clippy::unnecessary_wraps, reason = "a stream takes messages like this")]
+    fn message(n: u64) -> Option<RawJson> {
+        Some(RawJson::new(&n).unwrap())
     }
 
     fn read_all(reader: &mut StreamReader) -> (Vec<String>, bool) {
         let mut texts = Vec::new();
         loop {
             match reader.poll_next(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Some(event)) => texts.push(event.message.as_str().to_owned()),
+                Poll::Ready(Some(event)) => texts.push(event.message.unwrap().into()),
                 Poll::Ready(None) => return (texts, true),
                 Poll::Pending => return (texts, false),
             }
@@ -283,7 +303,7 @@ mod tests {
         assert!(third.retain(take));
         drop((second, third));
         let text = RawJson::new(&"x".repeat(MAX_BYTES)).unwrap();
-        large.push(text, EventKind::Response, None);
+        large.push(Some(text), EventKind::Response, None);
         assert!(!large.retain(take));
     }
 

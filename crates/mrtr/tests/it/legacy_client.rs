@@ -122,6 +122,8 @@ pub(crate) struct Incoming {
     body: ResponseBody,
     text: String,
     events: VecDeque<Event>,
+    /// The id of the last event, with or without data.
+    pub(crate) last_id: Option<String>,
 }
 
 impl Incoming {
@@ -133,6 +135,7 @@ impl Incoming {
             body,
             text: String::new(),
             events: VecDeque::new(),
+            last_id: None,
         }
     }
 
@@ -167,7 +170,9 @@ impl Incoming {
                 };
                 let data = field("data: ").unwrap_or_default();
                 let data = serde_json::from_str(&data).unwrap_or_default();
-                self.events.push_back(Event { id: field("id: "), data });
+                let id = field("id: ");
+                self.last_id = id.clone().or(self.last_id.take());
+                self.events.push_back(Event { id, data });
             }
         }
     }

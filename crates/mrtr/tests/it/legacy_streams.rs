@@ -7,12 +7,12 @@ use std::time::Duration;
 use http::StatusCode;
 use mrtr::http::{Endpoint, RequestLimits};
 use mrtr::legacy::{LegacyOptions, LegacyServer};
-use mrtr::{ChangeNotifier, Context, Result, Server, Tool};
+use mrtr::{ChangeNotifier, Context, Result, Secret, Server, Tool};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::legacy_client::{LegacyClient, request};
-use crate::legacy_server::{Runs, builder, endpoint, replica, replicas, text};
+use crate::legacy_server::{Runs, builder, endpoint, replica, replicas, ring, text};
 
 #[tokio::test]
 async fn broken_stream_is_resumed_after_the_last_event() {
@@ -298,5 +298,66 @@ async fn stream_of_changes_ends_with_its_connection() {
     }
     while !format!("{legacy:?}").contains("active_sessions: 0") {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Two servers with the same keys, and the counter of their steps.
+fn servers() -> ([Server; 2], Runs) {
+    let (secret, runs) = (Secret::generate().unwrap(), Runs::default());
+    let server = || builder(&runs).allow_anonymous().key_ring(ring(&secret)).build().unwrap();
+    ([server(), server()], runs)
+}
+
+#[tokio::test]
+async fn server_that_shuts_down_gives_up_its_questions_to_another_replica() {
+    for version in ["2025-11-25", "2025-06-18"] {
+        let ([server, other], runs) = servers();
+        let [first, second] =
+            [&server, &other].map(|server| replica(server.clone(), LegacyOptions::default()));
+        let client = LegacyClient::open(&first, version).await;
+        let mut stream = client.call(1, "book").await;
+        let question = stream.event().await;
+        client.accept(&question.data, "outside").await;
+        let question = stream.event().await;
+        server.begin_shutdown();
+        assert!(stream.next().await.is_none(), "the stream ends without a response");
+        // The load balancer knows only later.
+        let client = LegacyClient { endpoint: first, ..client };
+        let mut stream = client.get(question.id.as_deref()).await;
+        while stream.next().await.is_some() {}
+        let last = stream.last_id.or(question.id);
+        let client = LegacyClient { endpoint: second, ..client };
+        let mut stream = client.get(last.as_deref()).await;
+        let again = stream.event().await.data;
+        assert_eq!(again["params"], question.data["params"]);
+        client.accept(&again, "fish").await;
+        assert_eq!(text(&stream.response().await), "outside 0 fish", "{version}");
+        assert_eq!(runs.load(Ordering::SeqCst), 1, "the step ran again");
+    }
+}
+
+#[tokio::test]
+async fn server_that_shuts_down_asks_only_clients_that_need_a_message() {
+    for (version, questions) in [("2025-11-25", 0), ("2025-06-18", 1)] {
+        let ([server, other], _) = servers();
+        let [first, second] =
+            [&server, &other].map(|server| replica(server.clone(), LegacyOptions::default()));
+        let client = LegacyClient::open(&first, version).await;
+        server.begin_shutdown();
+        assert_eq!(text(&client.call(1, "version").await.response().await), version);
+        let mut stream = client.call(2, "book").await;
+        let mut asked = 0;
+        while let Some(event) = stream.next().await {
+            assert!(event.data["result"].is_null(), "{event:?}");
+            asked += 1;
+        }
+        assert_eq!(asked, questions, "{version}");
+        let client = LegacyClient { endpoint: second, ..client };
+        let mut stream = client.get(stream.last_id.as_deref()).await;
+        for answer in ["outside", "fish"] {
+            let question = stream.event().await.data;
+            client.accept(&question, answer).await;
+        }
+        assert_eq!(text(&stream.response().await), "outside 0 fish");
     }
 }

@@ -74,7 +74,10 @@ impl<H: RequestHandler> EventSource for CallEvents<H> {
         };
         let Event { position, message, state, .. } = event;
         let _ = writeln!(events, "id: {}", self.event_id(position, state.as_deref()));
-        push_event(&mut events, message);
+        match message {
+            Some(message) => push_event(&mut events, message),
+            None => events.push_str("data: \n\n"),
+        }
         Poll::Ready(Some(events))
     }
 }

@@ -145,8 +145,9 @@ async fn respond<H: RequestHandler>(
         if let Ok(Some(event)) = first
             && event.kind == EventKind::Response
             && stream.is_complete()
+            && let Some(message) = event.message
         {
-            return json_text(event.message);
+            return json_text(message);
         }
     }
     event_stream(CallEvents::new(reader, session.claims.version.has_priming_events()))

@@ -262,6 +262,8 @@ impl Channel for LineChannel {
         false
     }
 
+    fn hand_over(&self, _: Option<Arc<str>>) {}
+
     fn permit(&self) -> Option<Permit> {
         Some(Arc::clone(&self.permit))
     }
