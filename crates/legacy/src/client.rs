@@ -6,6 +6,7 @@ mod era;
 mod http;
 mod mode;
 mod open_session;
+mod pages;
 mod question;
 mod request;
 mod routes;

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::connection::{self, Connection, ConnectionError, Incoming, Link};
 use super::open_session::OpenSession;
+use super::pages;
 use super::question::{self, Question, respond, respond_error};
 use super::request::{ModernRequest, with_token};
 use super::running_call::RunningCall;
@@ -177,8 +178,13 @@ impl<C: Connection> Adapter<C> {
             _ => {}
         }
         self.set_log_level(session, modern.meta.log_level).await?;
-        if modern.state.is_some() {
-            return Ok(self.resume(modern, on_notification).await?);
+        match modern.state.as_deref() {
+            Some(pages::STATE) if !pages::were_visited(&modern.responses) => {
+                let id = Some(modern.legacy.id.clone());
+                return Ok(Response::error(id, pages::not_visited()));
+            }
+            None | Some(pages::STATE) => {}
+            Some(_) => return Ok(self.resume(modern, on_notification).await?),
         }
         let routes = Some(Arc::clone(&session.routes));
         let running = RunningCall::start(session.link.clone(), routes, modern.legacy.clone());
@@ -235,7 +241,12 @@ impl<C: Connection> Adapter<C> {
             question::reject_all(&running.link, unanswered.collect());
         }
         if let Some(Response { outcome, .. }) = read? {
-            return Ok(Response { id, outcome });
+            let capabilities = modern.meta.client_capabilities.clone().unwrap_or_default();
+            let pages = outcome
+                .as_ref()
+                .err()
+                .and_then(|error| to_raw_value(&pages::required(error, &capabilities)?).ok());
+            return Ok(Response { id, outcome: pages.map_or(outcome, Ok) });
         }
         let (keys, requests): (Vec<_>, Vec<_>) = questions
             .into_iter()

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
-use mrtr_schema::jsonrpc::{Notification, Params, Request, RequestId, Response};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response};
 use mrtr_transport::{OutgoingRequest, TransportError};
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
@@ -42,7 +42,10 @@ impl Call {
     }
 
     async fn answer(&self, result: Value) {
-        let outcome = Ok(to_raw_value(&result).unwrap());
+        self.end(Ok(to_raw_value(&result).unwrap())).await;
+    }
+
+    async fn end(&self, outcome: Result<Box<RawValue>, ErrorObject>) {
         let response = Response { id: Some(self.request.id.clone()), outcome };
         self.messages.send(Incoming::Response(Ok(response))).await.unwrap();
     }
@@ -164,7 +167,7 @@ type Sent = tokio::task::JoinHandle<Result<Response, TransportError>>;
 
 fn send(adapter: &Arc<Adapter<Fake>>, method: &str, mut params: Value, level: Value) -> Sent {
     let form: ClientCapabilities =
-        serde_json::from_value(json!({ "elicitation": { "form": {} } })).unwrap();
+        serde_json::from_value(json!({ "elicitation": { "form": {}, "url": {} } })).unwrap();
     let mut meta = json!({ "io.modelcontextprotocol/clientCapabilities": form });
     if !level.is_null() {
         meta["io.modelcontextprotocol/logLevel"] = level;
@@ -181,9 +184,13 @@ fn call(adapter: &Arc<Adapter<Fake>>, tool: &str) -> Sent {
 }
 
 fn resume(adapter: &Arc<Adapter<Fake>>, tool: &str, suspended: &Value) -> Sent {
+    answer_all(adapter, tool, suspended, "decline")
+}
+
+fn answer_all(adapter: &Arc<Adapter<Fake>>, tool: &str, suspended: &Value, action: &str) -> Sent {
     let responses = suspended["inputRequests"].as_object().unwrap().keys();
     let responses: serde_json::Map<_, _> =
-        responses.map(|key| (key.clone(), json!({ "action": "decline" }))).collect();
+        responses.map(|key| (key.clone(), json!({ "action": action }))).collect();
     let state = &suspended["requestState"];
     let params = json!({ "name": tool, "requestState": state, "inputResponses": responses });
     send(adapter, "tools/call", params, Value::Null)
@@ -402,4 +409,39 @@ async fn subscription_ends_with_its_session() {
     let (session, _stream) = soon(server.streams.recv()).await.unwrap();
     assert_eq!(session, 3);
     subscribed.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_that_names_pages_asks_the_client_to_visit_them_and_the_call_begins_anew() {
+    let (adapter, mut server) = connect();
+    let data = json!({ "elicitations": [{
+        "mode": "url", "elicitationId": "1", "url": "https://login.example/", "message": "Sign in",
+    }] });
+    let error = ErrorObject::new(-32042, "sign in first").with_data(data);
+    let sent = call(&adapter, "t");
+    server.call("tools/call").await.end(Err(error.clone())).await;
+    let required = result(sent).await;
+    let page = &required["inputRequests"]["page-1"];
+    assert_eq!(
+        (&page["method"], &page["params"]["mode"]),
+        (&json!("elicitation/create"), &json!("url"))
+    );
+    assert_eq!(page["params"]["url"], "https://login.example/");
+
+    let declined = answer_all(&adapter, "t", &required, "decline").await.unwrap().unwrap();
+    assert_eq!(declined.outcome.unwrap_err().code, -32042);
+    let sent = answer_all(&adapter, "t", &required, "accept");
+    let call = server.call("tools/call").await;
+    let params = call.request.params.as_ref().unwrap();
+    assert!(params.member("requestState").is_none() && params.member("inputResponses").is_none());
+    call.answer(json!({ "content": [] })).await;
+    assert_eq!(result(sent).await["content"], json!([]));
+
+    // Errors that name no page stay errors.
+    for data in [Value::Null, json!({ "elicitations": [] }), json!({ "elicitations": [{}] })] {
+        let sent = self::call(&adapter, "t");
+        let error = ErrorObject::new(-32042, "sign in first").with_data(data);
+        server.call("tools/call").await.end(Err(error)).await;
+        assert_eq!(sent.await.unwrap().unwrap().outcome.unwrap_err().code, -32042);
+    }
 }
