@@ -18,7 +18,7 @@ use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::connection::{self, Connection, ConnectionError, Incoming, Link};
 use super::open_session::OpenSession;
@@ -34,6 +34,9 @@ use crate::legacy_method;
 
 /// How long after a question others are awaited, to be answered together with it.
 const JOIN_WINDOW: Duration = Duration::from_millis(5);
+
+/// The pauses before an answer is sent again that may not have arrived.
+const ANSWER_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 /// How many messages are read in that time. Further ones wait for the next round.
 const MAX_JOINED: usize = 64;
@@ -213,13 +216,14 @@ impl<C: Connection> Adapter<C> {
                     respond_error(question, &ErrorObject::internal("the client did not answer"))
                 }
             };
-            match call.running.link.post(message).await {
+            match post_answer(&call.running.link, message).await {
                 Ok(()) => {}
                 Err(error @ ConnectionError::SessionEnded) => return Err(error.into()),
-                // The server may have lost the question, with the replica that asked it. What
-                // comes next on the stream tells: the question again, or an error.
+                // The replica that asked may be gone, or may not have the session any more. What
+                // comes next tells: the question again, or an error.
                 Err(error) => {
                     tracing::warn!(target: "mrtr::client", ?error, "an answer was not accepted");
+                    call.running.reconnect();
                 }
             }
         }
@@ -352,6 +356,20 @@ impl<C: Connection> Adapter<C> {
         }
         Err(TransportError::interrupted("the stream of changes has ended").into())
     }
+}
+
+/// Sends an answer, and repeats it if it may not have arrived. The server accepts it once.
+async fn post_answer<C: Connection>(
+    link: &Link<C>,
+    message: String,
+) -> Result<(), ConnectionError> {
+    for pause in ANSWER_PAUSES {
+        match link.post(message.clone()).await {
+            Err(ConnectionError::Transport(error)) if error.is_transient() => sleep(pause).await,
+            outcome => return outcome,
+        }
+    }
+    link.post(message).await
 }
 
 /// Reads the messages of a call until its response, or until the server has asked `questions`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Notification, Request, Response};
 use mrtr_transport::TransportError;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// A message of the server about one request.
 #[derive(Debug)]
@@ -61,11 +61,15 @@ pub(super) trait Connection: Send + Sync + 'static {
     ///
     /// The error is [`SessionEnded`](ConnectionError::SessionEnded) only if the server has not
     /// acted on the request.
+    ///
+    /// `reconnect` is notified when the server did not accept an answer: another replica may have
+    /// the session now. A connection that can resume its stream does so.
     fn run(
         self: Arc<Self>,
         session: Self::Session,
         request: Request,
         messages: mpsc::Sender<Incoming>,
+        reconnect: Arc<Notify>,
     ) -> impl Future<Output = ()> + Send + 'static;
 
     /// Receives messages that are not about a request, until the receiver is dropped.

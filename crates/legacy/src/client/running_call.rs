@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mrtr_schema::jsonrpc::{Notification, Request, RequestId};
 use mrtr_schema::notification::{Cancelled, name};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use super::connection::{self, Connection, Incoming, Link, MAX_UNREAD};
@@ -18,6 +18,7 @@ pub(super) struct RunningCall<C: Connection> {
     id: RequestId,
     messages: mpsc::Receiver<Incoming>,
     task: AbortHandle,
+    reconnect: Arc<Notify>,
     is_answered: bool,
 }
 
@@ -30,9 +31,16 @@ impl<C: Connection> RunningCall<C> {
         if let Some(routes) = &routes {
             routes.add_call(&id, sender.clone());
         }
-        let run = Arc::clone(&link.connection).run(link.session.clone(), request, sender);
+        let reconnect = Arc::<Notify>::default();
+        let (connection, session) = (Arc::clone(&link.connection), link.session.clone());
+        let run = connection.run(session, request, sender, Arc::clone(&reconnect));
         let task = tokio::spawn(run).abort_handle();
-        Self { link, routes, id, messages, task, is_answered: false }
+        Self { link, routes, id, messages, task, reconnect, is_answered: false }
+    }
+
+    /// Resumes the stream of the call, if it has one: another replica may continue it.
+    pub(super) fn reconnect(&self) {
+        self.reconnect.notify_one();
     }
 
     /// Waits for the next message. The last is a response.

@@ -9,6 +9,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 
@@ -120,6 +121,7 @@ impl Connection for Fake {
         session: Session,
         request: Request,
         messages: mpsc::Sender<Incoming>,
+        _: Arc<Notify>,
     ) {
         if self.opened.lock().unwrap().ended.contains(&session) {
             let ended = Err(ConnectionError::SessionEnded);

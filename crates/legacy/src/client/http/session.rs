@@ -10,7 +10,7 @@ use mrtr_transport::TransportError;
 use mrtr_transport::http::{HttpClient, RawResponse};
 use mrtr_transport::sse::Decoder;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::client::connection::{Connection, ConnectionError, Incoming};
 
@@ -86,7 +86,7 @@ impl HttpSession {
             Ok(Message::Response(Response { outcome: Err(error), .. })) => format!(": {error}"),
             _ => String::new(),
         };
-        Err(response.violation(&format!("answered {status}{why}")).into())
+        Err(response.rejection(&why).into())
     }
 
     /// Sends a request and passes on what the server answers, until the response.
@@ -95,6 +95,7 @@ impl HttpSession {
         session: &HeaderMap,
         request: &Request,
         messages: &mpsc::Sender<Incoming>,
+        reconnect: &Notify,
     ) -> Result<Response, ConnectionError> {
         let text = to_text(request)?;
         let response = self.post_text(session, text, true).await?;
@@ -109,7 +110,12 @@ impl HttpSession {
         let mut place = Place::default();
         let mut failed = 0;
         loop {
-            match read_events(&mut response, &mut place, Some(&request.id), Some(messages)).await {
+            let read = read_events(&mut response, &mut place, Some(&request.id), Some(messages));
+            let read = tokio::select! {
+                read = read => read,
+                () = reconnect.notified() => Ok(None),
+            };
+            match read {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {}
                 Err(error) if error.is_transient() && place.id.is_some() => {
@@ -252,8 +258,9 @@ impl Connection for HttpSession {
         session: HeaderMap,
         request: Request,
         messages: mpsc::Sender<Incoming>,
+        reconnect: Arc<Notify>,
     ) {
-        let outcome = self.exchange(&session, &request, &messages).await;
+        let outcome = self.exchange(&session, &request, &messages, &reconnect).await;
         let _ = messages.send(Incoming::Response(outcome)).await;
     }
 

@@ -87,8 +87,12 @@ fn initialized(id: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
+const CAPABILITIES: &str =
+    r#"{ "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } } }"#;
+
 fn call() -> OutgoingRequest<'static> {
-    let params = Params::new(&json!({ "name": "t", "_meta": {} })).unwrap();
+    let meta: Value = CAPABILITIES.parse().unwrap();
+    let params = Params::new(&json!({ "name": "t", "_meta": meta })).unwrap();
     OutgoingRequest::new(Request::new(RequestId::Number(7), "tools/call", Some(params)))
 }
 
@@ -111,6 +115,50 @@ async fn call_is_not_repeated_if_its_session_ends_after_the_server_has_accepted_
     let error = Adapter::new(session.await).send(call()).await.unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("ended the session"), "{error}");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_is_resumed_if_an_answer_is_not_accepted() {
+    let answers = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&answers);
+    let session = serve(move |Received { head, body }| match body["method"].as_str() {
+        Some("initialize") => {
+            response("200 OK", "application/json", &initialized(&body["id"]).to_string())
+        }
+        Some("tools/call") => {
+            // The stream stays open.
+            let params = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+            let question = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params });
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            format!("{head}id: 1\nretry: 1\ndata: {question}\n\n")
+        }
+        Some(_) => response("202 Accepted", "text/plain", ""),
+        // At first, no replica is there.
+        None if body["id"] == "q" => match counter.fetch_add(1, Ordering::SeqCst) {
+            0 => response("502 Bad Gateway", "text/plain", ""),
+            _ => response("400 Bad Request", "text/plain", ""),
+        },
+        None if head.contains("last-event-id: 1\r\n") => {
+            let result = json!({ "jsonrpc": "2.0", "id": 7, "result": { "content": [] } });
+            events(&format!("data: {result}\n\n"))
+        }
+        None => response("405 Method Not Allowed", "text/plain", ""),
+    });
+    let adapter = Adapter::new(session.await);
+    let suspended = soon(adapter.send(call())).await.unwrap().outcome.unwrap();
+    let suspended: Value = serde_json::from_str(suspended.get()).unwrap();
+    let key = suspended["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let params = json!({
+        "name": "t",
+        "_meta": CAPABILITIES.parse::<Value>().unwrap(),
+        "requestState": suspended["requestState"],
+        "inputResponses": { key: { "action": "decline" } },
+    });
+    let params = Params::new(&params).unwrap();
+    let request = Request::new(RequestId::Number(8), "tools/call", Some(params));
+    let response = soon(adapter.send(OutgoingRequest::new(request))).await.unwrap();
+    assert_eq!(response.outcome.unwrap().get(), r#"{"content":[]}"#);
+    assert_eq!(answers.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use mrtr_schema::jsonrpc::{Message, Request, Response};
 use mrtr_transport::stdio::StreamClient;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::client::connection::{Connection, ConnectionError, Incoming};
 
@@ -36,7 +36,13 @@ impl Connection for StreamSession {
         Ok((stream.send(OutgoingRequest::new(request)).await?, ()))
     }
 
-    async fn run(self: Arc<Self>, (): (), request: Request, messages: mpsc::Sender<Incoming>) {
+    async fn run(
+        self: Arc<Self>,
+        (): (),
+        request: Request,
+        messages: mpsc::Sender<Incoming>,
+        _: Arc<Notify>,
+    ) {
         // A call that reads too slowly loses notifications.
         let forward = |notification| {
             let _ = messages.try_send(Incoming::Notification(notification));

@@ -3,6 +3,7 @@
 use ::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 
+use super::response::is_overload;
 use super::server_name::ServerName;
 use crate::error::{HttpResponseInfo, TransportError};
 
@@ -74,6 +75,16 @@ impl RawResponse {
             Some(info) => error.with_http_response(info),
             None => error,
         }
+    }
+
+    /// Creates the error of a response whose status is not a success. `why` is empty, or follows
+    /// the status.
+    pub fn rejection(&mut self, why: &str) -> TransportError {
+        let status = self.status();
+        if is_overload(status) {
+            return self.server.gateway_error(status);
+        }
+        self.violation(&format!("answered {status}{why}"))
     }
 
     /// Creates the error of a connection that ended too early.

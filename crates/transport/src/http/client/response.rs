@@ -19,7 +19,7 @@ pub(super) struct ResponseReader<'a> {
 
 /// Returns true if the server is overloaded, or a gateway answers in its place: the request may be
 /// retried.
-fn is_overload(status: StatusCode) -> bool {
+pub(super) fn is_overload(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502..=504)
 }
 
