@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use mrtr::client::{OutgoingRequest, Transport, TransportError};
 use mrtr::http::HttpClient;
+use mrtr::legacy::{AnyRevisionClient, RevisionMode};
 use mrtr::schema::jsonrpc::{Request, Response};
 use mrtr::{Client, ElicitResult};
 use mrtr_testkit::random::Random;
 use serde_json::json;
 
-use crate::workload::{TOOL, Used, answer_to, consents};
+use crate::workload::{TOOL, Used, answer_to, consents, key_of};
 use crate::{Result, lock};
 
 /// Maximum number of times that a request is sent again in one call: a load balancer may fail many
@@ -24,6 +25,8 @@ const RETRIES: u32 = 60;
 pub(crate) struct Call {
     pub(crate) id: String,
     pub(crate) caller: String,
+    /// The caller speaks a legacy revision.
+    pub(crate) is_legacy: bool,
     /// In seconds since the run began.
     pub(crate) begun: f64,
     pub(crate) ended: f64,
@@ -99,40 +102,58 @@ impl Callers {
         Ok(HttpClient::builder(&self.url).bearer(name)?.timeout(Duration::from_secs(20)).build()?)
     }
 
-    /// Makes orders until callers are stopped.
+    /// Makes orders until callers are stopped. Every fourth caller speaks a legacy revision.
     pub(crate) async fn order(self: Arc<Self>, nth: u64, seed: u64) -> Result {
-        let caller = format!("caller-{nth}");
+        let http = self.connection(&format!("caller-{nth}"))?;
+        if nth % 4 == 3 {
+            // A session for each order.
+            let transport = || AnyRevisionClient::new(http.clone(), RevisionMode::Legacy);
+            self.order_over(transport, nth, seed).await
+        } else {
+            self.order_over(|| http.clone(), nth, seed).await
+        }
+    }
+
+    async fn order_over<T: Transport>(
+        self: Arc<Self>,
+        transport: impl Fn() -> T,
+        nth: u64,
+        seed: u64,
+    ) -> Result {
+        let (caller, is_legacy) = (format!("caller-{nth}"), nth % 4 == 3);
         let now = Arc::<Mutex<Call>>::default();
         let random = Arc::new(Mutex::new(Random::new(seed.wrapping_add(nth))));
-        let http = self.connection(&caller)?;
-        let recorded = Recorded { http, now: Arc::clone(&now), callers: Arc::clone(&self) };
-        let (asked, by) = (Arc::clone(&now), caller.clone());
-        let client = Client::builder(recorded).on_form(move |question, form| {
-            let answer = {
-                let mut call = lock(&asked);
-                call.asked.push((question.key.clone(), form.message.clone()));
-                if question.key == "consent" && !consents(&call.id) {
-                    Ok(ElicitResult::decline())
-                } else {
-                    let text = answer_to(&by, &question.key, &form.message);
-                    ElicitResult::accept(json!({ "text": text }))
+        let connect = || {
+            let (transport, callers) = (transport(), Arc::clone(&self));
+            let recorded = Recorded { transport, now: Arc::clone(&now), callers };
+            let (asked, by, random) = (Arc::clone(&now), caller.clone(), Arc::clone(&random));
+            let client = Client::builder(recorded).on_form(move |question, form| {
+                let answer = {
+                    let mut call = lock(&asked);
+                    let key = if is_legacy { key_of(&form.message) } else { &question.key };
+                    call.asked.push((key.to_owned(), form.message.clone()));
+                    if key == "consent" && !consents(&call.id) {
+                        Ok(ElicitResult::decline())
+                    } else {
+                        ElicitResult::accept(json!({ "text": answer_to(&by, key, &form.message) }))
+                    }
+                };
+                let thinks = Duration::from_millis(lock(&random).below(200));
+                async move {
+                    tokio::time::sleep(thinks).await;
+                    Ok(answer?)
                 }
-            };
-            let thinks = Duration::from_millis(lock(&random).below(200));
-            async move {
-                tokio::time::sleep(thinks).await;
-                Ok(answer?)
-            }
-        });
-        let client = client.build().with_retries(RETRIES);
+            });
+            client.build().with_retries(RETRIES)
+        };
         for order in 0_u64.. {
             if self.stopping.load(Ordering::Relaxed) {
                 break;
             }
             let (id, begun) = (format!("{nth}-{order}"), self.begun.elapsed().as_secs_f64());
-            let call = Call { id: id.clone(), caller: caller.clone(), begun, ..Call::default() };
-            *lock(&now) = call;
-            let result = client.call_tool(TOOL, json!({ "call": id })).await;
+            let (call, caller) = (id.clone(), caller.clone());
+            *lock(&now) = Call { id: call, caller, is_legacy, begun, ..Call::default() };
+            let result = connect().call_tool(TOOL, json!({ "call": id })).await;
             let mut call = std::mem::take(&mut *lock(&now));
             call.ended = self.begun.elapsed().as_secs_f64();
             call.outcome = Some(match result {
@@ -164,13 +185,13 @@ impl Callers {
 }
 
 /// A connection that records every request.
-struct Recorded {
-    http: HttpClient,
+struct Recorded<T> {
+    transport: T,
     now: Arc<Mutex<Call>>,
     callers: Arc<Callers>,
 }
 
-impl Transport for Recorded {
+impl<T: Transport> Transport for Recorded<T> {
     async fn send(
         &self,
         outgoing: OutgoingRequest<'_>,
@@ -179,7 +200,7 @@ impl Transport for Recorded {
         let carries = |name| request.params.as_ref().is_some_and(|all| all.member(name).is_some());
         let is_first = !carries("requestState");
         let (begun, since) = (Instant::now(), self.callers.begun.elapsed().as_secs_f64());
-        let response = self.http.send(outgoing).await;
+        let response = self.transport.send(outgoing).await;
         let took = begun.elapsed();
         let refused = match &response {
             Ok(Response { outcome: Err(error), .. }) => {
@@ -190,10 +211,11 @@ impl Transport for Recorded {
         };
         let broken = response.as_ref().err().map(ToString::to_string);
         let mut now = lock(&self.now);
-        let asked = now.asked.len();
+        let (asked, is_legacy) = (now.asked.len(), now.is_legacy);
         now.attempts.push(Attempt { begun: since, asked, took, is_first, broken, refused });
         drop(now);
-        if !is_first {
+        // The state of a call on a legacy session is its client's own.
+        if !is_first && !is_legacy {
             *lock(&self.callers.last) = Some(request);
         }
         response

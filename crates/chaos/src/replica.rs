@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::{Request, header};
 use mrtr::http::{Endpoint, HostPolicy, Readiness, RequestLimits, ServeOptions};
+use mrtr::legacy::{LegacyOptions, LegacyServer};
 use mrtr::{ChangeNotifier, KeyRing, Principal, Server, SharedKeyRing, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -88,7 +89,11 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     let ready = Readiness::with_drain_delay(Duration::from_millis(notice));
     let end = mrtr::shutdown(server.clone(), ready.clone());
     let options = ServeOptions::default().with_readiness(ready);
+    // Session ids are sealed with the same keys as states, and live no longer.
+    let sessions = LegacyOptions::default().with_session_lifetime(Duration::from_secs(lifetime));
+    let legacy = LegacyServer::new(server.clone(), server.sealer(), sessions)?;
     let endpoint = Endpoint::new(server.clone())
+        .legacy(legacy)
         .host_policy(HostPolicy::loopback())
         .limits(RequestLimits::default());
     mrtr::http::serve(listener, Named::new(endpoint), options, end).await?;

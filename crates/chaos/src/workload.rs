@@ -51,6 +51,18 @@ pub(crate) struct Used {
     pub(crate) answer: String,
 }
 
+/// Returns the key of a question. Legacy revisions do not send it.
+pub(crate) fn key_of(message: &str) -> &'static str {
+    let keys = [
+        ("which seat", "seat"),
+        ("which meal", "meal"),
+        (": buy ", "consent"),
+        (": a tip", "tip"),
+        (": an invoice", "invoice"),
+    ];
+    keys.iter().find(|(part, _)| message.contains(part)).map_or("", |(_, key)| key)
+}
+
 /// Returns the answer of a caller to a question. Each question has another answer.
 pub(crate) fn answer_to(caller: &str, key: &str, message: &str) -> String {
     let seed =

@@ -209,6 +209,7 @@ impl<C: Connection> Adapter<C> {
                 return Ok(Response::error(Some(modern.legacy.id.clone()), error));
             }
         };
+        let mut is_refused = false;
         for (question, answer) in call.answers(&modern.responses) {
             let message = match answer {
                 Some(result) => respond(question, "result", result),
@@ -223,9 +224,12 @@ impl<C: Connection> Adapter<C> {
                 // comes next tells: the question again, or an error.
                 Err(error) => {
                     tracing::warn!(target: "mrtr::client", ?error, "an answer was not accepted");
-                    call.running.reconnect();
+                    is_refused = true;
                 }
             }
+        }
+        if is_refused {
+            call.running.reconnect();
         }
         Ok(self.follow(call.running, modern, on_notification).await?)
     }

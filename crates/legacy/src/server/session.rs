@@ -218,6 +218,15 @@ impl Session {
         self.lock().streams.remove(id);
     }
 
+    /// Gives up a request that its client continues from an event id. Its stream was that of
+    /// another connection.
+    pub(crate) fn give_up_call(&self, id: &RequestId) {
+        let stream = self.lock().calls.get(id).and_then(|call| call.stream.clone());
+        if let Some(stream) = stream {
+            self.give_up(&stream);
+        }
+    }
+
     /// Ends a stream without responses, and aborts its calls: another replica continues them.
     pub(crate) fn give_up(&self, stream: &Arc<Stream>) {
         self.remove_stream(stream.id());

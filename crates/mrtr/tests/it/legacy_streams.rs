@@ -301,6 +301,26 @@ async fn stream_of_changes_ends_with_its_connection() {
     }
 }
 
+/// A client that went to another replica and came back continues from where it stands.
+#[tokio::test]
+async fn call_that_is_resumed_here_replaces_the_one_that_its_client_has_left() {
+    let ([first, second], runs) = replicas();
+    let client = LegacyClient::open(&first, "2025-11-25").await;
+    let mut left = client.call(1, "book").await;
+    let question = left.event().await;
+    let other = LegacyClient { endpoint: second, ..client.clone() };
+    let mut stream = other.get(question.id.as_deref()).await;
+    let again = stream.event().await;
+    let mut stream = client.get(again.id.as_deref()).await;
+    assert!(left.next().await.is_none());
+    for answer in ["outside", "fish"] {
+        let question = stream.event().await.data;
+        assert_eq!(client.accept(&question, answer).await, StatusCode::ACCEPTED);
+    }
+    assert_eq!(text(&stream.response().await), "outside 0 fish");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
 /// Two servers with the same keys, and the counter of their steps.
 fn servers() -> ([Server; 2], Runs) {
     let (secret, runs) = (Secret::generate().unwrap(), Runs::default());

@@ -1,6 +1,8 @@
 //! A session over streamable HTTP (2025-11-25, basic: transports).
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -129,6 +131,8 @@ impl HttpSession {
             // The server has closed the connection, and keeps the stream for the client.
             response = loop {
                 tokio::time::sleep(place.delay()).await;
+                // What was to be resumed is being resumed.
+                forget(reconnect);
                 let resumed = match self.get(session, Some(&id)).await {
                     Ok(resumed) => self.check(session, resumed).await,
                     Err(error) => Err(error.into()),
@@ -155,6 +159,11 @@ impl HttpSession {
             }
         }
     }
+}
+
+/// Takes back a notification that has not been received.
+fn forget(notify: &Notify) {
+    let _ = pin!(notify.notified()).poll(&mut Context::from_waker(Waker::noop()));
 }
 
 /// Where a stream stands.

@@ -75,6 +75,7 @@ async fn resume<H: RequestHandler>(
         }
         let resumed = Message::Resumed { session: session.key, stream: stream.to_owned() };
         gateway.publish(&resumed).await.map_err(Rejected::unreached)?;
+        session.give_up_call(&call.id);
         let stream = gateway.new_stream(session, 1, Arc::new(permit));
         let reader = stream.read_after(0);
         let call = NewCall { request: call, state: Some(state), context: context_of(request) };
