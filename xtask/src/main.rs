@@ -66,8 +66,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "simulate",
-        usage: "[--flows N] [--seed S]",
-        help: "runs random handlers under random faults and checks the guarantees (default: 100,000 calls)",
+        usage: "[--flows N] [--seed S] [--era 2025-11-25]",
+        help: "runs random handlers under random faults and checks the guarantees (default: 100,000 calls); --era: of legacy clients",
         run: simulate::run,
     },
     Command {

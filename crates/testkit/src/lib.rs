@@ -2,9 +2,11 @@
 //! public helpers for tests of tools are in `mrtr::testing`.
 
 pub mod fuzz;
+mod memory_bus;
 pub mod random;
 #[cfg(unix)]
 pub mod servers;
 pub mod simulate;
 
+pub use memory_bus::{BusChannel, MemoryBus};
 pub use mrtr_server::testing::{Exchange, Replicas, RequestLog, TestClock};

@@ -16,12 +16,14 @@
 //!   the call, without rounds. No answer to another wording is used. The call may end because of
 //!   the change instead, if a step ran before.
 
+mod legacy;
 mod network;
 mod program;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,6 +34,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+pub use legacy::simulate_legacy;
 use network::Upgrade;
 use program::{Expected, Program, Version, mix};
 use world::World;
@@ -60,6 +63,24 @@ pub struct Report {
     pub upgraded: u64,
     /// Calls that ended because their handler was replaced.
     pub ended_by_upgrade: u64,
+    /// Calls of legacy clients that had nothing to resume from.
+    pub lost: u64,
+}
+
+impl Report {
+    /// Adds the counts of another simulation.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.requests += other.requests;
+        self.rounds += other.rounds;
+        self.questions += other.questions;
+        self.runs += other.runs;
+        self.faults += other.faults;
+        self.upgraded += other.upgraded;
+        self.ended_by_upgrade += other.ended_by_upgrade;
+        self.lost += other.lost;
+        self.most_rounds = self.most_rounds.max(other.most_rounds);
+    }
 }
 
 /// A call with a wrong result.
@@ -71,6 +92,13 @@ pub struct Failure {
     pub program: String,
     /// The violated guarantee.
     pub why: String,
+}
+
+impl Failure {
+    fn of(seed: u64, why: String) -> Self {
+        let program = format!("{:?}", Program::of(seed, Version::Old));
+        Self { seed, program, why }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -88,19 +116,25 @@ impl std::error::Error for Failure {}
 ///
 /// The first call that violates a guarantee.
 pub fn simulate(seed: u64, calls: u64, done: &AtomicU64) -> Result<Report, Box<Failure>> {
-    let failed = |seed, why: String| {
-        let program = format!("{:?}", Program::of(seed, Version::Old));
-        Box::new(Failure { seed, program, why })
-    };
+    let fleet = Fleet::new().map_err(|why| Failure::of(seed, why))?;
+    for_each_seed(seed..seed.saturating_add(calls), done, &async |seed, report| {
+        Call::new(&fleet, seed).run(report).await
+    })
+}
+
+/// Runs one call for each seed.
+fn for_each_seed(
+    seeds: Range<u64>,
+    done: &AtomicU64,
+    run: &impl AsyncFn(u64, &mut Report) -> Result<(), String>,
+) -> Result<Report, Box<Failure>> {
     // The clock of the runtime advances when all tasks wait for it.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.map_err(|error| failed(seed, error.to_string()))?;
-    let fleet = Fleet::new().map_err(|why| failed(seed, why))?;
+    let runtime = runtime.map_err(|error| Failure::of(seeds.start, error.to_string()))?;
     let mut report = Report::default();
-    for seed in seed..seed.saturating_add(calls) {
-        let outcome = runtime.block_on(Call::new(&fleet, seed).run(&mut report));
-        outcome.map_err(|why| failed(seed, why))?;
+    for seed in seeds {
+        runtime.block_on(run(seed, &mut report)).map_err(|why| Failure::of(seed, why))?;
         done.fetch_add(1, Ordering::Relaxed);
     }
     Ok(report)
@@ -135,16 +169,7 @@ impl Fleet {
             start().active(new).build(),
         ];
         let replica = |ring: &SharedKeyRing, version: Version| {
-            let in_world = world.clone();
-            let tool =
-                Tool::new("program", "Runs a random program", move |cx: Context, args: Args| {
-                    let world = in_world.clone();
-                    async move {
-                        let program = Program::of(args.seed.parse().unwrap_or_default(), version);
-                        let value = program.run(&cx, &world).await?;
-                        Ok::<_, mrtr_server::Error>(value.to_string())
-                    }
-                });
+            let tool = tool(&world, version);
             let server = Server::builder("simulation", "1")
                 .ephemeral_key()
                 .allow_anonymous()
@@ -162,6 +187,19 @@ impl Fleet {
         let phases = rings.into_iter().map(phase).collect::<Result<_, String>>()?;
         Ok(Self { phases, world: world.clone(), overloaded: Arc::clone(&overloaded) })
     }
+}
+
+/// Returns a tool that runs the program of the seed in its argument.
+fn tool(world: &World, version: Version) -> Tool {
+    let world = world.clone();
+    Tool::new("program", "Runs a random program", move |cx: Context, args: Args| {
+        let world = world.clone();
+        async move {
+            let program = Program::of(args.seed.parse().unwrap_or_default(), version);
+            let value = program.run(&cx, &world).await?;
+            Ok::<_, mrtr_server::Error>(value.to_string())
+        }
+    })
 }
 
 /// One call with its client and its faults.

@@ -70,6 +70,7 @@ pub const PARTS: &[Part] = &[
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
     part("simulate", &[], || simulate::run(&[])),
+    part("simulate-legacy", &[], || simulate::run(&["--era", "2025-11-25"].map(str::to_owned))),
     part("chaos-nginx", &[NGINX], || chaos("--minutes 0.5 --balancer nginx")),
     part("chaos-haproxy", &[HAPROXY], || chaos("--minutes 0.5 --balancer haproxy")),
     // The run must find the fault.

@@ -1,52 +1,19 @@
 //! Replicas without sticky routes: with a bus, and without questions.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use http::StatusCode;
 use mrtr::http::Endpoint;
 use mrtr::legacy::{BusError, LegacyOptions, PostgresBus, RedisBus, ReplicaBus};
 use mrtr::{ClientFeature, Context, Secret, Server, Tool};
+use mrtr_testkit::BusChannel;
 use mrtr_testkit::servers::{Postgres, Redis};
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, broadcast};
 
 use crate::legacy_client::{LegacyClient, request};
 use crate::legacy_server::{Runs, builder, replica, ring, text};
-
-/// A bus in memory, and the messages that were published to it.
-#[derive(Clone)]
-struct Channel {
-    sender: broadcast::Sender<String>,
-    published: Arc<StdMutex<Vec<String>>>,
-}
-
-struct MemoryBus {
-    channel: Channel,
-    receiver: Mutex<broadcast::Receiver<String>>,
-}
-
-impl Channel {
-    fn new() -> Self {
-        Self { sender: broadcast::Sender::new(64), published: Arc::default() }
-    }
-
-    fn bus(&self) -> MemoryBus {
-        MemoryBus { channel: self.clone(), receiver: Mutex::new(self.sender.subscribe()) }
-    }
-}
-
-impl ReplicaBus for MemoryBus {
-    async fn publish(&self, message: String) -> Result<(), BusError> {
-        self.channel.published.lock().unwrap().push(message.clone());
-        self.channel.sender.send(message).map(drop).map_err(BusError::new)
-    }
-
-    async fn receive(&self) -> String {
-        self.receiver.lock().await.recv().await.unwrap()
-    }
-}
 
 /// Two replicas with the same keys, each with its own bus, and the counter of their steps.
 fn replicas(buses: [impl ReplicaBus; 2]) -> ([Endpoint<Server>; 2], Runs) {
@@ -120,10 +87,10 @@ async fn any_replica_does(endpoints: &[Endpoint<Server>; 2], runs: &Runs) {
 
 #[tokio::test]
 async fn bus_carries_what_reaches_the_wrong_replica() {
-    let channel = Channel::new();
-    let (endpoints, runs) = replicas([channel.bus(), channel.bus()]);
+    let channel = BusChannel::default();
+    let (endpoints, runs) = replicas([channel.connect(), channel.connect()]);
     any_replica_does(&endpoints, &runs).await;
-    let published = channel.published.lock().unwrap();
+    let published = channel.published();
     assert!(!published.is_empty());
     let is_sealed = |message: &String| message.is_ascii() && !message.contains("Lucca");
     assert!(published.iter().all(is_sealed));
@@ -187,8 +154,8 @@ async fn receives_again(bus: &impl ReplicaBus) {
 
 #[tokio::test]
 async fn bus_tells_the_former_replica_that_a_call_is_resumed() {
-    let channel = Channel::new();
-    let (endpoints, runs) = replicas([channel.bus(), channel.bus()]);
+    let channel = BusChannel::default();
+    let (endpoints, runs) = replicas([channel.connect(), channel.connect()]);
     let [first, second] = clients(&endpoints).await;
     let mut call = first.call(1, "book").await;
     let question = call.event().await;
@@ -205,14 +172,14 @@ async fn bus_tells_the_former_replica_that_a_call_is_resumed() {
 
 #[tokio::test]
 async fn messages_that_are_not_sealed_are_ignored() {
-    let channel = Channel::new();
-    let (endpoints, runs) = replicas([channel.bus(), channel.bus()]);
+    let channel = BusChannel::default();
+    let (endpoints, runs) = replicas([channel.connect(), channel.connect()]);
     // Another service on the same channel.
-    let (strangers, _) = replicas([channel.bus(), channel.bus()]);
+    let (strangers, _) = replicas([channel.connect(), channel.connect()]);
     let [stranger, _] = clients(&strangers).await;
     stranger.delete().await;
     for message in ["", "{}", "mrtr1.AAAA", &"x".repeat(100_000)] {
-        channel.sender.send(message.to_owned()).unwrap();
+        channel.inject(message);
     }
     any_replica_does(&endpoints, &runs).await;
 }

@@ -1,4 +1,4 @@
-//! Simulates calls: `simulate [--flows N] [--seed S]`. See `mrtr_testkit::simulate`.
+//! Simulates calls: `simulate [--flows N] [--seed S] [--era REVISION]`. See `mrtr_testkit::simulate`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of a program")]
 
@@ -6,17 +6,21 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mrtr_testkit::simulate::{Report, simulate};
+use mrtr_testkit::simulate::{Report, simulate, simulate_legacy};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut calls, mut seed) = (100_000, 0);
+    const USAGE: &str = "usage: simulate [--flows N] [--seed S] [--era 2026-07-28|2025-11-25]";
+    let (mut calls, mut seed, mut is_legacy) = (100_000, 0, false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
-        let value = args.next().and_then(|value| value.parse::<u64>().ok());
-        match (arg.as_str(), value) {
-            ("--flows", Some(value)) => calls = value,
-            ("--seed", Some(value)) => seed = value,
-            _ => return Err("usage: simulate [--flows N] [--seed S]".into()),
+        let value = args.next().ok_or(USAGE)?;
+        match (arg.as_str(), value.parse::<u64>(), value.as_str()) {
+            ("--flows", Ok(value), _) => calls = value,
+            ("--seed", Ok(value), _) => seed = value,
+            ("--era", _, "2026-07-28") => is_legacy = false,
+            // Calls of 2025-06-18 are among them.
+            ("--era", _, "2025-11-25") => is_legacy = true,
+            _ => return Err(USAGE.into()),
         }
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -27,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .map(|n| {
                 let calls = share.min(calls.saturating_sub(n * share));
                 let done = &done;
+                let simulate = if is_legacy { simulate_legacy } else { simulate };
                 scope.spawn(move || simulate(seed + n * share, calls, done))
             })
             .collect();
@@ -44,17 +49,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sum = Report::default();
     for report in reports {
         let report = report.map_err(|_| "a worker failed")?.map_err(|failure| {
-            format!("{failure}\nreproduce: cargo xtask simulate --flows 1 --seed {}", failure.seed)
+            let (seed, era) = (failure.seed, if is_legacy { " --era 2025-11-25" } else { "" });
+            format!("{failure}\nreproduce: cargo xtask simulate --flows 1 --seed {seed}{era}")
         })?;
-        sum.calls += report.calls;
-        sum.requests += report.requests;
-        sum.rounds += report.rounds;
-        sum.questions += report.questions;
-        sum.runs += report.runs;
-        sum.faults += report.faults;
-        sum.upgraded += report.upgraded;
-        sum.ended_by_upgrade += report.ended_by_upgrade;
-        sum.most_rounds = sum.most_rounds.max(report.most_rounds);
+        sum.add(&report);
+    }
+    if is_legacy {
+        println!(
+            "\r{} calls of legacy clients kept the guarantees ({} were lost with their replica before a question): {} \
+             requests; {} faults; {} questions; {} runs of steps; {:.1} s",
+            sum.calls,
+            sum.lost,
+            sum.requests,
+            sum.faults,
+            sum.questions,
+            sum.runs,
+            begun.elapsed().as_secs_f64()
+        );
+        return Ok(());
     }
     println!(
         "\r{} calls kept the guarantees ({} with an upgrade, which ended {}): {} requests, {} of them with a fault; {} \
