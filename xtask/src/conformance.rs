@@ -32,6 +32,8 @@ const LEGS: &[Leg] = &[
     Leg { side: "server", revision: "2025-03-26", has_requirements: false },
     Leg { side: "client", revision: CURRENT, has_requirements: true },
     Leg { side: "client", revision: "2025-11-25", has_requirements: true },
+    Leg { side: "client", revision: "2025-06-18", has_requirements: false },
+    Leg { side: "client", revision: "2025-03-26", has_requirements: false },
 ];
 
 impl Leg {

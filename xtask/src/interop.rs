@@ -224,24 +224,26 @@ fn with_inspector() -> Result {
     println!("\ninterop: the MCP Inspector on our fixture server");
     let mut server = Command::new(bin.join("conformance-server"));
     let server = Server::start_on(server.stdout(Stdio::null()), free_port()?)?;
-    let inspect = |method: &[&str]| -> Result<Value> {
+    let inspect = |era: &str, method: &[&str]| -> Result<Value> {
         let mut command = Command::new(&node);
         command.arg(&inspector).arg("--cli").arg(format!("http://127.0.0.1:{}/mcp", server.port));
-        command.args(["--protocol-era", "modern", "--quiet", "--format", "json", "--method"]);
+        command.args(["--protocol-era", era, "--quiet", "--format", "json", "--method"]);
         // Keeps the Inspector's settings separate from the user's own.
         command.args(method).env("HOME", scratch("inspector")?);
         let said: Value = serde_json::from_str(&output(&mut command)?)?;
         Ok(said["result"].clone())
     };
-    let listed = inspect(&["tools/list", "--strict"])?;
-    let tools = listed["tools"].as_array().map_or(0, Vec::len);
-    if tools == 0 {
-        return Err(format!("the Inspector lists no tools: {listed}").into());
+    for era in ["modern", "legacy"] {
+        let listed = inspect(era, &["tools/list", "--strict"])?;
+        let tools = listed["tools"].as_array().map_or(0, Vec::len);
+        if tools == 0 {
+            return Err(format!("the Inspector lists no tools ({era}): {listed}").into());
+        }
+        let called = inspect(era, &["tools/call", "--tool-name", "test_simple_text"])?;
+        if called["content"][0]["text"] != "This is a simple text response for testing." {
+            return Err(format!("the Inspector's call ({era}) returned {called}").into());
+        }
+        println!("  ok, {era}: {tools} tools listed, their schemas valid, one called");
     }
-    let called = inspect(&["tools/call", "--tool-name", "test_simple_text"])?;
-    if called["content"][0]["text"] != "This is a simple text response for testing." {
-        return Err(format!("the Inspector's call returned {called}").into());
-    }
-    println!("  ok: {tools} tools listed, their schemas valid, one called");
     Ok(())
 }
