@@ -1,23 +1,24 @@
 //! Runs the clients of other SDKs against our server, and our client against their servers, over
 //! HTTP and stdio.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::Result;
 use crate::run::{Server, build, free_port, output, run as step, scratch};
-use crate::tools::{inspector, npm_programs, python, rmcp, script};
+use crate::tools::{inspector, npm_programs, python, rmcp, rmcp_0, script};
 
 type Check = fn() -> Result;
 
-const CHECKS: [(&str, Check); 6] = [
+const CHECKS: [(&str, Check); 7] = [
     ("python", with_python),
     ("typescript", || with(&Peer::typescript()?)),
     ("python-1", || with(&Peer::python_1()?)),
     ("typescript-1", || with(&Peer::typescript_1()?)),
     ("rmcp", || with(&Peer::rmcp()?)),
+    ("rmcp-0", || with(&Peer::rmcp_0()?)),
     ("inspector", with_inspector),
 ];
 
@@ -39,8 +40,8 @@ pub fn run(args: &[String]) -> Result {
 pub struct Peer {
     pub name: &'static str,
     pub version: &'static str,
-    /// True if it speaks legacy revisions only.
-    is_legacy: bool,
+    /// Its newest revision, if that is a legacy one.
+    legacy: Option<&'static str>,
     client: Line,
     pub server: Line,
 }
@@ -67,7 +68,10 @@ impl Peer {
     }
 
     fn python_1() -> Result<Self> {
-        Ok(Self { is_legacy: true, ..Self::with_python("python-1", "Python 1", "1.30.0")? })
+        Ok(Self {
+            legacy: Some("2025-11-25"),
+            ..Self::with_python("python-1", "Python 1", "1.30.0")?
+        })
     }
 
     fn typescript() -> Result<Self> {
@@ -75,13 +79,25 @@ impl Peer {
     }
 
     fn typescript_1() -> Result<Self> {
-        Ok(Self { is_legacy: true, ..Self::with_node("typescript-1", "TypeScript 1", "1.32.2")? })
+        Ok(Self {
+            legacy: Some("2025-11-25"),
+            ..Self::with_node("typescript-1", "TypeScript 1", "1.32.2")?
+        })
     }
 
     fn rmcp() -> Result<Self> {
-        let bin = rmcp()?;
+        Ok(Self::with_programs(&rmcp()?, "rmcp", "3.9.0"))
+    }
+
+    fn rmcp_0() -> Result<Self> {
+        let peer = Self::with_programs(&rmcp_0()?, "rmcp 0", "0.12.0");
+        Ok(Self { legacy: Some("2025-06-18"), ..peer })
+    }
+
+    /// Returns the peer whose programs are in a folder.
+    fn with_programs(bin: &Path, name: &'static str, version: &'static str) -> Self {
         let [client, server] = ["client", "server"].map(|name| Line(bin.join(name), None));
-        Ok(Self { name: "rmcp", version: "3.9.0", is_legacy: false, client, server })
+        Self { name, version, legacy: None, client, server }
     }
 
     /// Returns the peer whose scripts are in a folder of `interop`.
@@ -93,7 +109,7 @@ impl Peer {
         let python = python(folder)?;
         let [client, server] =
             ["client.py", "server.py"].map(|file| Line(python.clone(), Some(script(folder, file))));
-        Ok(Self { name, version, is_legacy: false, client, server })
+        Ok(Self { name, version, legacy: None, client, server })
     }
 
     /// Returns the peer whose modules are in a folder of `interop`.
@@ -101,15 +117,17 @@ impl Peer {
         let (node, home) = npm_programs(folder)?;
         let [client, server] =
             ["client.mjs", "server.mjs"].map(|file| Line(node.clone(), Some(home.join(file))));
-        Ok(Self { name, version, is_legacy: false, client, server })
+        Ok(Self { name, version, legacy: None, client, server })
     }
 
     /// Returns the rows that its clients and ours print.
-    fn rows(&self) -> [&'static str; ROWS.len()] {
-        let mut rows = ROWS;
-        if self.is_legacy {
+    fn rows(&self) -> Vec<&'static str> {
+        let mut rows = ROWS.to_vec();
+        if self.legacy.is_some() {
             rows[0] = "initialize";
         }
+        // The older revision has no URL elicitation.
+        rows.retain(|row| *row != "url" || self.legacy != Some("2025-06-18"));
         rows
     }
 }
@@ -146,7 +164,7 @@ fn with(peer: &Peer) -> Result {
     let url = |server: &Server| format!("http://127.0.0.1:{}/mcp", server.port);
     let our_client = || {
         let mut client = Command::new(&our_client);
-        client.args(peer.is_legacy.then_some("--legacy"));
+        client.args(peer.legacy.into_iter().flat_map(|revision| ["--legacy", revision]));
         client
     };
     let Line(program, script) = &peer.server;
@@ -198,7 +216,8 @@ fn table(peer: &Peer, columns: &[Vec<String>; 4]) -> Result {
     for why in &wrong {
         println!("  {why}");
     }
-    Err(format!("{name}: {} of {} cells failed", wrong.len(), ROWS.len() * COLUMNS.len()).into())
+    Err(format!("{name}: {} of {} cells failed", wrong.len(), peer.rows().len() * COLUMNS.len())
+        .into())
 }
 
 /// Runs the rows, and books a table at the quickstart server with the Python SDK's client.

@@ -59,6 +59,15 @@ pub fn rmcp() -> Result<PathBuf> {
     Ok(home.join("debug"))
 }
 
+/// Builds the client and the server on rmcp 0.12, and returns their folder.
+pub fn rmcp_0() -> Result<PathBuf> {
+    let home = scratch("rmcp-0")?;
+    let mut build = cargo(&["build", "--quiet", "--locked", "--bins"]);
+    build.arg("--manifest-path=interop/rmcp-0/Cargo.toml");
+    run(build.env("CARGO_TARGET_DIR", &home))?;
+    Ok(home.join("debug"))
+}
+
 /// Returns the path of a program from crates.io, which is built once.
 pub fn installed(need: Need) -> Result<PathBuf> {
     require(&[need])?;

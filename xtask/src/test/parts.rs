@@ -66,6 +66,7 @@ pub const PARTS: &[Part] = &[
     part("interop-python-1", PYTHON_1, || interop::run(&["python-1".to_owned()])),
     part("interop-typescript-1", TYPESCRIPT_1, || interop::run(&["typescript-1".to_owned()])),
     part("interop-rmcp", &[], || interop::run(&["rmcp".to_owned()])),
+    part("interop-rmcp-0", &[], || interop::run(&["rmcp-0".to_owned()])),
     part("interop-inspector", INSPECTOR, || interop::run(&["inspector".to_owned()])),
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
