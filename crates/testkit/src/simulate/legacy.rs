@@ -33,7 +33,7 @@ use reading::{Reading, is_json, read_json};
 
 use super::program::{Expected, Program, Version, mix};
 use super::world::{Run, World};
-use super::{Failure, Report, for_each_seed, tool};
+use super::{Failure, Report, check_outcome, for_each_seed, tool};
 use crate::BusChannel;
 use crate::random::Random;
 
@@ -388,13 +388,7 @@ impl<'f> Call<'f> {
         result: &Value,
         asked: &BTreeMap<String, u64>,
     ) -> Result<(), String> {
-        let text = result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default();
-        let failed = result.get("isError") == Some(&json!(true));
-        let outcome =
-            if failed { Err(text.to_owned()) } else { text.parse().map_err(|_| text.to_owned()) };
-        if outcome != expected.outcome {
-            return Err(format!("the result is {result}, expected {:?}", expected.outcome));
-        }
+        check_outcome(expected, result)?;
         let all: BTreeSet<String> =
             expected.rounds.iter().flatten().map(|key| format!("{key}?")).collect();
         if !asked.keys().eq(&all) {

@@ -293,7 +293,8 @@ impl Connection for HttpSession {
                 // The server has no such stream, or no such session any more.
                 Err(_) => return,
             }
-            tokio::time::sleep(place.delay()).await;
+            // No call waits for this stream, so a server that closes it at once is not hurried.
+            tokio::time::sleep(place.delay().max(DEFAULT_RETRY)).await;
         }
     }
 
