@@ -14,6 +14,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use self::message::Message;
 #[cfg(feature = "postgres")]
@@ -25,7 +26,8 @@ pub use self::redis::RedisBus;
 ///
 /// Messages are sealed with the server's keys: a bus, and who reads or writes it, can drop, delay
 /// and repeat messages, but not read, alter or invent them. They are ASCII text of some hundred
-/// bytes, and an answer as long as the client's message allows.
+/// bytes, and with an answer at most 128 KiB. An answer that does not fit reaches only the replica
+/// that asked.
 ///
 /// Delivery at most once is enough. An answer that is lost leaves its call waiting for
 /// [`LegacyOptions::with_answer_timeout`](crate::LegacyOptions::with_answer_timeout).
@@ -55,7 +57,7 @@ impl BusError {
     }
 }
 
-/// Several servers in one process cannot share a bus: each message has one receiver.
+/// A [`ReplicaBus`] that can be a trait object.
 pub(crate) trait ErasedBus: Send + Sync {
     fn publish(
         &self,
@@ -80,7 +82,22 @@ impl<B: ReplicaBus> ErasedBus for B {
 
 /// A bus in the settings of a server.
 #[derive(Clone)]
-pub(crate) struct SharedBus(pub(crate) Arc<dyn ErasedBus>);
+pub(crate) struct SharedBus {
+    pub(crate) bus: Arc<dyn ErasedBus>,
+    /// A server receives the messages.
+    is_taken: Arc<AtomicBool>,
+}
+
+impl SharedBus {
+    pub(crate) fn new(bus: impl ReplicaBus) -> Self {
+        Self { bus: Arc::new(bus), is_taken: Arc::default() }
+    }
+
+    /// Returns true for the first caller only: each message has one receiver.
+    pub(crate) fn take(&self) -> bool {
+        !self.is_taken.swap(true, Ordering::Relaxed)
+    }
+}
 
 impl fmt::Debug for SharedBus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

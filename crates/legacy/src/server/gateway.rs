@@ -62,7 +62,7 @@ impl<H: RequestHandler> Gateway<H> {
         format!("{}-{}", self.process, self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns true if another process may have chosen this id.
+    /// Returns true if another process may have chosen this id. It has at most 37 characters.
     pub(crate) fn is_of_other_process(&self, id: &str) -> bool {
         let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         id.split_once('-').is_some_and(|(process, number)| {

@@ -1,6 +1,5 @@
 //! Settings of a [`LegacyServer`](super::LegacyServer).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::bus::{ReplicaBus, SharedBus};
@@ -90,10 +89,11 @@ impl LegacyOptions {
     /// Sets the bus over which replicas pass on what reaches the wrong one over HTTP: answers,
     /// cancellations, ended sessions, log levels and subscriptions. Default: none.
     ///
-    /// All replicas need a bus of the same channel, and the same keys.
+    /// All replicas need a bus of the same channel, and the same keys. A bus serves one
+    /// [`LegacyServer`](super::LegacyServer): another one with these options is not created.
     #[must_use]
     pub fn with_bus(mut self, bus: impl ReplicaBus) -> Self {
-        self.bus = Some(SharedBus(Arc::new(bus)));
+        self.bus = Some(SharedBus::new(bus));
         self
     }
 }

@@ -4,10 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_codec::{Binding, Digest, Principal, UnixSeconds, Validity, open, seal};
+use mrtr_codec::{Binding, Digest, Principal, SealError, UnixSeconds, Validity, open, seal};
 use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
 use mrtr_transport::RequestHandler;
-use serde_json::value::RawValue;
 
 use super::bus::{BusError, Message};
 use super::gateway::{Gateway, Listening, now};
@@ -34,14 +33,23 @@ impl<H: RequestHandler> Gateway<H> {
     ///
     /// # Errors
     ///
-    /// An internal error, which is logged, if they were not reached.
+    /// If the message is too long, or, with an internal error, which is logged, if they were not
+    /// reached.
     pub(crate) async fn publish(&self, message: &Message) -> Result<bool, ErrorObject> {
         let Some(bus) = &self.options.bus else { return Ok(false) };
-        let sealed = serde_json::to_vec(message).map_err(BusError::new).and_then(|body| {
+        let sealed = serde_json::to_vec(message).map_err(BusError::new).map(|body| {
             let validity = Validity::starting(now(), VALIDITY);
-            seal(&*self.sealer, &binding(), validity, &body).map_err(BusError::new)
+            seal(&*self.sealer, &binding(), validity, &body)
         });
-        let published = async { bus.0.publish(sealed?).await };
+        let sealed = match sealed {
+            Ok(Err(SealError::TooLong(_))) => {
+                let message = "the message is too long to be passed on to another replica";
+                return Err(ErrorObject::invalid_request(message));
+            }
+            Ok(sealed) => sealed.map_err(BusError::new),
+            Err(error) => Err(error),
+        };
+        let published = async { bus.bus.publish(sealed?).await };
         let published = tokio::time::timeout(TIMEOUT, published).await;
         let published = published.unwrap_or_else(|late| Err(BusError::new(late)));
         published.map(|()| true).map_err(|error| {
@@ -54,14 +62,17 @@ impl<H: RequestHandler> Gateway<H> {
     ///
     /// # Errors
     ///
-    /// If this is not called in a Tokio runtime.
+    /// If this is not called in a Tokio runtime, or another server uses the bus.
     pub(crate) fn listen_to_bus(self: &Arc<Self>) -> io::Result<()> {
         let Some(bus) = self.options.bus.clone() else { return Ok(()) };
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        if !bus.take() {
+            return Err(io::Error::other("another server uses this bus"));
+        }
         let gateway = Arc::downgrade(self);
         let task = runtime.spawn(async move {
             loop {
-                let text = bus.0.receive().await;
+                let text = bus.bus.receive().await;
                 let Some(gateway) = gateway.upgrade() else { return };
                 gateway.receive(&text);
             }
@@ -88,7 +99,6 @@ impl<H: RequestHandler> Gateway<H> {
     fn process(&self, message: Message) {
         match message {
             Message::Answered { session, id, result, error } => {
-                let result = result.and_then(|text| RawValue::from_string(text).ok());
                 let answer = result.ok_or_else(|| {
                     error.unwrap_or_else(|| ErrorObject::internal("an answer without a result"))
                 });

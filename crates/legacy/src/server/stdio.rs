@@ -92,6 +92,8 @@ where
 {
     // Over a stream, nothing is sealed: the session ends with it.
     let sealer = Arc::new(KeyRing::ephemeral().map_err(io::Error::other)?);
+    // There is one replica, and it can ask.
+    let options = LegacyOptions { bus: None, has_questions: true, ..options };
     let gateway = Gateway::new(handler, sealer, options).map_err(io::Error::other)?;
     let (sender, mut queue) = mpsc::channel(MAX_QUEUED);
     let mut writing = tokio::spawn(write_lines(writer, move |cx| queue.poll_recv(cx)));

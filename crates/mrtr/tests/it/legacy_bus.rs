@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use mrtr::http::Endpoint;
-use mrtr::legacy::{BusError, LegacyOptions, PostgresBus, RedisBus, ReplicaBus};
+use mrtr::legacy::{BusError, LegacyOptions, LegacyServer, PostgresBus, RedisBus, ReplicaBus};
 use mrtr::{ClientFeature, Context, Secret, Server, Tool};
 use mrtr_testkit::BusChannel;
 use mrtr_testkit::servers::{Postgres, Redis};
@@ -136,8 +136,12 @@ async fn postgres_bus_reconnects() {
 }
 
 async fn connect(postgres: &Postgres) -> PostgresBus {
-    let config = postgres.config().parse().unwrap();
-    PostgresBus::connect(config, tokio_postgres::NoTls, "test \"channel\"").await.unwrap()
+    let connect = async |channel: &str| {
+        let config = postgres.config().parse().unwrap();
+        PostgresBus::connect(config, tokio_postgres::NoTls, channel).await
+    };
+    assert!(connect("").await.is_err() && connect(&"x".repeat(64)).await.is_err());
+    connect("test \"channel\"").await.unwrap()
 }
 
 /// Publishes until a message arrives.
@@ -211,7 +215,45 @@ async fn client_learns_that_its_message_was_not_passed_on() {
     assert_eq!(first.accept(&question, "Lucca").await, StatusCode::ACCEPTED);
     let unknown = json!({ "id": "1" });
     assert_eq!(second.accept(&unknown, "Lucca").await, StatusCode::BAD_REQUEST);
+    // The other replicas still accept the session, so the client can try again.
     assert_eq!(second.delete().await, unavailable);
+    assert_eq!(second.delete().await, unavailable);
+}
+
+#[tokio::test]
+async fn call_is_resumed_elsewhere_without_the_bus() {
+    let (endpoints, _) = replicas([BrokenBus, BrokenBus]);
+    let [first, second] = clients(&endpoints).await;
+    let question = first.call(1, "book").await.event().await;
+    let mut stream = second.get(question.id.as_deref()).await;
+    for answer in ["outside", "fish"] {
+        let question = stream.event().await.data;
+        assert_eq!(second.accept(&question, answer).await, StatusCode::ACCEPTED);
+    }
+    assert_eq!(text(&stream.response().await), "outside 0 fish");
+}
+
+#[tokio::test]
+async fn answer_that_is_too_long_for_the_bus_is_refused_with_that_reason() {
+    let channel = BusChannel::default();
+    let (endpoints, _) = replicas([channel.connect(), channel.connect()]);
+    let [first, second] = clients(&endpoints).await;
+    let question = first.call(1, "book").await.event().await.data;
+    let content = json!({ "action": "accept", "content": { "text": "x".repeat(128 << 10) } });
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": content });
+    let refused = second.post(&answer).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let message = refused.json().await["error"]["message"].to_string();
+    assert!(message.contains("too long to be passed on"), "{message}");
+}
+
+#[tokio::test]
+async fn bus_serves_one_server() {
+    let server = builder(&Runs::default()).allow_anonymous().ephemeral_key().build().unwrap();
+    let options = LegacyOptions::default().with_bus(BusChannel::default().connect());
+    let new = || LegacyServer::new(server.clone(), server.sealer(), options.clone());
+    let _first = new().unwrap();
+    assert!(new().unwrap_err().to_string().contains("another server uses this bus"));
 }
 
 #[tokio::test]

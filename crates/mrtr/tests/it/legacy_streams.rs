@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::legacy_client::{LegacyClient, request};
-use crate::legacy_server::{Runs, builder, endpoint, replica, replicas, ring, text};
+use crate::legacy_server::{Runs, Text, builder, endpoint, replica, replicas, ring, text};
 
 #[tokio::test]
 async fn broken_stream_is_resumed_after_the_last_event() {
@@ -319,6 +319,52 @@ async fn call_that_is_resumed_here_replaces_the_one_that_its_client_has_left() {
     }
     assert_eq!(text(&stream.response().await), "outside 0 fish");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn call_is_resumed_from_its_question_after_notifications() {
+    let secret = Secret::generate().unwrap();
+    let [first, second] = [(); 2].map(|()| {
+        let tool = Tool::new("busy", "", async |cx: Context| -> Result<String> {
+            let Text { text } = cx.elicit("place", "Where?").await?;
+            cx.progress(1.0, None, None);
+            std::future::pending::<()>().await;
+            Ok(text)
+        });
+        let server = builder(&Runs::default()).tool(tool).allow_anonymous();
+        let server = server.key_ring(ring(&secret)).build().unwrap();
+        replica(server, LegacyOptions::default())
+    });
+    for version in ["2025-11-25", "2025-06-18"] {
+        let client = LegacyClient::open(&first, version).await;
+        let params = json!({ "name": "busy", "arguments": {}, "_meta": { "progressToken": 1 } });
+        let mut stream = client.post(&request(1, "tools/call", params)).await;
+        let question = stream.event().await;
+        client.accept(&question.data, "outside").await;
+        let progress = stream.event().await;
+        assert_eq!(progress.data["method"], "notifications/progress");
+        assert_eq!(stream.last_id, question.id, "the client would lose the sealed call");
+        // Another replica, and one after that.
+        let mut last = stream.last_id;
+        for endpoint in [&second, &first] {
+            let client = LegacyClient { endpoint: endpoint.clone(), ..client.clone() };
+            let mut stream = client.get(last.as_deref()).await;
+            assert_eq!(stream.event().await.data["params"], question.data["params"], "{version}");
+            last = stream.last_id;
+        }
+    }
+}
+
+#[tokio::test]
+async fn resumed_stream_begins_with_its_own_name() {
+    let ([first, second], _) = replicas();
+    let client = LegacyClient::open(&first, "2025-11-25").await;
+    let question = client.call(1, "book").await.event().await;
+    let client = LegacyClient { endpoint: second, ..client };
+    let frame = client.get(question.id.as_deref()).await.first_frame().await;
+    let id = frame.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    assert!(frame.contains("data: \n\n") && id.contains('~'), "{frame}");
+    assert_ne!(Some(id), question.id.as_deref());
 }
 
 /// Two servers with the same keys, and the counter of their steps.

@@ -1,6 +1,7 @@
 //! A session over streamable HTTP (2025-11-25, basic: transports).
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -112,10 +113,20 @@ impl HttpSession {
         let mut place = Place::default();
         let mut failed = 0;
         loop {
+            let can_resume = Arc::clone(&place.can_resume);
+            let reconnected = async {
+                // A stream without ids is read on.
+                loop {
+                    reconnect.notified().await;
+                    if can_resume.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            };
             let read = read_events(&mut response, &mut place, Some(&request.id), Some(messages));
             let read = tokio::select! {
                 read = read => read,
-                () = reconnect.notified() => Ok(None),
+                () = reconnected => Ok(None),
             };
             match read {
                 Ok(Some(found)) => return Ok(found),
@@ -170,6 +181,8 @@ fn forget(notify: &Notify) {
 #[derive(Default)]
 struct Place {
     id: Option<String>,
+    /// There is an id.
+    can_resume: Arc<AtomicBool>,
     retry: Option<Duration>,
     /// There were events since the stream was resumed.
     is_advanced: bool,
@@ -198,7 +211,6 @@ async fn read_events(
             return Err(response.violation("sent an event that is too long"));
         }
         place.is_advanced |= !events.is_empty();
-        place.id = decoder.last_event_id().map(str::to_owned).or(place.id.take());
         place.retry = decoder.retry().or(place.retry);
         for event in events.drain(..).filter(|event| !event.is_empty()) {
             let message = match Message::parse(&event) {
@@ -216,6 +228,11 @@ async fn read_events(
                 // The caller has gone. The task is aborted soon.
                 return Ok(None);
             }
+        }
+        // What was not passed on is read again after a resumption.
+        if let Some(id) = decoder.last_event_id() {
+            place.id = Some(id.to_owned());
+            place.can_resume.store(true, Ordering::Relaxed);
         }
     }
     Ok(None)

@@ -1,9 +1,9 @@
 //! What replicas tell each other about their sessions.
 
 use mrtr_codec::Principal;
-use mrtr_schema::RawJson;
 use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::server::claims::SessionClaims;
 use crate::server::session::{Answer, Change, Session, SessionKey};
@@ -16,8 +16,7 @@ pub(crate) enum Message {
     Answered {
         session: SessionKey,
         id: String,
-        /// The result, as text.
-        result: Option<String>,
+        result: Option<Box<RawValue>>,
         error: Option<ErrorObject>,
     },
     /// A client has cancelled a request, which another replica answers.
@@ -63,7 +62,7 @@ impl From<Caller> for Principal {
 impl Message {
     pub(crate) fn answered(session: SessionKey, id: String, answer: Answer) -> Self {
         let (result, error) = match answer {
-            Ok(result) => (Some(String::from(RawJson::from(result))), None),
+            Ok(result) => (Some(result), None),
             Err(error) => (None, Some(error)),
         };
         Self::Answered { session, id, result, error }

@@ -18,6 +18,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two attempts to restore the connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest name of a channel in bytes: PostgreSQL cuts longer ones.
+const MAX_CHANNEL: usize = 63;
+
 /// How many messages wait to be received.
 const QUEUE: usize = 256;
 
@@ -34,7 +37,7 @@ const MAX_PIECES: usize = 1_024;
 /// sent in several.
 ///
 /// PostgreSQL keeps no messages for those who do not listen: what is published while the connection
-/// of a replica is broken does not reach it. Broken connections are restored after some seconds.
+/// of a replica is broken does not reach it. Broken connections are restored within some 25 s.
 pub struct PostgresBus {
     channel: String,
     /// `None` while the connection is broken.
@@ -51,7 +54,8 @@ impl PostgresBus {
     ///
     /// # Errors
     ///
-    /// If the connection fails or takes longer than 5 s.
+    /// If the connection fails or takes longer than 5 s, or if the channel does not have 1 to 63
+    /// bytes.
     pub async fn connect<T>(
         mut config: Config,
         tls: T,
@@ -63,8 +67,15 @@ impl PostgresBus {
         T::TlsConnect: Send,
         <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
     {
-        config.keepalives_idle(Duration::from_secs(15)).connect_timeout(TIMEOUT);
         let channel = channel.into();
+        if channel.is_empty() || channel.len() > MAX_CHANNEL {
+            let why = format!("the channel {channel:?} does not have 1 to {MAX_CHANNEL} bytes");
+            return Err(BusError::new(why));
+        }
+        // A connection that broke silently is noticed within some 25 s.
+        config.keepalives_idle(Duration::from_secs(15));
+        config.keepalives_interval(Duration::from_secs(5)).keepalives_retries(2);
+        config.tcp_user_timeout(Duration::from_secs(10)).connect_timeout(TIMEOUT);
         let (sender, messages) = mpsc::channel(QUEUE);
         let (client_of, client) = watch::channel(None);
         let mut open = Some(listen(&config, tls.clone(), &channel, &sender).await?);

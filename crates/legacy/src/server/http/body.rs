@@ -1,6 +1,7 @@
 //! The body of an event stream.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use mrtr_transport::RequestHandler;
@@ -47,12 +48,16 @@ pub(super) struct CallEvents<H: RequestHandler> {
     reader: AttachedReader<H>,
     /// The first event, which has an id and no data.
     priming: bool,
+    /// The sealed call in the last id that the client has read. Events without one get no id then,
+    /// so that the client keeps that id.
+    state: Option<Arc<str>>,
 }
 
 impl<H: RequestHandler> CallEvents<H> {
-    pub(super) fn new(mut reader: AttachedReader<H>, priming: bool) -> Self {
+    /// `state` is the sealed call from which the client resumes.
+    pub(super) fn new(mut reader: AttachedReader<H>, priming: bool, state: Option<&str>) -> Self {
         reader.set_stream();
-        Self { reader, priming }
+        Self { reader, priming, state: state.map(Arc::from) }
     }
 
     fn event_id(&self, position: u64, state: Option<&str>) -> String {
@@ -65,7 +70,7 @@ impl<H: RequestHandler> EventSource for CallEvents<H> {
         // Writing to a string cannot fail.
         let mut events = String::new();
         if std::mem::take(&mut self.priming) {
-            let id = self.event_id(self.reader.reader.position(), None);
+            let id = self.event_id(self.reader.reader.position(), self.state.as_deref());
             let _ = write!(events, "id: {id}\nretry: {RETRY_MILLIS}\ndata: \n\n");
             return Poll::Ready(Some(events));
         }
@@ -73,7 +78,10 @@ impl<H: RequestHandler> EventSource for CallEvents<H> {
             return Poll::Ready(None);
         };
         let Event { position, message, state, .. } = event;
-        let _ = writeln!(events, "id: {}", self.event_id(position, state.as_deref()));
+        if state.is_some() || self.state.is_none() {
+            let _ = writeln!(events, "id: {}", self.event_id(position, state.as_deref()));
+            self.state = state;
+        }
         match message {
             Some(message) => push_event(&mut events, message),
             None => events.push_str("data: \n\n"),

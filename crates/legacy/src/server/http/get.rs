@@ -59,12 +59,15 @@ async fn resume<H: RequestHandler>(
         Rejected::new(StatusCode::BAD_REQUEST, "Last-Event-ID names no stream that can be resumed")
     };
     let EventId { stream, position, state } = id.ok_or_else(unknown)?;
+    let mut priming = false;
     let reader = if let Some(stream) = session.stream(stream) {
         stream.read_after(position)
     } else {
         // The replica that sent the event is gone. The call continues here, with the last round.
         let (call, state) =
             state.and_then(|state| gateway.open_call(session, state)).ok_or_else(unknown)?;
+        // The client learns the name of the new stream before its first message.
+        priming = session.claims.version.has_priming_events();
         tracing::info!(
             target: "mrtr::legacy",
             method = call.method,
@@ -74,7 +77,8 @@ async fn resume<H: RequestHandler>(
             return Err(Rejected::overloaded(None));
         }
         let resumed = Message::Resumed { session: session.key, stream: stream.to_owned() };
-        gateway.publish(&resumed).await.map_err(Rejected::unreached)?;
+        // A replica that does not learn it gives the call up by itself, after a while.
+        let _ = gateway.publish(&resumed).await;
         session.give_up_call(&call.id);
         let stream = gateway.new_stream(session, 1, Arc::new(permit));
         let reader = stream.read_after(0);
@@ -83,7 +87,7 @@ async fn resume<H: RequestHandler>(
         reader
     };
     let reader = AttachedReader::new(gateway, session, reader);
-    Ok(event_stream(CallEvents::new(reader, false)))
+    Ok(event_stream(CallEvents::new(reader, priming, state)))
 }
 
 /// Streams the changes of the server to a session. A stream that it had before ends.

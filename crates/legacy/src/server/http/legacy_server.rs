@@ -67,7 +67,8 @@ impl<H: RequestHandler> LegacyServer<H> {
     ///
     /// # Errors
     ///
-    /// If the operating system has no random numbers, or if there is a bus and no Tokio runtime.
+    /// If the operating system has no random numbers, or if there is a bus and no Tokio runtime, or
+    /// another server uses the bus.
     pub fn new(handler: H, sealer: Arc<dyn Seal>, options: LegacyOptions) -> std::io::Result<Self> {
         let gateway = Gateway::new(handler, sealer, options).map_err(std::io::Error::other)?;
         let gateway = Arc::new(gateway);
@@ -130,11 +131,13 @@ async fn delete<H: RequestHandler>(
 ) -> Result<Response<ResponseBody>, Box<Rejected>> {
     let caller = Caller::of(request);
     let OpenedSession { key, expires, .. } = caller.open(gateway)?;
-    if !gateway.sessions.terminate(key, now(), expires) {
+    // It is published again if it had ended here before: the first time may have failed.
+    let ended = Message::Ended { session: key, expires: expires.0 };
+    let is_new = gateway.sessions.terminate(key, now(), expires);
+    gateway.publish(&ended).await.map_err(Rejected::unreached)?;
+    if !is_new {
         return Err(no_such_session());
     }
     tracing::debug!(target: "mrtr::legacy", "session ended by the client");
-    let ended = Message::Ended { session: key, expires: expires.0 };
-    gateway.publish(&ended).await.map_err(Rejected::unreached)?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

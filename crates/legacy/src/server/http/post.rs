@@ -27,6 +27,9 @@ use crate::server::stream::{EventKind, Stream};
 /// How long a request may take before its response becomes a stream, which the client can resume.
 const STREAM_AFTER: Duration = Duration::from_secs(1);
 
+/// The longest id in bytes whose cancellation is passed on to other replicas.
+const MAX_PUBLISHED_ID: usize = 256;
+
 pub(super) async fn handle<H: RequestHandler>(
     gateway: &Arc<Gateway<H>>,
     request: Request<Bytes>,
@@ -150,7 +153,7 @@ async fn respond<H: RequestHandler>(
             return json_text(message);
         }
     }
-    event_stream(CallEvents::new(reader, session.claims.version.has_priming_events()))
+    event_stream(CallEvents::new(reader, session.claims.version.has_priming_events(), None))
 }
 
 fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {
@@ -187,7 +190,8 @@ async fn notify<H: RequestHandler>(
     };
     let id: RequestId = id;
     tracing::debug!(target: "mrtr::legacy", %id, reason, "request cancelled by the client");
-    if !session.cancel_call(&id) {
+    let is_long = matches!(&id, RequestId::String(id) if id.len() > MAX_PUBLISHED_ID);
+    if !session.cancel_call(&id) && !is_long {
         let cancelled = bus::Message::Cancelled { session: session.key, id };
         gateway.publish(&cancelled).await.map_err(Rejected::unreached)?;
     }

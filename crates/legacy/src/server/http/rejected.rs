@@ -2,7 +2,7 @@
 
 use ::http::{HeaderValue, Response, StatusCode, header};
 use mrtr_schema::RawJson;
-use mrtr_schema::jsonrpc::{self, ErrorObject, RequestId};
+use mrtr_schema::jsonrpc::{self, ErrorObject, RequestId, code};
 use mrtr_transport::http::ResponseBody;
 
 /// A request that no session answers.
@@ -25,7 +25,13 @@ impl Rejected {
 
     /// Rejects a message that the other replicas did not get.
     pub(super) fn unreached(error: ErrorObject) -> Box<Self> {
-        Box::new(Self { status: StatusCode::SERVICE_UNAVAILABLE, id: None, error })
+        let is_too_long = error.code == code::INVALID_REQUEST;
+        let status = if is_too_long {
+            StatusCode::PAYLOAD_TOO_LARGE
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        Box::new(Self { status, id: None, error })
     }
 
     pub(super) fn into_response(self) -> Response<ResponseBody> {
