@@ -1,7 +1,7 @@
 //! Messages between the replicas of a service.
 //!
-//! A client of a legacy revision answers a question in a request of its own, which a load balancer
-//! may give to another replica than the one that asked. Over a bus, the answer reaches it.
+//! A client of a legacy revision answers a question in an HTTP POST of its own, which a load
+//! balancer may give to another replica than the one that asked. Over a bus, the answer reaches it.
 
 mod message;
 #[cfg(feature = "postgres")]
@@ -25,9 +25,9 @@ pub use self::redis::RedisBus;
 /// A channel that all replicas of a service publish to and receive from.
 ///
 /// Messages are sealed with the server's keys: a bus, and who reads or writes it, can drop, delay
-/// and repeat messages, but not read, alter or invent them. They are ASCII text of some hundred
-/// bytes, and with an answer at most 128 KiB. An answer that does not fit reaches only the replica
-/// that asked.
+/// and repeat messages, but not read, alter or invent them. They are ASCII text, usually of a few
+/// hundred bytes, and at most of 128 KiB. A longer answer is not published: the replica that
+/// received it rejects it. A message older than 60 s is ignored, so a bus need not keep it longer.
 ///
 /// Delivery at most once is enough. An answer that is lost leaves its call waiting for
 /// [`LegacyOptions::with_answer_timeout`](crate::LegacyOptions::with_answer_timeout).

@@ -72,7 +72,7 @@ impl LegacyOptions {
         self
     }
 
-    /// Asks clients no questions over HTTP. For replicas without sticky routes and without a
+    /// Asks clients no questions over HTTP. For replicas without session affinity and without a
     /// [bus](Self::with_bus), where an answer could reach a replica that does not wait for it.
     ///
     /// To a handler, the clients then lack the capabilities that questions need: a tool that
@@ -89,8 +89,9 @@ impl LegacyOptions {
     /// Sets the bus over which replicas pass on what reaches the wrong one over HTTP: answers,
     /// cancellations, ended sessions, log levels and subscriptions. Default: none.
     ///
-    /// All replicas need a bus of the same channel, and the same keys. A bus serves one
-    /// [`LegacyServer`](super::LegacyServer): another one with these options is not created.
+    /// All replicas must use the same channel and the same keys. A bus belongs to one
+    /// [`LegacyServer`](super::LegacyServer): `LegacyServer::new` returns an error if these
+    /// options, or a clone of them, already serve another one.
     #[must_use]
     pub fn with_bus(mut self, bus: impl ReplicaBus) -> Self {
         self.bus = Some(SharedBus::new(bus));

@@ -1,4 +1,4 @@
-//! Replicas without sticky routes: with a bus, and without questions.
+//! Replicas without session affinity: with a bus, and without questions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

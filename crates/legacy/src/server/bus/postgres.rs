@@ -37,7 +37,7 @@ const MAX_PIECES: usize = 1_024;
 /// sent in several.
 ///
 /// PostgreSQL keeps no messages for those who do not listen: what is published while the connection
-/// of a replica is broken does not reach it. Broken connections are restored within some 25 s.
+/// of a replica is broken does not reach it. Broken connections are restored within about 25 s.
 pub struct PostgresBus {
     channel: String,
     /// `None` while the connection is broken.
@@ -72,7 +72,7 @@ impl PostgresBus {
             let why = format!("the channel {channel:?} does not have 1 to {MAX_CHANNEL} bytes");
             return Err(BusError::new(why));
         }
-        // A connection that broke silently is noticed within some 25 s.
+        // A connection that broke silently is noticed within about 25 s.
         config.keepalives_idle(Duration::from_secs(15));
         config.keepalives_interval(Duration::from_secs(5)).keepalives_retries(2);
         config.tcp_user_timeout(Duration::from_secs(10)).connect_timeout(TIMEOUT);

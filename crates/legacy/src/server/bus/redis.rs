@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A [`ReplicaBus`] in Redis or Valkey, by `PUBLISH` and `SUBSCRIBE`.
 ///
 /// Redis keeps no messages: what is published while the connection of a replica is broken does not
-/// reach it. Broken connections are restored within some 25 s.
+/// reach it. Broken connections are restored within about 25 s.
 pub struct RedisBus {
     client: Client,
     publisher: ConnectionManager,
@@ -45,7 +45,7 @@ impl RedisBus {
     /// If the URL is invalid or the server does not reply within a few seconds. The error does not
     /// contain the password.
     pub async fn connect(url: &str, channel: impl Into<String>) -> Result<Self, BusError> {
-        // A connection that broke silently is noticed within some 25 s.
+        // A connection that broke silently is noticed within about 25 s.
         let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(Duration::from_secs(5));
         let settings = TcpSettings::default().set_keepalive(keepalive);
         #[cfg(target_os = "linux")]
