@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     if is_legacy {
         println!(
-            "\r{} calls of legacy clients kept the guarantees ({} were lost with their replica before a question): {} \
+            "\r{} calls of legacy clients kept the guarantees ({} had nothing to resume from at another replica): {} \
              requests; {} faults; {} questions; {} runs of steps; {:.1} s",
             sum.calls,
             sum.lost,

@@ -8,7 +8,7 @@ use mrtr_transport::RequestHandler;
 use mrtr_transport::http::{EventSource, push_event};
 
 use crate::server::run::AttachedReader;
-use crate::server::stream::Event;
+use crate::server::stream::{Event, EventKind};
 
 /// How long a client is asked to wait before it resumes a stream, in milliseconds.
 const RETRY_MILLIS: u64 = 1_000;
@@ -48,8 +48,8 @@ pub(super) struct CallEvents<H: RequestHandler> {
     reader: AttachedReader<H>,
     /// The first event, which has an id and no data.
     priming: bool,
-    /// The sealed call in the last id that the client has read. Events without one get no id then,
-    /// so that the client keeps that id.
+    /// The sealed call in the last id that the client has read. Notifications get no id then, so
+    /// that the client keeps that id.
     state: Option<Arc<str>>,
 }
 
@@ -77,8 +77,9 @@ impl<H: RequestHandler> EventSource for CallEvents<H> {
         let Some(event) = ready!(self.reader.reader.poll_next(cx)) else {
             return Poll::Ready(None);
         };
-        let Event { position, message, state, .. } = event;
-        if state.is_some() || self.state.is_none() {
+        let Event { position, message, kind, state } = event;
+        // A question that is too long to be sealed can be continued here only, from its position.
+        if self.state.is_none() || matches!(kind, EventKind::Request | EventKind::Place) {
             let _ = writeln!(events, "id: {}", self.event_id(position, state.as_deref()));
             self.state = state;
         }
