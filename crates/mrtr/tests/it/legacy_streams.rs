@@ -356,6 +356,21 @@ async fn call_is_resumed_from_its_question_after_notifications() {
 }
 
 #[tokio::test]
+async fn question_that_is_too_long_to_be_sealed_is_not_repeated_at_its_replica() {
+    let endpoint = endpoint();
+    let client = LegacyClient::open(&endpoint, "2025-11-25").await;
+    let mut stream = client.call(1, "book").await;
+    let question = stream.event().await.data;
+    client.accept(&question, &"x".repeat(7_000)).await;
+    let question = stream.event().await;
+    assert!(question.id.as_ref().is_some_and(|id| !id.contains('~')), "{question:?}");
+    let last = stream.last_id.take();
+    drop(stream);
+    client.accept(&question.data, "fish").await;
+    assert!(text(&client.get(last.as_deref()).await.response().await).ends_with("0 fish"));
+}
+
+#[tokio::test]
 async fn resumed_stream_begins_with_its_own_name() {
     let ([first, second], _) = replicas();
     let client = LegacyClient::open(&first, "2025-11-25").await;
