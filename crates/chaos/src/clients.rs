@@ -52,6 +52,13 @@ pub(crate) struct Attempt {
     pub(crate) refused: Option<String>,
 }
 
+impl Attempt {
+    /// Returns true if the server does not know the session of a legacy client.
+    pub(crate) fn lost_its_session(&self) -> bool {
+        self.broken.as_ref().is_some_and(|why| why.contains("ended the session"))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Callers {
     url: String,

@@ -115,7 +115,7 @@ fn check_all(observed: &Observed<'_>) -> Vec<Guarantee> {
         },
         Guarantee {
             name: "rotation",
-            text: "no state is rejected because of a key rotation or a new version",
+            text: "no state or session is rejected because of a key rotation or a new version",
             broken: all(|call, _| refused(call)),
         },
         Guarantee {
@@ -259,9 +259,10 @@ fn answers(call: &Call, runs: &BTreeMap<&str, Vec<&Entry>>) -> Vec<String> {
 }
 
 fn refused(call: &Call) -> Vec<String> {
-    // The states of legacy clients are their own.
+    // The states of legacy clients are their own. Their sessions are sealed like states.
     if call.is_legacy {
-        return Vec::new();
+        let ended = call.attempts.iter().filter(|attempt| attempt.lost_its_session());
+        return ended.map(|_| format!("{}: the session has ended", call.id)).collect();
     }
     let why = call.attempts.iter().filter_map(|attempt| attempt.refused.as_ref());
     why.map(|why| format!("{}: {why}", call.id)).collect()
@@ -274,7 +275,8 @@ fn cut(observed: &Observed<'_>) -> Vec<String> {
     let of_balancer =
         failed.map(|served| format!("{} at {:.1} s", served.status, served.at - observed.began_at));
     let attempts = observed.calls.iter().flat_map(|call| &call.attempts);
-    let broken = attempts.filter(|attempt| attempt.begun < observed.calm_until - 1.0);
+    let broken = attempts
+        .filter(|attempt| attempt.begun < observed.calm_until - 1.0 && !attempt.lost_its_session());
     let of_callers = broken.filter_map(|attempt| {
         Some(format!("{} at {:.1} s", attempt.broken.as_ref()?, attempt.begun))
     });
