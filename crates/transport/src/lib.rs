@@ -50,6 +50,7 @@
 //! - HTTP/2 and TLS for servers: mount the endpoint in an HTTP server that has them.
 
 mod error;
+mod granted_scopes;
 pub mod headers;
 pub mod host_policy;
 pub mod http;
@@ -66,6 +67,7 @@ pub mod stdio;
 mod traits;
 
 pub use error::{BoxError, TransportError};
+pub use granted_scopes::GrantedScopes;
 pub use in_process::InProcess;
 pub use notifications::{NotificationReceiver, NotificationSender};
 pub use traits::{IncomingRequest, OutgoingRequest, ProtocolVersion, RequestHandler, Transport};

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
     ("mrtr-legacy", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
+    ("mrtr-auth", &["mrtr-codec", "mrtr-transport"]),
     (
         "mrtr",
         &[
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mrtr-server",
             "mrtr-client",
             "mrtr-legacy",
+            "mrtr-auth",
             "mrtr-macros",
         ],
     ),
@@ -40,6 +42,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-codec", &["tokio", "hyper", "serde"]),
     ("mrtr-client", &["aes", "aes-gcm", "mrtr-codec", "reqwest", "hyper"]),
     ("mrtr-server", &["reqwest", "rustls", "hyper", "axum"]),
+    ("mrtr-auth", &["reqwest", "aws-lc-rs", "jsonwebtoken", "tokio"]),
     ("mrtr-legacy", &["reqwest", "rustls", "hyper", "axum", "mrtr-server"]),
 ];
 

@@ -1,0 +1,26 @@
+//! Authorization for the Model Context Protocol, revision 2026-07-28: OAuth 2.1 clients, and
+//! resource servers as a tower layer.
+//!
+//! The rules are pure functions and state machines without a runtime: challenges
+//! ([`www_authenticate`]), scopes, and metadata ([`metadata`]). The two sides are behind features.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `client` | `client`: logs in, and adds its tokens to the requests of an `HttpClient` |
+//! | `resource` | `resource`: checks the access tokens of requests, as a tower layer |
+//! | `tls` | `https` for what both of them fetch |
+//!
+//! # Out of scope
+//!
+//! - An authorization server: use one of those that exist.
+//! - OpenID Connect beyond the discovery document: ID tokens are not read.
+
+mod identifier;
+pub mod metadata;
+mod scope;
+pub mod www_authenticate;
+
+pub use identifier::{InvalidUrl, Issuer, ResourceId};
+pub use scope::{InvalidScope, Scopes};
