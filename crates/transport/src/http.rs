@@ -9,7 +9,10 @@ mod server;
 #[doc(hidden)]
 pub use client::RawResponse;
 #[cfg(feature = "http-client")]
-pub use client::{Challenge, HttpClient, HttpClientBuilder};
+pub use client::{
+    Attempt, AttemptResponse, Challenge, CredentialFuture, Credentials, HttpClient,
+    HttpClientBuilder,
+};
 #[cfg(feature = "http-endpoint")]
 pub use server::{
     Endpoint, EventSource, LegacyHandler, Permit, Readiness, RequestLimits, ResponseBody,

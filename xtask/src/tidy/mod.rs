@@ -15,8 +15,18 @@ use crate::Result;
 use crate::run::{output, root};
 
 /// The folders of the published crates, below `crates`. Some may be missing.
-const PUBLISHED: &[&str] =
-    &["schema", "codec", "macros", "transport", "server", "client", "legacy", "mrtr", "cli"];
+const PUBLISHED: &[&str] = &[
+    "schema",
+    "codec",
+    "macros",
+    "transport",
+    "server",
+    "client",
+    "legacy",
+    "auth",
+    "mrtr",
+    "cli",
+];
 
 /// A part that can be run alone: its name and its check.
 type Part = (&'static str, fn(&[TrackedFile], &mut Vec<String>) -> Result);

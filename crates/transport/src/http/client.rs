@@ -2,6 +2,7 @@
 
 mod bearer;
 mod builder;
+mod credentials;
 mod http_client;
 mod raw_response;
 mod response;
@@ -11,6 +12,7 @@ mod tls;
 
 pub use bearer::Challenge;
 pub use builder::HttpClientBuilder;
+pub use credentials::{Attempt, AttemptResponse, CredentialFuture, Credentials};
 pub use http_client::HttpClient;
 #[doc(hidden)]
 pub use raw_response::RawResponse;

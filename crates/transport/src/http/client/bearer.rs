@@ -6,11 +6,16 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::http::HeaderValue;
+use ::http::{HeaderMap, HeaderValue, header};
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 
-use crate::error::{BoxError, HttpResponseInfo, Kind, TransportError};
+use super::credentials::{Attempt, AttemptResponse, CredentialFuture, Credentials};
+use crate::error::{BoxError, Kind, TransportError};
+
+/// Maximum number of new tokens for a request. Two, since a token that replaces an expired one may
+/// lack a scope, which the next challenge names.
+const MAX_NEW_TOKENS: u32 = 2;
 
 /// A server's refusal of a token, or of a request without one (specification: Authorization;
 /// RFC 6750, section 3).
@@ -33,10 +38,10 @@ impl Challenge {
     /// Returns the challenge in a response, if the server wants another token.
     ///
     /// A 403 without `WWW-Authenticate` is not about the token: another one would not help.
-    pub(super) fn from_response(info: &HttpResponseInfo) -> Option<Self> {
-        let challenge = info.www_authenticate.as_deref();
-        match (info.status?, challenge) {
-            (status @ 401, _) => Some(Self::new(status, challenge.unwrap_or_default())),
+    fn from_response(response: &AttemptResponse<'_>) -> Option<Self> {
+        let challenge = response.www_authenticate();
+        match (response.status.as_u16(), challenge) {
+            (status @ 401, challenge) => Some(Self::new(status, challenge.unwrap_or_default())),
             (status @ 403, Some(challenge)) => Some(Self::new(status, challenge)),
             _ => None,
         }
@@ -78,15 +83,15 @@ impl Bearer {
 
     /// Returns the token in use, or a new one if there is none or the server has refused the one in
     /// use.
-    pub(super) async fn token(
+    async fn token(
         &self,
-        refused: Option<(HeaderValue, Challenge)>,
-    ) -> Result<HeaderValue, TransportError> {
+        refused: Option<(&HeaderValue, Challenge)>,
+    ) -> Result<HeaderValue, BoxError> {
         let pending = {
             let mut state = self.lock();
             // A refused token that is not the one in use was replaced meanwhile.
             if let Some(current) = &state.current
-                && refused.as_ref().is_none_or(|(refused, _)| refused != current)
+                && refused.as_ref().is_none_or(|(refused, _)| *refused != current)
             {
                 return Ok(current.clone());
             }
@@ -100,11 +105,7 @@ impl Bearer {
         if is_first {
             state.pending = None;
         }
-        let token = token.map_err(|error| {
-            TransportError::new(Kind::InvalidRequest, "no bearer token for the server")
-                .with_source(error)
-        })?;
-        let token = authorization(&token)?;
+        let token = authorization(&token?)?;
         if is_first {
             state.current = Some(token.clone());
         }
@@ -113,6 +114,33 @@ impl Bearer {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Credentials for Bearer {
+    fn headers<'a>(&'a self, _: Attempt<'a>) -> CredentialFuture<'a, HeaderMap> {
+        Box::pin(async {
+            let token = self.token(None).await?;
+            Ok(HeaderMap::from_iter([(header::AUTHORIZATION, token)]))
+        })
+    }
+
+    fn should_repeat<'a>(
+        &'a self,
+        attempt: Attempt<'a>,
+        response: AttemptResponse<'a>,
+    ) -> CredentialFuture<'a, bool> {
+        Box::pin(async move {
+            let sent = attempt.headers.get(header::AUTHORIZATION);
+            let (Some(sent), Some(challenge)) = (sent, Challenge::from_response(&response)) else {
+                return Ok(false);
+            };
+            if attempt.number > MAX_NEW_TOKENS {
+                return Ok(false);
+            }
+            self.token(Some((sent, challenge))).await?;
+            Ok(true)
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::redirect::Policy;
 
 use super::bearer::{Bearer, Challenge, authorization};
+use super::credentials::Credentials;
 use super::http_client::HttpClient;
 use super::server_name::ServerName;
 use crate::error::{BoxError, Kind, TransportError};
@@ -23,7 +24,7 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct HttpClientBuilder {
     url: String,
     headers: HeaderMap,
-    bearer: Option<Arc<Bearer>>,
+    credentials: Option<Arc<dyn Credentials>>,
     pub(super) http: reqwest::ClientBuilder,
     max_response: usize,
     timeout: Duration,
@@ -35,7 +36,7 @@ impl HttpClient {
         HttpClientBuilder {
             url: url.into(),
             headers: HeaderMap::new(),
-            bearer: None,
+            credentials: None,
             http: reqwest::Client::builder(),
             max_response: 16 << 20,
             timeout: Duration::from_mins(2),
@@ -95,12 +96,18 @@ impl HttpClientBuilder {
     ///     .build()
     /// # }
     /// ```
-    pub fn bearer_from<F, Fut>(mut self, source: F) -> Self
+    pub fn bearer_from<F, Fut>(self, source: F) -> Self
     where
         F: Fn(Option<Challenge>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<String, BoxError>> + Send + 'static,
     {
-        self.bearer = Some(Arc::new(Bearer::new(source)));
+        self.credentials(Bearer::new(source))
+    }
+
+    /// Adds credentials to every request. They take precedence over [`bearer`](Self::bearer) and
+    /// [`header`](Self::header), and replace those of [`bearer_from`](Self::bearer_from).
+    pub fn credentials(mut self, credentials: impl Credentials) -> Self {
+        self.credentials = Some(Arc::new(credentials));
         self
     }
 
@@ -162,7 +169,7 @@ impl HttpClientBuilder {
             name: ServerName::new(&url),
             url,
             headers: self.headers,
-            bearer: self.bearer,
+            credentials: self.credentials,
             max_response: self.max_response,
             timeout: self.timeout,
         })

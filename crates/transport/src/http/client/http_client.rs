@@ -9,17 +9,17 @@ use bytes::Bytes;
 use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::request_head::RequestHead;
 
-use super::bearer::{Bearer, Challenge};
+use super::credentials::{Attempt, AttemptResponse, Credentials};
 use super::raw_response::RawResponse;
 use super::response::ResponseReader;
 use super::server_name::ServerName;
-use crate::error::{HttpResponseInfo, Kind, TransportError};
+use crate::error::{BoxError, HttpResponseInfo, Kind, TransportError};
 use crate::headers;
 use crate::traits::{OutgoingRequest, Transport};
 
-/// Maximum number of repetitions of a request with a new token. Two, since a token that replaces an
-/// expired one may lack a scope, which the next challenge names.
-const MAX_NEW_TOKENS: usize = 2;
+/// How often a request is sent, at most. Credentials may have to be replaced because they are
+/// missing, expired, for lack of a scope, and with a nonce of the server.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// A client of a server's MCP endpoint over HTTP. Clones share connections.
 ///
@@ -50,7 +50,7 @@ pub struct HttpClient {
     pub(super) name: ServerName,
     pub(super) url: reqwest::Url,
     pub(super) headers: HeaderMap,
-    pub(super) bearer: Option<Arc<Bearer>>,
+    pub(super) credentials: Option<Arc<dyn Credentials>>,
     pub(super) max_response: usize,
     pub(super) timeout: Duration,
 }
@@ -118,7 +118,7 @@ impl HttpClient {
 }
 
 impl HttpClient {
-    /// Sends a request, with a token if there is a source of them.
+    /// Sends a request, with credentials if the client has some.
     async fn request(
         &self,
         method: &Method,
@@ -126,10 +126,10 @@ impl HttpClient {
         body: Bytes,
         long_lived: bool,
     ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
-        match &self.bearer {
+        match &self.credentials {
             None => self.request_once(method, headers, body, long_lived).await,
-            Some(bearer) => {
-                self.request_with_token(bearer, method, headers, body, long_lived).await
+            Some(credentials) => {
+                self.request_with(&**credentials, method, headers, body, long_lived).await
             }
         }
     }
@@ -151,28 +151,49 @@ impl HttpClient {
         Ok((response, info))
     }
 
-    /// Sends a request with a token, and repeats it with another one if the server refuses that.
-    async fn request_with_token(
+    /// Sends a request with credentials, and repeats it while the server refuses them and there are
+    /// others.
+    async fn request_with(
         &self,
-        bearer: &Bearer,
+        credentials: &dyn Credentials,
         method: &Method,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
         long_lived: bool,
     ) -> Result<(reqwest::Response, HttpResponseInfo), TransportError> {
-        let mut token = bearer.token(None).await?;
-        for _ in 0..MAX_NEW_TOKENS {
-            headers.insert(header::AUTHORIZATION, token.clone());
+        let mut last: Option<HttpResponseInfo> = None;
+        for number in 1.. {
+            let attempt = Attempt::new(number, method, self.url.as_str(), &headers);
+            let added = credentials.headers(attempt).await.map_err(|error| match last.take() {
+                Some(info) => no_credentials(error).after_response(info),
+                None => no_credentials(error),
+            })?;
+            let mut sent = headers.clone();
+            for (name, value) in &added {
+                sent.insert(name, value.clone());
+            }
             let (response, info) =
-                self.request_once(method, headers.clone(), body.clone(), long_lived).await?;
-            let Some(challenge) = Challenge::from_response(&info) else {
+                self.request_once(method, sent.clone(), body.clone(), long_lived).await?;
+            if number == MAX_ATTEMPTS {
                 return Ok((response, info));
-            };
-            let new_token = bearer.token(Some((token, challenge))).await;
-            token = new_token.map_err(|error| error.after_response(info))?;
+            }
+            let attempt = Attempt::new(number, method, self.url.as_str(), &sent);
+            let seen = AttemptResponse::new(response.status(), response.headers());
+            match credentials.should_repeat(attempt, seen).await {
+                Ok(false) => return Ok((response, info)),
+                Ok(true) => last = Some(info),
+                Err(error) => return Err(no_credentials(error).after_response(info)),
+            }
         }
-        headers.insert(header::AUTHORIZATION, token);
-        self.request_once(method, headers, body, long_lived).await
+        unreachable!("the loop ends at the last attempt")
+    }
+}
+
+fn no_credentials(error: BoxError) -> TransportError {
+    match error.downcast() {
+        Ok(error) => *error,
+        Err(error) => TransportError::new(Kind::InvalidRequest, "no credentials for the server")
+            .with_source(error),
     }
 }
 
@@ -184,14 +205,9 @@ fn response_info(response: &reqwest::Response) -> HttpResponseInfo {
         .get(header::RETRY_AFTER)
         .and_then(|value| value.to_str().ok())
         .and_then(|seconds| seconds.trim().parse().ok());
-    let challenges: Vec<_> = headers
-        .get_all(header::WWW_AUTHENTICATE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
     HttpResponseInfo {
         status: Some(response.status().as_u16()),
         retry_after: retry_after.map(Duration::from_secs),
-        www_authenticate: (!challenges.is_empty()).then(|| challenges.join(", ")),
+        www_authenticate: AttemptResponse::new(response.status(), headers).www_authenticate(),
     }
 }
