@@ -12,6 +12,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import (
     INVALID_PARAMS,
     CallToolResult,
+    CancelledNotification,
+    CancelledNotificationParams,
+    ClientNotification,
     CreateMessageResult,
     ElicitRequestURLParams,
     ElicitResult,
@@ -23,7 +26,7 @@ from mcp.types import (
 )
 
 VERSION = "2025-11-25"
-TOOLS = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"]
+TOOLS = "add cancelled count fail form joined model poll roots rounds url wait".split()
 ANSWERS = {"name": "Ada", "sure": True, "first": "Ada", "last": "Lovelace"}
 
 
@@ -99,6 +102,24 @@ async def progress(session: ClientSession, _user: User) -> None:
     expect("the result", answer(result), (False, "counted"))
 
 
+async def cancel(session: ClientSession, _user: User) -> None:
+    runs = asyncio.Event()
+
+    async def hear(*_progress) -> None:
+        runs.set()
+
+    # The SDK does not tell the ID of a request, and sends nothing when its task is cancelled.
+    request_id = session._request_id
+    call = asyncio.create_task(session.call_tool("wait", progress_callback=hear))
+    heard = asyncio.create_task(runs.wait())
+    await asyncio.wait([call, heard], return_when=asyncio.FIRST_COMPLETED)
+    expect("the call is running", call.done(), False)
+    params = CancelledNotificationParams(requestId=request_id)
+    await session.send_notification(ClientNotification(CancelledNotification(params=params)))
+    call.cancel()
+    await text(session, "cancelled", "cancelled")
+
+
 async def form(session: ClientSession, user: User) -> None:
     await text(session, "form", "Hello, Ada!")
     expect("the questions", user.asked, ["What is your name?"])
@@ -152,6 +173,7 @@ ROWS = {
     "error": error,
     "wrong argument": wrong_argument,
     "progress": progress,
+    "cancel": cancel,
     "form": form,
     "decline": decline,
     "url": url,

@@ -68,6 +68,27 @@ async def count(context: Context) -> str:
     return "counted"
 
 
+# Set when a call of `wait` was cancelled.
+was_cancelled = asyncio.Event()
+
+
+@server.tool()
+async def wait(context: Context) -> None:
+    """Waits until its call is cancelled."""
+    await context.report_progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        was_cancelled.set()
+
+
+@server.tool()
+async def cancelled() -> str:
+    """Waits until a call of `wait` was cancelled."""
+    await was_cancelled.wait()
+    return "cancelled"
+
+
 @server.tool()
 async def form(context: Context) -> str:
     """Asks for a name."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 
+import anyio
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import (
     INVALID_PARAMS,
@@ -22,7 +23,7 @@ from mcp_types import (
 )
 
 VERSION = "2026-07-28"
-TOOLS = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"]
+TOOLS = "add cancelled count fail form joined model poll roots rounds url wait".split()
 ANSWERS = {"name": "Ada", "sure": True, "first": "Ada", "last": "Lovelace"}
 
 
@@ -104,6 +105,17 @@ async def progress(client: Client, _person: User) -> None:
     expect("the result", answer(result), (False, "counted"))
 
 
+async def cancel(client: Client, _person: User) -> None:
+    with anyio.CancelScope() as scope:
+
+        async def hear(*_progress) -> None:
+            scope.cancel()
+
+        await client.call_tool("wait", progress_callback=hear)
+    expect("the call is cancelled", scope.cancelled_caught, True)
+    await text(client, "cancelled", "cancelled")
+
+
 async def form(client: Client, user: User) -> None:
     await text(client, "form", "Hello, Ada!")
     expect("the questions", user.asked, ["What is your name?"])
@@ -158,6 +170,7 @@ ROWS = {
     "error": error,
     "wrong argument": wrong_argument,
     "progress": progress,
+    "cancel": cancel,
     "form": form,
     "decline": decline,
     "url": url,

@@ -5,6 +5,7 @@ The server prints `listening PORT` and serves until it is killed. With `--stdio`
 parent process over stdin and stdout.
 """
 
+import asyncio
 import json
 import socket
 import sys
@@ -96,6 +97,27 @@ async def count(context: Context) -> str:
     for n in range(1, 4):
         await context.report_progress(n, 3)
     return "counted"
+
+
+# Set when a call of `wait` was cancelled.
+was_cancelled = asyncio.Event()
+
+
+@server.tool()
+async def wait(context: Context) -> None:
+    """Waits until its call is cancelled."""
+    await context.report_progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        was_cancelled.set()
+
+
+@server.tool()
+async def cancelled() -> str:
+    """Waits until a call of `wait` was cancelled."""
+    await was_cancelled.wait()
+    return "cancelled"
 
 
 @server.tool()

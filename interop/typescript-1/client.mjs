@@ -17,13 +17,15 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 
 const VERSION = "2025-11-25";
-const TOOLS = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"];
+const TOOLS = "add cancelled count fail form joined model poll roots rounds url wait".split(" ");
 const ANSWERS = { name: "Ada", sure: true, first: "Ada", last: "Lovelace" };
 
-// The questions that the user was asked, whether the user declines, and the received progress.
+// The questions that the user was asked, whether the user declines, the received progress, and what
+// to do when more is received.
 let asked = [];
 let declines = false;
 let seen = [];
+let onSeen = () => {};
 
 const client = new Client(
   { name: "typescript-1", version: "1.0.0" },
@@ -49,6 +51,7 @@ client.setRequestHandler(ListRootsRequestSchema, async () => ({ roots: [{ uri: "
 // `onprogress` is not used: it misses progress that is read together with the result.
 client.setNotificationHandler(ProgressNotificationSchema, ({ params: { progressToken, progress, total } }) => {
   seen.push([progressToken, progress, total]);
+  onSeen();
 });
 
 function equal(what, got, wanted) {
@@ -91,6 +94,16 @@ async function progress() {
   const result = await client.callTool({ name: "count", _meta: { progressToken } });
   equal("the progress", seen, [1, 2, 3].map((progress) => [progressToken, progress, 3]));
   equal("the result", answer(result), [false, "counted"]);
+}
+
+async function cancel() {
+  const controller = new AbortController();
+  const { signal } = controller;
+  onSeen = () => controller.abort();
+  const call = client.callTool({ name: "wait", _meta: { progressToken: "waiting" } }, undefined, { signal });
+  const ended = await call.then(answer, (why) => (signal.aborted ? "cancelled" : `${why}`));
+  equal("the end of the call", ended, "cancelled");
+  await text("cancelled", "cancelled");
 }
 
 async function form() {
@@ -148,6 +161,7 @@ const rows = {
   "error": error,
   "wrong argument": wrongArgument,
   "progress": progress,
+  "cancel": cancel,
   "form": form,
   "decline": decline,
   "url": () => text("url", "logged in"),
@@ -165,6 +179,7 @@ for (const [name, row] of Object.entries(rows)) {
   asked = [];
   declines = false;
   seen = [];
+  onSeen = () => {};
   const outcome = await row().then(() => "ok", (why) => `${why}`.replaceAll("\n", " "));
   console.log(`${name}\t${outcome}`);
 }

@@ -5,6 +5,7 @@
 // parent process over stdin and stdout.
 
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { createServer } from "node:http";
 
 import { McpServer, ResourceTemplate } from "@modelcontextprotocol/sdk/server/mcp.js";
@@ -24,6 +25,9 @@ const LOGIN = {
 };
 
 const text = (text) => ({ content: [{ type: "text", text }] });
+
+// Resolved when a call of `wait` was cancelled.
+const { promise: cancellation, resolve: noteCancellation } = Promise.withResolvers();
 
 // Returns a server. Each session needs its own.
 function newServer() {
@@ -50,6 +54,20 @@ function newServer() {
       await sendNotification({ method: "notifications/progress", params });
     }
     return text("counted");
+  });
+  tool("wait", async ({ _meta, signal, sendNotification }) => {
+    const aborted = once(signal, "abort");
+    const progressToken = _meta?.progressToken;
+    if (progressToken !== undefined) {
+      await sendNotification({ method: "notifications/progress", params: { progressToken, progress: 1 } });
+    }
+    await aborted;
+    noteCancellation();
+    return text("");
+  });
+  tool("cancelled", async () => {
+    await cancellation;
+    return text("cancelled");
   });
   tool("form", async (extra) => {
     const name = await ask(extra, "What is your name?", "name");

@@ -8,14 +8,16 @@ import { Client, ProtocolError, StreamableHTTPClientTransport } from "@modelcont
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
 const VERSION = "2026-07-28";
-const TOOLS = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"];
+const TOOLS = "add cancelled count fail form joined model poll roots rounds url wait".split(" ");
 const ANSWERS = { name: "Ada", sure: true, first: "Ada", last: "Lovelace" };
 const INVALID_PARAMS = -32602;
 
-// The questions that the user was asked, whether the user declines, and the received progress.
+// The questions that the user was asked, whether the user declines, the received progress, and what
+// to do when more is received.
 let asked = [];
 let declines = false;
 let seen = [];
+let onSeen = () => {};
 
 const client = new Client(
   { name: "typescript", version: "1.0.0" },
@@ -46,6 +48,7 @@ client.setRequestHandler("roots/list", async () => ({ roots: [{ uri: "file:///wo
 // The result removes the callback at once, while each notification waits for a microtask.
 client.setNotificationHandler("notifications/progress", ({ params: { progressToken, progress, total } }) => {
   seen.push([progressToken, progress, total]);
+  onSeen();
 });
 
 function equal(what, got, wanted) {
@@ -95,6 +98,16 @@ async function progress() {
   equal("the result", answer(result), [false, "counted"]);
 }
 
+async function cancel() {
+  const controller = new AbortController();
+  const { signal } = controller;
+  onSeen = () => controller.abort();
+  const call = client.callTool({ name: "wait", _meta: { progressToken: "waiting" } }, { signal });
+  const ended = await call.then(answer, (why) => (signal.aborted ? "cancelled" : `${why}`));
+  equal("the end of the call", ended, "cancelled");
+  await text("cancelled", "cancelled");
+}
+
 async function form() {
   await text("form", "Hello, Ada!");
   equal("the questions", asked, ["What is your name?"]);
@@ -138,6 +151,7 @@ const rows = {
   "error": error,
   "wrong argument": wrongArgument,
   "progress": progress,
+  "cancel": cancel,
   "form": form,
   "decline": decline,
   "url": () => text("url", "logged in"),
@@ -160,6 +174,7 @@ for (const [name, row] of Object.entries(rows)) {
   asked = [];
   declines = false;
   seen = [];
+  onSeen = () => {};
   const outcome = await row().then(() => "ok", (why) => `${why}`.replaceAll("\n", " "));
   console.log(`${name}\t${outcome}`);
 }

@@ -4,6 +4,7 @@
 // The server prints `listening PORT` and serves until it is killed. With `--stdio`, it serves its
 // parent process over stdin and stdout.
 
+import { once } from "node:events";
 import { createServer } from "node:http";
 
 import { toNodeHandler } from "@modelcontextprotocol/node";
@@ -38,6 +39,9 @@ const CAPITAL = {
   maxTokens: 10,
 };
 
+// Resolved when a call of `wait` was cancelled.
+const { promise: cancellation, resolve: noteCancellation } = Promise.withResolvers();
+
 // Each tool is called again with the answers to its questions.
 const tools = {
   async fail() {
@@ -51,6 +55,22 @@ const tools = {
       await mcpReq.notify({ method: "notifications/progress", params });
     }
     return text("counted");
+  },
+
+  async wait({ mcpReq }) {
+    const aborted = once(mcpReq.signal, "abort");
+    const progressToken = mcpReq._meta?.progressToken;
+    if (progressToken !== undefined) {
+      await mcpReq.notify({ method: "notifications/progress", params: { progressToken, progress: 1 } });
+    }
+    await aborted;
+    noteCancellation();
+    return text("");
+  },
+
+  async cancelled() {
+    await cancellation;
+    return text("cancelled");
   },
 
   async form({ mcpReq: { inputResponses } }) {

@@ -133,13 +133,14 @@ impl Peer {
 }
 
 /// The rows, in the order of `interop/README.md`.
-const ROWS: [&str; 16] = [
+const ROWS: [&str; 17] = [
     "discover",
     "list",
     "call",
     "error",
     "wrong argument",
     "progress",
+    "cancel",
     "form",
     "decline",
     "url",

@@ -6,6 +6,7 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mrtr::client::Transport;
 use mrtr::schema::roots::Root;
@@ -13,6 +14,7 @@ use mrtr::schema::sampling::CreateMessageResult;
 use mrtr::stdio::{ChildConnection, ChildServer};
 use mrtr::{Client, ClientBuilder, ElicitResult};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -45,6 +47,7 @@ async fn rows<X: Transport>(client: ClientBuilder<X>, legacy: Option<&str>) {
     row("error", fails(&client).await);
     row("wrong argument", wrong_argument(&client).await);
     row("progress", progress(&client, &received).await);
+    row("cancel", in_time(cancel(&client, &received)).await);
     row("form", text(&client, "form", json!({}), "Hello, Ada!").await);
     row("decline", decline(&client, &received).await);
     if legacy != Some("2025-06-18") {
@@ -70,6 +73,7 @@ fn row(name: &str, outcome: Result) {
 struct Received {
     forms: Arc<Mutex<Vec<(u32, String)>>>,
     progress: Arc<Mutex<Vec<f64>>>,
+    has_progress: Arc<Notify>,
     declines: Arc<Mutex<bool>>,
 }
 
@@ -104,7 +108,10 @@ fn with_handlers<X: Transport>(client: ClientBuilder<X>, received: &Received) ->
         })
         .on_sample(async |_, _| Ok(CreateMessageResult::text("Paris", "a model")))
         .on_roots(async |_| Ok(vec![Root::new("file:///work")]))
-        .on_progress(move |received| locked(&progress.progress).push(received.progress))
+        .on_progress(move |received| {
+            locked(&progress.progress).push(received.progress);
+            progress.has_progress.notify_waiters();
+        })
         .build()
 }
 
@@ -118,8 +125,8 @@ async fn list<X: Transport>(client: &Client<X>) -> Result {
     let tools = client.list_tools().await?.into_iter();
     let mut names: Vec<_> = tools.map(|tool| tool.name).collect();
     names.sort();
-    let all = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"];
-    expect("the tools", names, all.map(str::to_owned).to_vec())
+    let all = "add cancelled count fail form joined model poll roots rounds url wait";
+    expect("the tools", &*names.join(" "), all)
 }
 
 async fn text<X: Transport>(client: &Client<X>, tool: &str, args: Value, wanted: &str) -> Result {
@@ -147,6 +154,22 @@ async fn progress<X: Transport>(client: &Client<X>, received: &Received) -> Resu
     text(client, "count", json!({}), "counted").await?;
     let numbers: Vec<_> = locked(&received.progress).iter().map(|n| format!("{n}")).collect();
     expect("the progress", numbers, ["1", "2", "3"].map(str::to_owned).to_vec())
+}
+
+async fn in_time(outcome: impl Future<Output = Result>) -> Result {
+    tokio::time::timeout(Duration::from_secs(30), outcome).await?
+}
+
+async fn cancel<X: Transport>(client: &Client<X>, received: &Received) -> Result {
+    let runs = received.has_progress.notified();
+    // Dropping the call cancels it.
+    tokio::select! {
+        ended = client.call_tool("wait", json!({})) => {
+            return Err(format!("the call was not cancelled: {ended:?}").into());
+        }
+        () = runs => {}
+    }
+    text(client, "cancelled", json!({}), "cancelled").await
 }
 
 async fn decline<X: Transport>(client: &Client<X>, received: &Received) -> Result {

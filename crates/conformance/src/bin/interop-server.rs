@@ -13,6 +13,7 @@ use mrtr::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::sync::Notify;
 
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -41,6 +42,8 @@ fn server() -> std::result::Result<Server, BuildError> {
         .tool(Tool::new("add", "Adds two numbers", add))
         .tool(Tool::new("fail", "Fails", fail))
         .tool(Tool::new("count", "Counts to three", count))
+        .tool(Tool::new("wait", "Waits until its call is cancelled", wait))
+        .tool(Tool::new("cancelled", "Waits until a call of `wait` was cancelled", cancelled))
         .tool(Tool::new("form", "Asks for a name", form))
         .tool(Tool::new("url", "Sends the user to a page", url))
         .tool(Tool::new("model", "Asks a model", model))
@@ -97,6 +100,27 @@ async fn count(cx: Context) -> Result<String> {
         cx.progress(f64::from(n), Some(3.0), None);
     }
     Ok("counted".to_owned())
+}
+
+/// Notified when a call of `wait` was cancelled.
+static CANCELLED: Notify = Notify::const_new();
+
+async fn wait(cx: Context) -> Result<String> {
+    // The end of a call drops its handler, and nothing else ends this one.
+    struct Dropped;
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            CANCELLED.notify_one();
+        }
+    }
+    let _dropped = Dropped;
+    cx.progress(1.0, None, None);
+    std::future::pending().await
+}
+
+async fn cancelled(_: Context) -> Result<String> {
+    CANCELLED.notified().await;
+    Ok("cancelled".to_owned())
 }
 
 async fn form(cx: Context) -> Result<String> {

@@ -4,19 +4,24 @@
 use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParam, CallToolResult, ClientCapabilities, ClientInfo, Content,
-    CreateElicitationRequestParam, CreateElicitationResult, CreateMessageRequestParam,
-    CreateMessageResult, ElicitationAction, ErrorCode, ErrorData, GetPromptRequestParam,
-    JsonObject, ListRootsResult, ProgressNotificationParam, PromptMessageContent, ProtocolVersion,
-    ReadResourceRequestParam, ResourceContents, Role, Root, SamplingMessage,
+    CallToolRequest, CallToolRequestParam, CallToolResult, ClientCapabilities, ClientInfo,
+    ClientRequest, Content, CreateElicitationRequestParam, CreateElicitationResult,
+    CreateMessageRequestParam, CreateMessageResult, ElicitationAction, ErrorCode, ErrorData,
+    GetPromptRequestParam, JsonObject, ListRootsResult, ProgressNotificationParam,
+    PromptMessageContent, ProtocolVersion, ReadResourceRequestParam, ResourceContents, Role, Root,
+    SamplingMessage,
 };
-use rmcp::service::{NotificationContext, RequestContext, RunningService, ServiceError};
+use rmcp::service::{
+    NotificationContext, PeerRequestOptions, RequestContext, RunningService, ServiceError,
+};
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, RoleClient, ServiceExt as _};
 use serde_json::{Value, json};
 use tokio::process::Command;
+use tokio::sync::Notify;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 type Client = RunningService<RoleClient, User>;
@@ -53,6 +58,7 @@ async fn rows(client: &Client) {
     row("error", fails(client).await);
     row("wrong argument", wrong_argument(client).await);
     row("progress", progress(client).await);
+    row("cancel", in_time(cancel(client)).await);
     row("form", text(client, "form", json!({}), "Hello, Ada!").await);
     row("decline", decline(client).await);
     row("sampling", text(client, "model", json!({}), "Paris").await);
@@ -75,6 +81,7 @@ struct User {
     declines: AtomicBool,
     forms: Mutex<Vec<String>>,
     progress: Mutex<Vec<(f64, Option<f64>)>>,
+    has_progress: Notify,
 }
 
 impl ClientHandler for User {
@@ -129,6 +136,7 @@ impl ClientHandler for User {
         _: NotificationContext<RoleClient>,
     ) {
         self.progress.lock().unwrap().push((received.progress, received.total));
+        self.has_progress.notify_waiters();
     }
 }
 
@@ -141,8 +149,8 @@ async fn list(client: &Client) -> Result {
     let tools = client.list_all_tools().await?;
     let mut names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
     names.sort_unstable();
-    let all = ["add", "count", "fail", "form", "joined", "model", "poll", "roots", "rounds", "url"];
-    expect("the tools", names, all.to_vec())
+    let all = "add cancelled count fail form joined model poll roots rounds url wait";
+    expect("the tools", &*names.join(" "), all)
 }
 
 fn request(tool: &'static str, arguments: &Value) -> CallToolRequestParam {
@@ -176,6 +184,22 @@ async fn progress(client: &Client) -> Result {
     text(client, "count", json!({}), "counted").await?;
     let received = client.service().progress.lock().unwrap().clone();
     expect("the progress", received, [1.0, 2.0, 3.0].map(|n| (n, Some(3.0))).to_vec())
+}
+
+async fn in_time(outcome: impl Future<Output = Result>) -> Result {
+    tokio::time::timeout(Duration::from_secs(30), outcome).await?
+}
+
+async fn cancel(client: &Client) -> Result {
+    let runs = client.service().has_progress.notified();
+    let request = ClientRequest::from(CallToolRequest::new(request("wait", &json!({}))));
+    let options = PeerRequestOptions::default();
+    let mut call = client.send_cancellable_request(request, options).await?;
+    tokio::select! {
+        ended = &mut call.rx => return Err(format!("the call was not cancelled: {ended:?}").into()),
+        () = runs => call.cancel(None).await?,
+    }
+    text(client, "cancelled", json!({}), "cancelled").await
 }
 
 async fn decline(client: &Client) -> Result {

@@ -23,6 +23,7 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt as _, tool, tool_handler, tool_
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -49,6 +50,9 @@ struct Sum {
 
 type Client = Peer<RoleServer>;
 type Outcome = Result<String, ErrorData>;
+
+/// Notified when a call of `wait` was cancelled.
+static CANCELLED: Notify = Notify::const_new();
 
 #[derive(Clone)]
 struct Handlers {
@@ -85,6 +89,26 @@ impl Handlers {
             }
         }
         Ok("counted".to_owned())
+    }
+
+    /// Waits until its call is cancelled
+    #[tool]
+    async fn wait(&self, cx: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        if let Some(progress_token) = cx.meta.get_progress_token() {
+            let (total, message) = (None, None);
+            let sent = ProgressNotificationParam { progress_token, progress: 1.0, total, message };
+            cx.peer.notify_progress(sent).await.map_err(failed)?;
+        }
+        cx.ct.cancelled().await;
+        CANCELLED.notify_one();
+        Ok(())
+    }
+
+    /// Waits until a call of `wait` was cancelled
+    #[tool]
+    async fn cancelled(&self) -> String {
+        CANCELLED.notified().await;
+        "cancelled".to_owned()
     }
 
     /// Asks for a name

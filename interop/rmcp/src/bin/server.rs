@@ -31,6 +31,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -55,6 +56,9 @@ struct Sum {
     a: i64,
     b: i64,
 }
+
+/// Notified when a call of `wait` was cancelled.
+static CANCELLED: Notify = Notify::const_new();
 
 #[derive(Clone)]
 struct Peer;
@@ -84,6 +88,25 @@ impl Peer {
             }
         }
         Ok("counted".to_owned())
+    }
+
+    /// Waits until its call is cancelled
+    #[tool]
+    async fn wait(&self, cx: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        if let Some(token) = cx.meta.get_progress_token() {
+            let sent = cx.peer.notify_progress(ProgressNotificationParam::new(token, 1.0)).await;
+            sent.map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
+        }
+        cx.ct.cancelled().await;
+        CANCELLED.notify_one();
+        Ok(())
+    }
+
+    /// Waits until a call of `wait` was cancelled
+    #[tool]
+    async fn cancelled(&self) -> String {
+        CANCELLED.notified().await;
+        "cancelled".to_owned()
     }
 
     /// Asks for a name
