@@ -17,6 +17,10 @@
 //! - An authorization server: use one of those that exist.
 //! - OpenID Connect beyond the discovery document: ID tokens are not read.
 
+#[cfg(feature = "client")]
+mod address;
+#[cfg(feature = "client")]
+pub mod client;
 mod identifier;
 pub mod metadata;
 mod scope;

@@ -176,6 +176,27 @@ impl ServerMetadata {
         Ok(metadata)
     }
 
+    /// Creates the metadata of a server that has none.
+    #[cfg(feature = "client")]
+    pub(crate) fn without_document(issuer: &Issuer) -> Self {
+        Self {
+            issuer: issuer.to_string(),
+            authorization_endpoint: None,
+            token_endpoint: None,
+            registration_endpoint: None,
+            revocation_endpoint: None,
+            introspection_endpoint: None,
+            jwks_uri: None,
+            scopes_supported: None,
+            grant_types_supported: None,
+            code_challenge_methods_supported: None,
+            token_endpoint_auth_methods_supported: None,
+            authorization_response_iss_parameter_supported: false,
+            client_id_metadata_document_supported: false,
+            dpop_signing_alg_values_supported: None,
+        }
+    }
+
     /// Returns true if PKCE with the method `S256` is supported.
     pub fn supports_pkce(&self) -> bool {
         contains(self.code_challenge_methods_supported.as_ref(), "S256")

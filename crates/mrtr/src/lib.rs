@@ -32,6 +32,12 @@ use current_client_revision as client_revisions;
 #[cfg(all(feature = "server", not(feature = "legacy")))]
 use current_revision as revisions;
 
+/// Authorization.
+#[cfg(feature = "auth-client")]
+pub mod auth {
+    pub use mrtr_auth::*;
+}
+
 /// The client's loop over the rounds of a call, and the parts of it.
 #[cfg(feature = "client")]
 pub mod client {
@@ -59,7 +65,10 @@ pub mod http {
     pub use crate::http_connection::HttpConnection;
     pub use mrtr_transport::host_policy::HostPolicy;
     #[cfg(feature = "client")]
-    pub use mrtr_transport::http::{Challenge, HttpClient, HttpClientBuilder};
+    pub use mrtr_transport::http::{
+        Attempt, AttemptResponse, Challenge, CredentialFuture, Credentials, HttpClient,
+        HttpClientBuilder,
+    };
     #[cfg(feature = "server")]
     pub use mrtr_transport::http::{
         Endpoint, Readiness, RequestLimits, ResponseBody, ServeOptions, serve,

@@ -1,9 +1,12 @@
 //! The client that the official conformance suite runs: `conformance-client URL`. The environment
 //! variable `MCP_CONFORMANCE_SCENARIO` names the scenario.
 
+mod login;
+
 use std::error::Error;
 
 use mrtr::client::Transport;
+use mrtr::http::{HttpClient, HttpConnection};
 use mrtr::schema::form::FieldKind;
 use mrtr::{Client, ElicitResult};
 use serde_json::{Value, json};
@@ -16,7 +19,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = url.ok_or("usage: conformance-client URL")?;
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO")
         .map_err(|_| "MCP_CONFORMANCE_SCENARIO is not set")?;
-    let client = mrtr::connect(url)?
+    let mut http = HttpClient::builder(url);
+    if scenario.starts_with("auth/") {
+        http = http.credentials(login::client(&scenario)?);
+    }
+    let client = Client::builder(HttpConnection::new(http.build()?))
         .on_form(async |_, form| {
             // Accepts every form: with the defaults, and `true` for booleans without one.
             let fields = form.requested_schema.fields.iter();
@@ -68,6 +75,10 @@ async fn run<X: Transport>(client: &Client<X>, scenario: &str) -> Result<(), Box
                     call.get("name").and_then(Value::as_str).ok_or("a call without a name")?;
                 client.call_tool(name, call.get("arguments")).await?;
             }
+        }
+        scenario if scenario.starts_with("auth/") => {
+            client.list_tools().await?;
+            client.call_tool("test-tool", json!({})).await?;
         }
         "http-invalid-tool-headers" => {
             for tool in client.list_tools().await? {

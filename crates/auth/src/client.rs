@@ -1,0 +1,41 @@
+//! The client's side: logs in at the authorization server of an MCP server, and authorizes the
+//! requests to it.
+//!
+//! The login itself is a state machine that takes events and returns actions. [`OAuthClient`]
+//! carries them out with drivers: an HTTP client, a [`UserAgent`], and a [`TokenStore`].
+
+mod authorization;
+mod builder;
+mod dpop;
+mod drivers;
+mod error;
+mod fetch;
+mod login;
+mod loopback;
+mod message;
+mod oauth_client;
+mod options;
+mod random;
+mod registration;
+mod secret;
+mod session;
+mod signing_key;
+mod store;
+mod token;
+mod upgrades;
+mod user_agent;
+
+pub use authorization::CallbackError;
+pub use builder::{BuildError, OAuthClientBuilder};
+pub use error::LoginError;
+pub use loopback::Loopback;
+pub use oauth_client::OAuthClient;
+pub use options::DpopMode;
+pub use registration::{ClientMetadata, ClientRegistration};
+pub use secret::Secret;
+pub use session::StoredSession;
+pub use signing_key::{InvalidKey, SigningKey};
+pub use store::{FileStore, MemoryStore, TokenStore};
+pub use user_agent::{
+    AssertionSource, AuthorizationPage, CallbackReceiver, DriverFuture, UserAgent,
+};

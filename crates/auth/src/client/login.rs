@@ -1,0 +1,315 @@
+//! A login, as a state machine: events in, actions out. It does no I/O, and reads neither a clock
+//! nor random numbers.
+
+mod discovery;
+mod grant;
+mod tokens;
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::authorization::Pending;
+use super::error::LoginError;
+use super::message::{HttpRequest, HttpResponse};
+use super::options::{DpopMode, Grant, Options};
+use super::random::Seed;
+use super::registration::ClientRegistration;
+use super::secret::Secret;
+use super::session::StoredSession;
+use super::signing_key::SigningKey;
+use super::token::TokenRequest;
+use crate::identifier::{Issuer, ResourceId};
+use crate::metadata::{ResourceMetadata, ServerMetadata};
+use crate::scope::Scopes;
+use crate::www_authenticate::Challenge;
+use discovery::{Discovery, Found};
+
+/// The most actions of a login. No login needs as many: the limit ends those that would go on
+/// forever.
+const MAX_ACTIONS: u32 = 40;
+
+/// What a machine wants to be done.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Send a request, and return the response.
+    Fetch(HttpRequest),
+    /// Obtain an assertion for an authorization server and a resource.
+    Assertion { issuer: Issuer, resource: String },
+    /// Let the user open a page, and return the callback.
+    Authorize { url: Url, state: Secret },
+    /// The login is complete. The session is to be stored.
+    Finish(Box<StoredSession>),
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Response(HttpResponse),
+    /// There was no response.
+    NoResponse(String),
+    Assertion(Secret),
+    Callback(String),
+}
+
+/// The time, and random numbers, for one event.
+pub(crate) struct Moment {
+    /// Seconds since 1970.
+    pub(crate) now: u64,
+    pub(crate) seed: Seed,
+}
+
+/// Why a login is needed.
+#[derive(Debug, Clone)]
+pub(crate) enum Reason {
+    /// The server demands a token, or refuses the one in use.
+    Challenged(Vec<Challenge>),
+    /// The server demands further scopes.
+    MoreScopes(Vec<Challenge>),
+    /// The token expires soon. The user is not asked.
+    Expiring,
+}
+
+impl Reason {
+    fn challenges(&self) -> &[Challenge] {
+        match self {
+            Self::Challenged(challenges) | Self::MoreScopes(challenges) => challenges,
+            Self::Expiring => &[],
+        }
+    }
+
+    /// Returns a parameter of a challenge for bearer tokens or bound tokens.
+    fn param(&self, name: &str) -> Option<&str> {
+        let is_ours = |challenge: &&Challenge| challenge.is("Bearer") || challenge.is("DPoP");
+        self.challenges().iter().filter(is_ours).find_map(|challenge| challenge.param(name))
+    }
+}
+
+/// A login in progress.
+pub(crate) struct Login {
+    options: Arc<Options>,
+    server: ResourceId,
+    redirect_uri: String,
+    reason: Reason,
+    session: StoredSession,
+    key: SigningKey,
+    uses_dpop: bool,
+    /// A token that is not bound to the key would not be accepted.
+    needs_dpop: bool,
+    actions: u32,
+    state: State,
+}
+
+enum State {
+    Discovering(Discovery),
+    Registering(Target),
+    Authorizing(Target, ClientRegistration, Pending),
+    /// Waits for an assertion of the platform or the identity provider.
+    Asserting(Target),
+    /// Exchanges a login for an assertion at the identity provider.
+    ExchangingIdentity(Target, TokenRequest),
+    Requesting(Target, TokenRequest, Purpose),
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Grant,
+    Refresh,
+}
+
+/// The resource and the authorization server of a login.
+struct Target {
+    resource: String,
+    issuer: Issuer,
+    metadata: ServerMetadata,
+    scopes: Scopes,
+}
+
+type Next = Result<(State, Action), LoginError>;
+
+impl Login {
+    /// Creates a login. `redirect_uri` is empty if the user takes no part. `key` is the key that
+    /// tokens may be bound to.
+    pub(crate) fn new(
+        options: Arc<Options>,
+        server: ResourceId,
+        redirect_uri: String,
+        reason: Reason,
+        session: StoredSession,
+        key: SigningKey,
+    ) -> Self {
+        let asks_for = |scheme| reason.challenges().iter().any(|challenge| challenge.is(scheme));
+        let needs_dpop = options.dpop == DpopMode::Required
+            || asks_for("DPoP") && !asks_for("Bearer")
+            || session.tokens.as_ref().is_some_and(|tokens| tokens.is_bound);
+        let uses_dpop = needs_dpop || asks_for("DPoP");
+        Self {
+            options,
+            server,
+            redirect_uri,
+            reason,
+            session,
+            key,
+            uses_dpop,
+            needs_dpop,
+            actions: 0,
+            state: State::Done,
+        }
+    }
+
+    /// Returns the first action.
+    pub(crate) fn start(&mut self, moment: &Moment) -> Result<Action, LoginError> {
+        let found = match &self.reason {
+            Reason::Expiring => {
+                let tokens = self.session.tokens.as_ref().ok_or(LoginError::Expired)?;
+                let issuer = Issuer::new(tokens.issuer.clone()).map_err(|_| LoginError::Expired)?;
+                let scopes = Scopes::default();
+                Discovery::of_issuer(tokens.resource.clone(), issuer, scopes)?
+            }
+            reason => {
+                let named = reason.param("resource_metadata");
+                Discovery::of_resource(&self.server, named)?
+            }
+        };
+        let next = self.discovered(found, moment);
+        self.advance(next)
+    }
+
+    /// Returns the action after an event. After an error, the login is over.
+    pub(crate) fn handle(&mut self, event: Event, moment: &Moment) -> Result<Action, LoginError> {
+        let state = std::mem::replace(&mut self.state, State::Done);
+        let next = self.next(state, event, moment);
+        self.advance(next)
+    }
+
+    fn advance(&mut self, next: Next) -> Result<Action, LoginError> {
+        let (state, action) = next?;
+        self.actions += 1;
+        if self.actions > MAX_ACTIONS {
+            return Err(LoginError::Driver { what: "the login", reason: "too many steps".into() });
+        }
+        self.state = state;
+        Ok(action)
+    }
+
+    fn next(&mut self, state: State, event: Event, moment: &Moment) -> Next {
+        match (state, event) {
+            (State::Discovering(discovery), Event::Response(response)) => {
+                let found = discovery.response(Some(&response), "", &self.server, &self.options)?;
+                self.discovered(found, moment)
+            }
+            (State::Discovering(discovery), Event::NoResponse(why)) => {
+                let found = discovery.response(None, &why, &self.server, &self.options)?;
+                self.discovered(found, moment)
+            }
+            (State::Registering(target), Event::Response(response)) => {
+                self.registered(target, &response, moment)
+            }
+            (State::Registering(target), Event::NoResponse(error)) => {
+                Err(LoginError::RegistrationRefused { issuer: target.issuer, error })
+            }
+            (State::Authorizing(target, client, pending), Event::Callback(callback)) => {
+                let code = pending.code(&callback)?;
+                let form = vec![
+                    ("grant_type", "authorization_code".into()),
+                    ("code", code),
+                    ("redirect_uri", pending.redirect_uri.as_str().into()),
+                    ("code_verifier", pending.verifier),
+                ];
+                self.request(target, client, form, Purpose::Grant, moment)
+            }
+            (State::Asserting(target), Event::Assertion(assertion)) => {
+                self.asserted(target, assertion, moment)
+            }
+            (State::ExchangingIdentity(target, request), Event::Response(response)) => {
+                self.identity_exchanged(target, &request, &response, moment)
+            }
+            (State::Requesting(target, request, purpose), Event::Response(response)) => {
+                self.token_response(target, request, purpose, &response, moment)
+            }
+            (
+                State::ExchangingIdentity(target, _) | State::Requesting(target, ..),
+                Event::NoResponse(reason),
+            ) => Err(LoginError::TokenFailed { issuer: target.issuer, reason }),
+            _ => {
+                let reason = "an event that does not belong to the state".into();
+                Err(LoginError::Driver { what: "the login", reason })
+            }
+        }
+    }
+
+    fn discovered(&mut self, found: Found, moment: &Moment) -> Next {
+        match found {
+            Found::Fetch(discovery, url) => {
+                Ok((State::Discovering(discovery), Action::Fetch(HttpRequest::get(url))))
+            }
+            Found::Resource(mut discovery, metadata) => {
+                if metadata.dpop_bound_access_tokens_required == Some(true) {
+                    (self.uses_dpop, self.needs_dpop) = (true, true);
+                }
+                discovery.scopes = self.scopes(&metadata)?;
+                self.prefer(&mut discovery.issuers)?;
+                let found = discovery.next_server(&self.options)?;
+                self.discovered(found, moment)
+            }
+            Found::Server { resource, issuer, metadata, scopes } => {
+                let target = Target { resource, issuer, metadata, scopes };
+                self.located(target, moment)
+            }
+        }
+    }
+
+    /// Returns the scopes to ask for (specification: scope selection strategy).
+    fn scopes(&self, metadata: &ResourceMetadata) -> Result<Scopes, LoginError> {
+        let challenged = self.reason.param("scope").map(Scopes::parse).transpose()?;
+        let named = match (challenged, &metadata.scopes_supported) {
+            (Some(scopes), _) => scopes,
+            (None, Some(supported)) => Scopes::new(supported)?,
+            (None, None) => Scopes::default(),
+        };
+        let scopes = match &self.session.tokens {
+            // Scopes of another authorization server say nothing about this one.
+            Some(tokens) if metadata.authorization_servers.contains(&tokens.issuer) => {
+                Scopes::parse(&tokens.requested)?.union(&Scopes::parse(&tokens.granted)?)
+            }
+            _ => Scopes::default(),
+        };
+        Ok(scopes.union(&self.options.scopes).union(&named))
+    }
+
+    /// Moves the issuers to the front that the client is known to.
+    fn prefer(&self, issuers: &mut [Issuer]) -> Result<(), LoginError> {
+        let tokens = self.session.tokens.as_ref();
+        issuers.sort_by_key(|issuer| {
+            let is_current = tokens.is_some_and(|tokens| tokens.issuer == issuer.as_str());
+            (!is_current, !self.is_registered_at(issuer))
+        });
+        // A client for one authorization server is not used at another, and not replaced either.
+        let mut bound = self.options.registered.iter().filter_map(|(issuer, _)| issuer.as_ref());
+        let needs_registered = !matches!(self.options.grant, Grant::AuthorizationCode);
+        if let (Some(expected), true) = (bound.next(), needs_registered)
+            && let Some(found) = issuers.first()
+            && !self.is_registered_at(found)
+        {
+            let expected = expected.to_string();
+            return Err(LoginError::ClientOfOtherIssuer { expected, found: found.clone() });
+        }
+        Ok(())
+    }
+
+    fn is_registered_at(&self, issuer: &Issuer) -> bool {
+        self.options.registered.iter().any(|(known, _)| known.as_ref() == Some(issuer))
+            || self.session.clients.contains_key(issuer.as_str())
+    }
+}
+
+fn push_scopes(form: &mut Vec<(&'static str, Secret)>, scopes: &Scopes) {
+    if !scopes.is_empty() {
+        form.push(("scope", scopes.to_string().into()));
+    }
+}
+
+fn unsupported(issuer: &Issuer, reason: &str) -> LoginError {
+    LoginError::Unsupported { issuer: issuer.clone(), reason: reason.to_owned() }
+}

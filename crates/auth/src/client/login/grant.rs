@@ -1,0 +1,228 @@
+//! The grants: by a refresh token, by the user, by the client itself, or by an assertion.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use url::Url;
+
+use super::{Action, Login, Next, Purpose, Reason, State, Target, push_scopes, unsupported};
+use crate::client::authorization::{Parameters, Pending};
+use crate::client::error::LoginError;
+use crate::client::login::Moment;
+use crate::client::message::{HttpRequest, HttpResponse};
+use crate::client::options::Grant;
+use crate::client::registration::{ClientMetadata, ClientRegistration, DynamicClient};
+use crate::client::secret::Secret;
+use crate::client::token::{TokenRequest, TokenResponse};
+use crate::identifier::Issuer;
+use crate::scope::Scopes;
+
+impl Login {
+    /// The authorization server is known: refreshes the token, or obtains a new one.
+    pub(super) fn located(&mut self, mut target: Target, moment: &Moment) -> Next {
+        let can_refresh = !matches!(self.reason, Reason::MoreScopes(_));
+        if let Some(tokens) = self.session.tokens.clone().filter(|_| can_refresh)
+            && tokens.issuer == target.issuer.as_str()
+            && let Some(refresh_token) = tokens.refresh_token
+            && let Some(client) = self.client_for_refresh(&target.issuer, &tokens.client_id)
+        {
+            let form =
+                vec![("grant_type", "refresh_token".into()), ("refresh_token", refresh_token)];
+            target.resource = tokens.resource;
+            return self.request(target, client, form, Purpose::Refresh, moment);
+        }
+        self.obtain(target, moment)
+    }
+
+    /// Obtains a token without an earlier one.
+    pub(super) fn obtain(&mut self, mut target: Target, moment: &Moment) -> Next {
+        match &self.options.grant {
+            // Only the user can renew what cannot be refreshed.
+            Grant::AuthorizationCode if matches!(self.reason, Reason::Expiring) => {
+                Err(LoginError::Expired)
+            }
+            Grant::AuthorizationCode => {
+                if target.metadata.supports_scope("offline_access") {
+                    target.scopes = target.scopes.union(&Scopes::new(["offline_access"])?);
+                }
+                match self.known_client(&target, moment)? {
+                    Some(client) => self.authorize(target, client, moment),
+                    None => self.register(target),
+                }
+            }
+            Grant::ClientCredentials => {
+                let client = self.registered_client(&target.issuer)?;
+                let client = client.ok_or_else(|| LoginError::NoClient(target.issuer.clone()))?;
+                let form = vec![("grant_type", "client_credentials".into())];
+                self.request(target, client, form, Purpose::Grant, moment)
+            }
+            Grant::JwtBearer | Grant::IdentityAssertion(_) => {
+                let (issuer, resource) = (target.issuer.clone(), target.resource.clone());
+                Ok((State::Asserting(target), Action::Assertion { issuer, resource }))
+            }
+        }
+    }
+
+    /// Returns the client by the preference of the specification: registered beforehand, by a
+    /// metadata document, registered dynamically before. `None` if it has to be registered.
+    fn known_client(
+        &mut self,
+        target: &Target,
+        moment: &Moment,
+    ) -> Result<Option<ClientRegistration>, LoginError> {
+        if let Some(client) = self.registered_client(&target.issuer)? {
+            return Ok(Some(client));
+        }
+        if let Some(url) = &self.options.client_metadata_url
+            && target.metadata.client_id_metadata_document_supported
+        {
+            return Ok(Some(ClientRegistration::public(url)));
+        }
+        let known = self.session.clients.get(target.issuer.as_str());
+        let usable = known.filter(|client| client.is_usable(&self.redirect_uri, moment.now));
+        Ok(usable.map(DynamicClient::registration))
+    }
+
+    /// Returns the client that was registered beforehand.
+    fn registered_client(
+        &mut self,
+        issuer: &Issuer,
+    ) -> Result<Option<ClientRegistration>, LoginError> {
+        let options = Arc::clone(&self.options);
+        let bound = options.registered.iter().find(|(known, _)| known.as_ref() == Some(issuer));
+        let unbound = || options.registered.iter().find(|(known, _)| known.is_none());
+        let Some((known, client)) = bound.or_else(unbound) else { return Ok(None) };
+        if known.is_none() {
+            let first = self.session.bound_issuer.get_or_insert_with(|| issuer.to_string());
+            if *first != issuer.as_str() {
+                let (expected, found) = (first.clone(), issuer.clone());
+                return Err(LoginError::ClientOfOtherIssuer { expected, found });
+            }
+        }
+        Ok(Some(client.clone()))
+    }
+
+    fn client_for_refresh(&mut self, issuer: &Issuer, id: &str) -> Option<ClientRegistration> {
+        let known = self.session.clients.get(issuer.as_str()).map(DynamicClient::registration);
+        let by_metadata = self.options.client_metadata_url.as_ref().map(ClientRegistration::public);
+        let registered = self.registered_client(issuer).ok().flatten();
+        [registered, by_metadata, known].into_iter().flatten().find(|client| client.id() == id)
+    }
+
+    fn register(&mut self, target: Target) -> Next {
+        let endpoint = target.metadata.registration_endpoint.as_deref();
+        let Some(url) = endpoint.and_then(|url| Url::parse(url).ok()) else {
+            return Err(LoginError::NoClient(target.issuer));
+        };
+        let Some(body) = ClientMetadata::for_registration(
+            &self.options.client_name,
+            &self.redirect_uri,
+            &target.metadata,
+            self.uses_dpop,
+        ) else {
+            return Err(unsupported(&target.issuer, "no method of client authentication is ours"));
+        };
+        let request = HttpRequest::post_json(url, &body);
+        Ok((State::Registering(target), Action::Fetch(request)))
+    }
+
+    pub(super) fn registered(
+        &mut self,
+        target: Target,
+        response: &HttpResponse,
+        moment: &Moment,
+    ) -> Next {
+        let refused =
+            |error| LoginError::RegistrationRefused { issuer: target.issuer.clone(), error };
+        if !response.status().is_success() {
+            #[derive(Deserialize)]
+            struct ErrorResponse {
+                error: String,
+            }
+            let error = serde_json::from_slice(response.body())
+                .map_or_else(|_| response.status().to_string(), |body: ErrorResponse| body.error);
+            let is_code = |c: &char| c.is_ascii_alphanumeric() || "_-. ".contains(*c);
+            return Err(refused(error.chars().filter(is_code).take(64).collect()));
+        }
+        let client = DynamicClient::parse(response.body(), &self.redirect_uri)
+            .map_err(|_| refused("malformed response".to_owned()))?;
+        let registration = client.registration();
+        self.session.clients.insert(target.issuer.to_string(), client);
+        self.authorize(target, registration, moment)
+    }
+
+    fn authorize(&self, target: Target, client: ClientRegistration, moment: &Moment) -> Next {
+        let thumbprint = if self.uses_dpop { Some(self.key.thumbprint()?) } else { None };
+        let parameters = Parameters {
+            client_id: client.id(),
+            redirect_uri: &self.redirect_uri,
+            scopes: &target.scopes,
+            resource: &target.resource,
+            dpop_jkt: thumbprint.as_deref(),
+        };
+        let pending = Pending::new(&target.issuer, &target.metadata, &parameters, &moment.seed);
+        let Some((url, pending)) = pending else {
+            return Err(unsupported(&target.issuer, "it has no authorization_endpoint"));
+        };
+        let action = Action::Authorize { url, state: pending.state().clone() };
+        Ok((State::Authorizing(target, client, pending), action))
+    }
+
+    pub(super) fn asserted(&mut self, target: Target, assertion: Secret, moment: &Moment) -> Next {
+        let Grant::IdentityAssertion(provider) = &self.options.grant else {
+            // A client may be known to the authorization server, but need not.
+            let client = self.registered_client(&target.issuer)?;
+            let client = client.unwrap_or_else(|| ClientRegistration::public(""));
+            return self.request(target, client, jwt_bearer(assertion), Purpose::Grant, moment);
+        };
+        let mut form = vec![
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange".into()),
+            ("requested_token_type", ID_JAG.into()),
+            ("audience", target.issuer.as_str().into()),
+            ("resource", target.resource.as_str().into()),
+            ("subject_token", assertion),
+            ("subject_token_type", "urn:ietf:params:oauth:token-type:id_token".into()),
+        ];
+        push_scopes(&mut form, &target.scopes);
+        let request =
+            TokenRequest::at(provider.token_endpoint.clone(), provider.client.clone(), form);
+        let action = Action::Fetch(request.write(None, &moment.seed, moment.now)?);
+        Ok((State::ExchangingIdentity(target, request), action))
+    }
+
+    pub(super) fn identity_exchanged(
+        &mut self,
+        target: Target,
+        request: &TokenRequest,
+        response: &HttpResponse,
+        moment: &Moment,
+    ) -> Next {
+        let failed = |what: &str| LoginError::TokenFailed {
+            issuer: target.issuer.clone(),
+            reason: format!("the identity provider at {}: {what}", request.url()),
+        };
+        match TokenResponse::parse(response) {
+            TokenResponse::Granted(granted)
+                if granted.issued_token_type.as_deref() == Some(ID_JAG) =>
+            {
+                let client = self.registered_client(&target.issuer)?;
+                let client = client.ok_or_else(|| LoginError::NoClient(target.issuer.clone()))?;
+                let form = jwt_bearer(granted.access_token);
+                self.request(target, client, form, Purpose::Grant, moment)
+            }
+            TokenResponse::Granted(_) => Err(failed("issued another kind of token than an ID-JAG")),
+            TokenResponse::Nonce(_) => Err(failed("asked for a DPoP nonce")),
+            TokenResponse::Refused(error) => Err(failed(&format!("refused: {error}"))),
+            TokenResponse::Failed(why) => Err(failed(why)),
+        }
+    }
+}
+
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+
+fn jwt_bearer(assertion: Secret) -> Vec<(&'static str, Secret)> {
+    vec![
+        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer".into()),
+        ("assertion", assertion),
+    ]
+}

@@ -1,0 +1,123 @@
+//! The request to the token endpoint, and the tokens in its response.
+
+use super::{Action, Login, Next, Purpose, State, Target, push_scopes, unsupported};
+use crate::client::error::LoginError;
+use crate::client::login::Moment;
+use crate::client::message::HttpResponse;
+use crate::client::registration::ClientRegistration;
+use crate::client::secret::Secret;
+use crate::client::session::Tokens;
+use crate::client::token::{Granted, TokenRequest, TokenResponse};
+use crate::scope::Scopes;
+
+/// The longest lifetime of a token that is believed, in seconds: 10 years.
+const MAX_LIFETIME: u64 = 10 * 365 * 86_400;
+
+impl Login {
+    /// Sends a request to the token endpoint.
+    pub(super) fn request(
+        &self,
+        target: Target,
+        client: ClientRegistration,
+        mut form: Vec<(&'static str, Secret)>,
+        purpose: Purpose,
+        moment: &Moment,
+    ) -> Next {
+        form.push(("resource", target.resource.as_str().into()));
+        // Refreshed tokens keep their scopes, and a code carries those that were asked for.
+        let is_direct = !form.iter().any(|(name, _)| ["code", "refresh_token"].contains(name));
+        if is_direct {
+            push_scopes(&mut form, &target.scopes);
+        }
+        let request = TokenRequest::new(&target.issuer, &target.metadata, client, form)
+            .map_err(|error| unsupported(&target.issuer, &error.to_string()))?;
+        self.send(target, request, purpose, moment)
+    }
+
+    pub(super) fn send(
+        &self,
+        target: Target,
+        request: TokenRequest,
+        purpose: Purpose,
+        moment: &Moment,
+    ) -> Next {
+        let key = self.uses_dpop.then_some(&self.key);
+        let action = Action::Fetch(request.write(key, &moment.seed, moment.now)?);
+        Ok((State::Requesting(target, request, purpose), action))
+    }
+
+    pub(super) fn token_response(
+        &mut self,
+        target: Target,
+        mut request: TokenRequest,
+        purpose: Purpose,
+        response: &HttpResponse,
+        moment: &Moment,
+    ) -> Next {
+        let issuer = target.issuer.clone();
+        match TokenResponse::parse(response) {
+            TokenResponse::Granted(granted) => {
+                let tokens = self.tokens(target, &request, granted, purpose, moment.now)?;
+                self.session.tokens = Some(tokens);
+                Ok((State::Done, Action::Finish(Box::new(self.session.clone()))))
+            }
+            TokenResponse::Nonce(nonce) if self.uses_dpop && request.nonce.is_none() => {
+                request.nonce = Some(nonce);
+                self.send(target, request, purpose, moment)
+            }
+            TokenResponse::Nonce(_) => {
+                let reason = "it asked for a DPoP nonce again".to_owned();
+                Err(LoginError::TokenFailed { issuer, reason })
+            }
+            // Another process may have used the refresh token, or it has expired.
+            TokenResponse::Refused(_) if purpose == Purpose::Refresh => {
+                if let Some(tokens) = &mut self.session.tokens {
+                    tokens.refresh_token = None;
+                }
+                self.obtain(target, moment)
+            }
+            TokenResponse::Refused(error) => Err(LoginError::TokenRefused { issuer, error }),
+            TokenResponse::Failed(reason) => {
+                Err(LoginError::TokenFailed { issuer, reason: reason.to_owned() })
+            }
+        }
+    }
+
+    fn tokens(
+        &self,
+        target: Target,
+        request: &TokenRequest,
+        granted: Granted,
+        purpose: Purpose,
+        now: u64,
+    ) -> Result<Tokens, LoginError> {
+        let is_bound = granted.token_type.eq_ignore_ascii_case("DPoP");
+        if is_bound && !self.uses_dpop {
+            return Err(unsupported(&target.issuer, "it bound a token to a key without a proof"));
+        }
+        if self.needs_dpop && !is_bound {
+            return Err(LoginError::NotBound(target.issuer));
+        }
+        let former = self.session.tokens.as_ref().filter(|_| purpose == Purpose::Refresh);
+        let requested = former
+            .map_or_else(|| Ok(target.scopes.clone()), |tokens| Scopes::parse(&tokens.requested))?;
+        let unchanged = former
+            .map_or_else(|| Ok(requested.clone()), |tokens| Scopes::parse(&tokens.granted))?;
+        let lifetime = granted.expires_in.map(|seconds| seconds.min(MAX_LIFETIME));
+        let after = |seconds: u64| now.saturating_add(seconds);
+        Ok(Tokens {
+            issuer: target.issuer.to_string(),
+            resource: target.resource,
+            client_id: request.client_id().to_owned(),
+            is_bound,
+            refresh_at: lifetime.map(|seconds| after(seconds / 5 * 4)),
+            expires_at: lifetime.map(after),
+            requested: requested.to_string(),
+            granted: granted.scopes(&unchanged).to_string(),
+            refresh_token: granted
+                .refresh_token
+                .or_else(|| former.and_then(|tokens| tokens.refresh_token.clone())),
+            access_token: granted.access_token,
+        })
+    }
+}

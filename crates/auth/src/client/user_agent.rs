@@ -1,0 +1,105 @@
+//! The user's browser.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use mrtr_transport::BoxError;
+use url::Url;
+
+use super::authorization::has_state;
+use super::secret::Secret;
+
+/// The future of a driver: of a [`UserAgent`], a [`TokenStore`](super::TokenStore), or an
+/// [`AssertionSource`](super::AssertionSource).
+pub type DriverFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 'a>>;
+
+/// Shows pages of authorization servers to the user, and receives the callbacks.
+///
+/// [`Loopback`](super::Loopback) is one for programs on the user's device.
+pub trait UserAgent: Send + Sync + 'static {
+    /// Prepares to receive a callback, before the page is known: its redirect URI may have to be
+    /// registered. `preferred` is the redirect URI that was registered last. With another one, the
+    /// client is registered again.
+    ///
+    /// # Errors
+    ///
+    /// If no callback can be received. The login fails.
+    fn prepare<'a>(
+        &'a self,
+        preferred: Option<&'a str>,
+    ) -> DriverFuture<'a, Box<dyn CallbackReceiver>>;
+}
+
+/// Receives one callback.
+pub trait CallbackReceiver: Send {
+    /// Returns the redirect URI: a loopback URL, an `https` URL, or one with a scheme of the
+    /// application.
+    fn redirect_uri(&self) -> &str;
+
+    /// Shows a page to the user, and returns the URL to which the authorization server redirects
+    /// afterwards.
+    ///
+    /// Get the user's consent before you open a page: the server has chosen its URL. Never pass it
+    /// to a shell.
+    ///
+    /// # Errors
+    ///
+    /// If the user declines, or does not return. The login fails.
+    fn authorize(self: Box<Self>, page: AuthorizationPage) -> DriverFuture<'static, String>;
+}
+
+/// A page of an authorization server, at which the user logs in. Its URL is `https`, or `http` on
+/// the loopback interface.
+pub struct AuthorizationPage {
+    url: Url,
+    state: Secret,
+}
+
+impl AuthorizationPage {
+    pub(crate) fn new(url: Url, state: Secret) -> Self {
+        Self { url, state }
+    }
+
+    /// Returns the URL.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns true if a callback belongs to this page. Ignore others, and wait on: another program
+    /// or a web page may have sent them.
+    pub fn is_answered_by(&self, callback: &str) -> bool {
+        has_state(callback, &self.state)
+    }
+}
+
+/// Shows the host, since the query has secrets.
+impl fmt::Debug for AuthorizationPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthorizationPage")
+            .field("host", &self.url.host_str())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Obtains assertions: a token of the platform on which the client runs, or of a login at an
+/// identity provider.
+pub trait AssertionSource: Send + Sync + 'static {
+    /// Returns an assertion for an authorization server, by its issuer, and for a resource. It is
+    /// called for each token, since assertions expire soon.
+    ///
+    /// # Errors
+    ///
+    /// If there is none. The login fails.
+    fn assertion<'a>(&'a self, issuer: &'a str, resource: &'a str) -> DriverFuture<'a, Secret>;
+}
+
+impl<F, Fut> AssertionSource for F
+where
+    F: Fn(String, String) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Secret, BoxError>> + Send + 'static,
+{
+    fn assertion<'a>(&'a self, issuer: &'a str, resource: &'a str) -> DriverFuture<'a, Secret> {
+        Box::pin(self(issuer.to_owned(), resource.to_owned()))
+    }
+}
