@@ -59,6 +59,8 @@ pub(crate) enum Part {
 impl ResponseParts {
     /// Starts to handle a request. `permit` is held until the handler and all clones of the
     /// request's [`NotificationSender`] are gone.
+    #[expect(clippy::inline_always, reason = "otherwise the handler's future is moved once more")]
+    #[inline(always)]
     pub(crate) fn new<H, P>(handler: &Arc<H>, request: AdmittedRequest, permit: P) -> Self
     where
         H: RequestHandler,
