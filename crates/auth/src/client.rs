@@ -11,6 +11,7 @@ mod drivers;
 mod error;
 mod fetch;
 mod login;
+mod logout;
 mod loopback;
 mod message;
 mod oauth_client;
@@ -25,9 +26,10 @@ mod token;
 mod upgrades;
 mod user_agent;
 
-pub use authorization::CallbackError;
+pub use authorization::{AuthorizationPage, CallbackError};
 pub use builder::{BuildError, OAuthClientBuilder};
 pub use error::LoginError;
+pub use logout::Logout;
 pub use loopback::Loopback;
 pub use oauth_client::OAuthClient;
 pub use options::DpopMode;
@@ -36,6 +38,4 @@ pub use secret::Secret;
 pub use session::StoredSession;
 pub use signing_key::{InvalidKey, SigningKey};
 pub use store::{FileStore, MemoryStore, TokenStore};
-pub use user_agent::{
-    AssertionSource, AuthorizationPage, CallbackReceiver, DriverFuture, UserAgent,
-};
+pub use user_agent::{AssertionSource, CallbackReceiver, DriverFuture, UserAgent};

@@ -2,12 +2,13 @@
 //! (specification: Authorization; RFC 6749, section 4.1; RFC 7636; RFC 9207).
 
 use std::borrow::Cow;
+use std::fmt;
 
 use url::{Url, form_urlencoded};
 
 use super::random::{Seed, sha256_base64url};
 use super::secret::Secret;
-use crate::identifier::Issuer;
+use crate::identifier::{Issuer, ResourceId};
 use crate::metadata::ServerMetadata;
 use crate::scope::Scopes;
 
@@ -134,10 +135,54 @@ fn code(error: &str) -> String {
     error.chars().filter(is_allowed).take(64).collect()
 }
 
-/// Returns true if `callback` carries the `state`, and so answers the request with it.
-pub(crate) fn has_state(callback: &str, state: &Secret) -> bool {
-    Callback::parse(callback)
-        .is_ok_and(|response| response.state.as_deref() == Some(state.expose()))
+/// A page of an authorization server, at which the user logs in.
+///
+/// Its [`Debug`](fmt::Debug) form leaves out the query of its URL, which has secrets.
+pub struct AuthorizationPage {
+    pub(crate) url: Url,
+    pub(crate) state: Secret,
+    pub(crate) server: ResourceId,
+    pub(crate) issuer: Issuer,
+    pub(crate) scopes: Scopes,
+}
+
+impl AuthorizationPage {
+    /// Returns the URL: `https`, or `http` on the loopback interface.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns the MCP server that demands the login.
+    pub fn server(&self) -> &ResourceId {
+        &self.server
+    }
+
+    /// Returns the authorization server, which the MCP server has named.
+    pub fn issuer(&self) -> &Issuer {
+        &self.issuer
+    }
+
+    /// Returns the scopes that are asked for.
+    pub fn scopes(&self) -> &Scopes {
+        &self.scopes
+    }
+
+    /// Returns true if a callback belongs to this page. Ignore others, and continue to wait:
+    /// another program or a web page may have sent them.
+    pub fn is_answered_by(&self, callback: &str) -> bool {
+        Callback::parse(callback)
+            .is_ok_and(|response| response.state.as_deref() == Some(self.state.expose()))
+    }
+}
+
+impl fmt::Debug for AuthorizationPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthorizationPage")
+            .field("server", &self.server)
+            .field("issuer", &self.issuer)
+            .field("scopes", &self.scopes)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Default)]
@@ -253,7 +298,16 @@ mod tests {
         let state = pending.state.expose();
         for query in ["code=x", "code=x&state=other", "code=x&state="] {
             assert_eq!(pending.code(query), Err(CallbackError::OtherState), "{query}");
-            assert!(!has_state(query, &pending.state));
+            let page = AuthorizationPage {
+                url: Url::parse("https://login.example/?secret").unwrap(),
+                state: pending.state.clone(),
+                server: ResourceId::new("https://booking.example/mcp").unwrap(),
+                issuer: pending.issuer.clone(),
+                scopes: Scopes::default(),
+            };
+            assert!(!page.is_answered_by(query));
+            assert!(page.is_answered_by(&format!("/callback?code=x&state={state}")));
+            assert!(!format!("{page:?}").contains("secret"));
         }
         for query in ["", "&code=x&code=y", "&code=x&error=y", "&code="] {
             let result = pending.code(&format!("state={state}{query}"));

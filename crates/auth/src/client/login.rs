@@ -7,9 +7,7 @@ mod tokens;
 
 use std::sync::Arc;
 
-use url::Url;
-
-use super::authorization::Pending;
+use super::authorization::{AuthorizationPage, Pending};
 use super::error::LoginError;
 use super::message::{HttpRequest, HttpResponse};
 use super::options::{DpopMode, Grant, Options};
@@ -37,7 +35,7 @@ pub(crate) enum Action {
     /// Obtain an assertion for an authorization server and a resource.
     Assertion { issuer: Issuer, resource: String },
     /// Let the user open a page, and return the callback.
-    Authorize { url: Url, state: Secret },
+    Authorize(AuthorizationPage),
     /// The login is complete. The session is to be stored.
     Finish(Box<StoredSession>),
 }

@@ -17,7 +17,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use url::Url;
 
-use super::user_agent::{AuthorizationPage, CallbackReceiver, DriverFuture, UserAgent};
+use super::authorization::AuthorizationPage;
+use super::user_agent::{CallbackReceiver, DriverFuture, UserAgent};
 
 /// How long the user may take to log in.
 const TIMEOUT: Duration = Duration::from_mins(5);

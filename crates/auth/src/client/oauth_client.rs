@@ -25,7 +25,7 @@ use super::secret::Secret;
 use super::session::{StoredSession, Tokens};
 use super::signing_key::SigningKey;
 use super::upgrades::Upgrades;
-use super::user_agent::{AuthorizationPage, CallbackReceiver};
+use super::user_agent::CallbackReceiver;
 use crate::identifier::ResourceId;
 use crate::scope::Scopes;
 use crate::www_authenticate::Challenge;
@@ -105,13 +105,41 @@ impl Credentials for OAuthClient {
 }
 
 impl OAuthClient {
+    /// Logs in at the authorization server of the MCP server at `url`, with other tokens than the
+    /// present ones. Without a call, requests log in when the server asks for it.
+    ///
+    /// # Errors
+    ///
+    /// If the login fails. The present tokens are kept.
+    pub async fn log_in(&self, url: &str) -> Result<(), Arc<LoginError>> {
+        self.0.load(url).await.map_err(Arc::new)?;
+        let refused = self.0.with(url, |server| {
+            let tokens = server.session.tokens.as_mut()?;
+            // With a refresh token, the user would not be asked.
+            tokens.refresh_token = None;
+            Some(tokens.access_token.clone())
+        });
+        let refused = refused.as_ref().map(Secret::expose);
+        self.obtain(url, Reason::Challenged(Vec::new()), refused).await
+    }
+
+    /// Returns what the client keeps about the MCP server at `url`.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub async fn session(&self, url: &str) -> Result<StoredSession, LoginError> {
+        self.0.load(url).await?;
+        Ok(self.0.with(url, |server| server.session.clone()))
+    }
+
     async fn headers_for(&self, attempt: Attempt<'_>) -> Result<HeaderMap, BoxError> {
         let inner = &self.0;
         inner.load(attempt.url).await?;
         let now = inner.drivers.now();
         let expiring = inner.with(attempt.url, |server| server.expiring(now));
         if expiring == Some(Expiring::Soon) || expiring == Some(Expiring::Expired) {
-            match self.log_in(attempt.url, Reason::Expiring, None).await {
+            match self.obtain(attempt.url, Reason::Expiring, None).await {
                 Ok(()) => {}
                 Err(error) if expiring == Some(Expiring::Soon) => {
                     tracing::warn!(target: "mrtr::auth", %error, "cannot refresh the access token");
@@ -170,7 +198,7 @@ impl OAuthClient {
                 }
             });
         }
-        self.log_in(attempt.url, Reason::Challenged(challenges), sent).await?;
+        self.obtain(attempt.url, Reason::Challenged(challenges), sent).await?;
         Ok(true)
     }
 
@@ -192,13 +220,13 @@ impl OAuthClient {
             }
             server.upgrades.count(attempt.headers, now)
         })?;
-        self.log_in(attempt.url, Reason::MoreScopes(challenges), sent).await?;
+        self.obtain(attempt.url, Reason::MoreScopes(challenges), sent).await?;
         Ok(())
     }
 
     /// Obtains a token, or waits for the login in progress. `refused` is the token that is to be
     /// replaced.
-    async fn log_in(
+    async fn obtain(
         &self,
         url: &str,
         reason: Reason,
@@ -237,6 +265,11 @@ impl Inner {
             Some(server) => change(server),
             None => change(servers.entry(url.to_owned()).or_default()),
         }
+    }
+
+    /// Forgets a server.
+    pub(super) fn forget(&self, url: &str) {
+        self.lock().remove(url);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Server>> {
@@ -341,11 +374,11 @@ impl Inner {
                         assertion.map_err(|error| driver("the assertion source", &error))?,
                     )
                 }
-                Action::Authorize { url, state } => {
+                Action::Authorize(page) => {
                     let receiver = receiver.take();
                     let receiver =
                         receiver.ok_or_else(|| driver("the user agent", "used twice"))?;
-                    let callback = receiver.authorize(AuthorizationPage::new(url, state)).await;
+                    let callback = receiver.authorize(page).await;
                     Event::Callback(callback.map_err(|error| driver("the user agent", &error))?)
                 }
                 Action::Finish(mut session) => {

@@ -37,9 +37,9 @@ pub(crate) struct TokenRequest {
 /// The client and the server of a token request do not fit together.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenRequestError {
-    #[error("the metadata has no token_endpoint")]
-    NoEndpoint,
-    #[error("the server supports no method of client authentication that the client has")]
+    #[error("its metadata has no {0}")]
+    NoEndpoint(&'static str),
+    #[error("it supports no method of client authentication that the client has")]
     NoAuthMethod,
 }
 
@@ -50,8 +50,31 @@ impl TokenRequest {
         client: ClientRegistration,
         form: Vec<(&'static str, Secret)>,
     ) -> Result<Self, TokenRequestError> {
-        let url = metadata.token_endpoint.as_deref().and_then(|url| Url::parse(url).ok());
-        let url = url.ok_or(TokenRequestError::NoEndpoint)?;
+        let url = metadata.token_endpoint.as_deref();
+        Self::at_endpoint("token_endpoint", url, issuer, metadata, client, form)
+    }
+
+    /// Creates a request to revoke a token (RFC 7009, section 2.1).
+    pub(crate) fn revocation(
+        issuer: &Issuer,
+        metadata: &ServerMetadata,
+        client: ClientRegistration,
+        form: Vec<(&'static str, Secret)>,
+    ) -> Result<Self, TokenRequestError> {
+        let url = metadata.revocation_endpoint.as_deref();
+        Self::at_endpoint("revocation_endpoint", url, issuer, metadata, client, form)
+    }
+
+    fn at_endpoint(
+        name: &'static str,
+        url: Option<&str>,
+        issuer: &Issuer,
+        metadata: &ServerMetadata,
+        client: ClientRegistration,
+        form: Vec<(&'static str, Secret)>,
+    ) -> Result<Self, TokenRequestError> {
+        let url = url.and_then(|url| Url::parse(url).ok());
+        let url = url.ok_or(TokenRequestError::NoEndpoint(name))?;
         let method = AuthMethod::choose(metadata, &client.credential)
             .ok_or(TokenRequestError::NoAuthMethod)?;
         Ok(Self { audience: issuer.to_string(), url, method, client, form, nonce: None })

@@ -1,13 +1,11 @@
 //! The user's browser.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
 use mrtr_transport::BoxError;
-use url::Url;
 
-use super::authorization::has_state;
+use super::authorization::AuthorizationPage;
 use super::secret::Secret;
 
 /// The future of a driver: of a [`UserAgent`], a [`TokenStore`](super::TokenStore), or an
@@ -47,39 +45,6 @@ pub trait CallbackReceiver: Send {
     ///
     /// If the user declines, or does not return. The login fails.
     fn authorize(self: Box<Self>, page: AuthorizationPage) -> DriverFuture<'static, String>;
-}
-
-/// A page of an authorization server, at which the user logs in. Its URL is `https`, or `http` on
-/// the loopback interface.
-pub struct AuthorizationPage {
-    url: Url,
-    state: Secret,
-}
-
-impl AuthorizationPage {
-    pub(crate) fn new(url: Url, state: Secret) -> Self {
-        Self { url, state }
-    }
-
-    /// Returns the URL.
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// Returns true if a callback belongs to this page. Ignore others, and wait on: another program
-    /// or a web page may have sent them.
-    pub fn is_answered_by(&self, callback: &str) -> bool {
-        has_state(callback, &self.state)
-    }
-}
-
-/// Shows the host, since the query has secrets.
-impl fmt::Debug for AuthorizationPage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthorizationPage")
-            .field("host", &self.url.host_str())
-            .finish_non_exhaustive()
-    }
 }
 
 /// Obtains assertions: a token of the platform on which the client runs, or of a login at an

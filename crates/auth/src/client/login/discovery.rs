@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::client::error::LoginError;
 use crate::client::message::HttpResponse;
-use crate::client::options::{Grant, Options};
+use crate::client::options::Options;
 use crate::identifier::{Issuer, ResourceId, secure_url};
 use crate::metadata::{MetadataError, ResourceMetadata, ServerMetadata};
 use crate::scope::Scopes;
@@ -27,6 +27,9 @@ pub(super) struct Discovery {
     failure: Option<LoginError>,
     /// There was no document of an authorization server at any place.
     is_missing: bool,
+    /// Usable metadata of the first authorization server that does not say that it supports PKCE.
+    /// Another document of it may say so.
+    without_pkce: Option<ServerMetadata>,
 }
 
 /// The next step of a search.
@@ -62,7 +65,16 @@ impl Discovery {
             }
         };
         let (resource, issuers, scopes) = (None, Vec::new(), Scopes::default());
-        Self { urls, resource, issuers, scopes, failure: None, is_missing: true }.fetch_first()
+        Self {
+            urls,
+            resource,
+            issuers,
+            scopes,
+            failure: None,
+            is_missing: true,
+            without_pkce: None,
+        }
+        .fetch_first()
     }
 
     /// Starts with the metadata of an authorization server.
@@ -73,7 +85,16 @@ impl Discovery {
     ) -> Result<Found, LoginError> {
         let urls = issuer.metadata_urls().into();
         let (resource, issuers) = (Some(resource), vec![issuer]);
-        Self { urls, resource, issuers, scopes, failure: None, is_missing: true }.fetch_first()
+        Self {
+            urls,
+            resource,
+            issuers,
+            scopes,
+            failure: None,
+            is_missing: true,
+            without_pkce: None,
+        }
+        .fetch_first()
     }
 
     fn fetch_first(self) -> Result<Found, LoginError> {
@@ -175,8 +196,6 @@ impl Discovery {
             return self.fetch_first();
         };
         let no_metadata = |reason| LoginError::NoServerMetadata { issuer: issuer.clone(), reason };
-        let needs_pkce = matches!(options.grant, Grant::AuthorizationCode)
-            && !options.trusted_for_pkce.contains(&issuer);
         // A document that is missing says less than one that is not usable.
         match document.map(|document| ServerMetadata::parse(document, &issuer)) {
             Err(reason) => _ = self.failure.get_or_insert_with(|| no_metadata(reason)),
@@ -184,26 +203,30 @@ impl Discovery {
                 self.is_missing = false;
                 self.failure = Some(no_metadata(error.to_string()));
             }
-            Ok(Ok(metadata)) if needs_pkce && !metadata.supports_pkce() => {
-                self.is_missing = false;
-                self.failure = Some(LoginError::NoPkce(issuer));
+            Ok(Ok(metadata)) if !metadata.supports_pkce() => {
+                self.without_pkce.get_or_insert(metadata);
             }
             Ok(Ok(metadata)) => {
                 let scopes = self.scopes;
                 return Ok(Found::Server { resource, issuer, metadata, scopes });
             }
         }
-        if self.urls.is_empty() {
-            self.issuers.remove(0);
-            return self.next_server(options);
+        if !self.urls.is_empty() {
+            return self.fetch_first();
         }
-        self.fetch_first()
+        if let Some(metadata) = self.without_pkce {
+            return Ok(Found::Server { resource, issuer, metadata, scopes: self.scopes });
+        }
+        self.issuers.remove(0);
+        self.next_server(options)
     }
 
     /// Assumes the endpoints of an authorization server without metadata (revision 2025-03-26).
     fn default_endpoints(self, issuer: Issuer) -> Found {
         let endpoint = |path| Some(format!("{issuer}/{path}"));
         let mut metadata = ServerMetadata::without_document(&issuer);
+        // That revision requires PKCE.
+        metadata.code_challenge_methods_supported = Some(vec!["S256".to_owned()]);
         metadata.authorization_endpoint = endpoint("authorize");
         metadata.token_endpoint = endpoint("token");
         metadata.registration_endpoint = endpoint("register");

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{Action, Login, Next, Purpose, Reason, State, Target, push_scopes, unsupported};
+use crate::client::authorization::AuthorizationPage;
 use crate::client::authorization::{Parameters, Pending};
 use crate::client::error::LoginError;
 use crate::client::login::Moment;
@@ -24,8 +25,8 @@ impl Login {
         if let Some(tokens) = self.session.tokens.clone().filter(|_| can_refresh)
             && tokens.issuer == target.issuer.as_str()
             && let Some(refresh_token) = tokens.refresh_token
-            && let Some(client) = self.client_for_refresh(&target.issuer, &tokens.client_id)
         {
+            let client = self.client_for_refresh(&target.issuer, &tokens.client_id);
             let form =
                 vec![("grant_type", "refresh_token".into()), ("refresh_token", refresh_token)];
             target.resource = tokens.resource;
@@ -42,6 +43,10 @@ impl Login {
                 Err(LoginError::Expired)
             }
             Grant::AuthorizationCode => {
+                let is_trusted = self.options.trusted_for_pkce.contains(&target.issuer);
+                if !is_trusted && !target.metadata.supports_pkce() {
+                    return Err(LoginError::NoPkce(target.issuer));
+                }
                 if target.metadata.supports_scope("offline_access") {
                     target.scopes = target.scopes.union(&Scopes::new(["offline_access"])?);
                 }
@@ -102,11 +107,12 @@ impl Login {
         Ok(Some(client.clone()))
     }
 
-    fn client_for_refresh(&mut self, issuer: &Issuer, id: &str) -> Option<ClientRegistration> {
+    /// Returns the client that the refresh token was issued to.
+    fn client_for_refresh(&mut self, issuer: &Issuer, id: &str) -> ClientRegistration {
         let known = self.session.clients.get(issuer.as_str()).map(DynamicClient::registration);
-        let by_metadata = self.options.client_metadata_url.as_ref().map(ClientRegistration::public);
         let registered = self.registered_client(issuer).ok().flatten();
-        [registered, by_metadata, known].into_iter().flatten().find(|client| client.id() == id)
+        let client = [registered, known].into_iter().flatten().find(|client| client.id() == id);
+        client.unwrap_or_else(|| ClientRegistration::public(id))
     }
 
     fn register(&mut self, target: Target) -> Next {
@@ -164,7 +170,14 @@ impl Login {
         let Some((url, pending)) = pending else {
             return Err(unsupported(&target.issuer, "it has no authorization_endpoint"));
         };
-        let action = Action::Authorize { url, state: pending.state().clone() };
+        let page = AuthorizationPage {
+            url,
+            state: pending.state().clone(),
+            server: self.server.clone(),
+            issuer: target.issuer.clone(),
+            scopes: target.scopes.clone(),
+        };
+        let action = Action::Authorize(page);
         Ok((State::Authorizing(target, client, pending), action))
     }
 

@@ -1,0 +1,275 @@
+//! The client, against an authorization server and an MCP server that follow a script.
+
+mod hostile;
+mod loopback;
+mod refresh;
+mod world;
+
+use std::sync::atomic::Ordering;
+
+use http::StatusCode;
+use mrtr_auth::client::{ClientRegistration, DpopMode, LoginError, Logout, OAuthClient};
+use serde_json::json;
+use world::{World, login_error};
+
+#[tokio::test]
+async fn user_logs_in_once_and_the_token_is_used() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    for _ in 0..3 {
+        assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    }
+    let paths = world.paths();
+    let expected = [
+        "MCP POST /mcp",
+        "MCP GET /.well-known/oauth-protected-resource/mcp",
+        "AS GET /.well-known/oauth-authorization-server",
+        "AS POST /register",
+        "AS POST /token",
+        "MCP POST /mcp",
+        "MCP POST /mcp",
+        "MCP POST /mcp",
+    ];
+    assert_eq!(paths, expected);
+    let registration: serde_json::Value =
+        serde_json::from_slice(&world.bodies("/register")[0]).unwrap();
+    assert_eq!(registration["application_type"], "native");
+    assert_eq!(registration["grant_types"], json!(["authorization_code", "refresh_token"]));
+    let token = world.forms("/token").remove(0);
+    assert_eq!(token["grant_type"], "authorization_code");
+    assert_eq!(token["resource"], world.mcp_url());
+    assert_eq!(token["client_id"], "dynamic");
+}
+
+#[tokio::test]
+async fn requests_share_one_login() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    let calls = (0..50).map(|_| world.call(&http));
+    for status in futures_util::future::join_all(calls).await {
+        assert_eq!(status.unwrap(), StatusCode::OK);
+    }
+    assert_eq!(world.forms("/token").len(), 1);
+    assert_eq!(world.pages().len(), 1);
+}
+
+#[tokio::test]
+async fn login_continues_without_the_request_that_began_it() {
+    let world = World::start().await;
+    world.script(|script| script.holds_pages = true);
+    let http = world.http(world.client());
+    let mut first = Box::pin(world.call(&http));
+    let mut second = Box::pin(world.call(&http));
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("the page is held"),
+        _ = &mut second => panic!("the page is held"),
+        () = world.page_opened() => {}
+    }
+    drop(first);
+    world.release_page();
+    assert_eq!(second.await.unwrap(), StatusCode::OK);
+    assert_eq!(world.pages().len(), 1);
+}
+
+#[tokio::test]
+async fn further_scopes_are_added_to_those_before() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    world.script(|script| script.needs = "booking:pay".to_owned());
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    let scopes: Vec<_> = world.pages().iter().map(|page| page["scope"].clone()).collect();
+    assert_eq!(scopes, ["booking:read", "booking:read booking:pay"]);
+    // A token for further scopes is not a refreshed one.
+    let grants: Vec<_> =
+        world.forms("/token").iter().map(|form| form["grant_type"].clone()).collect();
+    assert_eq!(grants, ["authorization_code", "authorization_code"]);
+}
+
+#[tokio::test]
+async fn user_is_not_asked_again_for_scopes_that_were_granted() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    world.script(|script| {
+        script.needs = "booking:pay".to_owned();
+        script.refuses_always = true;
+    });
+    let error = world.call(&http).await.unwrap_err();
+    assert!(
+        matches!(login_error(&error), LoginError::StillRefused(scopes)
+        if scopes.to_string() == "booking:pay"),
+        "{error}"
+    );
+    assert_eq!(world.pages().len(), 2);
+}
+
+#[tokio::test]
+async fn user_who_grants_less_is_asked_three_times() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    world.script(|script| {
+        script.needs = "booking:pay".to_owned();
+        script.grants_only = Some("booking:read".to_owned());
+    });
+    let error = world.call(&http).await.unwrap_err();
+    assert!(matches!(login_error(&error), LoginError::TooManyUpgrades(3)), "{error}");
+    assert_eq!(world.pages().len(), 4);
+}
+
+#[tokio::test]
+async fn clients_of_one_authorization_server_are_not_used_at_another() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    let other = World::start().await;
+    world.script(|script| {
+        script.issuer.clone_from(&other.issuer());
+        script.valid_tokens.clear();
+        script.accepts_any_token = true;
+        script.refuse_next = 1;
+    });
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    assert_eq!(other.bodies("/register").len(), 1);
+    let forms = other.forms("/token");
+    assert_eq!(forms.len(), 1);
+    assert_eq!(forms[0]["grant_type"], "authorization_code");
+    assert_eq!(world.forms("/token").len(), 1, "nothing more is sent to the former server");
+}
+
+#[tokio::test]
+async fn registered_client_is_not_used_at_another_issuer() {
+    let world = World::start().await;
+    let secret = ClientRegistration::with_secret("app", "secret-of-app");
+    let client = OAuthClient::client_credentials(secret).build().unwrap();
+    let http = world.http(client);
+    world.call(&http).await.unwrap();
+    let other = World::start().await;
+    world.script(|script| {
+        script.issuer.clone_from(&other.issuer());
+        script.refuse_next = 1;
+    });
+    let error = world.call(&http).await.unwrap_err();
+    assert!(matches!(login_error(&error), LoginError::ClientOfOtherIssuer { .. }), "{error}");
+    assert!(other.forms("/token").is_empty());
+}
+
+#[tokio::test]
+async fn tokens_are_bound_to_a_key_if_the_server_asks_for_it() {
+    let world = World::start().await;
+    world.script(|script| script.scheme = "DPoP");
+    let http = world.http(world.client());
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    let proofs = world.proofs();
+    let at_token = proofs.iter().filter(|(path, _)| path == "/token").count();
+    assert_eq!(at_token, 1);
+    let mut ids: Vec<_> = proofs.iter().map(|(_, claims)| claims["jti"].to_string()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "each request has a proof of its own");
+    assert!(world.pages()[0].contains_key("dpop_jkt"));
+}
+
+#[tokio::test]
+async fn server_nonces_are_sent_back() {
+    let world = World::start().await;
+    world.script(|script| {
+        script.scheme = "DPoP";
+        script.nonces = true;
+    });
+    let http = world.http(world.client());
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    let nonces: Vec<_> = world
+        .proofs()
+        .iter()
+        .map(|(path, claims)| format!("{path} {}", claims["nonce"].as_str().unwrap_or("none")))
+        .collect();
+    let expected =
+        ["/token none", "/token as-nonce", "/mcp none", "/mcp rs-nonce", "/mcp rs-nonce"];
+    assert_eq!(nonces, expected);
+}
+
+#[tokio::test]
+async fn unbound_token_is_refused_if_it_must_be_bound() {
+    let world = World::start().await;
+    let http = world.http(world.builder().dpop(DpopMode::Required).build().unwrap());
+    let error = world.call(&http).await.unwrap_err();
+    assert!(matches!(login_error(&error), LoginError::NotBound(_)), "{error}");
+}
+
+#[tokio::test]
+async fn tokens_are_revoked_at_the_end() {
+    let world = World::start().await;
+    let client = world.client();
+    let http = world.http(client.clone());
+    assert_eq!(client.log_out(&world.mcp_url()).await.unwrap(), Logout::NotLoggedIn);
+    world.call(&http).await.unwrap();
+    let session = client.session(&world.mcp_url()).await.unwrap();
+    assert_eq!(session.issuer(), Some(&*world.issuer()));
+    assert_eq!(session.scopes(), Some("booking:read"));
+    assert_eq!(client.log_out(&world.mcp_url()).await.unwrap(), Logout::Revoked);
+    assert_eq!(world.forms("/revoke")[0]["token"], "refresh-1");
+    assert!(!client.session(&world.mcp_url()).await.unwrap().is_logged_in());
+    world.call(&http).await.unwrap();
+    assert_eq!(world.pages().len(), 2);
+}
+
+#[tokio::test]
+async fn explicit_login_replaces_the_tokens() {
+    let world = World::start().await;
+    let client = world.client();
+    client.log_in(&world.mcp_url()).await.unwrap();
+    client.log_in(&world.mcp_url()).await.unwrap();
+    assert_eq!(world.pages().len(), 2);
+    assert_eq!(world.bodies("/register").len(), 1, "the client stays registered");
+    let http = world.http(client);
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+    assert_eq!(world.pages().len(), 2);
+    assert_eq!(world.calls.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn client_without_user_agent_says_so() {
+    let world = World::start().await;
+    let http = world.http(OAuthClient::builder("app").build().unwrap());
+    let error = world.call(&http).await.unwrap_err();
+    assert!(login_error(&error).to_string().contains("no user agent"), "{error}");
+}
+
+/// At TRACE level, over a whole login with refresh, step-up, proofs, and failures.
+#[test]
+fn nothing_secret_is_printed() {
+    let logs = world::Logs::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(logs.clone())
+        .finish();
+    // With a single subscriber, the first thread would decide for all threads which events are
+    // enabled.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    tracing::subscriber::with_default(subscriber, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = World::start().await;
+            let client = world.client();
+            let http = world.http(client.clone());
+            world.call(&http).await.unwrap();
+            world.script(|script| script.needs = "booking:pay".to_owned());
+            world.call(&http).await.unwrap();
+            world.script(|script| script.token_error = Some("invalid_client"));
+            world.script(|script| script.refuse_next = 9);
+            let error = world.call(&http).await.unwrap_err();
+            logs.push(&format!("{error} {error:?} {client:?} {http:?}"));
+            logs.push(&format!("{:?}", client.session(&world.mcp_url()).await.unwrap()));
+            let text = logs.text();
+            assert!(text.contains("obtained an access token"), "{text}");
+            for secret in world.secrets() {
+                assert!(!text.contains(&secret), "{secret} in {text}");
+            }
+        });
+    });
+}

@@ -1,0 +1,10 @@
+//! Both sides over loopback connections.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod client;
