@@ -23,6 +23,8 @@ mod address;
 pub mod client;
 mod identifier;
 pub mod metadata;
+#[cfg(feature = "resource")]
+pub mod resource;
 mod scope;
 pub mod www_authenticate;
 

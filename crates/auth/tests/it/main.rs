@@ -7,4 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "resource")]
+mod resource;

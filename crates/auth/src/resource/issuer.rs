@@ -1,0 +1,290 @@
+//! Issuers of JWTs, and the keys that they publish.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::algorithm::Algorithm;
+use super::builder::ConfigError;
+use super::claims::{self, Claims, InvalidToken, Policy};
+use super::clock::Clock;
+use super::fetch::{FetchError, Fetcher};
+use super::introspection::{self, IntrospectionIssuer};
+use super::jwk::KeySet;
+use super::jws::UnverifiedToken;
+use super::refresh::{Load, Refreshed};
+use super::rejection::Refusal;
+use crate::Issuer;
+use crate::metadata::ServerMetadata;
+
+/// An issuer of tokens: a [`JwtIssuer`] or an [`IntrospectionIssuer`].
+#[derive(Debug, Clone)]
+pub struct TokenIssuer(pub(super) Kind);
+
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Jwt(JwtIssuer),
+    Introspection(IntrospectionIssuer),
+}
+
+impl From<JwtIssuer> for TokenIssuer {
+    fn from(issuer: JwtIssuer) -> Self {
+        Self(Kind::Jwt(issuer))
+    }
+}
+
+impl From<IntrospectionIssuer> for TokenIssuer {
+    fn from(issuer: IntrospectionIssuer) -> Self {
+        Self(Kind::Introspection(issuer))
+    }
+}
+
+/// An authorization server whose access tokens are signed JWTs (RFC 9068).
+///
+/// The keys come from the `jwks_uri` of its metadata (RFC 8414, or OpenID Connect Discovery). They
+/// are fetched when the first token arrives, and again after one hour, or after the time in
+/// `Cache-Control`, which counts within 5 minutes and 24 hours. A token with an unknown key ID
+/// leads to a fetch at once, but at most every 30 seconds. While the issuer is unreachable, the old
+/// keys are used for another 24 hours. A set has at most 64 keys and 256 KiB.
+///
+/// ```
+/// use mrtr_auth::resource::{Algorithm, JwtIssuer};
+///
+/// let issuer = JwtIssuer::new("https://login.example")
+///     .with_algorithms([Algorithm::Es256])
+///     .with_client_as_subject();
+/// ```
+#[derive(Debug, Clone)]
+pub struct JwtIssuer {
+    url: String,
+    jwks: Option<String>,
+    algorithms: Vec<Algorithm>,
+    any_typ: bool,
+    client_as_subject: bool,
+}
+
+impl JwtIssuer {
+    /// Creates an issuer. `url` must be the `iss` of the tokens, byte by byte. It is `https`, or
+    /// `http` on the loopback interface.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            jwks: None,
+            algorithms: Algorithm::DEFAULT.to_vec(),
+            any_typ: false,
+            client_as_subject: false,
+        }
+    }
+
+    /// Sets the keys: the JSON of a JWK set (RFC 7517, section 5). Nothing is fetched then. Default:
+    /// the keys are fetched from the issuer.
+    #[must_use]
+    pub fn with_jwks(mut self, jwks: impl Into<String>) -> Self {
+        self.jwks = Some(jwks.into());
+        self
+    }
+
+    /// Sets the accepted algorithms. Default: ES256, ES384, EdDSA, RS256 and PS256.
+    #[must_use]
+    pub fn with_algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = algorithms.into_iter().collect();
+        self
+    }
+
+    /// Accepts tokens of any type (`typ`). Default: only `at+jwt` (RFC 9068, section 2.1).
+    ///
+    /// Entra ID, Auth0 and Keycloak send another type by default. Without the check, an ID token
+    /// passes for an access token if it has the audience of the resource.
+    #[must_use]
+    pub fn with_any_typ(mut self) -> Self {
+        self.any_typ = true;
+        self
+    }
+
+    /// Takes the client for the subject of tokens that have no `sub`. Default: such tokens are
+    /// rejected.
+    ///
+    /// Some authorization servers issue them for client credentials. Use it only if no user can have
+    /// the ID of a client for subject (RFC 9068, section 5).
+    #[must_use]
+    pub fn with_client_as_subject(mut self) -> Self {
+        self.client_as_subject = true;
+        self
+    }
+}
+
+/// An issuer at work.
+pub(super) enum IssuerState {
+    Jwt(JwtState),
+    Introspection(introspection::IntrospectionState),
+}
+
+impl IssuerState {
+    /// Checks the settings of an issuer.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is invalid.
+    pub(super) fn new(
+        issuer: TokenIssuer,
+        fetcher: &Fetcher,
+        clock: &Clock,
+    ) -> Result<Self, ConfigError> {
+        match issuer.0 {
+            Kind::Jwt(issuer) => JwtState::new(issuer, fetcher, clock).map(Self::Jwt),
+            Kind::Introspection(issuer) => {
+                issuer.into_state(fetcher, clock).map(Self::Introspection)
+            }
+        }
+    }
+
+    pub(super) fn issuer(&self) -> &Issuer {
+        match self {
+            Self::Jwt(state) => &state.issuer,
+            Self::Introspection(state) => state.issuer(),
+        }
+    }
+}
+
+/// A [`JwtIssuer`] at work.
+pub(super) struct JwtState {
+    issuer: Issuer,
+    algorithms: Vec<Algorithm>,
+    any_typ: bool,
+    client_as_subject: bool,
+    keys: Keys,
+}
+
+enum Keys {
+    Fixed(Arc<KeySet>),
+    Fetched(Arc<Refreshed<KeyLoader>>),
+}
+
+impl JwtState {
+    fn new(config: JwtIssuer, fetcher: &Fetcher, clock: &Clock) -> Result<Self, ConfigError> {
+        let JwtIssuer { url, jwks, algorithms, any_typ, client_as_subject } = config;
+        let issuer = Issuer::new(url)?;
+        if algorithms.is_empty() {
+            return Err(ConfigError::new(format!("issuer {issuer} has no algorithms")));
+        }
+        let keys = match jwks {
+            Some(jwks) => {
+                Keys::Fixed(Arc::new(KeySet::parse(jwks.as_bytes()).map_err(|error| {
+                    ConfigError::new(format!("invalid keys of issuer {issuer}: {error}"))
+                })?))
+            }
+            None => {
+                let loader = KeyLoader { issuer: issuer.clone(), fetcher: fetcher.clone() };
+                Keys::Fetched(Refreshed::new(loader, clock.clone()))
+            }
+        };
+        Ok(Self { issuer, algorithms, any_typ, client_as_subject, keys })
+    }
+
+    /// Verifies a token for `audience`.
+    pub(super) async fn verify(
+        &self,
+        token: &UnverifiedToken<'_>,
+        audience: &str,
+        clock: &Clock,
+    ) -> Result<Claims, Refusal> {
+        let policy = Policy {
+            issuer: self.issuer.as_str(),
+            audience,
+            algorithms: &self.algorithms,
+            any_typ: self.any_typ,
+            client_as_subject: self.client_as_subject,
+        };
+        // Before keys are fetched: a token that no key can make valid must not cause a fetch.
+        let algorithm = claims::check_header(token, &policy)?;
+        let kid = token.header.kid.as_deref();
+        let keys = match &self.keys {
+            Keys::Fixed(keys) => Arc::clone(keys),
+            Keys::Fetched(keys) => {
+                keys.get(|keys| keys.candidates(kid, algorithm).next().is_some()).await?
+            }
+        };
+        Ok(claims::verify(token, &keys, &policy, clock.now())?)
+    }
+}
+
+/// Fetches the keys of an issuer.
+struct KeyLoader {
+    issuer: Issuer,
+    fetcher: Fetcher,
+}
+
+impl Load for KeyLoader {
+    type Value = KeySet;
+
+    async fn load(&self) -> Result<(KeySet, Option<u64>), FetchError> {
+        let metadata = discover(&self.issuer, &self.fetcher).await?;
+        let url = endpoint(&self.issuer, "jwks_uri", metadata.jwks_uri.as_deref())?;
+        let document = self.fetcher.get(url).await?;
+        Ok((KeySet::parse(&document.bytes)?, document.max_age))
+    }
+
+    fn issuer(&self) -> &str {
+        self.issuer.as_str()
+    }
+}
+
+/// Fetches the metadata of an issuer from the first of its places that has it.
+pub(super) async fn discover(
+    issuer: &Issuer,
+    fetcher: &Fetcher,
+) -> Result<ServerMetadata, FetchError> {
+    let mut failure = FetchError::NoEndpoint("URL");
+    for url in issuer.metadata_urls() {
+        let document = match fetcher.get(url).await {
+            Ok(document) => document,
+            // The metadata may be at the next place.
+            Err(error @ FetchError::Status(status)) if status.is_client_error() => {
+                failure = error;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match ServerMetadata::parse(&document.bytes, issuer) {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => failure = error.into(),
+        }
+    }
+    Err(failure)
+}
+
+/// Returns an endpoint of the metadata, which is `https` unless the issuer itself is not.
+pub(super) fn endpoint(
+    issuer: &Issuer,
+    name: &'static str,
+    url: Option<&str>,
+) -> Result<Url, FetchError> {
+    let url = url.and_then(|url| Url::parse(url).ok()).ok_or(FetchError::NoEndpoint(name))?;
+    if issuer.as_str().starts_with("http:") || url.scheme() == "https" {
+        Ok(url)
+    } else {
+        Err(FetchError::Insecure(name))
+    }
+}
+
+impl From<InvalidToken> for Refusal {
+    fn from(reason: InvalidToken) -> Self {
+        Self::InvalidToken(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_of_an_https_issuer_are_not_on_the_loopback_interface() {
+        let remote = Issuer::new("https://login.example").unwrap();
+        let local = Issuer::new("http://127.0.0.1:1").unwrap();
+        let [plain, tls] = ["http://127.0.0.1/keys", "https://keys.example/"].map(Some);
+        assert!(matches!(endpoint(&remote, "jwks_uri", plain), Err(FetchError::Insecure(_))));
+        assert!(endpoint(&remote, "jwks_uri", tls).is_ok());
+        assert!(endpoint(&local, "jwks_uri", plain).is_ok());
+        assert!(matches!(endpoint(&remote, "jwks_uri", None), Err(FetchError::NoEndpoint(_))));
+    }
+}

@@ -1,0 +1,26 @@
+//! The layer around a service.
+
+use tower_layer::Layer;
+
+use super::protected_resource::ProtectedResource;
+use super::service::Protected;
+
+/// A tower layer that wraps services as [`ProtectedResource::protect`] does.
+#[derive(Debug, Clone)]
+pub struct ProtectLayer {
+    resource: ProtectedResource,
+}
+
+impl ProtectLayer {
+    pub(super) fn new(resource: ProtectedResource) -> Self {
+        Self { resource }
+    }
+}
+
+impl<S> Layer<S> for ProtectLayer {
+    type Service = Protected<S>;
+
+    fn layer(&self, inner: S) -> Protected<S> {
+        self.resource.protect(inner)
+    }
+}

@@ -1,0 +1,309 @@
+//! The state of a protected resource, and the check of a request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Response, Uri, header};
+use mrtr_codec::Principal;
+use mrtr_transport::GrantedScopes;
+
+use super::builder::ProtectedResourceBuilder;
+use super::challenge::Challenges;
+use super::claims::{Claims, Confirmation, InvalidToken};
+use super::clock::Clock;
+use super::credentials::{Credentials, Scheme, credentials};
+use super::dpop::DpopState;
+use super::introspection;
+use super::issuer::IssuerState;
+use super::jws::{Kind, MAX_TOKEN, MalformedToken, UnverifiedToken, is_jwt};
+use super::layer::ProtectLayer;
+use super::metadata_service::MetadataService;
+use super::rejection::Refusal;
+use super::scope_hierarchy::ScopeHierarchy;
+use super::service::Protected;
+use super::token_cache::{TokenCache, TokenDigest};
+use crate::{ResourceId, Scopes};
+
+/// The time for which a verified JWT is not verified again, in seconds. A key that its issuer
+/// removes is used that much longer.
+const JWT_AGE: u64 = 60;
+/// The time for which a positive response of an introspection endpoint is used, in seconds.
+const ACTIVE_AGE: u64 = 30;
+/// The time for which a negative one is used, in seconds.
+const INACTIVE_AGE: u64 = 5;
+
+/// The header with the next nonce for proofs (RFC 9449, section 8.1).
+const NONCE: &str = "dpop-nonce";
+
+/// A protected resource: the URL of an MCP server, and the issuers whose tokens it accepts
+/// (RFC 9728; specification: authorization).
+///
+/// It is cheap to clone, and its clones share the keys and the verified tokens. See the
+/// [module](super) for an example.
+#[derive(Clone)]
+pub struct ProtectedResource {
+    state: Arc<State>,
+}
+
+/// The key that the access token of a request is bound to: the SHA-256 thumbprint of its JWK, as
+/// base64url (RFC 7638; RFC 9449, section 6.1).
+///
+/// It is in the extensions of requests with a proof of that key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ProofKey(pub String);
+
+pub(super) struct State {
+    pub(super) id: ResourceId,
+    pub(super) issuers: Vec<IssuerState>,
+    pub(super) challenges: Challenges,
+    pub(super) hierarchy: ScopeHierarchy,
+    pub(super) dpop: Option<DpopState>,
+    pub(super) metadata: MetadataService,
+    /// The path and the query of the metadata.
+    pub(super) metadata_path: String,
+    pub(super) clock: Clock,
+    pub(super) verified: TokenCache<Arc<VerifiedToken>>,
+    pub(super) inactive: TokenCache<()>,
+}
+
+/// A token that passed all checks but those of its proof.
+pub(super) struct VerifiedToken {
+    principal: Principal,
+    scopes: Scopes,
+    granted: GrantedScopes,
+    confirmation: Option<Confirmation>,
+}
+
+/// What is kept of a request that passed, for its response.
+pub(super) struct Passed {
+    scheme: Scheme,
+    /// The next nonce for the client's proofs.
+    nonce: Option<HeaderValue>,
+}
+
+impl ProtectedResource {
+    /// Starts to describe the resource at `url`, its identifier (RFC 9728, section 1.2). Tokens
+    /// must have exactly this text in `aud`. It is `https`, or `http` on the loopback interface.
+    pub fn builder(url: impl Into<String>) -> ProtectedResourceBuilder {
+        ProtectedResourceBuilder::new(url.into())
+    }
+
+    pub(super) fn new(state: State) -> Self {
+        Self { state: Arc::new(state) }
+    }
+
+    /// Wraps `service`: requests must have an access token to reach it. Requests for the metadata
+    /// are answered (RFC 9728, section 3), so the service must get them too.
+    ///
+    /// ```
+    /// # fn example<S>(resource: mrtr_auth::resource::ProtectedResource, endpoint: S) {
+    /// let service = resource.protect(endpoint);
+    /// # }
+    /// ```
+    pub fn protect<S>(&self, service: S) -> Protected<S> {
+        Protected::new(self.clone(), service)
+    }
+
+    /// Returns a layer that wraps services as [`protect`](Self::protect) does.
+    pub fn layer(&self) -> ProtectLayer {
+        ProtectLayer::new(self.clone())
+    }
+
+    /// Returns a service that answers with the metadata, for routers that mount it at
+    /// [`metadata_path`](Self::metadata_path).
+    pub fn metadata_service(&self) -> MetadataService {
+        self.state.metadata.clone()
+    }
+
+    /// Returns the path of the metadata, such as `/.well-known/oauth-protected-resource/mcp`.
+    pub fn metadata_path(&self) -> &str {
+        self.state.metadata_path.split('?').next().unwrap_or_default()
+    }
+
+    /// Returns the identifier of the resource.
+    pub fn id(&self) -> &ResourceId {
+        &self.state.id
+    }
+
+    pub(super) fn is_for_metadata(&self, uri: &Uri) -> bool {
+        let path = uri.path_and_query().map_or(uri.path(), |path| path.as_str());
+        path == self.state.metadata_path
+    }
+
+    /// Checks a request. If it passes, then the extensions tell the caller, and the credentials are
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// With the response, if it does not.
+    pub(super) async fn check(&self, head: &mut Parts) -> Result<Passed, Response<Bytes>> {
+        let state = &*self.state;
+        let reject = |refusal: Refusal, scheme| {
+            refusal.log();
+            let mut response = refusal.into_response(scheme, &state.challenges);
+            if refusal == Refusal::NonceRequired
+                && let Some(nonce) = state.dpop.as_ref().and_then(|d| d.nonce(state.clock.now()))
+            {
+                response.headers_mut().insert(NONCE, nonce);
+            }
+            response
+        };
+        let credentials = match credentials(&head.headers, &head.uri) {
+            Ok(Some(credentials)) if state.accepts(credentials.scheme) => credentials,
+            Ok(_) => return Err(reject(Refusal::NoCredentials, None)),
+            Err(rule) => return Err(reject(Refusal::Malformed(rule), None)),
+        };
+        let scheme = credentials.scheme;
+        let (token, nonce) =
+            state.authorize(credentials, head).await.map_err(|r| reject(r, Some(scheme)))?;
+        head.headers.remove(header::AUTHORIZATION);
+        head.headers.remove("dpop");
+        head.extensions.insert(token.principal.clone());
+        head.extensions.insert(token.granted.clone());
+        if let Some(Confirmation::Thumbprint(thumbprint)) = &token.confirmation {
+            head.extensions.insert(ProofKey(thumbprint.clone()));
+        }
+        Ok(Passed { scheme, nonce })
+    }
+
+    /// Completes the response to a request that passed.
+    pub(super) fn complete<B>(&self, passed: &Passed, response: &mut Response<B>) {
+        let (status, headers) = (response.status(), response.headers_mut());
+        self.state.challenges.complete_response(status, headers, passed.scheme);
+        if let Some(nonce) = &passed.nonce {
+            headers.insert(NONCE, nonce.clone());
+        }
+    }
+}
+
+impl fmt::Debug for ProtectedResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let issuers: Vec<_> = self.state.issuers.iter().map(IssuerState::issuer).collect();
+        f.debug_struct("ProtectedResource")
+            .field("id", &self.state.id)
+            .field("issuers", &issuers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn accepts(&self, scheme: Scheme) -> bool {
+        scheme == Scheme::Bearer || self.dpop.is_some()
+    }
+
+    /// Verifies a token and its proof, and checks that it has the scopes that all requests need.
+    /// Returns the token, and the next nonce for the client's proofs.
+    async fn authorize(
+        &self,
+        credentials: Credentials<'_>,
+        head: &Parts,
+    ) -> Result<(Arc<VerifiedToken>, Option<HeaderValue>), Refusal> {
+        let token = self.verify(credentials.token).await?;
+        let mut nonce = None;
+        match (&token.confirmation, credentials.scheme, &self.dpop) {
+            (Some(Confirmation::Unsupported), ..) => return Err(InvalidToken::Confirmation.into()),
+            (Some(Confirmation::Thumbprint(key)), Scheme::Dpop, Some(dpop)) => {
+                nonce = dpop.check(head, credentials.token, key, self.clock.now())?;
+            }
+            (Some(Confirmation::Thumbprint(_)), ..) => return Err(InvalidToken::Bound.into()),
+            (None, Scheme::Dpop, _) => return Err(InvalidToken::Unbound.into()),
+            (None, Scheme::Bearer, Some(dpop)) if dpop.is_required() => {
+                return Err(InvalidToken::Unbound.into());
+            }
+            (None, Scheme::Bearer, _) => {}
+        }
+        if !token.scopes.contains_all(&self.challenges.scopes) {
+            return Err(Refusal::InsufficientScope);
+        }
+        Ok((token, nonce))
+    }
+
+    /// Verifies a token under its issuer, or remembers that it did lately.
+    async fn verify(&self, token: &str) -> Result<Arc<VerifiedToken>, Refusal> {
+        if token.len() > MAX_TOKEN {
+            return Err(InvalidToken::from(MalformedToken::TooLong).into());
+        }
+        let digest = TokenDigest::of(token);
+        let now = self.clock.now();
+        if let Some(verified) = self.verified.get(&digest, now) {
+            return Ok(verified);
+        }
+        if self.inactive.get(&digest, now).is_some() {
+            return Err(InvalidToken::Inactive.into());
+        }
+        let outcome = self.verify_with_issuers(token).await;
+        let now = self.clock.now();
+        let (issuer, claims, age) = match outcome {
+            Ok(found) => found,
+            Err(refusal) => {
+                if refusal == Refusal::InvalidToken(InvalidToken::Inactive) {
+                    self.inactive.insert(digest, (), now, now.saturating_add(INACTIVE_AGE));
+                }
+                return Err(refusal);
+            }
+        };
+        let until = now.saturating_add(age).min(claims.expires.unwrap_or(u64::MAX));
+        let verified = Arc::new(self.verified_token(issuer, claims));
+        self.verified.insert(digest, Arc::clone(&verified), now, until);
+        Ok(verified)
+    }
+
+    /// Returns the issuer that vouches for a token, its claims, and the time for which they are
+    /// kept.
+    async fn verify_with_issuers(
+        &self,
+        token: &str,
+    ) -> Result<(&IssuerState, Claims, u64), Refusal> {
+        let (audience, clock) = (self.id.as_str(), &self.clock);
+        if is_jwt(token) {
+            let jwt = UnverifiedToken::parse(token, Kind::AccessToken)
+                .map_err(InvalidToken::Malformed)?;
+            // Not verified: it only chooses the issuer, under which everything is verified.
+            let named = jwt.payload.get("iss").and_then(|issuer| issuer.as_str());
+            let issuer = self.issuers.iter().find(|one| Some(one.issuer().as_str()) == named);
+            let issuer = issuer.ok_or(InvalidToken::Issuer)?;
+            return match issuer {
+                IssuerState::Jwt(state) => {
+                    Ok((issuer, state.verify(&jwt, audience, clock).await?, JWT_AGE))
+                }
+                IssuerState::Introspection(state) => {
+                    Ok((issuer, state.check(token, audience, clock).await?, ACTIVE_AGE))
+                }
+            };
+        }
+        let mut outcome = Refusal::InvalidToken(InvalidToken::Opaque);
+        for issuer in &self.issuers {
+            let IssuerState::Introspection(state) = issuer else { continue };
+            match state.check(token, audience, clock).await {
+                Ok(claims) => return Ok((issuer, claims, ACTIVE_AGE)),
+                Err(refusal) if introspection::may_be_of_another(&refusal) => {
+                    // An unreachable issuer may be the one that knows the token.
+                    if outcome != Refusal::Unavailable {
+                        outcome = refusal;
+                    }
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Err(outcome)
+    }
+
+    fn verified_token(&self, issuer: &IssuerState, claims: Claims) -> VerifiedToken {
+        let mut principal = Principal::new(issuer.issuer().as_str(), claims.subject);
+        if let Some(client) = claims.client {
+            principal = principal.with_client(client);
+        }
+        let scopes = self.hierarchy.expand(claims.scopes);
+        let granted = GrantedScopes::new(scopes.iter());
+        VerifiedToken { principal, scopes, granted, confirmation: claims.confirmation }
+    }
+}
+
+/// Creates the service that answers with the metadata.
+pub(super) fn metadata_service(
+    metadata: &crate::metadata::ResourceMetadata,
+) -> Result<MetadataService, serde_json::Error> {
+    Ok(MetadataService::new(Bytes::from(serde_json::to_vec(metadata)?)))
+}

@@ -1,0 +1,94 @@
+//! The service around another one.
+
+use std::future::Future;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use tokio::time::timeout;
+use tower_service::Service;
+
+use super::body::ResponseBody;
+use super::protected_resource::ProtectedResource;
+
+/// The part of a body that is read before a rejection is sent, in bytes.
+const MAX_DISCARDED: usize = 256 << 10;
+/// The longest time for that.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A tower service that checks the access token of each request, and answers requests for the
+/// metadata of the resource. See [`ProtectedResource::protect`].
+///
+/// When a client disconnects, the HTTP server drops the future, and with it the future of the inner
+/// service. A fetch of keys continues.
+#[derive(Debug, Clone)]
+pub struct Protected<S> {
+    resource: ProtectedResource,
+    inner: S,
+}
+
+impl<S> Protected<S> {
+    pub(super) fn new(resource: ProtectedResource, inner: S) -> Self {
+        Self { resource, inner }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Protected<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The service that is ready is the one that is called. Its clone may not be ready.
+        let inner = self.inner.clone();
+        let mut inner = mem::replace(&mut self.inner, inner);
+        let resource = self.resource.clone();
+        Box::pin(async move {
+            if resource.is_for_metadata(request.uri()) {
+                let response = resource.metadata_service().response(request.method());
+                return Ok(response.map(ResponseBody::from_bytes));
+            }
+            let (mut head, body) = request.into_parts();
+            let passed = match resource.check(&mut head).await {
+                Ok(passed) => passed,
+                Err(response) => {
+                    // A future is as large as the largest one in it, so the rare one is boxed.
+                    Box::pin(discard(body)).await;
+                    return Ok(response.map(ResponseBody::from_bytes));
+                }
+            };
+            let mut response = inner.call(Request::from_parts(head, body)).await?;
+            resource.complete(&passed, &mut response);
+            Ok(response.map(ResponseBody::from_inner))
+        })
+    }
+}
+
+/// Reads some of a body. A client may read the response only when its body is sent.
+async fn discard<B: Body>(body: B) {
+    let mut body = pin!(body);
+    let read = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, bytes::Buf::remaining);
+            if bytes > MAX_DISCARDED {
+                break;
+            }
+        }
+    };
+    let _ = timeout(DISCARD_TIMEOUT, read).await;
+}

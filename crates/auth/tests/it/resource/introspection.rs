@@ -1,0 +1,137 @@
+//! Opaque tokens.
+
+use mrtr_auth::resource::{IntrospectionIssuer, JwtIssuer};
+use mrtr_codec::Principal;
+use serde_json::{Value, json};
+
+use super::issuer::{INTROSPECTION, METADATA, TestIssuer};
+use super::keys::Key;
+use super::{Fixture, RESOURCE, START, token};
+
+fn active(changes: Value) -> Value {
+    let mut response = json!({ "active": true, "sub": "bob", "aud": RESOURCE });
+    response.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    response
+}
+
+async fn fixture() -> (TestIssuer, Fixture) {
+    let issuer = TestIssuer::start(&[]).await;
+    let fixture = Fixture::new(IntrospectionIssuer::new(&issuer.url, "rs:1", "pass wörd"));
+    (issuer, fixture)
+}
+
+#[tokio::test]
+async fn active_token_passes_for_thirty_seconds() {
+    let (issuer, fixture) = fixture().await;
+    issuer.page(INTROSPECTION, 200, active(json!({ "client_id": "app" })));
+    assert_eq!(fixture.status("o+p/a~que==").await, 200);
+    assert_eq!(issuer.last_body(), "token=o%2Bp%2Fa%7Eque%3D%3D&token_type_hint=access_token");
+    // base64("rs%3A1:pass+w%C3%B6rd")
+    assert_eq!(issuer.last_authorization(), "Basic cnMlM0ExOnBhc3MrdyVDMyVCNnJk");
+    let expected = Principal::new(&issuer.url, "bob").with_client("app");
+    let requests = fixture.inner.requests.lock().unwrap().pop().unwrap();
+    assert_eq!(requests.extensions.get::<Principal>(), Some(&expected));
+    issuer.page(INTROSPECTION, 200, json!({ "active": false }));
+    fixture.advance(29);
+    assert_eq!(fixture.status("o+p/a~que==").await, 200);
+    fixture.advance(1);
+    assert_eq!(fixture.status("o+p/a~que==").await, 401);
+    assert_eq!((issuer.count(INTROSPECTION), issuer.count(METADATA)), (2, 1));
+}
+
+#[tokio::test]
+async fn positive_response_is_not_kept_after_the_end_of_the_token() {
+    let (issuer, fixture) = fixture().await;
+    issuer.page(INTROSPECTION, 200, active(json!({ "exp": START + 10 })));
+    assert_eq!(fixture.status("a").await, 200);
+    issuer.page(INTROSPECTION, 200, json!({ "active": false }));
+    fixture.advance(9);
+    assert_eq!(fixture.status("a").await, 200);
+    fixture.advance(1);
+    assert_eq!(fixture.status("a").await, 401);
+}
+
+#[tokio::test]
+async fn inactive_token_is_asked_for_every_five_seconds() {
+    let (issuer, fixture) = fixture().await;
+    for _ in 0..5 {
+        assert_eq!(fixture.status("a").await, 401);
+    }
+    assert_eq!(issuer.count(INTROSPECTION), 1);
+    issuer.page(INTROSPECTION, 200, active(json!({})));
+    fixture.advance(4);
+    assert_eq!(fixture.status("a").await, 401);
+    fixture.advance(1);
+    assert_eq!(fixture.status("a").await, 200);
+}
+
+#[tokio::test]
+async fn responses_that_do_not_fit_are_rejected() {
+    let (issuer, fixture) = fixture().await;
+    for (i, response) in [
+        active(json!({ "aud": "https://other.example/mcp" })),
+        active(json!({ "aud": [] })),
+        active(json!({ "sub": "" })),
+        active(json!({ "iss": "https://other.example" })),
+        active(json!({ "exp": START - 30 })),
+        active(json!({ "active": "true" })),
+        active(json!({ "cnf": { "jkt": "x" } })),
+        json!({ "active": true, "aud": RESOURCE }),
+        json!({ "active": true, "sub": "bob" }),
+        json!({}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        issuer.page(INTROSPECTION, 200, response.clone());
+        assert_eq!(fixture.status(&format!("token{i}")).await, 401, "{response}");
+    }
+    assert_eq!(fixture.passed(), 0);
+}
+
+#[tokio::test]
+async fn failure_of_the_endpoint_is_503() {
+    let (issuer, fixture) = fixture().await;
+    for (status, body) in [(401, "{}"), (500, "{}"), (200, "not JSON"), (200, "[]"), (302, "{}")] {
+        issuer.text(INTROSPECTION, status, None, body.to_owned());
+        assert_eq!(fixture.status("a").await, 503, "{status}");
+    }
+    let twice = r#"{"active":false,"active":true,"sub":"bob"}"#;
+    issuer.text(INTROSPECTION, 200, None, twice.to_owned());
+    assert_eq!(fixture.status("a").await, 503);
+}
+
+#[tokio::test]
+async fn opaque_tokens_go_to_the_issuers_in_order() {
+    let key = Key::generate("ES256", "k1");
+    let [first, second, jwt] = [
+        TestIssuer::start(&[]).await,
+        TestIssuer::start(&[]).await,
+        TestIssuer::start(&[&key]).await,
+    ];
+    let fixture = Fixture::with(IntrospectionIssuer::new(&first.url, "rs", "x"), |builder| {
+        builder.issuer(JwtIssuer::new(&jwt.url)).issuer(IntrospectionIssuer::new(
+            &second.url,
+            "rs",
+            "x",
+        ))
+    });
+    second.page(INTROSPECTION, 200, active(json!({})));
+    assert_eq!(fixture.status("a").await, 200);
+    assert_eq!((first.count(INTROSPECTION), second.count(INTROSPECTION)), (1, 1));
+    let head = fixture.inner.requests.lock().unwrap().pop().unwrap();
+    assert_eq!(head.extensions.get::<Principal>().unwrap().issuer(), second.url);
+
+    // A JWT goes to the issuer that it names.
+    assert_eq!(fixture.status(&token(&key, &jwt.url, json!({}))).await, 200);
+    assert_eq!(fixture.status(&token(&key, &second.url, json!({}))).await, 200);
+    assert_eq!(fixture.status(&token(&key, "https://other.example", json!({}))).await, 401);
+    assert_eq!((first.count(INTROSPECTION), second.count(INTROSPECTION)), (1, 2));
+
+    // The unreachable one may know the token.
+    first.fail();
+    second.page(INTROSPECTION, 200, json!({ "active": false }));
+    assert_eq!(fixture.status("b").await, 503);
+    second.page(INTROSPECTION, 200, active(json!({})));
+    assert_eq!(fixture.status("c").await, 200);
+}

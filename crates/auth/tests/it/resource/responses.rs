@@ -1,0 +1,206 @@
+//! The responses: challenges, metadata, and what reaches the inner service.
+
+use http::Request;
+use mrtr_auth::resource::{JwtIssuer, ProtectedResource, ProtectedResourceBuilder};
+use mrtr_codec::Principal;
+use mrtr_transport::GrantedScopes;
+use serde_json::{Value, json};
+
+use super::keys::Key;
+use super::{Answer, Fixture, ISSUER, Inner, RESOURCE, fixed, token};
+
+const METADATA: &str = "https://booking.example/.well-known/oauth-protected-resource/mcp";
+const METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp";
+
+fn scoped(builder: ProtectedResourceBuilder) -> ProtectedResourceBuilder {
+    builder
+        .scopes(["booking:read", "booking:list"])
+        .scopes_supported(["booking:write", "booking:read"])
+        .implies("booking:admin", "booking:write")
+        .implies("booking:write", "booking:read")
+        .implies("booking:write", "booking:list")
+        .name("Bookings")
+}
+
+fn fixture() -> (Key, Fixture) {
+    let key = Key::generate("ES256", "k1");
+    let fixture = Fixture::with(fixed(&[&key]), scoped);
+    (key, fixture)
+}
+
+#[tokio::test]
+async fn request_without_token_gets_a_challenge_without_error() {
+    let (_, fixture) = fixture();
+    let expected =
+        format!(r#"Bearer scope="booking:read booking:list", resource_metadata="{METADATA}""#);
+    for request in [
+        Request::post("/mcp"),
+        Request::post("/mcp").header("authorization", "Basic YTpi"),
+        Request::get("/other"),
+        Request::get("/.well-known/oauth-protected-resource"),
+    ] {
+        let answer = fixture.call(request).await;
+        assert_eq!((answer.status, &answer.challenges), (401, &vec![expected.clone()]));
+        assert_eq!(answer.body, "");
+    }
+    assert_eq!(fixture.passed(), 0);
+    // Without scopes, the challenge names none.
+    let key = Key::generate("ES256", "k1");
+    let answer = Fixture::new(fixed(&[&key])).call(Request::post("/mcp")).await;
+    assert_eq!(answer.challenges, [format!(r#"Bearer resource_metadata="{METADATA}""#)]);
+}
+
+#[tokio::test]
+async fn invalid_tokens_get_one_answer_for_all_reasons() {
+    let (key, fixture) = fixture();
+    let stranger = Key::generate("ES256", "k1");
+    let mut answers = Vec::new();
+    for bad in [
+        "opaque".to_owned(),
+        token(&key, ISSUER, json!({ "exp": 1 })),
+        token(&key, ISSUER, json!({ "aud": "https://other.example/mcp" })),
+        token(&key, "https://other.example", json!({})),
+        token(&stranger, ISSUER, json!({})),
+        "a".repeat(20_000),
+    ] {
+        answers.push(fixture.bearer(&bad).await);
+    }
+    let Answer { status, challenges, body, .. } = &answers[0];
+    assert_eq!(*status, 401);
+    let challenge = &challenges[0];
+    assert!(challenge.starts_with(r#"Bearer error="invalid_token", error_description="#));
+    assert!(challenge.ends_with(&format!(
+        r#"scope="booking:read booking:list", resource_metadata="{METADATA}""#
+    )));
+    assert!(body.contains(r#""error":"invalid_token""#));
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+    assert_eq!(fixture.passed(), 0);
+}
+
+#[tokio::test]
+async fn malformed_requests_get_400() {
+    let (key, fixture) = fixture();
+    let good = token(&key, ISSUER, json!({ "scope": "booking:write" }));
+    let bearer = format!("Bearer {good}");
+    for request in [
+        Request::post("/mcp").header("authorization", &bearer).header("authorization", &bearer),
+        Request::post("/mcp").header("authorization", "Bearer a b"),
+        Request::post("/mcp").header("authorization", "Bearer"),
+        Request::post(format!("/mcp?access_token={good}")),
+        Request::post(format!("/mcp?access_token={good}")).header("authorization", &bearer),
+    ] {
+        let answer = fixture.call(request).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert!(answer.challenges[0].starts_with(r#"Bearer error="invalid_request""#));
+        assert!(!format!("{answer:?}").contains(&good));
+    }
+    assert_eq!(fixture.passed(), 0);
+}
+
+#[tokio::test]
+async fn missing_scope_is_named_with_all_that_are_needed() {
+    let (key, fixture) = fixture();
+    for scope in [json!("booking:read"), json!("booking:list other"), json!(""), Value::Null] {
+        let answer = fixture.bearer(&token(&key, ISSUER, json!({ "scope": scope }))).await;
+        assert_eq!(answer.status, 403);
+        let challenge = &answer.challenges[0];
+        assert!(challenge.starts_with(r#"Bearer error="insufficient_scope""#), "{challenge}");
+        assert!(challenge.ends_with(&format!(
+            r#"scope="booking:read booking:list", resource_metadata="{METADATA}""#
+        )));
+    }
+    assert_eq!(fixture.passed(), 0);
+    for scope in ["booking:list booking:read", "booking:write", "booking:admin"] {
+        let token = token(&key, ISSUER, json!({ "scope": scope }));
+        assert_eq!(fixture.status(&token).await, 200, "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn inner_service_learns_the_caller_and_not_the_token() {
+    let (key, fixture) = fixture();
+    let good = token(&key, ISSUER, json!({ "scope": "booking:write" }));
+    for _ in 0..2 {
+        let request = Request::post("/mcp")
+            .header("authorization", format!("bEARER {good}"))
+            .header("dpop", "x")
+            .header("x-other", "kept")
+            .extension(Principal::new("https://evil.example", "mallory"));
+        let answer = fixture.call(request).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "hello"));
+    }
+    // The second request is answered from the cache.
+    for head in fixture.inner.requests.lock().unwrap().iter() {
+        let principal = head.extensions.get::<Principal>().unwrap();
+        assert_eq!(*principal, Principal::new(ISSUER, "alice").with_client("desk-app"));
+        let scopes = head.extensions.get::<GrantedScopes>().unwrap();
+        let expected = ["booking:write", "booking:read", "booking:list"];
+        assert_eq!(scopes.iter().collect::<Vec<_>>(), expected);
+        assert!(!head.headers.contains_key("authorization") && !head.headers.contains_key("dpop"));
+        assert_eq!(head.headers["x-other"], "kept");
+    }
+}
+
+#[tokio::test]
+async fn challenges_of_the_inner_service_are_completed() {
+    let (key, mut fixture) = fixture();
+    let forbidden = Some(r#"Bearer error="insufficient_scope", scope="booking:pay""#);
+    let inner = Inner { forbidden, ..Inner::default() };
+    fixture.service = fixture.resource.protect(inner);
+    let answer = fixture.bearer(&token(&key, ISSUER, json!({ "scope": "booking:write" }))).await;
+    let expected = format!(
+        "Bearer error=\"insufficient_scope\", scope=\"booking:read booking:list booking:pay\", \
+         resource_metadata=\"{METADATA}\""
+    );
+    assert_eq!((answer.status, answer.challenges), (403, vec![expected]));
+    assert_eq!(answer.body, "hello");
+}
+
+#[tokio::test]
+async fn metadata_is_served_to_everyone() {
+    let (_, fixture) = fixture();
+    let answer = fixture.call(Request::get(METADATA_PATH)).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.headers["access-control-allow-origin"], "*");
+    assert_eq!(answer.headers["cache-control"], "max-age=3600");
+    assert_eq!(answer.headers["content-type"], "application/json");
+    let expected = json!({
+        "resource": RESOURCE,
+        "authorization_servers": [ISSUER],
+        "scopes_supported": ["booking:read", "booking:list", "booking:write"],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Bookings",
+    });
+    assert_eq!(serde_json::from_str::<Value>(&answer.body).unwrap(), expected);
+    let head = fixture.call(Request::head(METADATA_PATH)).await;
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(head.headers["content-length"], answer.body.len().to_string().as_str());
+    let post = fixture.call(Request::post(METADATA_PATH)).await;
+    assert_eq!((post.status, &post.headers["allow"]), (405, &"GET, HEAD".parse().unwrap()));
+    assert_eq!(fixture.passed(), 0);
+    assert_eq!(fixture.resource.metadata_path(), METADATA_PATH);
+}
+
+#[test]
+fn invalid_settings_are_rejected() {
+    let key = Key::generate("ES256", "k1");
+    let issuer = || fixed(&[&key]);
+    let build = |builder: ProtectedResourceBuilder| builder.build().unwrap_err().to_string();
+    let good = || ProtectedResource::builder(RESOURCE).issuer(issuer());
+    for (error, expected) in [
+        (build(ProtectedResource::builder(RESOURCE)), "no issuer"),
+        (build(ProtectedResource::builder("http://a.example").issuer(issuer())), "https"),
+        (build(ProtectedResource::builder("https://a.example/#x").issuer(issuer())), "fragment"),
+        (build(good().issuer(issuer())), "twice"),
+        (build(good().issuer(JwtIssuer::new("http://a.example"))), "https"),
+        (build(good().issuer(JwtIssuer::new("https://a.example?x"))), "query"),
+        (build(good().issuer(JwtIssuer::new("https://a.example").with_jwks("{}"))), "keys"),
+        (build(good().issuer(JwtIssuer::new("https://a").with_algorithms([]))), "algorithms"),
+        (build(good().scopes(["a b"])), "invalid scope"),
+        (build(good().implies("a", "")), "invalid scope"),
+        (build(good().scopes(["offline_access"])), "offline_access"),
+        (build(good().scopes_supported(["offline_access"])), "offline_access"),
+    ] {
+        assert!(error.contains(expected), "{error} / {expected}");
+    }
+}
