@@ -37,7 +37,7 @@
 //! | its token is not valid for this resource | 401 `invalid_token`, the same for every reason |
 //! | lacks a scope that all requests need | 403 `insufficient_scope`, with all of those scopes |
 //! | is malformed, or its token is in the URL | 400 `invalid_request` |
-//! | has a token that is bound to a key, without a good proof of that key | 401 `invalid_dpop_proof` or `use_dpop_nonce` |
+//! | has no good proof of the key of its token | 401 `invalid_dpop_proof` or `use_dpop_nonce` |
 //! | cannot be checked, because the issuer is unreachable | 503 with `Retry-After` |
 //!
 //! The reason is logged at debug level under the target `mrtr::auth`, without the token. An
@@ -57,7 +57,9 @@ mod builder;
 mod challenge;
 mod claims;
 mod clock;
+mod config_error;
 mod credentials;
+mod discovery;
 mod dpop;
 mod fetch;
 mod introspection;
@@ -67,6 +69,7 @@ mod jws;
 mod layer;
 mod metadata_service;
 mod nonce;
+mod proof;
 mod protected_resource;
 mod refresh;
 mod rejection;
@@ -78,7 +81,8 @@ mod token_cache;
 
 pub use algorithm::Algorithm;
 pub use body::ResponseBody;
-pub use builder::{ConfigError, ProtectedResourceBuilder};
+pub use builder::ProtectedResourceBuilder;
+pub use config_error::ConfigError;
 pub use dpop::Dpop;
 pub use introspection::IntrospectionIssuer;
 pub use issuer::{JwtIssuer, TokenIssuer};

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::challenge::{Challenges, DpopChallenge};
 use super::clock::Clock;
+use super::config_error::ConfigError;
 use super::dpop::Dpop;
 use super::fetch::Fetcher;
 use super::issuer::{IssuerState, TokenIssuer};
@@ -11,32 +12,7 @@ use super::protected_resource::{ProtectedResource, State, metadata_service};
 use super::scope_hierarchy::ScopeHierarchy;
 use super::token_cache::{self, TokenCache};
 use crate::metadata::ResourceMetadata;
-use crate::{InvalidScope, InvalidUrl, ResourceId, Scopes};
-
-/// A setting of a protected resource that is not valid.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct ConfigError {
-    message: String,
-}
-
-impl ConfigError {
-    pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
-    }
-}
-
-impl From<InvalidUrl> for ConfigError {
-    fn from(error: InvalidUrl) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<InvalidScope> for ConfigError {
-    fn from(error: InvalidScope) -> Self {
-        Self::new(error.to_string())
-    }
-}
+use crate::{ResourceId, Scopes};
 
 /// Describes a [`ProtectedResource`]. All settings are checked by [`build`](Self::build).
 #[derive(Debug)]
@@ -52,8 +28,16 @@ pub struct ProtectedResourceBuilder {
     clock: Clock,
 }
 
+impl ProtectedResource {
+    /// Starts to describe the resource at `url`, its identifier (RFC 9728, section 1.2). Tokens
+    /// must have exactly this text in `aud`. It is `https`, or `http` on the loopback interface.
+    pub fn builder(url: impl Into<String>) -> ProtectedResourceBuilder {
+        ProtectedResourceBuilder::new(url.into())
+    }
+}
+
 impl ProtectedResourceBuilder {
-    pub(super) fn new(url: String) -> Self {
+    fn new(url: String) -> Self {
         Self {
             url,
             name: None,

@@ -9,11 +9,11 @@ use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::algorithm::Algorithm;
-use super::builder::ConfigError;
 use super::claims::{self, Claims, InvalidToken, Policy};
 use super::clock::Clock;
+use super::config_error::ConfigError;
+use super::discovery;
 use super::fetch::{self, FetchError, Fetcher};
-use super::issuer;
 use super::refresh::{Load, Refreshed, Unavailable};
 use super::rejection::Refusal;
 use super::strict_json;
@@ -29,8 +29,9 @@ const MAX_IN_FLIGHT: usize = 64;
 /// positive response is used for 30 seconds, and a negative one for 5 seconds. At most 64 requests
 /// are in flight.
 ///
-/// An opaque token does not name its issuer. So it is sent to the introspection issuers in the order
-/// in which they were added, until one of them knows it: each learns tokens of those after it.
+/// An opaque token does not name its issuer. So it is sent to the introspection issuers in the
+/// order in which they were added, until one of them knows it: each learns tokens of those after
+/// it.
 #[derive(Clone)]
 pub struct IntrospectionIssuer {
     url: String,
@@ -52,7 +53,7 @@ impl IntrospectionIssuer {
     }
 
     /// Takes the client for the subject of tokens that have no `sub`. Default: such tokens are
-    /// rejected. See [`JwtIssuer::with_client_as_subject`](super::JwtIssuer::with_client_as_subject).
+    /// rejected. See [`JwtIssuer`](super::JwtIssuer::with_client_as_subject).
     #[must_use]
     pub fn with_client_as_subject(mut self) -> Self {
         self.client_as_subject = true;
@@ -156,19 +157,13 @@ impl Load for EndpointLoader {
     type Value = Url;
 
     async fn load(&self) -> Result<(Url, Option<u64>), FetchError> {
-        let metadata = issuer::discover(&self.issuer, &self.fetcher).await?;
+        let metadata = discovery::discover(&self.issuer, &self.fetcher).await?;
         let url = metadata.introspection_endpoint.as_deref();
-        Ok((issuer::endpoint(&self.issuer, "introspection_endpoint", url)?, None))
+        Ok((discovery::endpoint(&self.issuer, "introspection_endpoint", url)?, None))
     }
 
     fn issuer(&self) -> &str {
         self.issuer.as_str()
-    }
-}
-
-impl From<Unavailable> for Refusal {
-    fn from(_: Unavailable) -> Self {
-        Self::Unavailable
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use url::Url;
-
 use super::algorithm::Algorithm;
-use super::builder::ConfigError;
-use super::claims::{self, Claims, InvalidToken, Policy};
+use super::claims::{self, Claims, Policy};
 use super::clock::Clock;
+use super::config_error::ConfigError;
+use super::discovery;
 use super::fetch::{FetchError, Fetcher};
 use super::introspection::{self, IntrospectionIssuer};
 use super::jwk::KeySet;
@@ -15,7 +14,6 @@ use super::jws::UnverifiedToken;
 use super::refresh::{Load, Refreshed};
 use super::rejection::Refusal;
 use crate::Issuer;
-use crate::metadata::ServerMetadata;
 
 /// An issuer of tokens: a [`JwtIssuer`] or an [`IntrospectionIssuer`].
 #[derive(Debug, Clone)]
@@ -76,8 +74,8 @@ impl JwtIssuer {
         }
     }
 
-    /// Sets the keys: the JSON of a JWK set (RFC 7517, section 5). Nothing is fetched then. Default:
-    /// the keys are fetched from the issuer.
+    /// Sets the keys: the JSON of a JWK set (RFC 7517, section 5). Nothing is fetched then.
+    /// Default: the keys are fetched from the issuer.
     #[must_use]
     pub fn with_jwks(mut self, jwks: impl Into<String>) -> Self {
         self.jwks = Some(jwks.into());
@@ -104,8 +102,8 @@ impl JwtIssuer {
     /// Takes the client for the subject of tokens that have no `sub`. Default: such tokens are
     /// rejected.
     ///
-    /// Some authorization servers issue them for client credentials. Use it only if no user can have
-    /// the ID of a client for subject (RFC 9068, section 5).
+    /// Some authorization servers issue them for client credentials. Use it only if no user can
+    /// have the ID of a client for subject (RFC 9068, section 5).
     #[must_use]
     pub fn with_client_as_subject(mut self) -> Self {
         self.client_as_subject = true;
@@ -218,73 +216,13 @@ impl Load for KeyLoader {
     type Value = KeySet;
 
     async fn load(&self) -> Result<(KeySet, Option<u64>), FetchError> {
-        let metadata = discover(&self.issuer, &self.fetcher).await?;
-        let url = endpoint(&self.issuer, "jwks_uri", metadata.jwks_uri.as_deref())?;
+        let metadata = discovery::discover(&self.issuer, &self.fetcher).await?;
+        let url = discovery::endpoint(&self.issuer, "jwks_uri", metadata.jwks_uri.as_deref())?;
         let document = self.fetcher.get(url).await?;
         Ok((KeySet::parse(&document.bytes)?, document.max_age))
     }
 
     fn issuer(&self) -> &str {
         self.issuer.as_str()
-    }
-}
-
-/// Fetches the metadata of an issuer from the first of its places that has it.
-pub(super) async fn discover(
-    issuer: &Issuer,
-    fetcher: &Fetcher,
-) -> Result<ServerMetadata, FetchError> {
-    let mut failure = FetchError::NoEndpoint("URL");
-    for url in issuer.metadata_urls() {
-        let document = match fetcher.get(url).await {
-            Ok(document) => document,
-            // The metadata may be at the next place.
-            Err(error @ FetchError::Status(status)) if status.is_client_error() => {
-                failure = error;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        match ServerMetadata::parse(&document.bytes, issuer) {
-            Ok(metadata) => return Ok(metadata),
-            Err(error) => failure = error.into(),
-        }
-    }
-    Err(failure)
-}
-
-/// Returns an endpoint of the metadata, which is `https` unless the issuer itself is not.
-pub(super) fn endpoint(
-    issuer: &Issuer,
-    name: &'static str,
-    url: Option<&str>,
-) -> Result<Url, FetchError> {
-    let url = url.and_then(|url| Url::parse(url).ok()).ok_or(FetchError::NoEndpoint(name))?;
-    if issuer.as_str().starts_with("http:") || url.scheme() == "https" {
-        Ok(url)
-    } else {
-        Err(FetchError::Insecure(name))
-    }
-}
-
-impl From<InvalidToken> for Refusal {
-    fn from(reason: InvalidToken) -> Self {
-        Self::InvalidToken(reason)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endpoints_of_an_https_issuer_are_not_on_the_loopback_interface() {
-        let remote = Issuer::new("https://login.example").unwrap();
-        let local = Issuer::new("http://127.0.0.1:1").unwrap();
-        let [plain, tls] = ["http://127.0.0.1/keys", "https://keys.example/"].map(Some);
-        assert!(matches!(endpoint(&remote, "jwks_uri", plain), Err(FetchError::Insecure(_))));
-        assert!(endpoint(&remote, "jwks_uri", tls).is_ok());
-        assert!(endpoint(&local, "jwks_uri", plain).is_ok());
-        assert!(matches!(endpoint(&remote, "jwks_uri", None), Err(FetchError::NoEndpoint(_))));
     }
 }

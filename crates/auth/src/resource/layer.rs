@@ -11,9 +11,10 @@ pub struct ProtectLayer {
     resource: ProtectedResource,
 }
 
-impl ProtectLayer {
-    pub(super) fn new(resource: ProtectedResource) -> Self {
-        Self { resource }
+impl ProtectedResource {
+    /// Returns a layer that wraps services as [`protect`](Self::protect) does.
+    pub fn layer(&self) -> ProtectLayer {
+        ProtectLayer { resource: self.clone() }
     }
 }
 

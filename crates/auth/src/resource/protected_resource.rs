@@ -9,7 +9,6 @@ use http::{HeaderValue, Response, Uri, header};
 use mrtr_codec::Principal;
 use mrtr_transport::GrantedScopes;
 
-use super::builder::ProtectedResourceBuilder;
 use super::challenge::Challenges;
 use super::claims::{Claims, Confirmation, InvalidToken};
 use super::clock::Clock;
@@ -18,11 +17,9 @@ use super::dpop::DpopState;
 use super::introspection;
 use super::issuer::IssuerState;
 use super::jws::{Kind, MAX_TOKEN, MalformedToken, UnverifiedToken, is_jwt};
-use super::layer::ProtectLayer;
 use super::metadata_service::MetadataService;
 use super::rejection::Refusal;
 use super::scope_hierarchy::ScopeHierarchy;
-use super::service::Protected;
 use super::token_cache::{TokenCache, TokenDigest};
 use crate::{ResourceId, Scopes};
 
@@ -84,31 +81,8 @@ pub(super) struct Passed {
 }
 
 impl ProtectedResource {
-    /// Starts to describe the resource at `url`, its identifier (RFC 9728, section 1.2). Tokens
-    /// must have exactly this text in `aud`. It is `https`, or `http` on the loopback interface.
-    pub fn builder(url: impl Into<String>) -> ProtectedResourceBuilder {
-        ProtectedResourceBuilder::new(url.into())
-    }
-
     pub(super) fn new(state: State) -> Self {
         Self { state: Arc::new(state) }
-    }
-
-    /// Wraps `service`: requests must have an access token to reach it. Requests for the metadata
-    /// are answered (RFC 9728, section 3), so the service must get them too.
-    ///
-    /// ```
-    /// # fn example<S>(resource: mrtr_auth::resource::ProtectedResource, endpoint: S) {
-    /// let service = resource.protect(endpoint);
-    /// # }
-    /// ```
-    pub fn protect<S>(&self, service: S) -> Protected<S> {
-        Protected::new(self.clone(), service)
-    }
-
-    /// Returns a layer that wraps services as [`protect`](Self::protect) does.
-    pub fn layer(&self) -> ProtectLayer {
-        ProtectLayer::new(self.clone())
     }
 
     /// Returns a service that answers with the metadata, for routers that mount it at

@@ -6,8 +6,8 @@ use http::{HeaderValue, Response, StatusCode, header};
 use super::challenge::Challenges;
 use super::claims::InvalidToken;
 use super::credentials::Scheme;
-use super::dpop::InvalidProof;
-use super::refresh::RETRY_INTERVAL;
+use super::proof::InvalidProof;
+use super::refresh::{RETRY_INTERVAL, Unavailable};
 
 /// The reason for which a request does not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,5 +126,17 @@ impl Refusal {
 impl From<InvalidProof> for Refusal {
     fn from(reason: InvalidProof) -> Self {
         Self::InvalidProof(reason)
+    }
+}
+
+impl From<InvalidToken> for Refusal {
+    fn from(reason: InvalidToken) -> Self {
+        Self::InvalidToken(reason)
+    }
+}
+
+impl From<Unavailable> for Refusal {
+    fn from(_: Unavailable) -> Self {
+        Self::Unavailable
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest;
 
-use super::dpop::MAX_AGE;
+/// The largest difference between the time of a proof and that of this server, in seconds.
+pub(super) const MAX_AGE: u64 = 5 * 60;
 
 /// The time for which a proof may be accepted, in seconds: its time may be as far in the future as
 /// in the past.

@@ -31,9 +31,17 @@ pub struct Protected<S> {
     inner: S,
 }
 
-impl<S> Protected<S> {
-    pub(super) fn new(resource: ProtectedResource, inner: S) -> Self {
-        Self { resource, inner }
+impl ProtectedResource {
+    /// Wraps `service`: requests must have an access token to reach it. Requests for the metadata
+    /// are answered (RFC 9728, section 3), so the service must get them too.
+    ///
+    /// ```
+    /// # fn example<S>(resource: mrtr_auth::resource::ProtectedResource, endpoint: S) {
+    /// let service = resource.protect(endpoint);
+    /// # }
+    /// ```
+    pub fn protect<S>(&self, service: S) -> Protected<S> {
+        Protected { resource: self.clone(), inner: service }
     }
 }
 
