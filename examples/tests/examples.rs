@@ -1,5 +1,8 @@
 //! Runs the examples that are servers, in memory.
 
+#[path = "../authentication.rs"]
+#[expect(dead_code, reason = "its main function serves until it is stopped")]
+mod authentication;
 #[path = "../axum.rs"]
 #[expect(dead_code, reason = "its main function serves until it is stopped")]
 mod axum_server;
@@ -18,6 +21,8 @@ mod steps;
 
 use std::error::Error;
 
+use mrtr::auth::resource::JwtIssuer;
+use mrtr::http::HostPolicy;
 use mrtr::testing::{Fault, Replicas, TestCall};
 use reqwest::header::WWW_AUTHENTICATE;
 use serde_json::json;
@@ -112,5 +117,47 @@ async fn the_axum_server_serves_those_with_a_token_for_it() -> Result {
     let alice = mrtr::Client::builder(alice.build()?).build();
     let result = alice.call_tool("whoami", json!({})).await?;
     assert_eq!(result.text(), "alice may booking:read booking:write");
+    Ok(())
+}
+
+/// A key, and tokens that it has signed: with all scopes, with another scope, for another resource.
+const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"test","x":"L20ZBAzRz0G0HhvqnzF59imEDd3HC94XgXsGRi1VQXc","y":"8lLWidKTet511y6WsdtXQHatsXqcO3Dn30qYwOf44dw"}]}"#;
+const TOKENS: [&str; 3] = [
+    "eyJhbGciOiJFUzI1NiIsImtpZCI6InRlc3QiLCJ0eXAiOiJhdCtqd3QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUiLCJhdWQiOiJodHRwczovL2Jvb2tpbmcuZXhhbXBsZS9tY3AiLCJzdWIiOiJhbGljZSIsImNsaWVudF9pZCI6ImRlc2stYXBwIiwiaWF0IjoxNzYwMDAwMDAwLCJleHAiOjQxMDI0NDQ4MDAsInNjb3BlIjoiYm9va2luZzp3cml0ZSJ9.ii0KyrWnHBGkAqLrAuQZRVOJ-EDbWhrlWMkEB4gTiDIPlXl5PsQhd9T6i3J4lRrULqyFuoUUclmSLy7APHICiA",
+    "eyJhbGciOiJFUzI1NiIsImtpZCI6InRlc3QiLCJ0eXAiOiJhdCtqd3QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUiLCJhdWQiOiJodHRwczovL2Jvb2tpbmcuZXhhbXBsZS9tY3AiLCJzdWIiOiJhbGljZSIsImNsaWVudF9pZCI6ImRlc2stYXBwIiwiaWF0IjoxNzYwMDAwMDAwLCJleHAiOjQxMDI0NDQ4MDAsInNjb3BlIjoib3RoZXIifQ.6pKMbKrWrSEkf93UWTPbrkqR0a0L8xRm34FqKz7Pd4Bm6hUYn9LjlN2iPWuE-4TqZ1hCg70xPg1otkzfec97Fw",
+    "eyJhbGciOiJFUzI1NiIsImtpZCI6InRlc3QiLCJ0eXAiOiJhdCtqd3QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUiLCJhdWQiOiJodHRwczovL290aGVyLmV4YW1wbGUvbWNwIiwic3ViIjoiYWxpY2UiLCJjbGllbnRfaWQiOiJkZXNrLWFwcCIsImlhdCI6MTc2MDAwMDAwMCwiZXhwIjo0MTAyNDQ0ODAwLCJzY29wZSI6ImJvb2tpbmc6d3JpdGUifQ.WlOM5rt8pUGTjRf_UPmdFlY_G6qAGkfeollrf5VqWutWlJ0P_PW9OBKaVwKbJzlsecs56uqfoJTtTEpC2HLzfg",
+];
+
+#[tokio::test]
+async fn the_authentication_server_serves_those_with_a_token_for_it() -> Result {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let origin = format!("http://{}", listener.local_addr()?);
+    let issuer = JwtIssuer::new("https://login.example").with_jwks(KEYS);
+    let app = authentication::app("https://booking.example/mcp", issuer, HostPolicy::loopback())?;
+    tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let http = reqwest::Client::new();
+    for (token, status, error) in [
+        (None, 401, r#"Bearer scope="booking:read""#),
+        (Some("made-up"), 401, "invalid_token"),
+        (Some(TOKENS[1]), 403, "insufficient_scope"),
+        (Some(TOKENS[2]), 401, "invalid_token"),
+    ] {
+        let mut request = http.post(format!("{origin}/mcp"));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let response = request.send().await?;
+        assert_eq!(response.status().as_u16(), status, "{token:?}");
+        let challenge = response.headers().get(WWW_AUTHENTICATE).ok_or("no challenge")?.to_str()?;
+        assert!(challenge.contains(error) && challenge.contains("resource_metadata="));
+    }
+    let place = format!("{origin}/.well-known/oauth-protected-resource/mcp");
+    assert!(http.get(place).send().await?.text().await?.contains("https://login.example"));
+
+    let alice = mrtr::http::HttpClient::builder(format!("{origin}/mcp")).bearer(TOKENS[0])?;
+    let alice = mrtr::Client::builder(alice.build()?).build();
+    let result = alice.call_tool("whoami", json!({})).await?;
+    assert_eq!(result.text(), "alice may booking:write booking:read");
     Ok(())
 }

@@ -30,3 +30,8 @@ pub mod www_authenticate;
 
 pub use identifier::{InvalidUrl, Issuer, ResourceId};
 pub use scope::{InvalidScope, Scopes};
+
+/// Compiles the example of the README.
+#[cfg(all(doctest, feature = "resource"))]
+#[doc = include_str!("../README.md")]
+pub mod readme {}

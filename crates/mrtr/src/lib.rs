@@ -32,10 +32,12 @@ use current_client_revision as client_revisions;
 #[cfg(all(feature = "server", not(feature = "legacy")))]
 use current_revision as revisions;
 
-/// Authorization.
-#[cfg(feature = "auth-client")]
+/// Authorization by OAuth 2.1.
+#[cfg(any(feature = "auth-client", feature = "auth-server"))]
 pub mod auth {
     pub use mrtr_auth::*;
+    #[cfg(feature = "auth-server")]
+    pub use mrtr_transport::GrantedScopes;
 }
 
 /// The client's loop over the rounds of a call, and the parts of it.

@@ -258,6 +258,7 @@ fn confirmation(claims: &Map<String, Value>) -> Result<Option<Confirmation>, Inv
 
 #[cfg(test)]
 mod tests {
+    use super::super::jws::Kind;
     use super::*;
     use serde_json::json;
 
@@ -324,6 +325,37 @@ mod tests {
             (json!({ "iat": "now" }), Some(InvalidToken::Claim("iat"))),
         ] {
             assert_eq!(checked(claims.clone()).err(), expected, "{claims}");
+        }
+    }
+
+    #[test]
+    fn issuer_is_exactly_that_of_the_policy() {
+        use aws_lc_rs::rand::SystemRandom;
+        use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+        use base64::Engine as _;
+        use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+        let [x, y] = [x, y].map(|bytes| URL_SAFE_NO_PAD.encode(bytes));
+        let jwk = json!({ "kty": "EC", "crv": "P-256", "x": x, "y": y });
+        let keys = KeySet::parse(json!({ "keys": [jwk] }).to_string().as_bytes()).unwrap();
+        for (issuer, expected) in [
+            (json!("https://login.example"), None),
+            (json!("https://login.example/"), Some(InvalidToken::Issuer)),
+            (json!("https://LOGIN.example"), Some(InvalidToken::Issuer)),
+            (Value::Null, Some(InvalidToken::Claim("iss"))),
+        ] {
+            let mut claims = good();
+            claims["iss"] = issuer;
+            let header = json!({ "alg": "ES256", "typ": "at+jwt" });
+            let [header, claims] =
+                [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+            let signed = format!("{header}.{claims}");
+            let signature = pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+            let token = format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature));
+            let token = UnverifiedToken::parse(&token, Kind::AccessToken).unwrap();
+            assert_eq!(verify(&token, &keys, &POLICY, NOW).err(), expected);
         }
     }
 

@@ -110,6 +110,7 @@ async fn each_broken_rule_is_refused() {
         (json!({ "jwk": "x" }), json!({})),
         (json!({ "jwk": private }), json!({})),
         (json!({ "jwk": other.jwk() }), json!({})),
+        (json!({ "jwk": changed(public, json!({ "alg": "ES384" })) }), json!({})),
         (json!({ "crit": ["x"] }), json!({})),
         (json!({}), json!({ "jti": null })),
         (json!({}), json!({ "jti": "" })),
