@@ -34,4 +34,4 @@ pub use scope::{InvalidScope, Scopes};
 /// Compiles the example of the README.
 #[cfg(all(doctest, feature = "resource"))]
 #[doc = include_str!("../README.md")]
-pub mod readme {}
+mod readme {}

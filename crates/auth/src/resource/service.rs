@@ -100,3 +100,43 @@ async fn discard<B: Body>(body: B) {
     };
     let _ = timeout(DISCARD_TIMEOUT, read).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body::Frame;
+
+    /// A body of 64 KiB pieces without end, or one whose client stops after the first piece.
+    struct Endless {
+        pieces: usize,
+        stops: bool,
+    }
+
+    impl Body for Endless {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.stops && self.pieces > 0 {
+                return Poll::Pending;
+            }
+            self.pieces += 1;
+            assert!(self.pieces < 10, "at most 256 KiB are read");
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![0; 64 << 10])))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_of_a_rejected_request_is_read_within_limits() {
+        discard(Endless { pieces: 0, stops: false }).await;
+        let started = tokio::time::Instant::now();
+        discard(Endless { pieces: 0, stops: true }).await;
+        assert_eq!(started.elapsed(), DISCARD_TIMEOUT);
+    }
+}
