@@ -75,6 +75,21 @@ mod tests {
         assert!(cache.insert("kez", "a", 1000) && cache.insert("key", "b", 1000));
     }
 
+    /// A proof whose time is five minutes ahead is acceptable for ten minutes.
+    #[test]
+    fn proof_is_remembered_for_ten_minutes_in_any_generation() {
+        for inserted in (1000..1700).step_by(50) {
+            let cache = ReplayCache::new();
+            for now in (1000..=inserted + 600).step_by(50) {
+                // Other proofs let the generations change.
+                assert!(cache.insert("key", &now.to_string(), now));
+                if now >= inserted {
+                    assert_eq!(cache.insert("key", "a", now), now == inserted, "{now}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn size_is_bounded() {
         let cache = ReplayCache::with_capacity(10);
