@@ -136,11 +136,13 @@ fn features() -> Result {
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "postgres"],
         &["--package", "mrtr-auth"],
         &["--package", "mrtr-auth", "--features", "client"],
+        &["--package", "mrtr-auth", "--features", "resource"],
         &["--package", "mrtr", "--no-default-features", "--features", "server"],
         &["--package", "mrtr", "--no-default-features", "--features", "server,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "client"],
         &["--package", "mrtr", "--no-default-features", "--features", "client,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-client"],
+        &["--package", "mrtr", "--no-default-features", "--features", "auth-server"],
         &["--package", "mrtr", "--no-default-features", "--features", "aws-lc"],
     ] {
         step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;
