@@ -12,6 +12,8 @@ use crate::state::StateRequirements;
 pub(crate) struct CallOptions {
     /// The features that a client must have before the handler runs.
     pub(crate) requires: Vec<ClientFeature>,
+    /// The scopes that the access token must have before the handler runs.
+    pub(crate) scopes: Vec<String>,
     /// The reason why a required form cannot be built. `build` reports it.
     pub(crate) form_error: Option<String>,
     /// The validity period of one request state.
@@ -52,6 +54,7 @@ impl CallOptions {
     pub(crate) fn new(state: StateRequirements, manual: bool) -> Self {
         Self {
             requires: Vec::new(),
+            scopes: Vec::new(),
             form_error: None,
             answer_timeout: Duration::from_mins(10),
             call_timeout: Duration::from_hours(1),

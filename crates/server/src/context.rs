@@ -268,6 +268,46 @@ impl Context {
         rounds::checkpoint(Arc::clone(&self.round), key.into().into())
     }
 
+    /// Requires a scope of the caller's access token (specification: step-up authorization flow).
+    /// Returns at once if the token of this request has it.
+    ///
+    /// Otherwise, the client gets 403 with a challenge that names the scope. It obtains another
+    /// token and sends the same request again: the call continues here, and no question is asked
+    /// and no step runs again. If steps have run in this round, or notifications were sent, the
+    /// round first ends with a request state that keeps them, and the client's retry gets the 403.
+    ///
+    /// Each round requires the scope again, so a later token must have it, too. Scopes that are
+    /// required together are named in one challenge. Scopes that all calls need are for
+    /// [`Tool::requires_scope`](crate::Tool::requires_scope).
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Seat { place: String, deposit: bool }
+    /// # async fn charge(place: &str) -> Result<()> { Ok(()) }
+    /// async fn book(cx: Context) -> Result<String> {
+    ///     let seat: Seat = cx.elicit("seat", "Inside or outside?").await?;
+    ///     if seat.deposit {
+    ///         cx.require_scope("booking:pay").await?;
+    ///         cx.step("charge", async |_| charge(&seat.place).await).await?;
+    ///     }
+    ///     Ok(format!("A seat {}.", seat.place))
+    /// }
+    /// # let tool = mrtr_server::Tool::new("book", "Books a seat", book);
+    /// # let _ = tool.requires_scope("booking:read");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Only [`Error::is_round_closed`], if it is awaited in a separately spawned task when the
+    /// round ends.
+    pub fn require_scope<S>(&self, scope: S) -> impl Future<Output = Result<(), Error>> + use<S>
+    where
+        S: Into<String>,
+    {
+        rounds::require_scope(Arc::clone(&self.round), scope.into())
+    }
+
     /// Races two futures, records the winner and drops the loser. Later rounds return the result of
     /// the same side.
     ///

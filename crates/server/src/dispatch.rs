@@ -7,11 +7,12 @@ mod extension;
 pub(crate) mod listen;
 pub(crate) mod prompts;
 pub(crate) mod resources;
+mod scopes;
 mod single_use;
 pub(crate) mod tools;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use mrtr_codec::Principal;
 use mrtr_schema::json::{ObjectWriter, RawJson};
@@ -122,7 +123,7 @@ impl Registry {
             meta,
             principal,
             headers: std::mem::take(&mut call.headers),
-            notifier: Notifier { outbox, last: Mutex::default() },
+            notifier: Notifier::new(outbox),
             extensions: std::mem::take(&mut call.extensions),
             runtime: Arc::clone(&self.runtime),
         }))

@@ -1,5 +1,6 @@
 //! The parts of a request that handlers and extractors read.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Extensions, HeaderMap};
@@ -9,7 +10,7 @@ use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{Progress, name};
-use mrtr_transport::{NotificationSender, ProtocolVersion};
+use mrtr_transport::{GrantedScopes, NotificationSender, ProtocolVersion};
 use serde::Serialize;
 
 use crate::runtime::Runtime;
@@ -76,6 +77,15 @@ impl RequestParts {
         capabilities(&self.meta)
     }
 
+    /// Returns true if the access token of this request has a scope. A request over HTTP without a
+    /// token has none. A request over stdio has all: the user has started the server.
+    pub(crate) fn has_scope(&self, scope: &str) -> bool {
+        match self.extensions.get::<GrantedScopes>() {
+            Some(granted) => granted.contains(scope),
+            None => self.headers.is_empty(),
+        }
+    }
+
     /// Sends progress to the client, if the client asked for it. `muted` is true if an earlier
     /// round sent it.
     pub(crate) fn progress(
@@ -104,10 +114,21 @@ pub(crate) fn capabilities(meta: &RequestMeta) -> &ClientCapabilities {
 pub(crate) struct Notifier {
     pub(crate) outbox: NotificationSender,
     /// The last reported progress, including muted reports.
-    pub(crate) last: Mutex<Option<f64>>,
+    last: Mutex<Option<f64>>,
+    /// True if a notification was queued, so that the response may have begun.
+    has_sent: AtomicBool,
 }
 
 impl Notifier {
+    pub(crate) fn new(outbox: NotificationSender) -> Self {
+        Self { outbox, last: Mutex::default(), has_sent: AtomicBool::new(false) }
+    }
+
+    /// Returns true if a notification was queued.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.has_sent.load(Ordering::Relaxed)
+    }
+
     /// Records progress if it is greater than the last, and sends it unless it is `muted`.
     fn progress(&self, params: &Progress, muted: bool) {
         // Locked until the notification is queued, so that concurrent tasks queue in order.
@@ -123,6 +144,7 @@ impl Notifier {
 
     /// Queues a notification. It is dropped if the queue is full or closed.
     pub(crate) fn send(&self, method: &str, params: &impl Serialize) {
+        self.has_sent.store(true, Ordering::Relaxed);
         let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));
         if !sent {
             tracing::debug!(target: "mrtr::server", method, "notification dropped");

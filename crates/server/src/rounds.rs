@@ -13,6 +13,7 @@ mod journal;
 mod race;
 mod replay;
 mod round;
+mod scope;
 mod shared_str;
 mod step;
 mod step_scope;
@@ -23,11 +24,12 @@ pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
 pub use input::{ElicitOutcome, InputFuture};
 pub(crate) use journal::{
-    CallState, CallStateContent, Entry, MAX_ENTRY, QuestionDigest, check_size,
+    CallState, CallStateContent, Entry, Journal, MAX_ENTRY, QuestionDigest, check_size,
     order_independent_digest,
 };
 pub(crate) use race::race;
-pub(crate) use round::{OpenInput, Round};
+pub(crate) use round::{OpenInput, Round, Suspended};
+pub(crate) use scope::require_scope;
 pub(crate) use step::hex;
 pub use step::{Step, StepFuture};
 pub(crate) use version::{Compatibility, Version};

@@ -38,6 +38,21 @@ macro_rules! call_setters {
                 self
             }
 
+            /// Declares a scope that the caller's access token must have (specification:
+            /// authorization). Call it for each scope.
+            ///
+            /// A request without it gets 403 before the handler runs, with a challenge that names
+            /// all scopes that the call needs. Scopes that only some calls need are for
+            /// [`Context::require_scope`](crate::Context::require_scope).
+            ///
+            /// The layer that checks tokens attaches the scopes
+            /// ([`GrantedScopes`](mrtr_transport::GrantedScopes)). An HTTP request without them has
+            /// none. Requests over stdio have all, since the user has started the server.
+            pub fn requires_scope(mut self, scope: impl Into<String>) -> Self {
+                self.options.scopes.push(scope.into());
+                self
+            }
+
             /// Declares that the handler always asks for the form of `T`.
             ///
             /// Equivalent to [`requires`](Self::requires) with [`ClientFeature::Form`]. In

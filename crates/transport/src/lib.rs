@@ -67,7 +67,9 @@ pub mod stdio;
 mod traits;
 
 pub use error::{BoxError, TransportError};
-pub use granted_scopes::GrantedScopes;
+#[doc(hidden)]
+pub use granted_scopes::scope_challenge;
+pub use granted_scopes::{GrantedScopes, insufficient_scope};
 pub use in_process::InProcess;
 pub use notifications::{NotificationReceiver, NotificationSender};
 pub use traits::{IncomingRequest, OutgoingRequest, ProtocolVersion, RequestHandler, Transport};

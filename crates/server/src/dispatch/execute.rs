@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 
+use super::scopes::{check_scopes, scopes_error};
 use super::single_use::{Claim, SingleUseClaim};
 use crate::call_options::{CallOptions, SingleUse};
 use crate::client_feature;
@@ -29,7 +30,7 @@ use crate::registry::{Outcome, Registry};
 use crate::request_parts::RequestParts;
 use crate::rounds::{
     CallState, CallStateContent, Compatibility, Ending, Entry, Fault, MAX_ENTRY, OpenInput, Round,
-    Version, check_size, drive,
+    Suspended, Version, check_size, drive,
 };
 use crate::state_error::{refuse, refuse_newer, refuse_panic};
 
@@ -79,6 +80,7 @@ impl<'a> RoundExecution<'a> {
         }
         let responses = responses.unwrap_or_default();
         let Some(token) = state else {
+            check_scopes(target.options, &parts, None)?;
             return Ok(Self::first(server, target, parts, responses));
         };
         let digest = arguments_digest(&target)?;
@@ -103,6 +105,11 @@ impl<'a> RoundExecution<'a> {
                 return Err(refuse_newer(saved.version.number, target.method, target.name));
             }
         }
+        let journal = match &saved.content {
+            CallStateContent::Journal(journal) => Some(journal),
+            CallStateContent::Manual(_) => None,
+        };
+        check_scopes(target.options, &parts, journal)?;
         let single_use = target.options.single_use;
         let claim = match server.store.as_deref().filter(|_| single_use.is_on()) {
             Some(store) => {
@@ -198,7 +205,13 @@ impl<'a> RoundExecution<'a> {
     ) -> Outcome {
         match ending {
             Ending::Failed(fault) => Err(self.fault_response(&fault)),
-            Ending::Suspended(journal, open) => {
+            Ending::Suspended(Suspended { journal, open, lacks_scope, is_repeatable }) => {
+                // The client keeps its state, and repeats the request with another token. What the
+                // client does not have yet must be sent to it first.
+                let is_unsent = !self.round.parts.notifier.has_sent() && self.claim.is_none();
+                if lacks_scope && is_repeatable && is_unsent {
+                    return Err(scopes_error(self.target.options, journal.scopes()));
+                }
                 let is_too_long = |entry: &&Entry| entry.value.len() > MAX_ENTRY;
                 if let Some(answer) = journal.entries.iter().find(is_too_long) {
                     return Err(ErrorObject::invalid_params(format!(

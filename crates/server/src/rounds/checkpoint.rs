@@ -2,8 +2,9 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Waker};
 
+use super::journal::{CHECKPOINT, EntryKind};
 use super::round::Round;
 use crate::error::Error;
 
@@ -22,6 +23,36 @@ pub(crate) async fn checkpoint(round: Arc<Round>, key: Arc<str>) -> Result<(), E
     })
     .await;
     Err(Error::round_closed(&key))
+}
+
+impl Round {
+    /// Returns true if an earlier round ended at this checkpoint. If not, records that this round
+    /// does. `None` if the call has a fault.
+    fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
+        let mut state = self.lock();
+        let location = state.use_key(self, key)?;
+        let passed = state.replay.decision(location, "a checkpoint", [CHECKPOINT]);
+        let passed = passed.map_err(|fault| state.fail(fault)).ok()?.is_some();
+        if !passed {
+            state.replay.record(key, EntryKind::Decision, CHECKPOINT.to_owned());
+        }
+        Some(passed)
+    }
+
+    /// Requests that the round ends as soon as the handler is suspended, with or without a
+    /// question.
+    fn request_suspend(&self, waker: &Waker) {
+        let mut state = self.lock();
+        state.suspend_requests += 1;
+        state.wake_driver();
+        state.wake_on_close(waker);
+    }
+
+    /// Cancels one [request](Self::request_suspend).
+    fn cancel_suspend_request(&self) {
+        let mut state = self.lock();
+        state.suspend_requests = state.suspend_requests.saturating_sub(1);
+    }
 }
 
 /// A request that the round ends without a question. Dropping it cancels the request.

@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::fault::Fault;
 use super::journal::Journal;
-use super::round::{OpenInput, Round};
+use super::round::{Round, Suspended};
 
 /// The end of a round.
 pub(crate) enum Ending<T> {
     /// The handler returned.
     Finished(T, Journal),
     /// The handler can only wait for answers, or for the next round.
-    Suspended(Journal, Vec<OpenInput>),
+    Suspended(Suspended),
     /// The call cannot continue.
     Failed(Fault),
 }
@@ -84,10 +84,10 @@ pub(crate) async fn drive<T>(
             waits_elsewhere = has_other_holders();
         }
         if !handler_waker.is_woken()
-            && let Some((journal, open)) = round.close_if_suspended(activity)
+            && let Some(suspended) = round.close_if_suspended(activity)
         {
             if waits_elsewhere == Some(true) {
-                let questions: Vec<_> = open.iter().map(|open| &*open.key).collect();
+                let questions: Vec<_> = suspended.open.iter().map(|open| &*open.key).collect();
                 tracing::warn!(
                     target: "mrtr::rounds",
                     ?questions,
@@ -95,7 +95,7 @@ pub(crate) async fn drive<T>(
                      step; it is dropped when the round ends"
                 );
             }
-            return Ending::Suspended(journal, open);
+            return Ending::Suspended(suspended);
         }
     }
 }

@@ -73,7 +73,8 @@ pub(crate) enum EntryKind {
     Step(StepKind),
     /// An answer to another wording of a question, kept for the handler version that uses it.
     OtherWording(QuestionDigest),
-    /// A decision about the control flow: [`SKIPPED`], one of [`RACE_WINNERS`], or [`CHECKPOINT`].
+    /// A decision about the control flow: [`SKIPPED`], one of [`RACE_WINNERS`],
+    /// [`CHECKPOINT`], or [`SCOPE`].
     Decision,
 }
 
@@ -81,6 +82,8 @@ pub(crate) enum EntryKind {
 pub(super) const SKIPPED: &str = "null";
 /// The decision that a round ended at a checkpoint.
 pub(super) const CHECKPOINT: &str = "true";
+/// The decision that the call needs a scope, which follows from its key.
+pub(super) const SCOPE: &str = "\"scope\"";
 /// The decisions that the first or the second side won a race.
 pub(super) const RACE_WINNERS: [&str; 2] = ["0", "1"];
 

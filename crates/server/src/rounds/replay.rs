@@ -37,6 +37,10 @@ pub(super) struct Replay {
     unreached: usize,
     /// True if the handler has used a key that no earlier replay has used.
     is_past_journal: bool,
+    /// The number of steps that this replay has recorded.
+    new_steps: usize,
+    /// The number of decisions that this replay has recorded.
+    new_decisions: usize,
     /// The packed length of all entries, including those that this replay has removed.
     size: usize,
 }
@@ -290,7 +294,40 @@ impl Replay {
 
     /// Records an entry under a key that this replay has used.
     pub(super) fn record(&mut self, key: &Arc<str>, kind: EntryKind, value: String) {
+        match kind {
+            EntryKind::Step(_) => self.new_steps += 1,
+            _ => self.new_decisions += 1,
+        }
         self.push(Entry { key: key.into(), kind, value: value.into(), used: true });
+    }
+
+    /// Returns true if this replay has recorded a step or a decision, which the request state that
+    /// arrived does not have.
+    pub(super) fn has_recorded(&self) -> bool {
+        self.has_new_step() || self.new_decisions > 0
+    }
+
+    /// Returns true if this replay has recorded a step.
+    pub(super) fn has_new_step(&self) -> bool {
+        self.new_steps > 0
+    }
+
+    /// Marks the decision under a key as used, which may happen any number of times. Returns false
+    /// if there is none.
+    pub(super) fn use_decision(&mut self, key: &str) -> bool {
+        let Some(position) = self.find(key) else { return false };
+        let Some(entry) = self.journal.entries.get_mut(position) else { return false };
+        if !std::mem::replace(&mut entry.used, true) {
+            self.unreached -= usize::from(entry.kind.was_reached());
+            self.next = position + 1;
+        }
+        true
+    }
+
+    /// Adds a decision that another round would make again, so it does not count as recorded.
+    pub(super) fn push_decision(&mut self, key: &str, decision: &str) {
+        let kind = EntryKind::Decision;
+        self.push(Entry { key: key.into(), kind, value: decision.into(), used: true });
     }
 
     fn push(&mut self, entry: Entry) {

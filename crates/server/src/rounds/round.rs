@@ -9,8 +9,8 @@ use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
 use super::journal::{
-    CHECKPOINT, CallMeta, EntryKind, Journal, MAX_ENTRY, PendingInputs, RACE_WINNERS, SKIPPED,
-    StepKind, order_independent_digest,
+    CallMeta, EntryKind, Journal, MAX_ENTRY, PendingInputs, RACE_WINNERS, SKIPPED, StepKind,
+    order_independent_digest,
 };
 use super::replay::{Location, Lookup, Replay};
 use super::shared_str::SharedStr;
@@ -43,18 +43,18 @@ pub struct Round {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// The replay; taken away when the round ends.
-    replay: Replay,
+    pub(super) replay: Replay,
     /// The questions to send.
     open: Vec<OpenInput>,
     steps_in_flight: usize,
     /// The number of checkpoints and steps that ask for the end of the round without a question.
-    suspend_requests: usize,
-    /// True if a step has completed in this round.
-    has_new_step: bool,
+    pub(super) suspend_requests: usize,
     /// True if the call is to be handed over to another replica.
     handed_over: bool,
+    /// True if the access token lacks a scope that the handler requires.
+    pub(super) lacks_scope: bool,
     fault: Option<Fault>,
     closed: bool,
     driver: Option<Waker>,
@@ -62,6 +62,18 @@ struct State {
     activity: u64,
     /// The wakers to call when the round ends. A task of the handler's own has no other wake-up.
     close_waiters: Vec<Waker>,
+}
+
+/// The content of a round whose handler can only wait.
+#[derive(Default)]
+pub(crate) struct Suspended {
+    pub(crate) journal: Journal,
+    pub(crate) open: Vec<OpenInput>,
+    /// True if the access token lacks a scope that the handler requires.
+    pub(crate) lacks_scope: bool,
+    /// True if the same request would bring the call to the same point: nothing is asked, and no
+    /// step or decision was recorded.
+    pub(crate) is_repeatable: bool,
 }
 
 /// An open question.
@@ -184,7 +196,7 @@ impl Round {
         &self.parts.runtime
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Only a `Deserialize` of the handler's can panic under the lock, and it runs between
         // changes of the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -315,7 +327,6 @@ impl Round {
         if let Some((kind, value)) = result {
             let length = value.len();
             state.replay.record(key, EntryKind::Step(kind), value);
-            state.has_new_step = true;
             if length > MAX_ENTRY {
                 let why = format!(
                     "the result of step {key:?} has {length} bytes; the limit is {MAX_ENTRY}"
@@ -344,34 +355,6 @@ impl Round {
             let winner = if first_won { first } else { second };
             state.replay.record(key, EntryKind::Decision, winner.to_owned());
         }
-    }
-
-    /// Returns true if an earlier round ended at this checkpoint. If not, records that this round
-    /// does. `None` if the call has a fault.
-    pub(crate) fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
-        let mut state = self.lock();
-        let location = state.use_key(self, key)?;
-        let passed = state.replay.decision(location, "a checkpoint", [CHECKPOINT]);
-        let passed = passed.map_err(|fault| state.fail(fault)).ok()?.is_some();
-        if !passed {
-            state.replay.record(key, EntryKind::Decision, CHECKPOINT.to_owned());
-        }
-        Some(passed)
-    }
-
-    /// Requests that the round ends as soon as the handler is suspended, with or without a
-    /// question.
-    pub(crate) fn request_suspend(&self, waker: &Waker) {
-        let mut state = self.lock();
-        state.suspend_requests += 1;
-        state.wake_driver();
-        state.wake_on_close(waker);
-    }
-
-    /// Cancels one [request](Self::request_suspend).
-    pub(crate) fn cancel_suspend_request(&self) {
-        let mut state = self.lock();
-        state.suspend_requests = state.suspend_requests.saturating_sub(1);
     }
 
     pub(crate) fn fail(&self, fault: Fault) {
@@ -407,7 +390,7 @@ impl Round {
     /// Ends the round, if the handler is still suspended and nothing has happened since `activity`.
     ///
     /// The check and the end are one atomic operation: no step can begin in between.
-    pub(crate) fn close_if_suspended(&self, activity: u64) -> Option<(Journal, Vec<OpenInput>)> {
+    pub(crate) fn close_if_suspended(&self, activity: u64) -> Option<Suspended> {
         let mut state = self.lock();
         (state.is_suspended() && state.activity == activity).then(|| state.close())
     }
@@ -421,7 +404,7 @@ impl Round {
         let mut state = self.lock();
         match &state.fault {
             Some(fault) => Err(fault.clone()),
-            None => Ok(state.close().0),
+            None => Ok(state.close().journal),
         }
     }
 
@@ -432,19 +415,19 @@ impl Round {
 }
 
 impl State {
-    fn fail(&mut self, fault: Fault) {
+    pub(super) fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
         self.wake_driver();
     }
 
-    fn wake_driver(&mut self) {
+    pub(super) fn wake_driver(&mut self) {
         self.activity += 1;
         if let Some(driver) = &self.driver {
             driver.wake_by_ref();
         }
     }
 
-    fn wake_on_close(&mut self, waker: &Waker) {
+    pub(super) fn wake_on_close(&mut self, waker: &Waker) {
         if !self.close_waiters.iter().any(|other| other.will_wake(waker)) {
             self.close_waiters.push(waker.clone());
         }
@@ -461,7 +444,8 @@ impl State {
     /// An answer that arrived in between would change the idempotency key of a step that may have
     /// run already, in a round whose response was lost.
     fn may_hand_over(&self) -> bool {
-        self.handed_over || (self.has_new_step && self.open.is_empty() && self.steps_in_flight == 0)
+        self.handed_over
+            || (self.replay.has_new_step() && self.open.is_empty() && self.steps_in_flight == 0)
     }
 
     /// Cancels a hand-over, because a question was opened. Its steps run on this replica.
@@ -476,19 +460,22 @@ impl State {
         waits && self.steps_in_flight == 0 && self.fault.is_none()
     }
 
-    fn close(&mut self) -> (Journal, Vec<OpenInput>) {
+    fn close(&mut self) -> Suspended {
         self.driver = None;
         self.close_waiters.drain(..).for_each(Waker::wake);
         if std::mem::replace(&mut self.closed, true) {
-            return Default::default();
+            return Suspended::default();
         }
         let replay = std::mem::take(&mut self.replay);
-        (replay.into_journal(), std::mem::take(&mut self.open))
+        let open = std::mem::take(&mut self.open);
+        let is_repeatable = open.is_empty() && !replay.has_recorded();
+        let (journal, lacks_scope) = (replay.into_journal(), self.lacks_scope);
+        Suspended { journal, open, lacks_scope, is_repeatable }
     }
 
     /// Marks a key as used in this replay. `None` if that is a fault: the key was used before, or
     /// the handler is inside a step.
-    fn use_key(&mut self, round: &Round, key: &Arc<str>) -> Option<Location> {
+    pub(super) fn use_key(&mut self, round: &Round, key: &Arc<str>) -> Option<Location> {
         let location = match step_scope::current_step(round) {
             None => self.replay.use_key(key),
             Some(step) => Err(Fault::Handler(format!(

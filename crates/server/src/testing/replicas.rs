@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr_codec::{Principal, UnixSeconds};
 use mrtr_schema::jsonrpc::Response;
-use mrtr_transport::{InProcess, OutgoingRequest, Transport, TransportError};
+use mrtr_transport::{GrantedScopes, InProcess, OutgoingRequest, Transport, TransportError};
 use serde_json::Value;
 
 use super::steps::{StepExecution, StepLog};
@@ -78,6 +78,7 @@ pub struct Replicas {
     servers: Vec<Server>,
     next: AtomicUsize,
     principal: Option<Principal>,
+    scopes: Mutex<Option<GrantedScopes>>,
     log: RequestLog,
 }
 
@@ -97,7 +98,13 @@ impl Replicas {
     /// Creates a load balancer in front of these replicas.
     pub fn new(replicas: impl IntoIterator<Item = Server>) -> Self {
         let servers = replicas.into_iter().collect();
-        Self { servers, next: AtomicUsize::new(0), principal: None, log: RequestLog::default() }
+        Self {
+            servers,
+            next: AtomicUsize::new(0),
+            principal: None,
+            scopes: Mutex::default(),
+            log: RequestLog::default(),
+        }
     }
 
     /// Sets the authenticated caller of every request. Default: none.
@@ -105,6 +112,13 @@ impl Replicas {
     pub fn as_principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
+    }
+
+    /// Sets the scopes of the access tokens that later requests come with. Default: requests come
+    /// without a token, and may do everything, as over stdio.
+    pub fn grant_scopes<S: Into<String>>(&self, scopes: impl IntoIterator<Item = S>) {
+        let scopes = GrantedScopes::new(scopes);
+        *self.scopes.lock().unwrap_or_else(PoisonError::into_inner) = Some(scopes);
     }
 
     /// Returns a handle to the record of all requests. It stays valid after the replicas have been
@@ -126,6 +140,10 @@ impl Replicas {
         let mut server = InProcess::new(server).with_extension(self.log.steps.clone());
         if let Some(principal) = principal {
             server = server.with_extension(principal.clone());
+        }
+        let scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(scopes) = scopes {
+            server = server.with_extension(scopes);
         }
         let sent: Value = request.decode_params().unwrap_or_default();
         let outgoing = OutgoingRequest::new(request).with_notification_handler(on_notification);

@@ -21,6 +21,7 @@ mod request_state;
 mod results;
 #[cfg(feature = "validate")]
 mod schema_validation;
+mod scopes;
 mod sealers;
 mod single_use;
 mod steps;

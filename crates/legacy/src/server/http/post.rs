@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{HeaderValue, Request, Response, StatusCode};
+use ::http::{HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, RequestId};
 use mrtr_schema::notification::{Cancelled, name};
 use mrtr_schema::{RawJson, jsonrpc};
 use mrtr_transport::http::{Permit, ResponseBody, event_stream};
-use mrtr_transport::{RequestHandler, headers};
+use mrtr_transport::{RequestHandler, headers, scope_challenge};
 use serde_json::value::RawValue;
 
 use super::body::CallEvents;
@@ -150,10 +150,27 @@ async fn respond<H: RequestHandler>(
             && stream.is_complete()
             && let Some(message) = event.message
         {
-            return json_text(message);
+            let challenge = challenge(message.as_str());
+            let mut response = json_text(message);
+            if let Some(challenge) = challenge {
+                *response.status_mut() = StatusCode::FORBIDDEN;
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            }
+            return response;
         }
     }
     event_stream(CallEvents::new(reader, session.claims.version.has_priming_events(), None))
+}
+
+/// Returns the challenge of a response, if the access token lacks scopes.
+fn challenge(message: &str) -> Option<HeaderValue> {
+    if !message.contains("insufficient_scope") {
+        return None;
+    }
+    match Message::parse(message.as_bytes()) {
+        Ok(Message::Response(response)) => scope_challenge(&response.outcome.err()?),
+        _ => None,
+    }
 }
 
 fn parse_batch(body: &[u8]) -> Result<Vec<Message>, Box<Rejected>> {

@@ -10,9 +10,10 @@ use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use mrtr_schema::jsonrpc::Notification;
+use mrtr_schema::jsonrpc::{ErrorObject, Notification};
 
 use super::event_stream::{EventSource, EventStream, push_event};
+use crate::granted_scopes::scope_challenge;
 use crate::headers;
 use crate::response_parts::{Part, RawResponse, ResponseParts};
 
@@ -25,11 +26,10 @@ const MAX_COLLECTED_EVENTS: usize = 4 << 10;
 pub(super) async fn respond(mut parts: ResponseParts) -> Response<ResponseBody> {
     match parts.next().await {
         None => empty(StatusCode::INTERNAL_SERVER_ERROR),
-        Some(Part::Response(response)) => {
-            let status =
-                response.outcome.as_ref().err().map_or(StatusCode::OK, headers::status_for_error);
-            json(status, &response)
-        }
+        Some(Part::Response(response)) => match &response.outcome {
+            Ok(_) => json(StatusCode::OK, &response),
+            Err(error) => rejection(error, &response),
+        },
         Some(Part::Notification(first)) => event_stream(Parts { first: Some(first), parts }),
     }
 }
@@ -56,6 +56,16 @@ pub(super) fn json(status: StatusCode, message: &RawResponse) -> Response<Respon
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// Creates a response with an error. If the access token lacks scopes, a challenge names them.
+fn rejection(error: &ErrorObject, message: &RawResponse) -> Response<ResponseBody> {
+    let Some(challenge) = scope_challenge(error) else {
+        return json(headers::status_for_error(error), message);
+    };
+    let mut response = json(StatusCode::FORBIDDEN, message);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     response
 }
 
