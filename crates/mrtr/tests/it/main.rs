@@ -36,5 +36,7 @@ mod stdio;
 mod stdio_bounds;
 mod stdio_client;
 mod stdio_wire;
+#[cfg(all(feature = "auth-client", feature = "auth-server"))]
+mod step_up;
 mod streams;
 mod subscriptions;

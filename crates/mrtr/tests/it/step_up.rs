@@ -1,0 +1,269 @@
+//! A login for further scopes in the middle of a call: client, authorization server and two
+//! replicas.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::Request;
+use http::{Response, StatusCode, header};
+use mrtr::auth::client::{
+    AuthorizationPage, CallbackReceiver, DriverFuture, OAuthClient, UserAgent,
+};
+use mrtr::auth::resource::{IntrospectionIssuer, Protected, ProtectedResource};
+use mrtr::http::{Endpoint, HttpClient, HttpConnection};
+use mrtr::{
+    CallError, Client, ClientBuilder, Context, ElicitResult, KeyRing, Secret, Server, Tool,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower_service::Service;
+
+/// An authorization server whose user grants whatever is asked for. Its tokens are opaque, and name
+/// their scopes: `token+booking.read+booking.pay`.
+struct Issuer {
+    url: String,
+    resource: String,
+    /// The scopes of all pages that the user has seen.
+    pages: Mutex<Vec<String>>,
+}
+
+impl Issuer {
+    fn respond(&self, path: &str, form: &BTreeMap<String, String>) -> Option<Value> {
+        let endpoint = |path| format!("{}/{path}", self.url);
+        let scopes =
+            |token: &str| token.trim_start_matches("token+").replace('+', " ").replace('.', ":");
+        Some(match path {
+            "/.well-known/oauth-authorization-server" => json!({
+                "issuer": self.url,
+                "authorization_endpoint": endpoint("authorize"),
+                "token_endpoint": endpoint("token"),
+                "registration_endpoint": endpoint("register"),
+                "introspection_endpoint": endpoint("introspect"),
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none", "client_secret_basic"],
+            }),
+            "/register" => json!({ "client_id": "app" }),
+            "/token" => json!({
+                "access_token": format!("token+{}", form["code"].replace(' ', "+").replace(':', ".")),
+                "token_type": "Bearer",
+                "scope": form["code"],
+            }),
+            "/introspect" => json!({
+                "active": true,
+                "iss": self.url,
+                "sub": "alice",
+                "client_id": "app",
+                "aud": self.resource,
+                "scope": scopes(&form["token"]),
+                "exp": 4_000_000_000_u64,
+            }),
+            _ => return None,
+        })
+    }
+
+    async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let app = Router::new().fallback(move |request: Request| {
+            let issuer = Arc::clone(&self);
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = axum::body::to_bytes(request.into_body(), 1 << 16).await.unwrap();
+                let form = url::form_urlencoded::parse(&body).into_owned().collect();
+                let (status, text) = match issuer.respond(&path, &form) {
+                    Some(body) => (StatusCode::OK, body.to_string()),
+                    None => (StatusCode::NOT_FOUND, String::new()),
+                };
+                let json = [(header::CONTENT_TYPE, "application/json")];
+                (status, json, text)
+            }
+        });
+        axum::serve(listener, app).await.unwrap();
+    }
+}
+
+struct User(Arc<Issuer>);
+
+impl UserAgent for User {
+    fn prepare<'a>(&'a self, _: Option<&'a str>) -> DriverFuture<'a, Box<dyn CallbackReceiver>> {
+        let receiver = Self(Arc::clone(&self.0));
+        Box::pin(async { Ok(Box::new(receiver) as Box<dyn CallbackReceiver>) })
+    }
+}
+
+impl CallbackReceiver for User {
+    fn redirect_uri(&self) -> &'static str {
+        "http://127.0.0.1:7/callback"
+    }
+
+    fn authorize(self: Box<Self>, page: AuthorizationPage) -> DriverFuture<'static, String> {
+        let scopes = page.scopes().to_string();
+        self.0.pages.lock().unwrap().push(scopes.clone());
+        let state = page.url().query_pairs().find(|(name, _)| name == "state").unwrap().1;
+        // The code tells the token endpoint which scopes were granted.
+        let callback = format!("code={}&state={state}", scopes.replace(' ', "+"));
+        Box::pin(async { Ok(callback) })
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Seat {
+    place: String,
+}
+
+/// Counts what must happen once.
+#[derive(Clone, Default)]
+struct Counts {
+    held: Arc<AtomicUsize>,
+    paid: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Counts {
+    fn get(&self) -> [usize; 3] {
+        [&self.held, &self.paid, &self.asked].map(|count| count.load(Ordering::SeqCst))
+    }
+}
+
+fn server(counts: &Counts) -> Server {
+    let (book, held) = (counts.clone(), counts.clone());
+    let book = move |cx: Context| {
+        let Counts { held, paid, .. } = book.clone();
+        async move {
+            let Seat { place } = cx.elicit("seat", "Where?").await?;
+            let held = cx.step("hold", async |_| Ok(held.fetch_add(1, Ordering::SeqCst))).await?;
+            cx.progress(1.0, Some(2.0), None);
+            cx.require_scope("booking:pay").await?;
+            let paid = cx.step("pay", async |_| Ok(paid.fetch_add(1, Ordering::SeqCst))).await?;
+            Ok::<_, mrtr::Error>(format!("{place}: held {held}, paid {paid}"))
+        }
+    };
+    let hold = move || {
+        let Counts { held, .. } = held.clone();
+        async move { format!("held {}", held.fetch_add(1, Ordering::SeqCst)) }
+    };
+    let secret = Secret::from_bytes(&Vec::from_iter(0..32)).unwrap();
+    let ring = KeyRing::builder("booking").active(secret).build().unwrap();
+    let server = Server::builder("booking", "1").require_principal().key_ring(ring);
+    let hold = Tool::new("hold", "Holds a seat", hold).requires_scope("booking:hold");
+    server.tool(Tool::new("book", "Books a seat", book)).tool(hold).build().unwrap()
+}
+
+/// Sends each request to the next replica.
+#[derive(Clone)]
+struct Balanced {
+    replicas: Vec<Protected<Endpoint<Server>>>,
+    next: Arc<AtomicUsize>,
+}
+
+impl Service<Request> for Balanced {
+    type Response = axum::response::Response;
+    type Error = Infallible;
+    type Future = std::pin::Pin<
+        Box<dyn Future<Output = Result<axum::response::Response, Infallible>> + Send>,
+    >;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let at = self.next.fetch_add(1, Ordering::SeqCst) % self.replicas.len();
+        let response = self.replicas[at].call(request);
+        Box::pin(async { Ok(Response::map(response.await?, axum::body::Body::new)) })
+    }
+}
+
+/// Starts everything with some replicas. Returns the URL of the server, and the user.
+async fn start(replicas: usize, counts: &Counts) -> (String, Arc<Issuer>) {
+    let (issuer, server) = (
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    );
+    let origin = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+    let resource = format!("{}/mcp", origin(&server));
+    let pages = Mutex::default();
+    let user = Arc::new(Issuer { url: origin(&issuer), resource: resource.clone(), pages });
+    tokio::spawn(Arc::clone(&user).serve(issuer));
+    let protected = || {
+        let issuer = IntrospectionIssuer::new(user.url.clone(), "server", "secret");
+        let protected = ProtectedResource::builder(resource.clone());
+        let protected = protected.issuer(issuer).scopes(["booking:read"]).build().unwrap();
+        protected.protect(mrtr::endpoint(self::server(counts)).unwrap())
+    };
+    let replicas = (0..replicas).map(|_| protected()).collect();
+    let balanced = Balanced { replicas, next: Arc::default() };
+    let app = Router::new().fallback_service(balanced);
+    tokio::spawn(async move { axum::serve(server, app).await.unwrap() });
+    (resource, user)
+}
+
+fn with_answers<X: mrtr::client::Transport>(
+    client: ClientBuilder<X>,
+    counts: &Counts,
+) -> Client<X> {
+    let asked = Arc::clone(&counts.asked);
+    let client = client.on_form(move |_, _| {
+        asked.fetch_add(1, Ordering::SeqCst);
+        async { Ok(ElicitResult::accept(json!({ "place": "inside" }))?) }
+    });
+    client.on_progress(|_| {}).build()
+}
+
+fn credentials(user: &Arc<Issuer>) -> OAuthClient {
+    OAuthClient::builder("app").user_agent(User(Arc::clone(user))).build().unwrap()
+}
+
+#[tokio::test]
+async fn call_continues_on_another_replica_with_another_token() {
+    let counts = Counts::default();
+    let (url, user) = start(2, &counts).await;
+    let http = HttpClient::builder(url).credentials(credentials(&user)).build().unwrap();
+    let client = with_answers(Client::builder(HttpConnection::new(http)), &counts);
+    let result = client.call_tool("book", json!({})).await.unwrap();
+    assert_eq!(result.text(), "inside: held 0, paid 0");
+    assert_eq!(counts.get(), [1, 1, 1], "held, paid and asked once");
+    let pages = user.pages.lock().unwrap().clone();
+    assert_eq!(pages, ["booking:read", "booking:read booking:pay"]);
+    // The token has what the second call needs.
+    client.call_tool("book", json!({})).await.unwrap();
+    assert_eq!(user.pages.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn challenge_names_the_scopes_of_the_tool_and_of_all_requests() {
+    let counts = Counts::default();
+    let (url, user) = start(1, &counts).await;
+    let http = HttpClient::builder(url).credentials(credentials(&user)).build().unwrap();
+    let client = with_answers(Client::builder(HttpConnection::new(http)), &counts);
+    let result = client.call_tool("hold", json!({})).await.unwrap();
+    assert_eq!(result.text(), "held 0");
+    let pages = user.pages.lock().unwrap().clone();
+    assert_eq!(pages, ["booking:read", "booking:read booking:hold"]);
+}
+
+/// A client of a legacy revision holds the call on a stream, which cannot become a 403.
+#[cfg(feature = "legacy")]
+#[tokio::test]
+async fn legacy_client_logs_in_for_declared_scopes_only() {
+    use mrtr::legacy::{AnyRevisionClient, RevisionMode};
+
+    let counts = Counts::default();
+    let (url, user) = start(1, &counts).await;
+    let http = HttpClient::builder(url).credentials(credentials(&user)).build().unwrap();
+    let legacy = AnyRevisionClient::new(http, RevisionMode::Legacy);
+    let client = with_answers(Client::builder(legacy), &counts);
+    let result = client.call_tool("hold", json!({})).await.unwrap();
+    assert_eq!(result.text(), "held 0");
+    assert_eq!(user.pages.lock().unwrap().len(), 2);
+    let error = client.call_tool("book", json!({})).await.unwrap_err();
+    let refused = CallError::as_server_error(&error).unwrap();
+    assert!(refused.message.contains("booking:pay"), "{refused}");
+    assert_eq!(counts.get()[1], 0);
+}
