@@ -1,4 +1,5 @@
-//! A server behind OAuth 2.1: callers need an access token of an authorization server.
+//! A server behind OAuth 2.1: callers need an access token of an authorization server, and further
+//! scopes for some tools.
 //!
 //! `ISSUER=https://login.example RESOURCE=http://127.0.0.1:3000/mcp cargo run --example authentication`
 
@@ -7,42 +8,51 @@ use std::error::Error;
 
 use mrtr::auth::GrantedScopes;
 use mrtr::auth::resource::{JwtIssuer, ProtectedResource};
-use mrtr::http::HostPolicy;
-use mrtr::{Extension, Principal, Server, Tool};
+use mrtr::http::ServeOptions;
+use mrtr::{Context, Extension, Principal, Result, Server, Tool};
+use tokio::net::TcpListener;
 
 async fn whoami(caller: Principal, Extension(scopes): Extension<GrantedScopes>) -> String {
     format!("{} may {scopes}", caller.subject())
 }
 
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Seat {
+    deposit: bool,
+}
+
+async fn book(cx: Context) -> Result<String> {
+    let Seat { deposit } = cx.elicit("seat", "Pay a deposit, and get the window seat?").await?;
+    if deposit {
+        // The client logs in for it if its token is not enough. Then the call continues here.
+        cx.require_scope("booking:pay").await?;
+    }
+    Ok(if deposit { "By the window." } else { "By the door." }.to_owned())
+}
+
 /// `url` is what clients connect to, and what their tokens must name as audience.
-pub fn app(
-    url: &str,
-    issuer: JwtIssuer,
-    hosts: HostPolicy,
-) -> Result<axum::Router, Box<dyn Error>> {
+pub async fn serve(on: TcpListener, url: &str, issuer: JwtIssuer) -> Result<(), Box<dyn Error>> {
     let resource = ProtectedResource::builder(url)
         .issuer(issuer)
         .scopes(["booking:read"]) // for any request
-        .scopes_supported(["booking:write"]) // for some
+        .scopes_supported(["booking:write", "booking:pay"]) // for some
         .implies("booking:write", "booking:read")
         .build()?;
-    let tool = Tool::new("whoami", "Names the caller", whoami);
-    let server = Server::builder("booking", "1.0.0").tool(tool).require_principal().ephemeral_key();
-    let endpoint = mrtr::endpoint(server.build()?)?.host_policy(hosts);
-    // The metadata is for clients without a token: it names the authorization server.
-    Ok(axum::Router::new()
-        .route_service(resource.metadata_path(), resource.metadata_service())
-        .route_service("/mcp", resource.protect(endpoint)))
+    let server = Server::builder("booking", "1.0.0").require_principal().ephemeral_key();
+    let server = server
+        .tool(Tool::new("whoami", "Names the caller", whoami))
+        .tool(Tool::new("book", "Books a seat", book).requires_scope("booking:write"))
+        .build()?;
+    let service = resource.protect(mrtr::endpoint(server.clone())?);
+    // Clients without a token read the metadata, which names the authorization server.
+    let options = ServeOptions::default().with_metadata_path(resource.metadata_path());
+    let end = mrtr::shutdown(server, options.readiness().clone());
+    Ok(mrtr::http::serve(on, service, options, end).await?)
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().init();
-    let issuer = JwtIssuer::new(env::var("ISSUER")?);
-    let hosts = env::var("HOST").map_or(HostPolicy::loopback(), |host| {
-        HostPolicy::loopback().allow_host(host) // behind a reverse proxy: its public name
-    });
-    let app = app(&env::var("RESOURCE")?, issuer, hosts)?;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
-    Ok(axum::serve(listener, app).await?)
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    serve(listener, &env::var("RESOURCE")?, JwtIssuer::new(env::var("ISSUER")?)).await
 }

@@ -22,7 +22,6 @@ mod steps;
 use std::error::Error;
 
 use mrtr::auth::resource::JwtIssuer;
-use mrtr::http::HostPolicy;
 use mrtr::testing::{Fault, Replicas, TestCall};
 use reqwest::header::WWW_AUTHENTICATE;
 use serde_json::json;
@@ -133,8 +132,10 @@ async fn the_authentication_server_serves_those_with_a_token_for_it() -> Result 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let issuer = JwtIssuer::new("https://login.example").with_jwks(KEYS);
-    let app = authentication::app("https://booking.example/mcp", issuer, HostPolicy::loopback())?;
-    tokio::spawn(async move { axum::serve(listener, app).await });
+    tokio::spawn(async move {
+        let served = authentication::serve(listener, "https://booking.example/mcp", issuer).await;
+        served.map_err(|error| error.to_string())
+    });
 
     let http = reqwest::Client::new();
     for (token, status, error) in [
@@ -159,5 +160,12 @@ async fn the_authentication_server_serves_those_with_a_token_for_it() -> Result 
     let alice = mrtr::Client::builder(alice.build()?).build();
     let result = alice.call_tool("whoami", json!({})).await?;
     assert_eq!(result.text(), "alice may booking:write booking:read");
+    let alice = mrtr::http::HttpClient::builder(format!("{origin}/mcp")).bearer(TOKENS[0])?;
+    let alice = mrtr::Client::builder(alice.build()?)
+        .on_form(async |_, _| Ok(mrtr::ElicitResult::accept(json!({ "deposit": true }))?))
+        .build();
+    let error = alice.call_tool("book", json!({})).await.expect_err("a deposit needs a scope");
+    let error = error.as_server_error().ok_or("not an error of the server")?;
+    assert!(error.message.contains("booking:write booking:pay"), "{error}");
     Ok(())
 }

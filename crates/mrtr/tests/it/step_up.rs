@@ -129,27 +129,27 @@ impl Counts {
 }
 
 fn server(counts: &Counts) -> Server {
-    let (book, held) = (counts.clone(), counts.clone());
+    let (counts, other) = (counts.clone(), counts.clone());
     let book = move |cx: Context| {
-        let Counts { held, paid, .. } = book.clone();
+        let Counts { held, paid, .. } = counts.clone();
         async move {
             let Seat { place } = cx.elicit("seat", "Where?").await?;
-            let held = cx.step("hold", async |_| Ok(held.fetch_add(1, Ordering::SeqCst))).await?;
+            let seat = cx.step("hold", async |_| Ok(held.fetch_add(1, Ordering::SeqCst))).await?;
             cx.progress(1.0, Some(2.0), None);
             cx.require_scope("booking:pay").await?;
-            let paid = cx.step("pay", async |_| Ok(paid.fetch_add(1, Ordering::SeqCst))).await?;
-            Ok::<_, mrtr::Error>(format!("{place}: held {held}, paid {paid}"))
+            let bill = cx.step("pay", async |_| Ok(paid.fetch_add(1, Ordering::SeqCst))).await?;
+            Ok::<_, mrtr::Error>(format!("{place}: held {seat}, paid {bill}"))
         }
     };
-    let hold = move || {
-        let Counts { held, .. } = held.clone();
+    let reserve = move || {
+        let Counts { held, .. } = other.clone();
         async move { format!("held {}", held.fetch_add(1, Ordering::SeqCst)) }
     };
-    let secret = Secret::from_bytes(&Vec::from_iter(0..32)).unwrap();
+    let secret = Secret::from_bytes(&(0..32).collect::<Vec<_>>()).unwrap();
     let ring = KeyRing::builder("booking").active(secret).build().unwrap();
     let server = Server::builder("booking", "1").require_principal().key_ring(ring);
-    let hold = Tool::new("hold", "Holds a seat", hold).requires_scope("booking:hold");
-    server.tool(Tool::new("book", "Books a seat", book)).tool(hold).build().unwrap()
+    let tool = Tool::new("hold", "Holds a seat", reserve).requires_scope("booking:hold");
+    server.tool(Tool::new("book", "Books a seat", book)).tool(tool).build().unwrap()
 }
 
 /// Sends each request to the next replica.

@@ -59,6 +59,10 @@ impl ResponseReader<'_> {
         if is_overload(status) && !matches!(Message::parse(&body), Ok(Message::Response(_))) {
             return Err(self.server.gateway_error(status));
         }
+        // The refusal of an authorization layer is an error of OAuth, not of JSON-RPC.
+        if status.is_client_error() && Message::parse(&body).is_err() {
+            return Err(self.server.violation(format_args!("answered {status}")));
+        }
         match self.process(&body)? {
             Some(Response { outcome: Err(error), .. }) if is_overload(status) => {
                 let message = format!("{} is overloaded: {error}", self.server);

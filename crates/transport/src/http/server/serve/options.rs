@@ -22,6 +22,7 @@ use crate::http::server::readiness::Readiness;
 #[non_exhaustive]
 pub struct ServeOptions {
     path: String,
+    metadata_path: String,
     pub(super) header_timeout: Duration,
     pub(super) max_header_bytes: usize,
     pub(super) max_connections: usize,
@@ -35,6 +36,7 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             path: "/mcp".to_owned(),
+            metadata_path: String::new(),
             header_timeout: Duration::from_secs(15),
             max_header_bytes: 64 << 10,
             max_connections: 12_000,
@@ -47,11 +49,21 @@ impl Default for ServeOptions {
 }
 
 impl ServeOptions {
-    /// Sets the path of the MCP endpoint. Default: `/mcp`. Paths other than this one and the two
-    /// probes are answered with 404.
+    /// Sets the path of the MCP endpoint. Default: `/mcp`. Paths other than this one, the metadata
+    /// and the two probes are answered with 404.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
+        self
+    }
+
+    /// Sets the path of the metadata of the protected resource (RFC 9728), whose requests the
+    /// service answers, too. Default: none.
+    ///
+    /// `ProtectedResource::metadata_path` of `mrtr-auth` returns it.
+    #[must_use]
+    pub fn with_metadata_path(mut self, path: impl Into<String>) -> Self {
+        self.metadata_path = path.into();
         self
     }
 
@@ -131,10 +143,10 @@ impl ServeOptions {
     /// Returns the status of a request that is not for the endpoint: a probe, or an unknown path.
     pub(super) fn status_without_endpoint<B>(&self, request: &Request<B>) -> Option<StatusCode> {
         let path = request.uri().path();
-        if path == self.path {
+        // The path of a request is never empty, so an empty option matches no request.
+        if path == self.path || path == self.metadata_path {
             return None;
         }
-        // The path of a request is never empty, so an empty option matches no request.
         let status = match path {
             _ if path == self.health_path => StatusCode::OK,
             _ if path == self.ready_path && self.readiness.is_ready() => StatusCode::OK,
