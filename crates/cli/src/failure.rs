@@ -1,8 +1,11 @@
 //! Failed commands.
 
+use std::error::Error as _;
 use std::fmt;
+use std::sync::Arc;
 
 use mrtr::CallError;
+use mrtr::auth::client::LoginError;
 
 /// The exit code and the message of a failed command.
 pub(crate) struct Failure {
@@ -13,6 +16,10 @@ pub(crate) struct Failure {
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
+    pub(crate) fn login(error: impl fmt::Display) -> Self {
+        Self { code: 6, message: error.to_string() }
+    }
+
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { code: 2, message: message.to_string() }
     }
@@ -20,7 +27,9 @@ impl Failure {
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
-        let code = if error.is_handler() {
+        let code = if is_login(&error) {
+            6
+        } else if error.is_handler() {
             5
         } else if error.as_server_error().is_some()
             || error.is_protocol()
@@ -40,4 +49,17 @@ impl From<CallError> for Failure {
         }
         Self { code, message }
     }
+}
+
+/// Returns true if a request failed because a login is needed, or has failed.
+fn is_login(error: &CallError) -> bool {
+    let Some(transport) = error.as_transport_error() else { return false };
+    let mut source = transport.source();
+    while let Some(cause) = source {
+        if cause.is::<LoginError>() || cause.is::<Arc<LoginError>>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    transport.status() == Some(401)
 }

@@ -4,6 +4,7 @@ mod answers;
 mod call;
 mod discover;
 mod failure;
+mod login;
 mod options;
 mod output;
 
@@ -28,6 +29,9 @@ fn main() -> ExitCode {
             Command::Discover(server) => discover::discover(server, options.json).await,
             Command::Tools(server) => discover::tools(server, options.json).await,
             Command::Call(call) => call::run(call, options.json).await,
+            Command::Login(login) => login::login(login, options.json).await,
+            Command::Logout(server) => login::logout(server, options.json).await,
+            Command::Whoami(server) => login::whoami(server, options.json).await,
             Command::Keygen { state } => keygen(state, options.json),
         }
     });

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use mrtr::http::{HttpClient, HttpConnection};
+use mrtr::auth::client::OAuthClient;
+use mrtr::http::{HttpClient, HttpClientBuilder, HttpConnection};
 use mrtr::{Client, ClientBuilder};
 
 use crate::failure::{Failure, Result};
+use crate::login;
 
 /// Calls Model Context Protocol servers (2026-07-28 and legacy revisions), and answers their
 /// questions.
 ///
 /// Exit codes: 0 success; 1 the tool failed; 2 wrong usage, or an unusable file; 3 the server
 /// rejected the request, or violated the protocol; 4 the server is unreachable, or the timeout
-/// expired; 5 a question has no valid answer, or the call was paused.
+/// expired; 5 a question has no valid answer, or the call was paused; 6 a login is needed, or has
+/// failed.
 #[derive(Parser)]
 #[command(name = "mrtr", version, max_term_width = 100)]
 pub(crate) struct Options {
@@ -32,6 +35,12 @@ pub(crate) enum Command {
     Tools(Server),
     /// Calls a tool, and answers its questions
     Call(Call),
+    /// Logs in at the authorization server of a server
+    Login(Login),
+    /// Logs out, and has the tokens revoked
+    Logout(Server),
+    /// Prints the login of a server
+    Whoami(Server),
     /// Generates a secret that seals request state, and prints it as a line of a key ring
     Keygen {
         /// `active` seals and opens; `staged` only opens, until all replicas have the key
@@ -51,6 +60,30 @@ pub(crate) struct Server {
     /// Timeout of the whole call, in seconds, not counting the time that you take to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(crate) timeout: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct Login {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Scope to ask for in addition to those that the server names
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+    /// Authorization server at which --client-id is registered
+    #[arg(long, value_name = "URL", requires = "client_id")]
+    pub(crate) issuer: Option<String>,
+    /// ID of a client that was registered beforehand
+    #[arg(long, value_name = "ID", requires = "issuer")]
+    pub(crate) client_id: Option<String>,
+    /// Environment variable that contains the client's secret
+    #[arg(long, value_name = "VARIABLE", requires = "client_id")]
+    pub(crate) client_secret_env: Option<String>,
+    /// Authorization server that supports PKCE, though its metadata does not say so
+    #[arg(long, value_name = "URL")]
+    pub(crate) trust_for_pkce: Vec<String>,
+    /// Prints the page's URL, and reads the callback's URL, instead of opening a browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
 }
 
 #[derive(Args)]
@@ -81,14 +114,23 @@ pub(crate) struct Call {
 }
 
 impl Server {
-    /// Returns a client builder for the server.
+    /// Returns a client builder for the server. Without a bearer token, it uses the login.
     pub(crate) fn client(&self) -> Result<ClientBuilder<HttpConnection>> {
-        let mut http = HttpClient::builder(&self.url);
-        if let Some(name) = &self.token_env {
-            let token = std::env::var(name)
-                .map_err(|_| Failure::usage(format!("environment variable {name} is not set")))?;
-            http = http.bearer(&token).map_err(Failure::usage)?;
-        }
+        let Some(name) = &self.token_env else {
+            return self.connect(login::credentials()?);
+        };
+        let token = std::env::var(name)
+            .map_err(|_| Failure::usage(format!("environment variable {name} is not set")))?;
+        let http = HttpClient::builder(&self.url).bearer(&token).map_err(Failure::usage)?;
+        self.build(http)
+    }
+
+    /// Returns a client builder for the server, with these credentials.
+    pub(crate) fn connect(&self, oauth: OAuthClient) -> Result<ClientBuilder<HttpConnection>> {
+        self.build(HttpClient::builder(&self.url).credentials(oauth))
+    }
+
+    fn build(&self, http: HttpClientBuilder) -> Result<ClientBuilder<HttpConnection>> {
         let time = std::time::Duration::from_secs(self.timeout);
         let http = http.timeout(time).build().map_err(Failure::usage)?;
         let info =

@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead as _, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 
+use mrtr::auth::resource::{IntrospectionIssuer, ProtectedResource};
 use mrtr::http::{Endpoint, ServeOptions};
 use mrtr::{Context, Error, KeyRing, Result, Server, SharedKeyRing, Tool};
+use mrtr_testkit::Issuer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -68,6 +71,32 @@ fn serve() -> String {
         });
     });
     url.recv().unwrap()
+}
+
+/// Starts a server behind OAuth, and its authorization server.
+fn serve_protected() -> (String, Arc<Issuer>) {
+    let (send, started) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+            let issuer = Issuer::start(&*url).await.unwrap();
+            let introspection = IntrospectionIssuer::new(issuer.url(), "server", "secret");
+            let resource = ProtectedResource::builder(&*url).issuer(introspection);
+            let resource = resource.scopes(["booking:read"]).build().unwrap();
+            let ring = SharedKeyRing::new(KeyRing::ephemeral().unwrap());
+            let tool = Tool::new("hold", "Holds a table", async || "held");
+            let tool = tool.requires_scope("booking:hold");
+            let server =
+                Server::builder("booking", "1").sealer(ring).require_principal().tool(tool);
+            let service = resource.protect(Endpoint::new(server.build().unwrap()));
+            let options = ServeOptions::default().with_metadata_path(resource.metadata_path());
+            send.send((url, issuer)).unwrap();
+            mrtr::http::serve(listener, service, options, std::future::pending()).await.unwrap();
+        });
+    });
+    started.recv().unwrap()
 }
 
 /// Creates a directory for one test.
@@ -277,4 +306,56 @@ mod at_a_terminal {
         assert!(rest.contains("declined"), "{rest}");
         assert_eq!(code, Some(1), "the tool failed");
     }
+}
+
+#[test]
+fn user_logs_in_and_out() {
+    let (url, issuer) = serve_protected();
+    let home = scratch("login");
+    let _ = std::fs::remove_dir_all(&home);
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+        command.args(args).env("XDG_STATE_HOME", &home).stdin(Stdio::null()).output().unwrap()
+    };
+    let refused = run(&["tools", &url]);
+    assert_eq!(refused.status.code(), Some(6));
+    assert!(text(&refused.stderr).contains("demands a login"), "{}", text(&refused.stderr));
+    assert_eq!(run(&["whoami", &url]).status.code(), Some(6));
+
+    // The user visits the page, and pastes the callback.
+    let mut login = Command::new(env!("CARGO_BIN_EXE_mrtr"))
+        .args(["login", &url, "--no-browser"])
+        .env("XDG_STATE_HOME", &home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shown = String::new();
+    let mut output = std::io::BufReader::new(login.stderr.take().unwrap());
+    while !shown.contains("Then paste") {
+        assert_ne!(output.read_line(&mut shown).unwrap(), 0, "{shown}");
+    }
+    assert!(shown.contains("wants you to log in at"), "{shown}");
+    let page = shown.lines().find(|line| line.contains("/authorize?")).unwrap().trim().to_owned();
+    let callback = issuer.consent(&page);
+    let mut input = login.stdin.take().unwrap();
+    writeln!(input, "http://127.0.0.1:7777/callback?code=x&state=other\n{callback}").unwrap();
+    let done = login.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("scopes    booking:read"), "{}", text(&done.stdout));
+
+    let who = json_of(&run(&["whoami", &url, "--json"]));
+    assert_eq!((&who["issuer"], &who["clientId"]), (&json!(issuer.url()), &json!("app")));
+    assert!(text(&run(&["tools", &url]).stdout).starts_with("hold\n"));
+    // Without a terminal, the user cannot be asked for the further scope.
+    let refused = run(&["call", &url, "hold"]);
+    assert_eq!(refused.status.code(), Some(6), "{}", text(&refused.stderr));
+    let out = text(&run(&["logout", &url]).stdout);
+    assert!(out.ends_with(": logged out\n"), "{out}");
+    assert_eq!(run(&["tools", &url]).status.code(), Some(6));
+    // No token is in any output, nor in a file after the logout.
+    let kept = std::fs::read_dir(home.join("mrtr/sessions")).unwrap();
+    let files: Vec<_> = kept.map(|file| file.unwrap().path()).collect();
+    assert!(files.iter().all(|file| file.extension().is_some_and(|e| e == "lock")), "{files:?}");
 }

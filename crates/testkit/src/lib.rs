@@ -2,11 +2,13 @@
 //! public helpers for tests of tools are in `mrtr::testing`.
 
 pub mod fuzz;
+mod issuer;
 mod memory_bus;
 pub mod random;
 #[cfg(unix)]
 pub mod servers;
 pub mod simulate;
 
+pub use issuer::Issuer;
 pub use memory_bus::{BusChannel, MemoryBus};
 pub use mrtr_server::testing::{Exchange, Replicas, RequestLog, TestClock};

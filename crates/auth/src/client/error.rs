@@ -103,6 +103,9 @@ pub enum LoginError {
     /// The token is not bound to the key of the client, though it must be.
     #[error("{0} issued a token that is not bound to the key of the client (DPoP)")]
     NotBound(Issuer),
+    /// The user has to log in, and the client cannot ask: it has no user agent.
+    #[error("the server demands a login, and the client has no user agent for it")]
+    NoUserAgent,
     /// The user has to log in again.
     #[error("the login has expired")]
     Expired,

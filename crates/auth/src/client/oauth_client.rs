@@ -399,9 +399,7 @@ impl Inner {
         session: &StoredSession,
     ) -> Result<Box<dyn CallbackReceiver>, LoginError> {
         let user_agent = self.drivers.user_agent.as_ref();
-        let user_agent = user_agent.ok_or_else(|| {
-            driver("the user agent", "the user must log in, but the client has no user agent")
-        })?;
+        let user_agent = user_agent.ok_or(LoginError::NoUserAgent)?;
         let current = session.issuer().and_then(|issuer| session.clients.get(issuer));
         let registered = current.or_else(|| session.clients.values().next());
         let preferred = registered.map(|client| client.redirect_uri.as_str());

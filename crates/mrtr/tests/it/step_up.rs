@@ -1,14 +1,13 @@
 //! A login for further scopes in the middle of a call: client, authorization server and two
 //! replicas.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::Request;
-use http::{Response, StatusCode, header};
+use http::Response;
 use mrtr::auth::client::{
     AuthorizationPage, CallbackReceiver, DriverFuture, OAuthClient, UserAgent,
 };
@@ -17,73 +16,12 @@ use mrtr::http::{Endpoint, HttpClient, HttpConnection};
 use mrtr::{
     CallError, Client, ClientBuilder, Context, ElicitResult, KeyRing, Secret, Server, Tool,
 };
+use mrtr_testkit::Issuer;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tower_service::Service;
-
-/// An authorization server whose user grants whatever is asked for. Its tokens are opaque, and name
-/// their scopes: `token+booking.read+booking.pay`.
-struct Issuer {
-    url: String,
-    resource: String,
-    /// The scopes of all pages that the user has seen.
-    pages: Mutex<Vec<String>>,
-}
-
-impl Issuer {
-    fn respond(&self, path: &str, form: &BTreeMap<String, String>) -> Option<Value> {
-        let endpoint = |path| format!("{}/{path}", self.url);
-        let scopes =
-            |token: &str| token.trim_start_matches("token+").replace('+', " ").replace('.', ":");
-        Some(match path {
-            "/.well-known/oauth-authorization-server" => json!({
-                "issuer": self.url,
-                "authorization_endpoint": endpoint("authorize"),
-                "token_endpoint": endpoint("token"),
-                "registration_endpoint": endpoint("register"),
-                "introspection_endpoint": endpoint("introspect"),
-                "code_challenge_methods_supported": ["S256"],
-                "token_endpoint_auth_methods_supported": ["none", "client_secret_basic"],
-            }),
-            "/register" => json!({ "client_id": "app" }),
-            "/token" => json!({
-                "access_token": format!("token+{}", form["code"].replace(' ', "+").replace(':', ".")),
-                "token_type": "Bearer",
-                "scope": form["code"],
-            }),
-            "/introspect" => json!({
-                "active": true,
-                "iss": self.url,
-                "sub": "alice",
-                "client_id": "app",
-                "aud": self.resource,
-                "scope": scopes(&form["token"]),
-                "exp": 4_000_000_000_u64,
-            }),
-            _ => return None,
-        })
-    }
-
-    async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let app = Router::new().fallback(move |request: Request| {
-            let issuer = Arc::clone(&self);
-            async move {
-                let path = request.uri().path().to_owned();
-                let body = axum::body::to_bytes(request.into_body(), 1 << 16).await.unwrap();
-                let form = url::form_urlencoded::parse(&body).into_owned().collect();
-                let (status, text) = match issuer.respond(&path, &form) {
-                    Some(body) => (StatusCode::OK, body.to_string()),
-                    None => (StatusCode::NOT_FOUND, String::new()),
-                };
-                let json = [(header::CONTENT_TYPE, "application/json")];
-                (status, json, text)
-            }
-        });
-        axum::serve(listener, app).await.unwrap();
-    }
-}
 
 struct User(Arc<Issuer>);
 
@@ -100,11 +38,7 @@ impl CallbackReceiver for User {
     }
 
     fn authorize(self: Box<Self>, page: AuthorizationPage) -> DriverFuture<'static, String> {
-        let scopes = page.scopes().to_string();
-        self.0.pages.lock().unwrap().push(scopes.clone());
-        let state = page.url().query_pairs().find(|(name, _)| name == "state").unwrap().1;
-        // The code tells the token endpoint which scopes were granted.
-        let callback = format!("code={}&state={state}", scopes.replace(' ', "+"));
+        let callback = self.0.consent(page.url().as_str());
         Box::pin(async { Ok(callback) })
     }
 }
@@ -182,17 +116,11 @@ impl Service<Request> for Balanced {
 
 /// Starts everything with some replicas. Returns the URL of the server, and the user.
 async fn start(replicas: usize, counts: &Counts) -> (String, Arc<Issuer>) {
-    let (issuer, server) = (
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-    );
-    let origin = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
-    let resource = format!("{}/mcp", origin(&server));
-    let pages = Mutex::default();
-    let user = Arc::new(Issuer { url: origin(&issuer), resource: resource.clone(), pages });
-    tokio::spawn(Arc::clone(&user).serve(issuer));
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let resource = format!("http://{}/mcp", server.local_addr().unwrap());
+    let user = Issuer::start(resource.clone()).await.unwrap();
     let protected = || {
-        let issuer = IntrospectionIssuer::new(user.url.clone(), "server", "secret");
+        let issuer = IntrospectionIssuer::new(user.url(), "server", "secret");
         let protected = ProtectedResource::builder(resource.clone());
         let protected = protected.issuer(issuer).scopes(["booking:read"]).build().unwrap();
         protected.protect(mrtr::endpoint(self::server(counts)).unwrap())
@@ -229,11 +157,10 @@ async fn call_continues_on_another_replica_with_another_token() {
     let result = client.call_tool("book", json!({})).await.unwrap();
     assert_eq!(result.text(), "inside: held 0, paid 0");
     assert_eq!(counts.get(), [1, 1, 1], "held, paid and asked once");
-    let pages = user.pages.lock().unwrap().clone();
-    assert_eq!(pages, ["booking:read", "booking:read booking:pay"]);
+    assert_eq!(user.consents(), ["booking:read", "booking:read booking:pay"]);
     // The token has what the second call needs.
     client.call_tool("book", json!({})).await.unwrap();
-    assert_eq!(user.pages.lock().unwrap().len(), 2);
+    assert_eq!(user.consents().len(), 2);
 }
 
 #[tokio::test]
@@ -244,8 +171,7 @@ async fn challenge_names_the_scopes_of_the_tool_and_of_all_requests() {
     let client = with_answers(Client::builder(HttpConnection::new(http)), &counts);
     let result = client.call_tool("hold", json!({})).await.unwrap();
     assert_eq!(result.text(), "held 0");
-    let pages = user.pages.lock().unwrap().clone();
-    assert_eq!(pages, ["booking:read", "booking:read booking:hold"]);
+    assert_eq!(user.consents(), ["booking:read", "booking:read booking:hold"]);
 }
 
 /// A client of a legacy revision holds the call on a stream, which cannot become a 403.
@@ -261,7 +187,7 @@ async fn legacy_client_logs_in_for_declared_scopes_only() {
     let client = with_answers(Client::builder(legacy), &counts);
     let result = client.call_tool("hold", json!({})).await.unwrap();
     assert_eq!(result.text(), "held 0");
-    assert_eq!(user.pages.lock().unwrap().len(), 2);
+    assert_eq!(user.consents().len(), 2);
     let error = client.call_tool("book", json!({})).await.unwrap_err();
     let refused = CallError::as_server_error(&error).unwrap();
     assert!(refused.message.contains("booking:pay"), "{refused}");
