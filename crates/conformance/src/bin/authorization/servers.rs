@@ -1,0 +1,125 @@
+//! MCP servers behind `mrtr-auth`, on one port: each has a path of its own, and is a resource of its
+//! own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::WWW_AUTHENTICATE;
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use mrtr::auth::GrantedScopes;
+use mrtr::auth::client::OAuthClient;
+use mrtr::auth::resource::{
+    Dpop, IntrospectionIssuer, JwtIssuer, ProtectedResource, ProtectedResourceBuilder,
+};
+use mrtr::http::{HttpClient, HttpConnection};
+use mrtr::{Client, Extension, Principal, Server, Tool};
+use tokio::net::TcpListener;
+
+use crate::Result;
+use crate::provider::Provider;
+
+/// The paths whose tokens are JWTs, without further rules.
+const PATHS: [&str; 6] = ["/mcp", "/other", "/refresh", "/revocation", "/rotation", "/step-up"];
+
+pub(crate) struct Servers {
+    origin: String,
+    /// The seconds by which the clocks of the resources are ahead, by path.
+    ahead: Vec<(&'static str, Arc<AtomicU64>)>,
+}
+
+impl Servers {
+    /// Serves in the background.
+    pub(crate) fn start(listener: TcpListener, provider: &Provider) -> Result<Self> {
+        let origin = format!("http://{}", listener.local_addr()?);
+        let (mut ahead, mut app) = (Vec::new(), axum::Router::new());
+        let jwt = || JwtIssuer::new(&*provider.issuer);
+        let mut add = |path: &'static str,
+                       rules: &dyn Fn(ProtectedResourceBuilder) -> ProtectedResourceBuilder|
+         -> Result {
+            let seconds = Arc::new(AtomicU64::new(0));
+            ahead.push((path, Arc::clone(&seconds)));
+            let clock =
+                move || SystemTime::now() + Duration::from_secs(seconds.load(Ordering::Relaxed));
+            let resource = ProtectedResource::builder(format!("{origin}{path}"))
+                .scopes(["booking:read"])
+                .scopes_supported(["booking:pay"])
+                .clock(clock);
+            let resource = rules(resource).build()?;
+            let inner = axum::Router::new()
+                .fallback_service(mrtr::endpoint(server()?)?)
+                .layer(axum::middleware::from_fn(pay_needs_a_scope));
+            app = std::mem::take(&mut app)
+                .route_service(resource.metadata_path(), resource.metadata_service())
+                .route_service(path, resource.protect(inner));
+            Ok(())
+        };
+        for path in PATHS {
+            add(path, &|resource| resource.issuer(jwt()))?;
+        }
+        let dpop = Dpop::required().with_nonces([7; 32]);
+        add("/dpop", &|resource| resource.issuer(jwt()).dpop(dpop.clone()))?;
+        let (id, secret) = ("booking", "secret of the resource");
+        let introspection = IntrospectionIssuer::new(&*provider.issuer, id, secret);
+        add("/opaque", &|resource| resource.issuer(introspection.clone()))?;
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Ok(Self { origin, ahead })
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.origin)
+    }
+
+    /// Sets the clock of a resource forward.
+    pub(crate) fn advance(&self, path: &str, seconds: u64) {
+        for (_, ahead) in self.ahead.iter().filter(|(known, _)| *known == path) {
+            ahead.fetch_add(seconds, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn connect(
+        &self,
+        path: &str,
+        client: &OAuthClient,
+    ) -> Result<Client<HttpConnection>> {
+        let http = HttpClient::builder(self.url(path)).credentials(client.clone()).build()?;
+        Ok(Client::builder(HttpConnection::new(http)).build())
+    }
+
+    /// Sends a request with a bearer token, and returns the status of its response and the
+    /// challenge. Good tokens get a 4xx other than 401 and 403: the request has no body.
+    pub(crate) async fn send(&self, path: &str, token: &str) -> Result<(u16, String)> {
+        let request = reqwest::Client::new().post(self.url(path)).bearer_auth(token);
+        let response = request.send().await?;
+        let challenge = response.headers().get(WWW_AUTHENTICATE);
+        let challenge = challenge.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        Ok((response.status().as_u16(), challenge.to_owned()))
+    }
+}
+
+fn server() -> Result<Server> {
+    Ok(Server::builder("booking", env!("CARGO_PKG_VERSION"))
+        .tool(Tool::new("whoami", "Names the caller and its scopes", whoami))
+        .tool(Tool::new("pay", "Needs `booking:pay`, too", whoami))
+        .require_principal()
+        .ephemeral_key()
+        .build()?)
+}
+
+async fn whoami(caller: Principal, Extension(scopes): Extension<GrantedScopes>) -> String {
+    format!("{} may {scopes}", caller.subject())
+}
+
+/// Rejects calls of `pay` without its scope. The protected resource completes the challenge.
+async fn pay_needs_a_scope(request: Request, next: Next) -> Response {
+    let pays = request.headers().get("mcp-name").is_some_and(|name| name == "pay");
+    let scopes = request.extensions().get::<GrantedScopes>();
+    if !pays || scopes.is_some_and(|scopes| scopes.contains("booking:pay")) {
+        return next.run(request).await;
+    }
+    let challenge = r#"Bearer error="insufficient_scope", scope="booking:pay""#;
+    (StatusCode::FORBIDDEN, [(WWW_AUTHENTICATE, challenge)]).into_response()
+}
