@@ -179,15 +179,17 @@ fn with(peer: &Peer) -> Result {
     table(peer, &columns)
 }
 
-/// Runs a client, and returns the outcome of each row.
-fn outcomes(client: &mut Command, rows: &[&str]) -> Result<Vec<String>> {
+/// Runs a program, and returns the outcome of each row that it prints.
+pub fn outcomes(client: &mut Command, rows: &[&str]) -> Result<Vec<String>> {
     let said = output(client)?;
     let mut outcomes = Vec::new();
     for (row, line) in rows.iter().zip(said.lines().chain(std::iter::repeat(""))) {
         match line.split_once('\t') {
             Some((said, outcome)) if said == *row => outcomes.push(outcome.to_owned()),
             _ => {
-                return Err(format!("the client printed {line:?}, expected the row {row:?}").into());
+                return Err(
+                    format!("the program printed {line:?}, expected the row {row:?}").into()
+                );
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The project's task runner: `cargo xtask` lists its commands.
 
 mod api;
+mod authorization;
 mod bench;
 mod callgrind;
 mod chaos;
@@ -63,6 +64,12 @@ const COMMANDS: &[Command] = &[
         usage: "[python|typescript|rmcp|inspector…]",
         help: "runs other SDKs' clients against our server, and our client against their servers",
         run: interop::run,
+    },
+    Command {
+        name: "authorization",
+        usage: "[row…]",
+        help: "logs our client in at an authorization server from npm, with a browser, and sends its tokens to our server",
+        run: authorization::run,
     },
     Command {
         name: "simulate",

@@ -43,6 +43,7 @@ pub const NPM: Need = Need::Program("npm", "npm");
 pub const REDIS: Need = Need::Program("redis-server", "redis-server");
 pub const NGINX: Need = Need::Program("nginx", "nginx");
 pub const HAPROXY: Need = Need::Program("haproxy", "haproxy");
+pub const CHROMIUM: Need = Need::Program("chromium", "chromium");
 pub const VALGRIND: Need = Need::Program("valgrind", "valgrind");
 pub const SH: Need = Need::Program("sh", "dash");
 pub const SED: Need = Need::Program("sed", "sed");

@@ -4,11 +4,13 @@ use std::process::Command;
 
 use crate::Result;
 use crate::needs::{
-    CARGO_DENY, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, SED, SH, VALGRIND,
+    CARGO_DENY, CHROMIUM, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, SED, SH,
+    VALGRIND,
 };
 use crate::run::{cargo, output, run as step, scratch};
 use crate::{
-    api, chaos, conformance, instructions, interop, package, rivals, simulate, tidy, vectors,
+    api, authorization, chaos, conformance, instructions, interop, package, rivals, simulate, tidy,
+    vectors,
 };
 
 pub struct Part {
@@ -33,6 +35,8 @@ const PYTHON: &[Need] = &[Need::PythonPackages("python")];
 const PYTHON_1: &[Need] = &[Need::PythonPackages("python-1")];
 const TYPESCRIPT_1: &[Need] = &[Need::Node, Need::NpmPackages("typescript-1")];
 const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
+const AUTHORIZATION: &[Need] = &[Need::Node, Need::NpmPackages("authorization")];
+const BROWSER: &[Need] = &[Need::Node, Need::NpmPackages("authorization"), CHROMIUM];
 const RIVALS: &[Need] =
     &[Need::PythonPackages("python"), Need::Node, Need::NpmPackages("typescript")];
 
@@ -68,6 +72,8 @@ pub const PARTS: &[Part] = &[
     part("interop-rmcp", &[], || interop::run(&["rmcp".to_owned()])),
     part("interop-rmcp-0", &[], || interop::run(&["rmcp-0".to_owned()])),
     part("interop-inspector", INSPECTOR, || interop::run(&["inspector".to_owned()])),
+    part("authorization", AUTHORIZATION, authorization::without_browser),
+    part("authorization-browser", BROWSER, authorization::with_browser),
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
     part("simulate", &[], || simulate::run(&[])),

@@ -1,0 +1,81 @@
+//! Runs `mrtr-auth` against an authorization server of another project, and logs in with a browser.
+
+use std::process::Command;
+
+use crate::Result;
+use crate::interop::outcomes;
+use crate::needs::{CHROMIUM, find_program, require};
+use crate::run::build;
+use crate::tools::npm_programs;
+
+/// The row that needs a browser.
+const LOGIN: &str = "login";
+
+/// The rows without a browser, in the order of `interop/README.md`.
+const ROWS: [&str; 10] = [
+    "refresh",
+    "client credentials, basic",
+    "client credentials, jwt",
+    "dpop",
+    "wrong audience",
+    "revocation",
+    "introspection",
+    "step-up",
+    "no login",
+    // Last, because resource servers fetch new keys at most every 30 seconds.
+    "key rotation",
+];
+
+/// Runs the given rows, or all of them. Without a browser, the login is left out.
+pub fn run(args: &[String]) -> Result {
+    let all = || std::iter::once(LOGIN).chain(ROWS);
+    if let Some(other) = args.iter().find(|name| !all().any(|row| row == name.as_str())) {
+        let names = all().collect::<Vec<_>>().join("; ");
+        return Err(format!("unknown row {other:?}; known rows: {names}").into());
+    }
+    let is_wanted = |row: &&str| args.is_empty() || args.iter().any(|name| name == row);
+    let rows: Vec<_> = all().filter(is_wanted).collect();
+    if rows.contains(&LOGIN)
+        && let Err(error) = require(&[CHROMIUM])
+    {
+        println!("{error}");
+    }
+    check(&rows)
+}
+
+/// Runs the rows that need no browser.
+pub fn without_browser() -> Result {
+    check(&ROWS)
+}
+
+/// Runs the row that needs a browser.
+pub fn with_browser() -> Result {
+    require(&[CHROMIUM])?;
+    check(&[LOGIN])
+}
+
+/// Prints the outcome of each row, and fails if one failed.
+fn check(rows: &[&str]) -> Result {
+    let (node, folder) = npm_programs("authorization")?;
+    let bin = build(&["--package", "mrtr-conformance", "--bin", "authorization"])?;
+    let mut program = Command::new(bin.join("authorization"));
+    program.args([node, folder]);
+    if let Some(browser) = find_program("chromium") {
+        program.arg("--browser").arg(browser);
+    }
+    let outcomes = outcomes(program.args(rows), rows)?;
+    println!("\n  authorization");
+    for (row, outcome) in rows.iter().zip(&outcomes) {
+        println!("  {row:<28}{outcome}");
+    }
+    let failed = outcomes.iter().filter(|outcome| !passed(outcome)).count();
+    if failed == 0 {
+        return Ok(());
+    }
+    Err(format!("{failed} of {} rows failed", rows.len()).into())
+}
+
+/// Returns true if a row did not fail: it passed, or was left out for a reason.
+fn passed(outcome: &str) -> bool {
+    outcome == "ok" || outcome.starts_with("left out")
+}
