@@ -306,6 +306,7 @@ async fn status_of_a_rejected_request_is_reported() {
         let error = Hostile::serve(move |_| Reply::Raw(answer.clone())).await.call().await;
         let reported = error.as_transport_error().and_then(TransportError::status);
         assert_eq!(reported, Some(status), "{error}");
+        assert!(error.to_string().contains(&status.to_string()), "{error}");
     }
 }
 

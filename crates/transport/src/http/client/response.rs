@@ -59,9 +59,12 @@ impl ResponseReader<'_> {
         if is_overload(status) && !matches!(Message::parse(&body), Ok(Message::Response(_))) {
             return Err(self.server.gateway_error(status));
         }
-        // The refusal of an authorization layer is an error of OAuth, not of JSON-RPC.
-        if status.is_client_error() && Message::parse(&body).is_err() {
-            return Err(self.server.violation(format_args!("answered {status}")));
+        // So does a layer that checks access tokens (RFC 6750): the status says more than its body.
+        if !status.is_success()
+            && let Err(error) = Message::parse(&body)
+        {
+            let violation = format_args!("answered {status} with JSON that is not JSON-RPC");
+            return Err(self.server.violation(violation).with_source(error));
         }
         match self.process(&body)? {
             Some(Response { outcome: Err(error), .. }) if is_overload(status) => {
