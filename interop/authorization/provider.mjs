@@ -1,13 +1,11 @@
-// An authorization server for the tests of mrtr-auth: `provider.mjs ORIGIN`, with the origin of the
-// MCP servers, which are its resources. It prints `listening PORT`, and serves until its stdin ends.
-// `interop/README.md` describes its clients, and the requests below `/test` that control it.
+// An authorization server for the tests of mrtr-auth. Its resources are all URLs on 127.0.0.1. It
+// prints `listening PORT`, and serves until its stdin ends. `interop/README.md` describes its
+// clients, and the requests below `/test` that control it.
 
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 
 import Provider, { errors } from "oidc-provider";
-
-const origin = process.argv[2];
 
 // The notices of the provider, about settings that are for development, are no results.
 console.info = () => {};
@@ -30,6 +28,13 @@ const clients = [
     token_endpoint_auth_signing_alg: "ES256",
     jwks: { keys: [{ ...clientKeys.publicJwk, kid: "client key" }] },
   },
+  {
+    client_id: "desk",
+    token_endpoint_auth_method: "none",
+    application_type: "native",
+    redirect_uris: ["http://127.0.0.1/callback"],
+    grant_types: ["authorization_code", "refresh_token"],
+  },
   { ...withoutUser, client_id: "booking", client_secret: "secret of the resource", grant_types: [] },
 ];
 
@@ -39,7 +44,7 @@ let lifetime = 3600;
 const grants = [];
 
 const resource = (_, indicator) => {
-  if (!indicator.startsWith(`${origin}/`)) throw new errors.InvalidTarget();
+  if (new URL(indicator).hostname !== "127.0.0.1") throw new errors.InvalidTarget();
   return {
     scope: "booking:read booking:pay",
     accessTokenTTL: lifetime,

@@ -1,4 +1,5 @@
-//! Runs `mrtr-auth` against an authorization server of another project, and logs in with a browser.
+//! Runs `mrtr-auth` against an authorization server of another project, with a browser and with
+//! other SDKs.
 
 use std::process::Command;
 
@@ -6,7 +7,7 @@ use crate::Result;
 use crate::interop::outcomes;
 use crate::needs::{CHROMIUM, find_program, require};
 use crate::run::build;
-use crate::tools::npm_programs;
+use crate::tools::{npm_programs, python, script};
 
 /// The row that needs a browser.
 const LOGIN: &str = "login";
@@ -26,9 +27,12 @@ const ROWS: [&str; 10] = [
     "key rotation",
 ];
 
+const PYTHON: [&str; 3] = ["python client", "python step-up", "python server"];
+const TYPESCRIPT: [&str; 3] = ["typescript client", "typescript step-up", "typescript server"];
+
 /// Runs the given rows, or all of them. Without a browser, the login is left out.
 pub fn run(args: &[String]) -> Result {
-    let all = || std::iter::once(LOGIN).chain(ROWS);
+    let all = || [LOGIN].into_iter().chain(PYTHON).chain(TYPESCRIPT).chain(ROWS);
     if let Some(other) = args.iter().find(|name| !all().any(|row| row == name.as_str())) {
         let names = all().collect::<Vec<_>>().join("; ");
         return Err(format!("unknown row {other:?}; known rows: {names}").into());
@@ -54,6 +58,16 @@ pub fn with_browser() -> Result {
     check(&[LOGIN])
 }
 
+/// Runs the rows with the Python SDK.
+pub fn with_python() -> Result {
+    check(&PYTHON)
+}
+
+/// Runs the rows with the TypeScript SDK.
+pub fn with_typescript() -> Result {
+    check(&TYPESCRIPT)
+}
+
 /// Prints the outcome of each row, and fails if one failed.
 fn check(rows: &[&str]) -> Result {
     let (node, folder) = npm_programs("authorization")?;
@@ -62,6 +76,17 @@ fn check(rows: &[&str]) -> Result {
     program.args([node, folder]);
     if let Some(browser) = find_program("chromium") {
         program.arg("--browser").arg(browser);
+    }
+    if rows.iter().any(|row| PYTHON.contains(row)) {
+        let scripts = ["authorization_client.py", "authorization_server.py"];
+        program.args(["--peer", "python"]).arg(python("python")?);
+        program.args(scripts.map(|file| script("python", file)));
+    }
+    if rows.iter().any(|row| TYPESCRIPT.contains(row)) {
+        let (node, home) = npm_programs("typescript")?;
+        let scripts = ["authorization-client.mjs", "authorization-server.mjs"];
+        program.args(["--peer", "typescript"]).arg(node);
+        program.args(scripts.map(|file| home.join(file)));
     }
     let outcomes = outcomes(program.args(rows), rows)?;
     println!("\n  authorization");

@@ -77,13 +77,13 @@ fn execute(plan: Plan) -> Result {
 
 /// Prints a table of all parts. Its last lines name the parts that were left out.
 fn report(outcomes: &[(&str, Outcome)]) {
-    println!("\n{:<22}{:<12}{:>8}", "part", "result", "seconds");
+    println!("\n{:<26}{:<12}{:>8}", "part", "result", "seconds");
     for (name, outcome) in outcomes {
         match outcome {
-            Outcome::Passed(seconds) => println!("{name:<22}{:<12}{seconds:>8.1}", "passed"),
-            Outcome::Failed(seconds) => println!("{name:<22}{:<12}{seconds:>8.1}", "FAILED"),
-            Outcome::LeftOut(_) => println!("{name:<22}left out"),
-            Outcome::NotRun => println!("{name:<22}not run"),
+            Outcome::Passed(seconds) => println!("{name:<26}{:<12}{seconds:>8.1}", "passed"),
+            Outcome::Failed(seconds) => println!("{name:<26}{:<12}{seconds:>8.1}", "FAILED"),
+            Outcome::LeftOut(_) => println!("{name:<26}left out"),
+            Outcome::NotRun => println!("{name:<26}not run"),
         }
     }
     println!();

@@ -37,6 +37,10 @@ const TYPESCRIPT_1: &[Need] = &[Need::Node, Need::NpmPackages("typescript-1")];
 const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
 const AUTHORIZATION: &[Need] = &[Need::Node, Need::NpmPackages("authorization")];
 const BROWSER: &[Need] = &[Need::Node, Need::NpmPackages("authorization"), CHROMIUM];
+const AUTHORIZATION_PYTHON: &[Need] =
+    &[Need::Node, Need::NpmPackages("authorization"), Need::PythonPackages("python")];
+const AUTHORIZATION_TYPESCRIPT: &[Need] =
+    &[Need::Node, Need::NpmPackages("authorization"), Need::NpmPackages("typescript")];
 const RIVALS: &[Need] =
     &[Need::PythonPackages("python"), Need::Node, Need::NpmPackages("typescript")];
 
@@ -74,6 +78,8 @@ pub const PARTS: &[Part] = &[
     part("interop-inspector", INSPECTOR, || interop::run(&["inspector".to_owned()])),
     part("authorization", AUTHORIZATION, authorization::without_browser),
     part("authorization-browser", BROWSER, authorization::with_browser),
+    part("authorization-python", AUTHORIZATION_PYTHON, authorization::with_python),
+    part("authorization-typescript", AUTHORIZATION_TYPESCRIPT, authorization::with_typescript),
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
     part("simulate", &[], || simulate::run(&[])),

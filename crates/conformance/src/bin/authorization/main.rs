@@ -1,8 +1,10 @@
 //! Tests of `mrtr-auth` against an authorization server that is not ours:
-//! `authorization NODE FOLDER [--browser CHROMIUM] ROW…`, with a Node.js and the installed folder
-//! `interop/authorization`. `interop/README.md` describes the rows and the output.
+//! `authorization NODE FOLDER [--browser CHROMIUM] [--peer NAME PROGRAM CLIENT SERVER]… ROW…`, with a
+//! Node.js, the installed folder `interop/authorization`, and the scripts of other SDKs.
+//! `interop/README.md` describes the rows and the output.
 
 mod client_rows;
+mod peer_rows;
 mod provider;
 mod resource_rows;
 mod servers;
@@ -34,7 +36,16 @@ struct World {
     node: PathBuf,
     folder: PathBuf,
     browser: Option<PathBuf>,
+    peers: Vec<Peer>,
     deadline: Instant,
+}
+
+/// Another SDK, with the scripts of its client and its server.
+struct Peer {
+    name: String,
+    program: PathBuf,
+    client: PathBuf,
+    server: PathBuf,
 }
 
 #[tokio::main]
@@ -43,19 +54,26 @@ async fn main() -> Result {
         .with_default_directive(tracing::Level::ERROR.into())
         .from_env_lossy();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let usage = "usage: authorization NODE FOLDER [--browser CHROMIUM] ROW…";
+    let usage = "usage: authorization NODE FOLDER [--browser CHROMIUM] \
+                 [--peer NAME PROGRAM CLIENT SERVER]… ROW…";
     let mut args = std::env::args().skip(1).peekable();
     let (Some(node), Some(folder)) = (args.next(), args.next()) else { return Err(usage.into()) };
     let (node, folder) = (PathBuf::from(node), PathBuf::from(folder));
     let browser = args.next_if(|arg| arg == "--browser").and_then(|_| args.next());
+    let browser = browser.map(PathBuf::from);
+    let mut peers = Vec::new();
+    while args.next_if(|arg| arg == "--peer").is_some() {
+        let name = args.next().ok_or(usage)?;
+        let mut path = || args.next().map(PathBuf::from).ok_or(usage);
+        peers.push(Peer { name, program: path()?, client: path()?, server: path()? });
+    }
 
     let deadline = Instant::now() + TIMEOUT;
+    let provider = timeout(ROW_TIMEOUT, Provider::start(&node, &folder)).await;
+    let provider = provider.map_err(|_| "the authorization server does not start")??;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let origin = format!("http://{}", listener.local_addr()?);
-    let provider = timeout(ROW_TIMEOUT, Provider::start(&node, &folder, &origin)).await??;
     let servers = Servers::start(listener, &provider)?;
-    let browser = browser.map(PathBuf::from);
-    let world = World { provider, servers, node, folder, browser, deadline };
+    let world = World { provider, servers, node, folder, browser, peers, deadline };
     for row in args {
         print_row(&row, world.run(&row).await);
     }
@@ -80,7 +98,7 @@ impl World {
                 "step-up" => self.step_up().await,
                 "no login" => self.no_login().await,
                 "key rotation" => self.key_rotation().await,
-                _ => Err("there is no such row".into()),
+                _ => self.with_peer(row).await,
             }
         };
         let limit = if row == "login" { BROWSER_TIMEOUT } else { ROW_TIMEOUT };

@@ -1,4 +1,4 @@
-//! The authorization server: a process of its own.
+//! The authorization server, and other servers in processes of their own.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,29 +9,39 @@ use url::Url;
 
 use crate::Result;
 
-/// The authorization server, until this value is dropped.
-pub(crate) struct Provider {
+/// A process that serves at a port, until this value is dropped.
+pub(crate) struct ServerProcess {
     /// It also ends when its stdin is closed, even if this process is killed.
     _process: Child,
+    pub(crate) port: u16,
+}
+
+impl ServerProcess {
+    /// Starts a server that prints `listening PORT` on its first line.
+    pub(crate) async fn start(command: &mut Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn()?;
+        let stdout = process.stdout.take().ok_or("it has no stdout")?;
+        let line = BufReader::new(stdout).lines().next_line().await?.unwrap_or_default();
+        let port = line.strip_prefix("listening ").and_then(|port| port.parse().ok());
+        let port = port.ok_or_else(|| format!("the server printed {line:?}"))?;
+        Ok(Self { _process: process, port })
+    }
+}
+
+/// The authorization server, until this value is dropped.
+pub(crate) struct Provider {
+    _process: ServerProcess,
     pub(crate) issuer: String,
     http: reqwest::Client,
 }
 
 impl Provider {
-    /// Starts it for MCP servers at an origin.
-    pub(crate) async fn start(node: &Path, folder: &Path, origin: &str) -> Result<Self> {
+    pub(crate) async fn start(node: &Path, folder: &Path) -> Result<Self> {
         let mut command = Command::new(node);
-        command.arg(folder.join("provider.mjs")).arg(origin).kill_on_drop(true);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let stdout = process.stdout.take().ok_or("it has no stdout")?;
-        let line = BufReader::new(stdout).lines().next_line().await?.unwrap_or_default();
-        let port = line.strip_prefix("listening ");
-        let port = port.ok_or_else(|| format!("the authorization server printed {line:?}"))?;
-        Ok(Self {
-            _process: process,
-            issuer: format!("http://127.0.0.1:{port}"),
-            http: reqwest::Client::new(),
-        })
+        let process = ServerProcess::start(command.arg(folder.join("provider.mjs"))).await?;
+        let issuer = format!("http://127.0.0.1:{}", process.port);
+        Ok(Self { _process: process, issuer, http: reqwest::Client::new() })
     }
 
     /// Returns the private key of the client `jwt`, as PEM.

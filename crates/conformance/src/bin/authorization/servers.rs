@@ -23,7 +23,8 @@ use crate::Result;
 use crate::provider::Provider;
 
 /// The paths whose tokens are JWTs, without further rules.
-const PATHS: [&str; 6] = ["/mcp", "/other", "/refresh", "/revocation", "/rotation", "/step-up"];
+const PATHS: [&str; 7] =
+    ["/mcp", "/other", "/peer", "/refresh", "/revocation", "/rotation", "/step-up"];
 
 pub(crate) struct Servers {
     origin: String,
