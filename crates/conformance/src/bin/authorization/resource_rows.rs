@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::{join_all, try_join3};
-use mrtr::auth::client::{ClientRegistration, Logout, OAuthClient};
+use mrtr::auth::client::{
+    ClientRegistration, Logout, MemoryStore, OAuthClient, StoredSession, TokenStore as _,
+};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::client_rows::{READER, now, token, whoami};
@@ -31,11 +34,30 @@ impl World {
         whoami(&client, READER).await?;
         let grants = self.provider.grants(&url).await?;
         expect("the grants", &*grants, "authorization_code refresh_token")?;
-        // Without proof, it is of no use, also where nobody asks for one.
-        let bound = token(&self.session(path, &oauth).await?, "access_token")?;
+        let session = self.session(path, &oauth).await?;
+        // Another key is of no use for the token.
+        expect("the owner of the key may call", self.may_call(path, &session).await?, true)?;
+        let (_, other) = self.logged_in(path).await?;
+        let mut stolen = session.clone();
+        if let (Some(key), Some(other)) = (stolen.get_mut("dpop_key"), other.get("dpop_key")) {
+            key.clone_from(other);
+        }
+        expect("another key was taken", stolen == session, false)?;
+        expect("the owner of another key may call", self.may_call(path, &stolen).await?, false)?;
+        // Neither is no proof.
+        let bound = token(&session, "access_token")?;
         let (status, challenge) = self.servers.send(path, &bound).await?;
         expect("the status without proof", status, 401)?;
         expect(&format!("{challenge:?} is for DPoP"), challenge.starts_with("DPoP "), true)
+    }
+
+    /// Returns true if a client without a user may call a server with a stored session.
+    async fn may_call(&self, path: &str, session: &Value) -> Result<bool> {
+        let store = MemoryStore::new();
+        let session: StoredSession = serde_json::from_value(session.clone())?;
+        store.save(&self.servers.url(path), &session).await.map_err(|error| error.to_string())?;
+        let oauth = OAuthClient::builder("mrtr").store(store).build()?;
+        Ok(whoami(&self.servers.connect(path, &oauth)?, READER).await.is_ok())
     }
 
     pub(crate) async fn wrong_audience(&self) -> Result {
