@@ -113,7 +113,7 @@ impl IntrospectionState {
         audience: &str,
         clock: &Clock,
     ) -> Result<Claims, Refusal> {
-        let endpoint = self.endpoint.get(|_| true).await?;
+        let endpoint = self.endpoint.get(None, |_| true).await?;
         let response = timeout(fetch::TIMEOUT, self.ask(&endpoint, token)).await;
         let response = response.unwrap_or(Err(FetchError::Timeout)).map_err(|error| {
             let issuer = &self.issuer;

@@ -199,7 +199,10 @@ impl JwtState {
         let keys = match &self.keys {
             Keys::Fixed(keys) => Arc::clone(keys),
             Keys::Fetched(keys) => {
-                keys.get(|keys| keys.candidates(kid, algorithm).next().is_some()).await?
+                // The issuer has had the key when it issued the token, by clocks that may differ.
+                let since = claims::time(&token.payload, "iat").ok().flatten();
+                let since = since.map(|issued| issued.saturating_add(claims::LEEWAY));
+                keys.get(since, |keys| keys.candidates(kid, algorithm).next().is_some()).await?
             }
         };
         Ok(claims::verify(token, &keys, &policy, clock.now())?)

@@ -16,8 +16,9 @@ const MAX_AGE: u64 = 24 * 3600;
 /// The time for which a value is used longer if it cannot be fetched again, in seconds.
 const MAX_STALE: u64 = 24 * 3600;
 
-/// The shortest time between two fetches while there is a value, in seconds.
-pub(super) const INTERVAL: u64 = 30;
+/// The shortest time between two fetches that replace a value because of its age, and between two
+/// in search of a newer value, in seconds.
+const INTERVAL: u64 = 30;
 /// The shortest time between two fetches while there is none, in seconds.
 pub(super) const RETRY_INTERVAL: u64 = 5;
 
@@ -33,7 +34,7 @@ pub(super) enum Decision<T> {
     Fetch,
     /// The value is used, and fetched at the same time: the issuer was unreachable lately.
     UseAndFetch(Arc<T>),
-    /// There is no value, and it is too early to fetch it again.
+    /// There is no value, or not the wanted one, and it is too early to fetch again.
     Unavailable,
 }
 
@@ -41,6 +42,11 @@ pub(super) enum Decision<T> {
 pub(super) struct Slot<T> {
     value: Option<Fresh<T>>,
     attempted: Option<u64>,
+    /// The last fetch in search of a newer value. Other fetches do not count: a key that is new
+    /// right after one of them must be found.
+    searched: Option<u64>,
+    /// The number of fetches that have ended.
+    fetches: u64,
     /// A fetch is in flight: requests that need its value wait.
     fetching: bool,
     /// The last fetch failed.
@@ -55,39 +61,70 @@ struct Fresh<T> {
 
 impl<T> Slot<T> {
     pub(super) fn new() -> Self {
-        Self { value: None, attempted: None, fetching: false, failed: false }
-    }
-
-    /// Decides at `now`. A value that is not `wanted` is one that a newer one may replace.
-    pub(super) fn decide(&self, now: u64, wanted: impl Fn(&T) -> bool) -> Decision<T> {
-        let age = |fresh: &Fresh<T>| now.saturating_sub(fresh.fetched);
-        let value = self.value.as_ref().filter(|fresh| age(fresh) < fresh.max_age + MAX_STALE);
-        let interval = if value.is_some() { INTERVAL } else { RETRY_INTERVAL };
-        // A clock that was set back must not stop the fetches.
-        let may_fetch =
-            self.fetching || self.attempted.is_none_or(|last| now < last || now - last >= interval);
-        let Some(fresh) = value else {
-            return if may_fetch { Decision::Fetch } else { Decision::Unavailable };
-        };
-        let is_wanted = wanted(&fresh.value);
-        if is_wanted && (age(fresh) < fresh.max_age || !may_fetch) {
-            Decision::Use(Arc::clone(&fresh.value))
-        } else if may_fetch {
-            if is_wanted && self.failed {
-                Decision::UseAndFetch(Arc::clone(&fresh.value))
-            } else {
-                Decision::Fetch
-            }
-        } else if self.failed {
-            // The newer value may be the wanted one.
-            Decision::Unavailable
-        } else {
-            Decision::Use(Arc::clone(&fresh.value))
+        Self {
+            value: None,
+            attempted: None,
+            searched: None,
+            fetches: 0,
+            fetching: false,
+            failed: false,
         }
     }
 
-    /// Notes the start of a fetch.
-    pub(super) fn begin(&mut self, now: u64) {
+    /// Decides at `now`. A value that is not `wanted` is one that a newer one may replace, unless
+    /// what is wanted is older than the last fetch.
+    pub(super) fn decide(
+        &self,
+        now: u64,
+        since: Option<u64>,
+        wanted: impl Fn(&T) -> bool,
+    ) -> Decision<T> {
+        // A clock that was set back must not stop the fetches.
+        let may_fetch = |last: Option<u64>, interval| {
+            self.fetching || last.is_none_or(|last| now < last || now - last >= interval)
+        };
+        let Some(fresh) = self.usable(now) else {
+            let may_fetch = may_fetch(self.attempted, RETRY_INTERVAL);
+            return if may_fetch { Decision::Fetch } else { Decision::Unavailable };
+        };
+        let value = || Arc::clone(&fresh.value);
+        if !wanted(&fresh.value) {
+            let is_older = since.is_some_and(|since| since < fresh.fetched);
+            return if may_fetch(self.searched, INTERVAL) {
+                Decision::Fetch
+            } else if is_older && !self.failed {
+                Decision::Use(value())
+            } else {
+                Decision::Unavailable
+            };
+        }
+        let is_fresh = now.saturating_sub(fresh.fetched) < fresh.max_age;
+        if is_fresh || !may_fetch(self.attempted, INTERVAL) {
+            Decision::Use(value())
+        } else if self.failed {
+            Decision::UseAndFetch(value())
+        } else {
+            Decision::Fetch
+        }
+    }
+
+    /// Returns the value right after a fetch, also if it is not the `wanted` one. `None` if there
+    /// is no value, or the wanted one may be what could not be fetched.
+    fn after_fetch(&self, now: u64, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        let fresh = self.usable(now)?;
+        (!self.failed || wanted(&fresh.value)).then(|| Arc::clone(&fresh.value))
+    }
+
+    fn usable(&self, now: u64) -> Option<&Fresh<T>> {
+        let age = |fresh: &Fresh<T>| now.saturating_sub(fresh.fetched);
+        self.value.as_ref().filter(|fresh| age(fresh) < fresh.max_age + MAX_STALE)
+    }
+
+    /// Notes the start of a fetch in search of a `wanted` value.
+    pub(super) fn begin(&mut self, now: u64, wanted: impl Fn(&T) -> bool) {
+        if self.value.as_ref().is_some_and(|fresh| !wanted(&fresh.value)) {
+            self.searched = Some(now);
+        }
         self.attempted = Some(now);
         self.fetching = true;
     }
@@ -95,6 +132,7 @@ impl<T> Slot<T> {
     /// Notes the end of a fetch: the value, and its `max-age` in seconds.
     pub(super) fn finish(&mut self, now: u64, outcome: Option<(T, Option<u64>)>) {
         self.fetching = false;
+        self.fetches += 1;
         self.failed = outcome.is_none();
         if let Some((value, max_age)) = outcome {
             let max_age = max_age.unwrap_or(DEFAULT_AGE).clamp(MIN_AGE, MAX_AGE);
@@ -128,7 +166,8 @@ impl<L: Load> Refreshed<L> {
         Arc::new(Self { loader, clock, slot: Mutex::new(Slot::new()), flight })
     }
 
-    /// Returns the value, and fetches it if necessary.
+    /// Returns the value, and fetches it if necessary. `since` is the time from which on the issuer
+    /// has had what is `wanted`.
     ///
     /// Cancel safe: the fetch runs in a task of its own.
     ///
@@ -137,13 +176,19 @@ impl<L: Load> Refreshed<L> {
     /// If there is no value, and it cannot be fetched.
     pub(super) async fn get(
         self: &Arc<Self>,
+        since: Option<u64>,
         wanted: impl Fn(&L::Value) -> bool + Send + Sync,
     ) -> Result<Arc<L::Value>, Unavailable> {
-        match self.slot().decide(self.clock.now(), &wanted) {
+        let (decision, fetches) = {
+            let slot = self.slot();
+            (slot.decide(self.clock.now(), since, &wanted), slot.fetches)
+        };
+        match decision {
             Decision::Use(value) => return Ok(value),
             Decision::Unavailable => return Err(Unavailable),
             Decision::UseAndFetch(value) => {
                 if let Ok(permit) = Arc::clone(&self.flight).try_lock_owned() {
+                    self.begin(&wanted);
                     drop(tokio::spawn(Arc::clone(self).fetch(permit)));
                 }
                 return Ok(value);
@@ -152,19 +197,19 @@ impl<L: Load> Refreshed<L> {
         }
         let permit = Arc::clone(&self.flight).lock_owned().await;
         // Another request may have fetched in the meantime.
-        let decision = self.slot().decide(self.clock.now(), &wanted);
-        if let Decision::Fetch | Decision::UseAndFetch(_) = decision {
-            // If the task panics, then the decision below finds the old value.
+        if self.slot().fetches == fetches {
+            self.begin(&wanted);
+            // If the task panics, the old value is found below.
             let _ = tokio::spawn(Arc::clone(self).fetch(permit)).await;
         }
-        match self.slot().decide(self.clock.now(), &wanted) {
-            Decision::Use(value) | Decision::UseAndFetch(value) => Ok(value),
-            Decision::Fetch | Decision::Unavailable => Err(Unavailable),
-        }
+        self.slot().after_fetch(self.clock.now(), &wanted).ok_or(Unavailable)
+    }
+
+    fn begin(&self, wanted: impl Fn(&L::Value) -> bool) {
+        self.slot().begin(self.clock.now(), wanted);
     }
 
     async fn fetch(self: Arc<Self>, permit: tokio::sync::OwnedMutexGuard<()>) {
-        self.slot().begin(self.clock.now());
         let outcome = self.loader.load().await;
         let outcome = outcome.inspect_err(|error| {
             let issuer = self.loader.issuer();
@@ -192,13 +237,17 @@ mod tests {
     /// A slot that has fetched `1` at second 1000.
     fn slot(max_age: Option<u64>) -> Slot<u32> {
         let mut slot = Slot::new();
-        slot.begin(1000);
+        slot.begin(1000, |_| true);
         slot.finish(1000, Some((1, max_age)));
         slot
     }
 
     fn decision(slot: &Slot<u32>, now: u64, wanted: u32) -> &'static str {
-        match slot.decide(now, |value| *value == wanted) {
+        decision_since(slot, now, None, wanted)
+    }
+
+    fn decision_since(slot: &Slot<u32>, now: u64, since: Option<u64>, wanted: u32) -> &'static str {
+        match slot.decide(now, since, |value| *value == wanted) {
             Decision::Use(_) => "use",
             Decision::Fetch => "fetch",
             Decision::UseAndFetch(_) => "use and fetch",
@@ -222,14 +271,22 @@ mod tests {
     }
 
     #[test]
-    fn unwanted_value_is_replaced_at_most_every_thirty_seconds() {
+    fn newer_value_is_searched_for_every_thirty_seconds() {
         let mut slot = slot(None);
-        assert_eq!(decision(&slot, 1029, 2), "use");
-        assert_eq!(decision(&slot, 1030, 2), "fetch");
-        slot.begin(1030);
-        slot.finish(1031, Some((1, None)));
-        assert_eq!(decision(&slot, 1059, 2), "use");
-        assert_eq!(decision(&slot, 1060, 2), "fetch");
+        // A fetch for another reason does not delay the search.
+        assert_eq!(decision(&slot, 1000, 2), "fetch");
+        slot.begin(1001, |value| *value == 2);
+        slot.finish(1001, Some((1, None)));
+        assert_eq!(slot.after_fetch(1001, |value| *value == 2), Some(Arc::new(1)));
+        assert_eq!(
+            decision(&slot, 1030, 2),
+            "unavailable",
+            "the value may be newer than the fetch"
+        );
+        assert_eq!(decision(&slot, 1030, 1), "use");
+        assert_eq!(decision_since(&slot, 1030, Some(1001), 2), "unavailable");
+        assert_eq!(decision_since(&slot, 1030, Some(1000), 2), "use", "the value was removed");
+        assert_eq!(decision(&slot, 1031, 2), "fetch");
     }
 
     #[test]
@@ -237,16 +294,16 @@ mod tests {
         let mut slot = slot(None);
         let stale = 1000 + 3600;
         assert_eq!(decision(&slot, stale, 1), "fetch");
-        slot.begin(stale);
+        slot.begin(stale, |_| true);
         slot.finish(stale, None);
         assert_eq!(decision(&slot, stale + 29, 1), "use");
         assert_eq!(decision(&slot, stale + 30, 1), "use and fetch");
         assert_eq!(decision(&slot, stale + MAX_STALE - 1, 1), "use and fetch");
         // The wanted key may be among those that cannot be fetched.
-        assert_eq!(decision(&slot, stale + 29, 2), "unavailable");
-        assert_eq!(decision(&slot, stale + 30, 2), "fetch");
+        assert_eq!(slot.after_fetch(stale, |value| *value == 2), None);
+        assert_eq!(decision(&slot, stale + 29, 2), "fetch");
         assert_eq!(decision(&slot, stale + MAX_STALE, 1), "fetch");
-        slot.begin(stale + MAX_STALE);
+        slot.begin(stale + MAX_STALE, |_| true);
         slot.finish(stale + MAX_STALE, None);
         assert_eq!(decision(&slot, stale + MAX_STALE + 1, 1), "unavailable");
     }
@@ -255,7 +312,7 @@ mod tests {
     fn without_a_value_the_fetch_is_retried_every_five_seconds() {
         let mut slot = Slot::<u32>::new();
         assert_eq!(decision(&slot, 1000, 1), "fetch");
-        slot.begin(1000);
+        slot.begin(1000, |_| true);
         slot.finish(1000, None);
         assert_eq!(decision(&slot, 1004, 1), "unavailable");
         assert_eq!(decision(&slot, 1005, 1), "fetch");

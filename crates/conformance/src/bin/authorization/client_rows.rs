@@ -144,7 +144,7 @@ impl World {
         let call = self.servers.connect("/mcp", &oauth)?.call_tool("whoami", json!({})).await;
         let error = call.err().ok_or("the call succeeded without a user")?;
         let text = causes(&error);
-        let is_clear = text.contains("the user must log in, but the client has no user agent");
+        let is_clear = text.contains("demands a login, and the client has no user agent");
         expect(&format!("{text:?} is clear"), is_clear, true)
     }
 }

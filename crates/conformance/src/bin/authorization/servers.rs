@@ -5,11 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::http::header::WWW_AUTHENTICATE;
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
 use mrtr::auth::GrantedScopes;
 use mrtr::auth::client::OAuthClient;
 use mrtr::auth::resource::{
@@ -50,12 +46,10 @@ impl Servers {
                 .scopes_supported(["booking:pay"])
                 .clock(clock);
             let resource = rules(resource).build()?;
-            let inner = axum::Router::new()
-                .fallback_service(mrtr::endpoint(server()?)?)
-                .layer(axum::middleware::from_fn(pay_needs_a_scope));
+            let endpoint = mrtr::endpoint(server()?)?;
             app = std::mem::take(&mut app)
                 .route_service(resource.metadata_path(), resource.metadata_service())
-                .route_service(path, resource.protect(inner));
+                .route_service(path, resource.protect(endpoint));
             Ok(())
         };
         for path in PATHS {
@@ -104,7 +98,7 @@ impl Servers {
 fn server() -> Result<Server> {
     Ok(Server::builder("booking", env!("CARGO_PKG_VERSION"))
         .tool(Tool::new("whoami", "Names the caller and its scopes", whoami))
-        .tool(Tool::new("pay", "Needs `booking:pay`, too", whoami))
+        .tool(Tool::new("pay", "Needs `booking:pay`, too", whoami).requires_scope("booking:pay"))
         .require_principal()
         .ephemeral_key()
         .build()?)
@@ -112,15 +106,4 @@ fn server() -> Result<Server> {
 
 async fn whoami(caller: Principal, Extension(scopes): Extension<GrantedScopes>) -> String {
     format!("{} may {scopes}", caller.subject())
-}
-
-/// Rejects calls of `pay` without its scope. The protected resource completes the challenge.
-async fn pay_needs_a_scope(request: Request, next: Next) -> Response {
-    let pays = request.headers().get("mcp-name").is_some_and(|name| name == "pay");
-    let scopes = request.extensions().get::<GrantedScopes>();
-    if !pays || scopes.is_some_and(|scopes| scopes.contains("booking:pay")) {
-        return next.run(request).await;
-    }
-    let challenge = r#"Bearer error="insufficient_scope", scope="booking:pay""#;
-    (StatusCode::FORBIDDEN, [(WWW_AUTHENTICATE, challenge)]).into_response()
 }
