@@ -127,7 +127,7 @@ impl TokenRequest {
                     jti: seed.derive("assertion"),
                 };
                 form.push(("client_assertion_type", CLIENT_ASSERTION_TYPE.to_owned()));
-                form.push(("client_assertion", client_key.sign(Some("JWT"), &assertion)?));
+                form.push(("client_assertion", client_key.sign(&assertion)?));
             }
             _ if self.client.id.is_empty() => {}
             _ => form.push(("client_id", self.client.id.clone())),
