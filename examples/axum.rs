@@ -1,75 +1,47 @@
-//! An axum server behind OAuth: bearer tokens, and metadata that names the authorization server.
+//! A server inside an axum application, whose callers have API keys.
 //!
-//! `TOKEN=token-of-alice cargo run --example client -- http://127.0.0.1:3000/mcp whoami` calls it.
+//! `TOKEN=key-of-alice cargo run --example client -- http://127.0.0.1:3000/mcp whoami` calls it. For
+//! OAuth, see the example `authentication`.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use mrtr::http::Endpoint;
-use mrtr::{BuildError, Extension, Principal, Server, Tool};
-use serde_json::json;
+use mrtr::{Principal, Server, Tool};
 
-const ISSUER: &str = "https://login.example";
-const RESOURCE: &str = "http://127.0.0.1:3000/mcp";
-const METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
-const SCOPE: &str = "booking:write";
-
-/// What the caller may do: the layer inserts it, and handlers extract it.
-#[derive(Clone)]
-struct Scopes(&'static str);
-
-/// Stands for a JWT library: returns subject, audience and scopes.
-fn verify(token: &str) -> Option<(&'static str, &'static str, Scopes)> {
-    match token {
-        "token-of-alice" => Some(("alice", RESOURCE, Scopes("booking:read booking:write"))),
-        "token-of-bob" => Some(("bob", RESOURCE, Scopes("booking:read"))),
-        "token-for-another-server" => Some(("alice", "https://other.example/mcp", Scopes(SCOPE))),
+/// Stands for a table of the application.
+fn owner_of(key: &str) -> Option<&'static str> {
+    match key {
+        "key-of-alice" => Some("alice"),
+        "key-of-bob" => Some("bob"),
         _ => None,
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
-}
-
+/// Inserts the principal, which a request state is bound to.
 async fn authenticate(mut request: Request, next: Next) -> Response {
-    let Some(token) = bearer(request.headers()) else {
-        return challenge(StatusCode::UNAUTHORIZED, "");
+    let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some(owner) = header.and_then(|value| value.strip_prefix("Bearer ")).and_then(owner_of)
+    else {
+        return StatusCode::UNAUTHORIZED.into_response();
     };
-    // With a token for another server, its operator could call in the caller's name.
-    let Some((subject, RESOURCE, scopes)) = verify(token) else {
-        return challenge(StatusCode::UNAUTHORIZED, r#"error="invalid_token", "#);
-    };
-    if !scopes.0.split(' ').any(|scope| scope == SCOPE) {
-        return challenge(StatusCode::FORBIDDEN, r#"error="insufficient_scope", "#);
-    }
-    request.extensions_mut().insert(Principal::new(ISSUER, subject));
-    request.extensions_mut().insert(scopes);
+    request.extensions_mut().insert(Principal::new("booking", owner));
     next.run(request).await
 }
 
-/// Tells the client which scope it needs, and where the metadata is.
-fn challenge(status: StatusCode, error: &str) -> Response {
-    let place = RESOURCE.replace("/mcp", METADATA);
-    let value = format!(r#"Bearer {error}scope="{SCOPE}", resource_metadata="{place}""#);
-    (status, [(header::WWW_AUTHENTICATE, value)]).into_response()
+async fn whoami(caller: Principal) -> String {
+    caller.subject().to_owned()
 }
 
-async fn whoami(caller: Principal, Extension(scopes): Extension<Scopes>) -> String {
-    format!("{} may {}", caller.subject(), scopes.0)
-}
-
-pub fn app() -> Result<axum::Router, BuildError> {
+pub fn app() -> Result<axum::Router, Box<dyn std::error::Error>> {
     let tool = Tool::new("whoami", "Names the caller", whoami);
     let server = Server::builder("booking", "1.0.0").tool(tool).require_principal().ephemeral_key();
-    let endpoint = Endpoint::new(server.build()?);
-    let metadata = json!({ "resource": RESOURCE, "authorization_servers": [ISSUER] });
-    let metadata = ([(header::CONTENT_TYPE, "application/json")], metadata.to_string());
-    // Not around the metadata: that is for clients without a token.
-    let mcp = axum::Router::new().route_service("/mcp", endpoint).layer(from_fn(authenticate));
-    Ok(mcp.route(METADATA, get(async || metadata)))
+    let mcp = axum::Router::new()
+        .route_service("/mcp", mrtr::endpoint(server.build()?)?)
+        .layer(from_fn(authenticate));
+    // The other pages of the application have no part in it.
+    Ok(mcp.route("/", get(async || "Booking")))
 }
 
 #[tokio::main]

@@ -86,36 +86,24 @@ async fn the_stdio_server_has_a_tool_a_prompt_and_resources() -> Result {
 }
 
 #[tokio::test]
-async fn the_axum_server_serves_those_with_a_token_for_it() -> Result {
+async fn the_axum_server_serves_those_with_a_key() -> Result {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let app = axum_server::app()?;
     tokio::spawn(async move { axum::serve(listener, app).await });
 
     let http = reqwest::Client::new();
-    for (token, status, error) in [
-        (None, 401, "Bearer scope="),
-        (Some("made-up"), 401, "invalid_token"),
-        (Some("token-for-another-server"), 401, "invalid_token"),
-        (Some("token-of-bob"), 403, "insufficient_scope"),
-    ] {
+    for key in [None, Some("made-up")] {
         let mut request = http.post(format!("{origin}/mcp"));
-        if let Some(token) = token {
-            request = request.bearer_auth(token);
+        if let Some(key) = key {
+            request = request.bearer_auth(key);
         }
-        let response = request.send().await?;
-        let challenge = response.headers().get(WWW_AUTHENTICATE).ok_or("no challenge")?.to_str()?;
-        assert!(challenge.contains(error) && challenge.contains("resource_metadata="));
-        assert_eq!(response.status().as_u16(), status, "{token:?}");
+        assert_eq!(request.send().await?.status().as_u16(), 401, "{key:?}");
     }
-    let place = format!("{origin}/.well-known/oauth-protected-resource/mcp");
-    assert!(http.get(place).send().await?.text().await?.contains("https://login.example"));
-
-    let alice =
-        mrtr::http::HttpClient::builder(format!("{origin}/mcp")).bearer("token-of-alice")?;
+    assert_eq!(http.get(&origin).send().await?.text().await?, "Booking");
+    let alice = mrtr::http::HttpClient::builder(format!("{origin}/mcp")).bearer("key-of-alice")?;
     let alice = mrtr::Client::builder(alice.build()?).build();
-    let result = alice.call_tool("whoami", json!({})).await?;
-    assert_eq!(result.text(), "alice may booking:read booking:write");
+    assert_eq!(alice.call_tool("whoami", json!({})).await?.text(), "alice");
     Ok(())
 }
 

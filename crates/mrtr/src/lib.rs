@@ -1,7 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 // The examples of the guide need these features.
-#[cfg(all(any(doc, doctest), feature = "client", feature = "macros", feature = "testing"))]
+#[cfg(all(
+    any(doc, doctest),
+    feature = "auth-client",
+    feature = "auth-server",
+    feature = "client",
+    feature = "macros",
+    feature = "testing"
+))]
 pub mod guide;
 
 #[cfg(all(feature = "client", feature = "legacy"))]

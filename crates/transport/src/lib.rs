@@ -45,7 +45,7 @@
 //! # Out of scope
 //!
 //! - Authentication: put a tower layer in front that attaches the principal to the request's
-//!   extensions. They reach the [`RequestHandler`] unchanged.
+//!   extensions, such as that of `mrtr-auth`. They reach the [`RequestHandler`] unchanged.
 //! - CORS: likewise a tower layer.
 //! - HTTP/2 and TLS for servers: mount the endpoint in an HTTP server that has them.
 
