@@ -4,10 +4,12 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mrtr::ClientBuilder;
 use mrtr::auth::client::{
     AuthorizationPage, CallbackReceiver, ClientRegistration, DriverFuture, FileStore, Logout,
     Loopback, OAuthClient, OAuthClientBuilder, StoredSession, UserAgent,
 };
+use mrtr::http::HttpConnection;
 use mrtr::schema::uri;
 use mrtr::terminal::sanitize_line;
 use serde_json::json;
@@ -88,9 +90,19 @@ impl Login {
     }
 }
 
+impl Server {
+    /// Returns a client builder for the server. Without a bearer token, it uses the login.
+    pub(crate) fn client(&self) -> Result<ClientBuilder<HttpConnection>> {
+        match &self.token_env {
+            Some(name) => self.connect_with_token(name),
+            None => self.connect(credentials()?),
+        }
+    }
+}
+
 /// Returns the credentials of a command other than `login`: those of an earlier login, or of one
 /// that is offered at a terminal.
-pub(crate) fn credentials() -> Result<OAuthClient> {
+fn credentials() -> Result<OAuthClient> {
     let mut oauth = builder()?;
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         oauth = oauth.user_agent(TerminalUser { asks_first: true, opens_browser: true });

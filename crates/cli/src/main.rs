@@ -2,6 +2,7 @@
 
 mod answers;
 mod call;
+mod connect;
 mod discover;
 mod failure;
 mod login;

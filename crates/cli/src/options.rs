@@ -3,12 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use mrtr::auth::client::OAuthClient;
-use mrtr::http::{HttpClient, HttpClientBuilder, HttpConnection};
-use mrtr::{Client, ClientBuilder};
-
-use crate::failure::{Failure, Result};
-use crate::login;
 
 /// Calls Model Context Protocol servers (2026-07-28 and legacy revisions), and answers their
 /// questions.
@@ -111,32 +105,4 @@ pub(crate) struct Call {
     /// Shows every request and its outcome
     #[arg(long)]
     pub(crate) trace: bool,
-}
-
-impl Server {
-    /// Returns a client builder for the server. Without a bearer token, it uses the login.
-    pub(crate) fn client(&self) -> Result<ClientBuilder<HttpConnection>> {
-        let Some(name) = &self.token_env else {
-            return self.connect(login::credentials()?);
-        };
-        let token = std::env::var(name)
-            .map_err(|_| Failure::usage(format!("environment variable {name} is not set")))?;
-        let http = HttpClient::builder(&self.url).bearer(&token).map_err(Failure::usage)?;
-        self.build(http)
-    }
-
-    /// Returns a client builder for the server, with these credentials.
-    pub(crate) fn connect(&self, oauth: OAuthClient) -> Result<ClientBuilder<HttpConnection>> {
-        self.build(HttpClient::builder(&self.url).credentials(oauth))
-    }
-
-    fn build(&self, http: HttpClientBuilder) -> Result<ClientBuilder<HttpConnection>> {
-        let time = std::time::Duration::from_secs(self.timeout);
-        let http = http.timeout(time).build().map_err(Failure::usage)?;
-        let info =
-            mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
-        let connection = HttpConnection::new(http);
-        let client = Client::builder(connection).info(info).exclude_handler_time();
-        Ok(client.call_timeout(time))
-    }
 }

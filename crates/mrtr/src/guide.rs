@@ -8,7 +8,7 @@
 //! | [`testing`] | tests of handlers: replicas in memory, lost responses, a virtual clock |
 //! | [`deploying`] | operators: keys, load balancers, upgrades, limits, metrics |
 //! | [`security`] | what the sealed state promises, and what a server must do itself |
-//! | [`authorization`] | servers behind OAuth, clients that log in, scopes in the middle of a call |
+//! | [`authorization`] | servers behind OAuth, clients that log in, scopes of calls |
 //! | [`sdk_integration`] | authors of SDKs and gateways that use one crate alone |
 //!
 //! The project's words are defined in the [glossary]. The [examples] are programs of one file each.
