@@ -1,6 +1,7 @@
 //! The bodies of the fuzz targets (`fuzz/`): properties that hold for any bytes. They also run as
 //! ordinary tests, over the corpus and variations of it.
 
+pub mod auth;
 pub mod legacy;
 pub mod protocol;
 
@@ -17,7 +18,7 @@ use mrtr_codec::{
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 11] = [
+pub const TARGETS: [(&str, Body); 14] = [
     ("token", token),
     ("claims", claims),
     ("canonical", canonical),
@@ -29,6 +30,9 @@ pub const TARGETS: [(&str, Body); 11] = [
     ("legacy", legacy::legacy),
     ("template", protocol::template),
     ("form", protocol::form),
+    ("challenge", auth::challenge),
+    ("metadata", auth::metadata),
+    ("access_token", auth::access_token),
 ];
 
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
