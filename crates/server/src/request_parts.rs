@@ -1,6 +1,5 @@
 //! The parts of a request that handlers and extractors read.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Extensions, HeaderMap};
@@ -115,18 +114,11 @@ pub(crate) struct Notifier {
     pub(crate) outbox: NotificationSender,
     /// The last reported progress, including muted reports.
     last: Mutex<Option<f64>>,
-    /// True if a notification was queued, so that the response may have begun.
-    has_sent: AtomicBool,
 }
 
 impl Notifier {
     pub(crate) fn new(outbox: NotificationSender) -> Self {
-        Self { outbox, last: Mutex::default(), has_sent: AtomicBool::new(false) }
-    }
-
-    /// Returns true if a notification was queued.
-    pub(crate) fn has_sent(&self) -> bool {
-        self.has_sent.load(Ordering::Relaxed)
+        Self { outbox, last: Mutex::default() }
     }
 
     /// Records progress if it is greater than the last, and sends it unless it is `muted`.
@@ -144,7 +136,6 @@ impl Notifier {
 
     /// Queues a notification. It is dropped if the queue is full or closed.
     pub(crate) fn send(&self, method: &str, params: &impl Serialize) {
-        self.has_sent.store(true, Ordering::Relaxed);
         let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));
         if !sent {
             tracing::debug!(target: "mrtr::server", method, "notification dropped");

@@ -124,6 +124,15 @@ impl NotificationSender {
         .await
     }
 
+    /// Returns true if a notification was ever queued, so that the response may have begun.
+    ///
+    /// Not part of the public API: only the workspace's own crates need it.
+    #[doc(hidden)]
+    pub fn has_sent(&self) -> bool {
+        // The queue is allocated with its first notification, and keeps its capacity.
+        self.0.as_ref().is_some_and(|shared| shared.lock().waiting.capacity() > 0)
+    }
+
     /// Returns true if notifications no longer reach the client: it has disconnected, or it has its
     /// response.
     pub fn is_closed(&self) -> bool {

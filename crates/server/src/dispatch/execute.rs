@@ -208,7 +208,8 @@ impl<'a> RoundExecution<'a> {
             Ending::Suspended(Suspended { journal, open, lacks_scope, is_repeatable }) => {
                 // The client keeps its state, and repeats the request with another token. What the
                 // client does not have yet must be sent to it first.
-                let is_unsent = !self.round.parts.notifier.has_sent() && self.claim.is_none();
+                let is_unsent =
+                    !self.round.parts.notifier.outbox.has_sent() && self.claim.is_none();
                 if lacks_scope && is_repeatable && is_unsent {
                     return Err(scopes_error(self.target.options, journal.scopes()));
                 }

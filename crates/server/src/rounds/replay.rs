@@ -37,10 +37,10 @@ pub(super) struct Replay {
     unreached: usize,
     /// True if the handler has used a key that no earlier replay has used.
     is_past_journal: bool,
-    /// The number of steps that this replay has recorded.
-    new_steps: usize,
-    /// The number of decisions that this replay has recorded.
-    new_decisions: usize,
+    /// True if this replay has recorded a step.
+    has_new_step: bool,
+    /// True if this replay has recorded a decision.
+    has_new_decision: bool,
     /// The packed length of all entries, including those that this replay has removed.
     size: usize,
 }
@@ -295,8 +295,8 @@ impl Replay {
     /// Records an entry under a key that this replay has used.
     pub(super) fn record(&mut self, key: &Arc<str>, kind: EntryKind, value: String) {
         match kind {
-            EntryKind::Step(_) => self.new_steps += 1,
-            _ => self.new_decisions += 1,
+            EntryKind::Step(_) => self.has_new_step = true,
+            _ => self.has_new_decision = true,
         }
         self.push(Entry { key: key.into(), kind, value: value.into(), used: true });
     }
@@ -304,12 +304,12 @@ impl Replay {
     /// Returns true if this replay has recorded a step or a decision, which the request state that
     /// arrived does not have.
     pub(super) fn has_recorded(&self) -> bool {
-        self.has_new_step() || self.new_decisions > 0
+        self.has_new_step || self.has_new_decision
     }
 
     /// Returns true if this replay has recorded a step.
     pub(super) fn has_new_step(&self) -> bool {
-        self.new_steps > 0
+        self.has_new_step
     }
 
     /// Marks the decision under a key as used, which may happen any number of times. Returns false
