@@ -9,7 +9,7 @@ use divan::Bencher;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::jsonrpc::{Params, Request, RequestId};
 use mrtr_server::{Context, KeyRing, Result, Secret, Server, Tool};
-use mrtr_transport::{Transport as _, InProcess, OutgoingRequest};
+use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -67,7 +67,8 @@ impl Caller {
 
     fn send(&self, params: Params) -> Box<str> {
         let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
-        let response = self.runtime.block_on(self.server.send(OutgoingRequest::new(request))).unwrap();
+        let response =
+            self.runtime.block_on(self.server.send(OutgoingRequest::new(request))).unwrap();
         Box::<str>::from(response.outcome.unwrap())
     }
 

@@ -45,7 +45,8 @@ fn rmcp_hmac(bencher: Bencher, size: usize) {
     let (codec, body) = (RequestStateCodec::try_new(KEY).unwrap(), vec![b'x'; size]);
     let arguments = Digest::from_json(Some(r#"{"people":2}"#)).unwrap();
     let context =
-        [b"https://login.example\0alice\0tools/call\0book\0".as_slice(), arguments.as_bytes()].concat();
+        [b"https://login.example\0alice\0tools/call\0book\0".as_slice(), arguments.as_bytes()]
+            .concat();
     let ttl = std::time::Duration::from_secs(600);
     bencher.bench(|| {
         let options = SealOptions::new().associated_data(&context).ttl(ttl);

@@ -1,6 +1,6 @@
 //! A call in the client's state machine.
 
-use mrtr_client::{Action, Event, RequestIds, Machine, RoundLimits};
+use mrtr_client::{Action, Event, Machine, RequestIds, RoundLimits};
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::meta::RequestMeta;
@@ -31,7 +31,8 @@ pub fn two_rounds() -> Operation {
         let (mut machine, first) =
             Machine::start(RequestIds::default(), "tools/call", params, meta, limits).unwrap();
         assert!(matches!(first, Action::Send(_)));
-        let Ok(Action::RequestInput(questions)) = machine.next(Event::Response(Ok(asked.clone()))) else {
+        let Ok(Action::RequestInput(questions)) = machine.next(Event::Response(Ok(asked.clone())))
+        else {
             panic!("a question")
         };
         let answers = questions.0.into_iter().map(|(key, _)| (key, to_raw_value(&answer).unwrap()));

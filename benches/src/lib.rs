@@ -18,10 +18,13 @@ use mrtr_transport::{headers, sse};
 pub type Operation = Box<dyn FnMut()>;
 
 /// Operations by name. Each is built on demand.
-pub const OPERATIONS: [(&str, fn() -> Operation); 13] = [
+pub const OPERATIONS: [(&str, fn() -> Operation); 16] = [
     ("envelope", envelope),
     ("headers", check_headers),
     ("echo", server::echo),
+    ("authorized", server::authorized_echo),
+    ("verified", server::verified_echo),
+    ("signature", server::signature),
     ("flow", server::two_rounds),
     ("progress", server::progress),
     ("list", server::list),

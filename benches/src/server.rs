@@ -1,8 +1,12 @@
 //! Calls of an endpoint, without a network.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt as _, Full};
+use mrtr_auth::resource::{JwtIssuer, ProtectedResource};
 use mrtr_server::{Context, Result, Server, Tool};
 use mrtr_transport::http::Endpoint;
 use schemars::JsonSchema;
@@ -116,6 +120,55 @@ pub fn echo() -> Operation {
     let head = head("tools/call", "echo");
     let body = call("echo", r#"{"text":"The quick brown fox jumps over the lazy dog"}"#, "");
     Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
+}
+
+/// The public key of a test, and a token that it has verified.
+const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"test","x":"L20ZBAzRz0G0HhvqnzF59imEDd3HC94XgXsGRi1VQXc","y":"8lLWidKTet511y6WsdtXQHatsXqcO3Dn30qYwOf44dw"}]}"#;
+const TOKEN: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6InRlc3QiLCJ0eXAiOiJhdCtqd3QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUiLCJhdWQiOiJodHRwczovL2Jvb2tpbmcuZXhhbXBsZS9tY3AiLCJzdWIiOiJhbGljZSIsImNsaWVudF9pZCI6ImRlc2stYXBwIiwiaWF0IjoxNzYwMDAwMDAwLCJleHAiOjQxMDI0NDQ4MDAsInNjb3BlIjoiYm9va2luZzp3cml0ZSJ9.ii0KyrWnHBGkAqLrAuQZRVOJ-EDbWhrlWMkEB4gTiDIPlXl5PsQhd9T6i3J4lRrULqyFuoUUclmSLy7APHICiA";
+
+/// A call of one round behind OAuth. `clock` advances from call to call.
+fn protected_echo(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Operation {
+    let issuer = JwtIssuer::new("https://login.example").with_jwks(KEYS);
+    let resource = ProtectedResource::builder("https://booking.example/mcp").issuer(issuer);
+    let resource =
+        resource.clock(move || UNIX_EPOCH + Duration::from_secs(clock())).build().unwrap();
+    let Caller { endpoint, runtime } = Caller::new(0);
+    let mut service = resource.protect(endpoint);
+    let mut head = head("tools/call", "echo");
+    head.insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
+    let body = call("echo", r#"{"text":"The quick brown fox jumps over the lazy dog"}"#, "");
+    Box::new(move || {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.headers_mut() = head.clone();
+        let response = runtime.block_on(async {
+            let response = service.call(request).await.unwrap();
+            response.into_body().collect().await.unwrap().to_bytes()
+        });
+        assert!(response.ends_with(b"}}"));
+    })
+}
+
+/// A call of one round, whose token was verified before.
+pub fn authorized_echo() -> Operation {
+    protected_echo(|| 1_800_000_000)
+}
+
+/// A call of one round, whose token is verified.
+pub fn verified_echo() -> Operation {
+    let now = AtomicU64::new(1_800_000_000);
+    protected_echo(move || now.fetch_add(100, Ordering::Relaxed))
+}
+
+/// The check of a token's signature alone, by the library.
+pub fn signature() -> Operation {
+    use jsonwebtoken::{Algorithm, DecodingKey, crypto::verify, jwk::JwkSet};
+    let keys: JwkSet = serde_json::from_str(KEYS).unwrap();
+    let key = DecodingKey::from_jwk(&keys.keys[0]).unwrap();
+    let (message, signature) = TOKEN.rsplit_once('.').unwrap();
+    Box::new(move || {
+        assert!(verify(signature, message.as_bytes(), &key, Algorithm::ES256).unwrap());
+    })
 }
 
 /// A call of two rounds, with a form.
