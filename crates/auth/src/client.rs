@@ -5,20 +5,26 @@
 //! carries them out with drivers: an HTTP client, a [`UserAgent`], and a [`TokenStore`].
 
 mod authorization;
+mod bound_issuer;
 mod builder;
 mod dpop;
 mod drivers;
 mod error;
 mod fetch;
+mod key;
+mod lenient;
 mod login;
+mod logins;
 mod logout;
 mod loopback;
 mod message;
 mod oauth_client;
 mod options;
+mod proof_header;
 mod random;
 mod registration;
 mod secret;
+mod server;
 mod session;
 mod signing_key;
 mod store;

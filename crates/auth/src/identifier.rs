@@ -13,6 +13,25 @@ pub struct InvalidUrl {
     rule: &'static str,
 }
 
+impl InvalidUrl {
+    fn new(what: &'static str, url: &str, rule: &'static str) -> Self {
+        Self { what, url: shown(url), rule }
+    }
+}
+
+/// Returns a URL without user, password, query and fragment, which may be secrets.
+pub(crate) fn shown(url: &str) -> String {
+    let Ok(mut parsed) = Url::parse(url) else {
+        let place = url.split(['?', '#']).next().unwrap_or_default();
+        return place.rsplit('@').next().unwrap_or_default().to_owned();
+    };
+    let _ = parsed.set_username("");
+    let _ = parsed.set_password(None);
+    parsed.set_query(None);
+    parsed.set_fragment(None);
+    parsed.into()
+}
+
 /// The identifier of an authorization server (RFC 8414, section 2).
 ///
 /// It is kept as it was written: two issuers are the same only if all their bytes are
@@ -32,7 +51,7 @@ impl Issuer {
         let parsed = secure_url("issuer", &url)?;
         if parsed.query().is_some() || parsed.fragment().is_some() {
             let rule = "issuers have no query and no fragment";
-            return Err(InvalidUrl { what: "issuer", url, rule });
+            return Err(InvalidUrl::new("issuer", &url, rule));
         }
         Ok(Self(url))
     }
@@ -93,7 +112,7 @@ impl ResourceId {
     pub fn new(url: impl Into<String>) -> Result<Self, InvalidUrl> {
         let url = url.into();
         if secure_url("resource", &url)?.fragment().is_some() {
-            return Err(InvalidUrl { what: "resource", url, rule: "resources have no fragment" });
+            return Err(InvalidUrl::new("resource", &url, "resources have no fragment"));
         }
         Ok(Self(url))
     }
@@ -132,7 +151,7 @@ impl fmt::Display for ResourceId {
 ///
 /// If it is another URL, or not one. `what` names it in the error.
 pub(crate) fn secure_url(what: &'static str, text: &str) -> Result<Url, InvalidUrl> {
-    let invalid = |rule| InvalidUrl { what, url: text.to_owned(), rule };
+    let invalid = |rule| InvalidUrl::new(what, text, rule);
     let url = Url::parse(text).map_err(|_| invalid("not a URL"))?;
     match url.scheme() {
         "https" => {}
@@ -215,6 +234,14 @@ mod tests {
                     "https://a.example/.well-known/openid-configuration"
                 ]
             );
+        }
+    }
+
+    #[test]
+    fn errors_show_no_password_and_no_query() {
+        for url in ["http://user:secret@a.example/x?key=secret", "a.example/user:secret@x?secret"] {
+            let error = ResourceId::new(url).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 

@@ -33,6 +33,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) resource: &'a str,
     /// The thumbprint of the key that the code is bound to (RFC 9449, section 10).
     pub(crate) dpop_jkt: Option<&'a str>,
+    pub(crate) prompts_consent: bool,
 }
 
 /// A response to an authorization request that carries no code.
@@ -92,7 +93,7 @@ impl Pending {
             if let Some(thumbprint) = parameters.dpop_jkt {
                 query.append_pair("dpop_jkt", thumbprint);
             }
-            if parameters.scopes.contains("offline_access") {
+            if parameters.prompts_consent && parameters.scopes.contains("offline_access") {
                 // OpenID Connect Core, section 11: without it, the scope may be ignored.
                 query.append_pair("prompt", "consent");
             }
@@ -237,6 +238,7 @@ mod tests {
             scopes: &Scopes::parse("read write").unwrap(),
             resource: "https://booking.example/mcp",
             dpop_jkt: None,
+            prompts_consent: true,
         };
         Pending::new(&issuer, &metadata, &parameters, &Seed::new([7; 32])).unwrap()
     }

@@ -1,13 +1,11 @@
 //! The builder of the client.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
 
 use url::Url;
 
 use super::drivers::Drivers;
-use super::oauth_client::{Inner, OAuthClient};
+use super::oauth_client::OAuthClient;
 use super::options::{DpopMode, Grant, IdentityProvider, Options};
 use super::registration::ClientRegistration;
 use super::store::TokenStore;
@@ -97,6 +95,7 @@ impl OAuthClient {
                 trusted_for_pkce: Vec::new(),
                 origin_as_issuer: false,
                 dpop: DpopMode::default(),
+                prompts_consent: true,
             },
             scopes: Vec::new(),
             issuers_for_pkce: Vec::new(),
@@ -143,8 +142,9 @@ impl OAuthClientBuilder {
     }
 
     /// Adds a client that was registered beforehand at an authorization server that is not known
-    /// here. It is bound to the one at which it is first used, which the [store](Self::store)
-    /// keeps.
+    /// here. It is bound to the one at which it is first used, for all MCP servers, which the
+    /// [store](Self::store) keeps. Its secret goes to the authorization server that the first MCP
+    /// server names: prefer [`registered`](Self::registered).
     pub fn registered_anywhere(mut self, client: ClientRegistration) -> Self {
         self.registered.push((None, client));
         self
@@ -169,6 +169,14 @@ impl OAuthClientBuilder {
     /// `io.modelcontextprotocol/auth/dpop`). Default: [`DpopMode::IfAsked`].
     pub fn dpop(mut self, mode: DpopMode) -> Self {
         self.options.dpop = mode;
+        self
+    }
+
+    /// Sets whether requests for refresh tokens (`offline_access`) ask the user for consent each
+    /// time (`prompt=consent`). Default: true, as OpenID Connect demands: other authorization
+    /// servers may issue no refresh token. Entra ID needs false if only administrators consent.
+    pub fn prompt_consent(mut self, prompt: bool) -> Self {
+        self.options.prompts_consent = prompt;
         self
     }
 
@@ -221,7 +229,6 @@ impl OAuthClientBuilder {
         for (issuer, client) in self.registered {
             options.registered.push((issuer.map(Issuer::new).transpose()?, client));
         }
-        let (options, servers) = (Arc::new(options), Mutex::new(HashMap::new()));
-        Ok(OAuthClient(Arc::new(Inner { options, drivers, servers })))
+        Ok(OAuthClient::new(options, drivers))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client::authorization::CallbackError;
 use crate::client::signing_key::InvalidKey;
-use crate::identifier::Issuer;
+use crate::identifier::{InvalidUrl, Issuer};
 use crate::metadata::MetadataError;
 use crate::scope::{InvalidScope, Scopes};
 use crate::www_authenticate::ParseError;
@@ -84,6 +84,13 @@ pub enum LoginError {
     /// The response to the authorization request was refused.
     #[error(transparent)]
     Callback(#[from] CallbackError),
+    /// An assertion is not meant for the authorization server that the MCP server names. It is not
+    /// sent.
+    #[error("the assertion is not one for {0}, which the server names: its `aud` is another")]
+    AssertionForOther(Issuer),
+    /// The URL of the server is not one that tokens may be sent to.
+    #[error(transparent)]
+    Url(#[from] InvalidUrl),
     /// The authorization server refused the grant.
     #[error("{issuer} refused to issue a token: {error}")]
     TokenRefused {

@@ -10,6 +10,7 @@ use url::{Host, Url};
 
 use super::message::{HttpRequest, HttpResponse};
 use crate::address::AddressPolicy;
+use crate::identifier::is_loopback;
 use crate::metadata::MAX_DOCUMENT;
 
 /// The longest time that a request takes.
@@ -17,24 +18,29 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Fetcher {
     http: reqwest::Client,
+    /// For the loopback interface, whose traffic must not leave this machine.
+    without_proxy: reqwest::Client,
     policy: AddressPolicy,
 }
 
 impl Fetcher {
     pub(crate) fn new(policy: AddressPolicy) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            .redirect(Policy::none())
-            .timeout(TIMEOUT)
-            .dns_resolver(Arc::new(FilteredResolver(policy)))
-            .build()?;
-        Ok(Self { http, policy })
+        let builder = || {
+            reqwest::Client::builder()
+                .redirect(Policy::none())
+                .timeout(TIMEOUT)
+                .dns_resolver(Arc::new(FilteredResolver(policy)))
+        };
+        let (http, without_proxy) = (builder().build()?, builder().no_proxy().build()?);
+        Ok(Self { http, without_proxy, policy })
     }
 
     /// Sends a request. The error is a text that names the reason, but not the URL.
     pub(crate) async fn fetch(&self, request: HttpRequest) -> Result<HttpResponse, String> {
         self.check(&request.url)?;
         let HttpRequest { method, url, headers, body } = request;
-        let sent = self.http.request(method, url).headers(headers).body(body).send();
+        let http = if is_loopback(&url) { &self.without_proxy } else { &self.http };
+        let sent = http.request(method, url).headers(headers).body(body).send();
         let mut response = sent.await.map_err(|error| reason(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();

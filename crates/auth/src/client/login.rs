@@ -8,6 +8,7 @@ mod tokens;
 use std::sync::Arc;
 
 use super::authorization::{AuthorizationPage, Pending};
+use super::bound_issuer::BoundIssuer;
 use super::error::LoginError;
 use super::message::{HttpRequest, HttpResponse};
 use super::options::{DpopMode, Grant, Options};
@@ -37,7 +38,7 @@ pub(crate) enum Action {
     /// Let the user open a page, and return the callback.
     Authorize(AuthorizationPage),
     /// The login is complete. The session is to be stored.
-    Finish(Box<StoredSession>),
+    Finish,
 }
 
 /// What has happened.
@@ -86,9 +87,11 @@ impl Reason {
 /// A login in progress.
 pub(crate) struct Login {
     options: Arc<Options>,
+    bound_issuer: Arc<BoundIssuer>,
     server: ResourceId,
     redirect_uri: String,
     reason: Reason,
+    may_refresh: bool,
     session: StoredSession,
     key: SigningKey,
     uses_dpop: bool,
@@ -129,11 +132,14 @@ type Next = Result<(State, Action), LoginError>;
 impl Login {
     /// Creates a login. `redirect_uri` is empty if the user takes no part. `key` is the key that
     /// tokens may be bound to.
+    #[expect(clippy::too_many_arguments, reason = "called once")]
     pub(crate) fn new(
         options: Arc<Options>,
+        bound_issuer: Arc<BoundIssuer>,
         server: ResourceId,
         redirect_uri: String,
         reason: Reason,
+        may_refresh: bool,
         session: StoredSession,
         key: SigningKey,
     ) -> Self {
@@ -144,9 +150,11 @@ impl Login {
         let uses_dpop = needs_dpop || asks_for("DPoP");
         Self {
             options,
+            bound_issuer,
             server,
             redirect_uri,
             reason,
+            may_refresh,
             session,
             key,
             uses_dpop,
@@ -154,6 +162,11 @@ impl Login {
             actions: 0,
             state: State::Done,
         }
+    }
+
+    /// Returns what was learned, also from a login that has failed.
+    pub(crate) fn into_session(self) -> StoredSession {
+        self.session
     }
 
     /// Returns the first action.
@@ -263,17 +276,21 @@ impl Login {
         let challenged = self.reason.param("scope").map(Scopes::parse).transpose()?;
         let named = match (challenged, &metadata.scopes_supported) {
             (Some(scopes), _) => scopes,
-            (None, Some(supported)) => Scopes::new(supported)?,
+            // More than the limits allow is asked for without a list.
+            (None, Some(supported)) => Scopes::new(supported).unwrap_or_default(),
             (None, None) => Scopes::default(),
         };
         let scopes = match &self.session.tokens {
             // Scopes of another authorization server say nothing about this one.
             Some(tokens) if metadata.authorization_servers.contains(&tokens.issuer) => {
-                Scopes::parse(&tokens.requested)?.union(&Scopes::parse(&tokens.granted)?)
+                let parse = |scopes| Scopes::parse(scopes).unwrap_or_default();
+                parse(&tokens.requested).union(&parse(&tokens.granted))
             }
             _ => Scopes::default(),
         };
-        Ok(scopes.union(&self.options.scopes).union(&named))
+        let all = scopes.union(&self.options.scopes).union(&named);
+        // Beyond the limits, the challenge alone has to do.
+        Ok(if Scopes::parse(&all.to_string()).is_ok() { all } else { named })
     }
 
     /// Moves the issuers to the front that the client is known to.

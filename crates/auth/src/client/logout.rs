@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use mrtr_transport::BoxError;
+
 use super::error::{LoginError, driver};
 use super::fetch::Fetcher;
 use super::message::HttpRequest;
-use super::oauth_client::OAuthClient;
+use super::oauth_client::{OAuthClient, normalized};
 use super::random::Seed;
 use super::registration::{ClientRegistration, DynamicClient};
 use super::session::{StoredSession, Tokens};
@@ -34,7 +36,22 @@ impl OAuthClient {
     /// If the store cannot be read or written. If the authorization server cannot revoke the
     /// tokens, they are deleted nonetheless.
     pub async fn log_out(&self, url: &str) -> Result<Logout, LoginError> {
-        let session = self.session(url).await?;
+        let url = &*normalized(url)?;
+        let store_failed = |error| driver("the token store", &error);
+        // A login in progress would store its tokens after this.
+        let pending = self.0.with(url, |server| server.pending.take());
+        if let Some((login, task)) = pending {
+            task.abort();
+            let _ = login.await;
+        }
+        let store = &self.0.drivers.store;
+        let _lock = store.lock(url).await.map_err(store_failed)?;
+        // Another process may have newer tokens.
+        let stored = store.load(url).await.map_err(store_failed)?;
+        let session = match stored {
+            Some(stored) => stored,
+            None => self.0.with(url, |server| server.session.clone()),
+        };
         let outcome = match &session.tokens {
             None => Logout::NotLoggedIn,
             Some(tokens) => match self.revoke(url, &session, tokens).await {
@@ -42,8 +59,7 @@ impl OAuthClient {
                 Err(reason) => Logout::NotRevoked(reason),
             },
         };
-        let deleted = self.0.drivers.store.delete(url).await;
-        deleted.map_err(|error| driver("the token store", &error))?;
+        store.delete(url).await.map_err(store_failed)?;
         self.0.forget(url);
         Ok(outcome)
     }
@@ -54,12 +70,21 @@ impl OAuthClient {
         session: &StoredSession,
         tokens: &Tokens,
     ) -> Result<(), String> {
+        let text = |error: BoxError| error.to_string();
         let server = ResourceId::new(url).map_err(|error| error.to_string())?;
         let issuer = Issuer::new(tokens.issuer.clone()).map_err(|error| error.to_string())?;
         let fetcher = self.0.drivers.fetcher(self.0.drivers.address_policy(&server));
         let fetcher = fetcher.map_err(|error| error.to_string())?;
         let metadata = metadata(&fetcher, &issuer).await?;
-        let registered = self.0.options.registered.iter().map(|(_, client)| client.clone());
+        // A secret goes to the authorization server that it is for.
+        self.0.bound_issuer.load(&*self.0.drivers.store, &self.0.options).await.map_err(text)?;
+        let is_of_issuer = |known: &Option<Issuer>| match known {
+            Some(known) => *known == issuer,
+            None => self.0.bound_issuer.is(&issuer),
+        };
+        let registered = self.0.options.registered.iter();
+        let registered = registered.filter(|(known, _)| is_of_issuer(known));
+        let registered = registered.map(|(_, client)| client.clone());
         let known = session.clients.get(issuer.as_str()).map(DynamicClient::registration);
         let client = registered.chain(known).find(|client| client.id() == tokens.client_id);
         let client = client.unwrap_or_else(|| ClientRegistration::public(&tokens.client_id));

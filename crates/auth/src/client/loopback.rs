@@ -33,8 +33,13 @@ const PATH: &str = "/callback";
 ///
 /// The port is free until a login begins, and closed when it ends, after 5 minutes at the latest.
 /// Callbacks that do not belong to the login are rejected, and it waits on.
+///
+/// The redirect URI is `http://127.0.0.1:PORT/callback`. Authorization servers accept any port if
+/// `http://127.0.0.1/callback` is registered (RFC 8252, section 7.3). For those that do not, choose
+/// the [port](Self::with_port).
 pub struct Loopback {
     open: Arc<OpenPage>,
+    port: Option<u16>,
 }
 
 type OpenPage = dyn Fn(&AuthorizationPage) -> io::Result<()> + Send + Sync;
@@ -47,7 +52,16 @@ impl Loopback {
     pub fn new(
         open: impl Fn(&AuthorizationPage) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Self { open: Arc::new(open) }
+        Self { open: Arc::new(open), port: None }
+    }
+
+    /// Sets the port. Default: any that is free, preferably that of the last registration.
+    ///
+    /// If another program uses the port, the login fails.
+    #[must_use]
+    pub fn with_port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
     }
 }
 
@@ -64,7 +78,10 @@ impl UserAgent for Loopback {
     ) -> DriverFuture<'a, Box<dyn CallbackReceiver>> {
         Box::pin(async move {
             let port = |uri| Url::parse(uri).ok().and_then(|url| url.port());
-            let listener = bind(preferred.and_then(port)).await?;
+            let listener = match self.port {
+                Some(port) => TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?,
+                None => bind(preferred.and_then(port)).await?,
+            };
             let address = listener.local_addr()?;
             let redirect_uri = format!("http://{address}{PATH}");
             let open = Arc::clone(&self.open);

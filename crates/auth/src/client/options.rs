@@ -24,6 +24,8 @@ pub(crate) struct Options {
     /// 2025-03-26.
     pub(crate) origin_as_issuer: bool,
     pub(crate) dpop: DpopMode,
+    /// Requests for refresh tokens ask the user for consent each time.
+    pub(crate) prompts_consent: bool,
 }
 
 /// How the client obtains tokens.

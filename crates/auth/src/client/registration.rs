@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::lenient;
 use super::secret::Secret;
 use super::signing_key::SigningKey;
 use crate::identifier::is_loopback;
@@ -14,6 +15,8 @@ use crate::metadata::ServerMetadata;
 pub struct ClientRegistration {
     pub(crate) id: String,
     pub(crate) credential: ClientCredential,
+    /// The method that was agreed on at the registration.
+    method: Option<AuthMethod>,
 }
 
 #[derive(Debug, Clone)]
@@ -27,18 +30,18 @@ pub(crate) enum ClientCredential {
 impl ClientRegistration {
     /// Creates a public client, which has no credentials.
     pub fn public(id: impl Into<String>) -> Self {
-        Self { id: id.into(), credential: ClientCredential::None }
+        Self { id: id.into(), credential: ClientCredential::None, method: None }
     }
 
     /// Creates a client with a secret. It is sent as the authorization server wants it: by HTTP
     /// Basic authentication, or in the form.
     pub fn with_secret(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
-        Self { id: id.into(), credential: ClientCredential::Secret(secret.into()) }
+        Self { id: id.into(), credential: ClientCredential::Secret(secret.into()), method: None }
     }
 
     /// Creates a client that signs assertions (`private_key_jwt`; RFC 7523, section 2.2).
     pub fn with_key(id: impl Into<String>, key: SigningKey) -> Self {
-        Self { id: id.into(), credential: ClientCredential::Key(key) }
+        Self { id: id.into(), credential: ClientCredential::Key(key), method: None }
     }
 
     /// Returns the ID.
@@ -74,7 +77,15 @@ impl AuthMethod {
 
     /// Chooses the method for a client; `None` if the server supports none that the client has. A
     /// secret is not sent to a server that does not ask for it.
-    pub(crate) fn choose(metadata: &ServerMetadata, credential: &ClientCredential) -> Option<Self> {
+    pub(crate) fn choose(metadata: &ServerMetadata, client: &ClientRegistration) -> Option<Self> {
+        let credential = &client.credential;
+        match (client.method, credential) {
+            (Some(method @ Self::None), _)
+            | (Some(method @ (Self::Basic | Self::Post)), ClientCredential::Secret(_)) => {
+                return Some(method);
+            }
+            _ => {}
+        }
         match credential {
             // Public clients exist wherever codes are protected by PKCE, and keys are agreed on
             // beforehand. Not all metadata says so.
@@ -175,8 +186,11 @@ pub(crate) struct DynamicClient {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     client_secret: Option<Secret>,
     /// The time in seconds since 1970 at which the secret expires; 0 if it does not.
-    #[serde(default)]
-    client_secret_expires_at: u64,
+    #[serde(default, deserialize_with = "lenient::number")]
+    client_secret_expires_at: Option<u64>,
+    /// How the client authenticates. Absent: as the metadata of the authorization server says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token_endpoint_auth_method: Option<String>,
     /// The redirect URI that was registered.
     #[serde(default)]
     pub(crate) redirect_uri: String,
@@ -191,15 +205,17 @@ impl DynamicClient {
 
     /// Returns true if the client can be used with `redirect_uri`.
     pub(crate) fn is_usable(&self, redirect_uri: &str, now: u64) -> bool {
-        let expires_at = self.client_secret_expires_at;
-        self.redirect_uri == redirect_uri && (expires_at == 0 || now < expires_at)
+        let expires_at = self.client_secret_expires_at.filter(|at| *at > 0);
+        self.redirect_uri == redirect_uri && expires_at.is_none_or(|at| now < at)
     }
 
     pub(crate) fn registration(&self) -> ClientRegistration {
-        match &self.client_secret {
+        let method = self.token_endpoint_auth_method.as_deref().and_then(AuthMethod::parse);
+        let client = match &self.client_secret {
             Some(secret) => ClientRegistration::with_secret(&self.client_id, secret.clone()),
             None => ClientRegistration::public(&self.client_id),
-        }
+        };
+        ClientRegistration { method, ..client }
     }
 }
 
@@ -219,7 +235,7 @@ mod tests {
 
     #[test]
     fn method_follows_the_server() {
-        let secret = ClientCredential::Secret("s".into());
+        let secret = ClientRegistration::with_secret("app", "s");
         for (methods, expected) in [
             (None, Some(AuthMethod::Basic)),
             (Some(&["client_secret_post", "client_secret_basic"][..]), Some(AuthMethod::Basic)),

@@ -16,13 +16,13 @@ const FORMAT: u32 = 1;
 /// It serializes as JSON, which contains secrets. Its [`Debug`] form does not show them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSession {
-    format: u32,
+    pub(crate) format: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tokens: Option<Tokens>,
     /// By issuer: a client that one authorization server knows is unknown to others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) clients: BTreeMap<String, DynamicClient>,
-    /// The authorization server at which a client was first used that names none.
+    /// The authorization server that a client is bound to. Not of a server, but stored like one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bound_issuer: Option<String>,
     /// The private key that tokens are bound to, as PKCS #8 in base64url.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use url::{Url, form_urlencoded};
 
 use super::dpop::Proof;
+use super::lenient;
 use super::message::{HttpRequest, HttpResponse};
 use super::random::Seed;
 use super::registration::{AuthMethod, ClientCredential, ClientRegistration};
@@ -75,8 +76,8 @@ impl TokenRequest {
     ) -> Result<Self, TokenRequestError> {
         let url = url.and_then(|url| Url::parse(url).ok());
         let url = url.ok_or(TokenRequestError::NoEndpoint(name))?;
-        let method = AuthMethod::choose(metadata, &client.credential)
-            .ok_or(TokenRequestError::NoAuthMethod)?;
+        let method =
+            AuthMethod::choose(metadata, &client).ok_or(TokenRequestError::NoAuthMethod)?;
         Ok(Self { audience: issuer.to_string(), url, method, client, form, nonce: None })
     }
 
@@ -186,8 +187,9 @@ pub(crate) enum TokenResponse {
 pub(crate) struct Granted {
     pub(crate) access_token: Secret,
     #[serde(default)]
-    pub(crate) token_type: String,
-    #[serde(default)]
+    token_type: Option<String>,
+    /// Unknown if it is not a number.
+    #[serde(default, deserialize_with = "lenient::number")]
     pub(crate) expires_in: Option<u64>,
     #[serde(default)]
     pub(crate) refresh_token: Option<Secret>,
@@ -237,6 +239,11 @@ impl TokenResponse {
 }
 
 impl Granted {
+    /// Returns true if the token has this type. The case of types does not matter.
+    pub(crate) fn is_of_type(&self, token_type: &str) -> bool {
+        self.token_type.as_deref().unwrap_or_default().eq_ignore_ascii_case(token_type)
+    }
+
     /// Returns true if the token can be sent (RFC 6750, section 2.1).
     fn is_header_value(&self) -> bool {
         let token = self.access_token.expose();
@@ -310,6 +317,12 @@ mod tests {
     fn responses_are_told_apart() {
         let granted = parse(200, r#"{"access_token":"a","expires_in":5,"scope":"x y"}"#);
         let TokenResponse::Granted(granted) = granted else { panic!("{granted:?}") };
+        for (text, expected) in [("5", Some(5)), ("\"60\"", Some(60)), ("null", None), ("-1", None)]
+        {
+            let body = format!(r#"{{"access_token":"a","token_type":null,"expires_in":{text}}}"#);
+            let TokenResponse::Granted(granted) = parse(200, &body) else { panic!("{body}") };
+            assert_eq!(granted.expires_in, expected, "{body}");
+        }
         assert_eq!(granted.scopes(&Scopes::default()).to_string(), "x y");
         assert!(!format!("{granted:?}").contains("\"a\""));
         assert!(matches!(parse(400, r#"{"error":"invalid_grant"}"#),
@@ -318,7 +331,6 @@ mod tests {
             (200, r#"{"access_token":""}"#),
             (200, r#"{"access_token":"a b"}"#),
             (200, r#"{"access_token":"a\r\nx"}"#),
-            (200, r#"{"access_token":"a","expires_in":-1}"#),
             (200, r#"{"access_token":"a","access_token":"b"}"#),
             (200, "<html>"),
             (302, ""),

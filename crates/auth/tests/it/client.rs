@@ -3,6 +3,8 @@
 mod hostile;
 mod loopback;
 mod refresh;
+mod secrets;
+mod sessions;
 mod world;
 
 use std::sync::atomic::Ordering;

@@ -85,7 +85,7 @@ const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"test","x":"L20ZB
 ///
 /// # Panics
 ///
-/// If a token passes, or the response is none of those that the specification names.
+/// If a token passes, or the response is not one that the specification names.
 pub fn access_token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (token, proof) = text.split_once('\n').unwrap_or((text, ""));

@@ -8,7 +8,7 @@ use url::Url;
 use crate::client::error::LoginError;
 use crate::client::message::HttpResponse;
 use crate::client::options::Options;
-use crate::identifier::{Issuer, ResourceId, secure_url};
+use crate::identifier::{Issuer, ResourceId, secure_url, shown};
 use crate::metadata::{MetadataError, ResourceMetadata, ServerMetadata};
 use crate::scope::Scopes;
 
@@ -51,8 +51,10 @@ impl Discovery {
     ) -> Result<Found, LoginError> {
         let urls = match named {
             Some(url) => {
-                let no_metadata =
-                    |reason| LoginError::NoResourceMetadata { server: server.to_string(), reason };
+                let no_metadata = |reason| LoginError::NoResourceMetadata {
+                    server: shown(server.as_str()),
+                    reason,
+                };
                 let url = secure_url("resource_metadata", url);
                 VecDeque::from([url.map_err(|error| no_metadata(error.to_string()))?])
             }
@@ -140,13 +142,13 @@ impl Discovery {
                 if self.urls.is_empty() && options.origin_as_issuer {
                     return self.origin_as_issuer(server, options);
                 }
-                let server = server.to_string();
+                let server = shown(server.as_str());
                 self.failure = Some(LoginError::NoResourceMetadata { server, reason });
                 return self.fetch_first();
             }
         };
         if !is_resource_of(&metadata.resource, server, url) {
-            let (server, resource) = (server.to_string(), metadata.resource);
+            let (server, resource) = (shown(server.as_str()), shown(&metadata.resource));
             return Err(LoginError::OtherResource { server, resource });
         }
         self.issuers = metadata.issuers()?;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use url::Url;
 
@@ -21,7 +23,7 @@ use crate::scope::Scopes;
 impl Login {
     /// The authorization server is known: refreshes the token, or obtains a new one.
     pub(super) fn located(&mut self, mut target: Target, moment: &Moment) -> Next {
-        let can_refresh = !matches!(self.reason, Reason::MoreScopes(_));
+        let can_refresh = self.may_refresh && !matches!(self.reason, Reason::MoreScopes(_));
         if let Some(tokens) = self.session.tokens.clone().filter(|_| can_refresh)
             && tokens.issuer == target.issuer.as_str()
             && let Some(refresh_token) = tokens.refresh_token
@@ -98,9 +100,9 @@ impl Login {
         let unbound = || options.registered.iter().find(|(known, _)| known.is_none());
         let Some((known, client)) = bound.or_else(unbound) else { return Ok(None) };
         if known.is_none() {
-            let first = self.session.bound_issuer.get_or_insert_with(|| issuer.to_string());
-            if *first != issuer.as_str() {
-                let (expected, found) = (first.clone(), issuer.clone());
+            let expected = self.bound_issuer.bind(issuer);
+            if expected != issuer.as_str() {
+                let found = issuer.clone();
                 return Err(LoginError::ClientOfOtherIssuer { expected, found });
             }
         }
@@ -165,6 +167,7 @@ impl Login {
             scopes: &target.scopes,
             resource: &target.resource,
             dpop_jkt: thumbprint.as_deref(),
+            prompts_consent: self.options.prompts_consent,
         };
         let pending = Pending::new(&target.issuer, &target.metadata, &parameters, &moment.seed);
         let Some((url, pending)) = pending else {
@@ -186,6 +189,7 @@ impl Login {
             // A client may be known to the authorization server, but need not.
             let client = self.registered_client(&target.issuer)?;
             let client = client.unwrap_or_else(|| ClientRegistration::public(""));
+            check_audience(&assertion, &target)?;
             return self.request(target, client, jwt_bearer(assertion), Purpose::Grant, moment);
         };
         let mut form = vec![
@@ -216,10 +220,12 @@ impl Login {
         };
         match TokenResponse::parse(response) {
             TokenResponse::Granted(granted)
-                if granted.issued_token_type.as_deref() == Some(ID_JAG) =>
+                if granted.issued_token_type.as_deref() == Some(ID_JAG)
+                    && granted.is_of_type("N_A") =>
             {
                 let client = self.registered_client(&target.issuer)?;
                 let client = client.ok_or_else(|| LoginError::NoClient(target.issuer.clone()))?;
+                check_audience(&granted.access_token, &target)?;
                 let form = jwt_bearer(granted.access_token);
                 self.request(target, client, form, Purpose::Grant, moment)
             }
@@ -228,6 +234,34 @@ impl Login {
             TokenResponse::Refused(error) => Err(failed(&format!("refused: {error}"))),
             TokenResponse::Failed(why) => Err(failed(why)),
         }
+    }
+}
+
+/// Checks that an assertion is meant for the authorization server, which the MCP server has named:
+/// another one could use it elsewhere.
+fn check_audience(assertion: &Secret, target: &Target) -> Result<(), LoginError> {
+    let endpoint = target.metadata.token_endpoint.as_deref().unwrap_or_default();
+    let is_meant = |audience: &str| {
+        audience.trim_end_matches('/') == target.issuer.as_str().trim_end_matches('/')
+            || audience == endpoint
+    };
+    match audiences(assertion) {
+        Some(audiences) if audiences.iter().any(|audience| is_meant(audience)) => Ok(()),
+        _ => Err(LoginError::AssertionForOther(target.issuer.clone())),
+    }
+}
+
+/// Returns the audiences of an assertion. `None` if it is not a JSON Web Token.
+fn audiences(assertion: &Secret) -> Option<Vec<String>> {
+    let payload = assertion.expose().split('.').nth(1)?;
+    let payload = zeroize::Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?);
+    let claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;
+    match claims.get("aud")? {
+        serde_json::Value::String(one) => Some(vec![one.clone()]),
+        serde_json::Value::Array(all) => {
+            Some(all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect())
+        }
+        _ => None,
     }
 }
 

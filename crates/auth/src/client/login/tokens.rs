@@ -4,6 +4,7 @@ use super::{Action, Login, Next, Purpose, State, Target, push_scopes, unsupporte
 use crate::client::error::LoginError;
 use crate::client::login::Moment;
 use crate::client::message::HttpResponse;
+use crate::client::options::Grant;
 use crate::client::registration::ClientRegistration;
 use crate::client::secret::Secret;
 use crate::client::session::Tokens;
@@ -59,7 +60,7 @@ impl Login {
             TokenResponse::Granted(granted) => {
                 let tokens = self.tokens(target, &request, granted, purpose, moment.now)?;
                 self.session.tokens = Some(tokens);
-                Ok((State::Done, Action::Finish(Box::new(self.session.clone()))))
+                Ok((State::Done, Action::Finish))
             }
             TokenResponse::Nonce(nonce) if self.uses_dpop && request.nonce.is_none() => {
                 request.nonce = Some(nonce);
@@ -91,7 +92,11 @@ impl Login {
         purpose: Purpose,
         now: u64,
     ) -> Result<Tokens, LoginError> {
-        let is_bound = granted.token_type.eq_ignore_ascii_case("DPoP");
+        let is_bound = granted.is_of_type("DPoP");
+        if !is_bound && !granted.is_of_type("Bearer") && !granted.is_of_type("") {
+            let reason = "it issued a token of another type than Bearer and DPoP".to_owned();
+            return Err(LoginError::TokenFailed { issuer: target.issuer, reason });
+        }
         if is_bound && !self.uses_dpop {
             return Err(unsupported(&target.issuer, "it bound a token to a key without a proof"));
         }
@@ -99,10 +104,17 @@ impl Login {
             return Err(LoginError::NotBound(target.issuer));
         }
         let former = self.session.tokens.as_ref().filter(|_| purpose == Purpose::Refresh);
-        let requested = former
-            .map_or_else(|| Ok(target.scopes.clone()), |tokens| Scopes::parse(&tokens.requested))?;
-        let unchanged = former
-            .map_or_else(|| Ok(requested.clone()), |tokens| Scopes::parse(&tokens.granted))?;
+        let parse = |scopes: &str| Scopes::parse(scopes).unwrap_or_default();
+        let requested =
+            former.map_or_else(|| target.scopes.clone(), |tokens| parse(&tokens.requested));
+        let unchanged = former.map_or_else(|| requested.clone(), |tokens| parse(&tokens.granted));
+        let refresh_token = granted
+            .refresh_token
+            .clone()
+            .or_else(|| former.and_then(|tokens| tokens.refresh_token.clone()));
+        // Only the user can renew a token of the user without a refresh token.
+        let is_renewable =
+            refresh_token.is_some() || !matches!(self.options.grant, Grant::AuthorizationCode);
         let lifetime = granted.expires_in.map(|seconds| seconds.min(MAX_LIFETIME));
         let after = |seconds: u64| now.saturating_add(seconds);
         Ok(Tokens {
@@ -110,13 +122,11 @@ impl Login {
             resource: target.resource,
             client_id: request.client_id().to_owned(),
             is_bound,
-            refresh_at: lifetime.map(|seconds| after(seconds / 5 * 4)),
+            refresh_at: lifetime.filter(|_| is_renewable).map(|seconds| after(seconds / 5 * 4)),
             expires_at: lifetime.map(after),
             requested: requested.to_string(),
             granted: granted.scopes(&unchanged).to_string(),
-            refresh_token: granted
-                .refresh_token
-                .or_else(|| former.and_then(|tokens| tokens.refresh_token.clone())),
+            refresh_token,
             access_token: granted.access_token,
         })
     }

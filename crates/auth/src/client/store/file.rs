@@ -1,22 +1,30 @@
 //! A store of files that only their owner can read.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
 use super::TokenStore;
+use crate::client::random::Seed;
 use crate::client::session::StoredSession;
 use crate::client::user_agent::DriverFuture;
 use crate::metadata::MAX_DOCUMENT;
 
+/// The pauses between two attempts to lock a session.
+const MIN_LOCK_PAUSE: Duration = Duration::from_millis(5);
+const MAX_LOCK_PAUSE: Duration = Duration::from_millis(250);
+/// The longest time that a lock is waited for: a login of another process may take 5 minutes.
+const LOCK_TIMEOUT: Duration = Duration::from_mins(6);
+
 /// Keeps each session in a file of a directory, which several processes can share.
 ///
 /// A file is replaced as a whole, so a crash leaves the former one. On Unix, the directory has the
-/// mode 0700 and the files 0600, and files that others can read are refused. On other systems,
+/// mode 0700 and the files 0600, and others are refused. On other systems,
 /// choose a directory that others cannot read.
 #[derive(Debug, Clone)]
 pub struct FileStore {
@@ -51,12 +59,22 @@ impl FileStore {
         self.directory.join(format!("{name}.{extension}"))
     }
 
+    /// Creates the directory. Fails if others can write to it or read it.
     fn create_directory(&self) -> io::Result<()> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.directory)
+        builder.create(&self.directory)?;
+        check_mode(&fs::metadata(&self.directory)?, &self.directory)
+    }
+
+    fn create(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(path)
     }
 
     fn open_for_writing(path: &Path) -> io::Result<File> {
@@ -68,20 +86,20 @@ impl FileStore {
     }
 }
 
-/// Fails if others than the owner may read the file.
+/// Fails if others than the owner have rights to a file or a directory.
 #[cfg(unix)]
-fn check_mode(file: &File, path: &Path) -> io::Result<()> {
-    let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions());
+fn check_mode(metadata: &fs::Metadata, path: &Path) -> io::Result<()> {
+    let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
     let others = mode & 0o077;
     if others == 0 {
         return Ok(());
     }
-    let message = format!("{} can be read by others (mode {:o})", path.display(), mode & 0o777);
+    let message = format!("{} is accessible to others (mode {:o})", path.display(), mode & 0o777);
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
 #[cfg(not(unix))]
-fn check_mode(_: &File, _: &Path) -> io::Result<()> {
+fn check_mode(_: &fs::Metadata, _: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -91,7 +109,7 @@ fn load(path: &Path) -> io::Result<Option<StoredSession>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    check_mode(&file, path)?;
+    check_mode(&file.metadata()?, path)?;
     let mut text = zeroize::Zeroizing::new(Vec::new());
     file.take(MAX_DOCUMENT as u64).read_to_end(&mut text)?;
     // A file of another version, or a damaged one, costs a login.
@@ -107,17 +125,21 @@ impl TokenStore for FileStore {
 
     fn save<'a>(&'a self, server: &'a str, session: &'a StoredSession) -> DriverFuture<'a, ()> {
         let (store, path, session) = (self.clone(), self.path(server, "json"), session.clone());
-        // Each process writes a file of its own.
-        let new = self.path(server, &format!("{}.new", std::process::id()));
+        // A name that others cannot know, for a file that does not exist.
+        let new = Seed::random().map(|seed| self.path(server, &seed.derive("file")));
         Box::pin(async move {
             blocking(move || {
                 store.create_directory()?;
                 let text = zeroize::Zeroizing::new(serde_json::to_vec(&session)?);
-                let mut file = Self::open_for_writing(&new)?;
-                file.set_len(0)?;
-                file.write_all(&text)?;
-                file.sync_all()?;
-                fs::rename(&new, &path)
+                if text.len() > MAX_DOCUMENT {
+                    return Err(io::Error::other("the session is too long to be stored"));
+                }
+                let new = new.map_err(io::Error::other)?;
+                let mut file = Self::create(&new)?;
+                let written = file.write_all(&text).and_then(|()| file.sync_all());
+                written.and_then(|()| fs::rename(&new, &path)).inspect_err(|_| {
+                    let _ = fs::remove_file(&new);
+                })
             })
             .await
         })
@@ -137,14 +159,28 @@ impl TokenStore for FileStore {
     fn lock<'a>(&'a self, server: &'a str) -> DriverFuture<'a, Box<dyn Send>> {
         let (store, path) = (self.clone(), self.path(server, "lock"));
         Box::pin(async move {
-            let lock = blocking(move || {
+            let file = blocking(move || {
                 store.create_directory()?;
-                let file = Self::open_for_writing(&path)?;
-                file.lock()?;
-                Ok(file)
+                Self::open_for_writing(&path)
             });
+            let (file, mut pause) = (file.await?, MIN_LOCK_PAUSE);
+            let locked = async {
+                // A blocking wait for the lock would keep the runtime from ending.
+                loop {
+                    match file.try_lock() {
+                        Ok(()) => return Ok(()),
+                        Err(TryLockError::WouldBlock) => tokio::time::sleep(pause).await,
+                        Err(TryLockError::Error(error)) => return Err(error),
+                    }
+                    pause = MAX_LOCK_PAUSE.min(pause * 2);
+                }
+            };
+            match tokio::time::timeout(LOCK_TIMEOUT, locked).await {
+                Ok(locked) => locked?,
+                Err(_) => return Err("another process holds the lock of the session".into()),
+            }
             // The lock ends when the file is closed.
-            Ok(Box::new(lock.await?) as Box<dyn Send>)
+            Ok(Box::new(file) as Box<dyn Send>)
         })
     }
 }
@@ -181,8 +217,8 @@ mod tests {
         let store = FileStore::new(directory.0.join("a/b"));
         let server = "https://a.example/mcp";
         assert_eq!(store.load(server).await.unwrap(), None);
-        let mut session = StoredSession::default();
-        session.bound_issuer = Some("https://login.example".to_owned());
+        let bound_issuer = Some("https://login.example".to_owned());
+        let session = StoredSession { bound_issuer, ..StoredSession::default() };
         store.save(server, &session).await.unwrap();
         store.save(server, &session).await.unwrap();
         assert_eq!(store.load(server).await.unwrap(), Some(session));
@@ -204,7 +240,19 @@ mod tests {
         assert_eq!((mode(&path), mode(&directory.0)), (0o600, 0o700));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = store.load("a").await.unwrap_err().to_string();
-        assert!(error.contains("can be read by others (mode 640)"), "{error}");
+        assert!(error.contains("is accessible to others (mode 640)"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn directory_that_others_can_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = Directory::new("writable");
+        fs::create_dir(&directory.0).unwrap();
+        fs::set_permissions(&directory.0, fs::Permissions::from_mode(0o777)).unwrap();
+        let store = FileStore::new(&directory.0);
+        store.save("a", &StoredSession::default()).await.unwrap_err();
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 0);
     }
 
     #[tokio::test]

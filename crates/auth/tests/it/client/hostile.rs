@@ -187,7 +187,7 @@ async fn tokens_that_cannot_be_sent() {
         || respond(&json!({ "access_token": "a\r\nx-evil: 1" })),
         || respond(&json!({ "access_token": "a".repeat(20_000) })),
         || respond(&json!({ "access_token": "" })),
-        || respond(&json!({ "access_token": "a", "expires_in": -1 })),
+        || respond(&json!({ "access_token": "a", "token_type": "N_A" })),
         || respond(&json!([])),
     ] as [fn() -> Response; 5]
     {

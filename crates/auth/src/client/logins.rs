@@ -1,0 +1,287 @@
+//! Logins in progress: one for each server at a time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt as _;
+
+use super::bound_issuer::BoundIssuer;
+use super::drivers::Drivers;
+use super::error::{LoginError, driver};
+use super::fetch::Fetcher;
+use super::key::key_of;
+use super::login::{Action, Event, Login, Moment, Reason};
+use super::options::{Grant, Options};
+use super::random::Seed;
+use super::secret::Secret;
+use super::server::{LoginFuture, Server};
+use super::session::StoredSession;
+use super::user_agent::CallbackReceiver;
+use crate::identifier::{ResourceId, shown};
+
+/// The parts that clones of a client share.
+pub(super) struct Inner {
+    pub(super) options: Arc<Options>,
+    pub(super) drivers: Drivers,
+    pub(super) servers: Mutex<HashMap<String, Server>>,
+    pub(super) bound_issuer: Arc<BoundIssuer>,
+}
+
+/// Ends the logins in progress when the last clone of a client is dropped.
+pub(super) struct EndLogins(pub(super) Arc<Inner>);
+
+impl Drop for EndLogins {
+    fn drop(&mut self) {
+        for (_, task) in self.0.lock().values().filter_map(|server| server.pending.as_ref()) {
+            task.abort();
+        }
+    }
+}
+
+/// Why a token is needed.
+pub(super) struct Obtain {
+    pub(super) reason: Reason,
+    /// The token that is to be replaced.
+    pub(super) refused: Option<Secret>,
+    /// False if the user is to log in, although there is a refresh token.
+    pub(super) may_refresh: bool,
+}
+
+impl Obtain {
+    pub(super) fn new(reason: Reason) -> Self {
+        Self { reason, refused: None, may_refresh: true }
+    }
+}
+
+impl Inner {
+    pub(super) fn with<T>(&self, url: &str, change: impl FnOnce(&mut Server) -> T) -> T {
+        let mut servers = self.lock();
+        match servers.get_mut(url) {
+            Some(server) => change(server),
+            None => change(servers.entry(url.to_owned()).or_default()),
+        }
+    }
+
+    /// Forgets a server.
+    pub(super) fn forget(&self, url: &str) {
+        self.lock().remove(url);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Server>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads the stored session, once.
+    pub(super) async fn load(&self, url: &str) -> Result<(), LoginError> {
+        if self.with(url, |server| server.is_loaded) {
+            return Ok(());
+        }
+        let stored = self.drivers.store.load(url).await;
+        let stored = stored.map_err(|error| driver("the token store", &error))?;
+        self.with(url, |server| {
+            // Another request may have loaded it, and logged in since.
+            if !server.is_loaded {
+                server.is_stored = stored.is_some();
+                server.adopt(stored.unwrap_or_default());
+            }
+        });
+        Ok(())
+    }
+
+    /// Obtains a token, or waits for the login in progress. `begin` is called if there is none.
+    ///
+    /// The login continues in a task of its own if this future is dropped.
+    pub(super) async fn obtain(
+        self: &Arc<Self>,
+        url: &str,
+        obtain: Obtain,
+        begin: impl FnOnce(&mut Server) -> Result<(), LoginError>,
+    ) -> Result<(), Arc<LoginError>> {
+        let pending = self.with(url, |server| {
+            if let Some((pending, _)) = &server.pending {
+                return Ok(pending.clone());
+            }
+            begin(server)?;
+            let login = tokio::spawn(Arc::clone(self).run_and_settle(url.to_owned(), obtain));
+            let abort = login.abort_handle();
+            let login = login.map(|ended| {
+                // The task is aborted by a logout.
+                let failed = |error: &_| Arc::new(driver("the login", error));
+                ended.unwrap_or_else(|error| Err(failed(&error)))
+            });
+            let pending = (Box::pin(login) as LoginFuture).shared();
+            server.pending = Some((pending.clone(), abort));
+            Ok::<_, LoginError>(pending)
+        })?;
+        pending.await
+    }
+
+    async fn run_and_settle(
+        self: Arc<Self>,
+        url: String,
+        obtain: Obtain,
+    ) -> Result<(), Arc<LoginError>> {
+        /// Makes room for the next login, also if a driver panics.
+        struct Settle<'a>(&'a Inner, &'a str);
+        impl Drop for Settle<'_> {
+            fn drop(&mut self) {
+                self.0.with(self.1, |server| server.pending = None);
+            }
+        }
+        let _settle = Settle(&self, &url);
+        self.run(&url, obtain).await.map_err(Arc::new)
+    }
+
+    /// Obtains a token for a server, and stores it.
+    async fn run(&self, url: &str, obtain: Obtain) -> Result<(), LoginError> {
+        let store = &self.drivers.store;
+        let store_failed = |error| driver("the token store", &error);
+        let _lock = store.lock(url).await.map_err(store_failed)?;
+        let stored = store.load(url).await.map_err(store_failed)?;
+        let (in_use, was_stored) =
+            self.with(url, |server| (server.session.clone(), server.is_stored));
+        let session = match stored {
+            Some(stored) => stored,
+            // Another process has logged out.
+            None if was_stored => StoredSession::default(),
+            None => in_use.clone(),
+        };
+        // Another process may have obtained a token meanwhile.
+        if let Some(tokens) = &session.tokens
+            && session != in_use
+            && Some(&tokens.access_token) != obtain.refused.as_ref()
+            && tokens.expires_at.is_none_or(|expires_at| self.drivers.now() < expires_at)
+        {
+            self.with(url, |server| server.adopt(session));
+            return Ok(());
+        }
+        self.bound_issuer.load(&**store, &self.options).await.map_err(store_failed)?;
+        let before = session.clone();
+        let (session, outcome) = match self.drive(url, obtain, session).await {
+            Ok(session) => (session, Ok(())),
+            Err((session, error)) if *session == before => return Err(error),
+            // What was learned is kept: registered clients, and a refused refresh token.
+            Err((session, error)) => (*session, Err(error)),
+        };
+        self.with(url, |server| server.adopt(session.clone()));
+        // A token that cannot be stored can be used.
+        let saved = async {
+            self.bound_issuer.save(&**store, &self.options).await?;
+            store.save(url, &session).await
+        };
+        match saved.await {
+            Ok(()) => self.with(url, |server| server.is_stored = true),
+            Err(error) => tracing::warn!(target: "mrtr::auth", %error, "the session is not stored"),
+        }
+        outcome
+    }
+
+    /// Carries out the actions of a login.
+    async fn drive(
+        &self,
+        url: &str,
+        obtain: Obtain,
+        session: StoredSession,
+    ) -> Result<StoredSession, (Box<StoredSession>, LoginError)> {
+        let begun = self.begin(url, obtain, session.clone()).await;
+        let (mut login, mut receiver, fetcher) =
+            begun.map_err(|error| (Box::new(session), error))?;
+        let carried_out = self.carry_out(&mut login, &mut receiver, &fetcher).await;
+        let mut session = login.into_session();
+        if !session.tokens.as_ref().is_some_and(|tokens| tokens.is_bound) {
+            session.dpop_key = None;
+        }
+        match carried_out {
+            Ok(()) => {
+                let issuer = session.issuer();
+                tracing::info!(target: "mrtr::auth", issuer, "obtained an access token");
+                Ok(session)
+            }
+            Err(error) => Err((Box::new(session), error)),
+        }
+    }
+
+    async fn begin(
+        &self,
+        url: &str,
+        Obtain { reason, may_refresh, .. }: Obtain,
+        mut session: StoredSession,
+    ) -> Result<(Login, Option<Box<dyn CallbackReceiver>>, Arc<Fetcher>), LoginError> {
+        let server = ResourceId::new(url).map_err(|error| LoginError::NoResourceMetadata {
+            server: shown(url),
+            reason: error.to_string(),
+        })?;
+        let asks_user = matches!(self.options.grant, Grant::AuthorizationCode)
+            && !matches!(reason, Reason::Expiring);
+        let receiver = if asks_user { Some(self.prepare(&session).await?) } else { None };
+        let redirect_uri = receiver.as_ref().map_or("", |receiver| receiver.redirect_uri());
+        let (key, stored_key) = key_of(&session)?;
+        let policy = self.drivers.address_policy(&server);
+        let fetcher = self.drivers.fetcher(policy)?;
+        session.dpop_key = Some(stored_key);
+        let login = Login::new(
+            Arc::clone(&self.options),
+            Arc::clone(&self.bound_issuer),
+            server,
+            redirect_uri.to_owned(),
+            reason,
+            may_refresh,
+            session,
+            key,
+        );
+        Ok((login, receiver, fetcher))
+    }
+
+    async fn carry_out(
+        &self,
+        login: &mut Login,
+        receiver: &mut Option<Box<dyn CallbackReceiver>>,
+        fetcher: &Fetcher,
+    ) -> Result<(), LoginError> {
+        let mut action = login.start(&self.moment()?)?;
+        loop {
+            let event = match action {
+                Action::Fetch(request) => {
+                    tracing::debug!(target: "mrtr::auth", ?request, "login");
+                    match fetcher.fetch(request).await {
+                        Ok(response) => Event::Response(response),
+                        Err(reason) => Event::NoResponse(reason),
+                    }
+                }
+                Action::Assertion { issuer, resource } => {
+                    let source = self.drivers.assertion.as_ref();
+                    let source = source.ok_or_else(|| driver("the assertion source", "none"))?;
+                    let assertion = source.assertion(issuer.as_str(), &resource).await;
+                    let failed = |error| driver("the assertion source", &error);
+                    Event::Assertion(assertion.map_err(failed)?)
+                }
+                Action::Authorize(page) => {
+                    let receiver = receiver.take();
+                    let receiver =
+                        receiver.ok_or_else(|| driver("the user agent", "used twice"))?;
+                    let callback = receiver.authorize(page).await;
+                    Event::Callback(callback.map_err(|error| driver("the user agent", &error))?)
+                }
+                Action::Finish => return Ok(()),
+            };
+            action = login.handle(event, &self.moment()?)?;
+        }
+    }
+
+    async fn prepare(
+        &self,
+        session: &StoredSession,
+    ) -> Result<Box<dyn CallbackReceiver>, LoginError> {
+        let user_agent = self.drivers.user_agent.as_ref();
+        let user_agent = user_agent.ok_or(LoginError::NoUserAgent)?;
+        let current = session.issuer().and_then(|issuer| session.clients.get(issuer));
+        let registered = current.or_else(|| session.clients.values().next());
+        let preferred = registered.map(|client| client.redirect_uri.as_str());
+        user_agent.prepare(preferred).await.map_err(|error| driver("the user agent", &error))
+    }
+
+    fn moment(&self) -> Result<Moment, LoginError> {
+        let seed = Seed::random().map_err(|error| driver("the operating system", &error))?;
+        Ok(Moment { now: self.drivers.now(), seed })
+    }
+}

@@ -1,0 +1,109 @@
+//! What a client knows about one MCP server.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::future::Shared;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use mrtr_transport::BoxError;
+use mrtr_transport::http::Attempt;
+use tokio::task::AbortHandle;
+use url::Url;
+
+use super::dpop::Proof;
+use super::error::LoginError;
+use super::key::key_of;
+use super::random::Seed;
+use super::session::{StoredSession, Tokens};
+use super::signing_key::SigningKey;
+use super::upgrades::Upgrades;
+
+/// A login in progress.
+pub(super) type LoginFuture = Pin<Box<dyn Future<Output = Result<(), Arc<LoginError>>> + Send>>;
+
+/// How long a refresh is not tried again after it has failed, in seconds.
+const REFRESH_PAUSE: u64 = 60;
+
+/// What is known about one MCP server.
+#[derive(Default)]
+pub(super) struct Server {
+    pub(super) is_loaded: bool,
+    /// True if the store has a session, unless another process has deleted it.
+    pub(super) is_stored: bool,
+    pub(super) session: StoredSession,
+    key: Option<SigningKey>,
+    /// The nonce that the server wants in the next proof.
+    nonce: Option<String>,
+    /// The time before which no refresh is tried.
+    refresh_after: u64,
+    pub(super) upgrades: Upgrades,
+    /// The login in progress. All requests that need a token share it.
+    pub(super) pending: Option<(Shared<LoginFuture>, AbortHandle)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expiring {
+    Soon,
+    Expired,
+}
+
+impl Server {
+    pub(super) fn adopt(&mut self, session: StoredSession) {
+        let is_bound = session.tokens.as_ref().is_some_and(|tokens| tokens.is_bound);
+        // A key that cannot be read costs a login.
+        self.key = key_of(&session).ok().filter(|_| is_bound).map(|(key, _)| key);
+        self.session = session;
+        self.is_loaded = true;
+    }
+
+    pub(super) fn expiring(&self, now: u64) -> Option<Expiring> {
+        let tokens = self.session.tokens.as_ref()?;
+        if tokens.expires_at.is_some_and(|at| at <= now) {
+            Some(Expiring::Expired)
+        } else if tokens.refresh_at.is_some_and(|at| at <= now && self.refresh_after <= now) {
+            Some(Expiring::Soon)
+        } else {
+            None
+        }
+    }
+
+    /// Pauses refreshes for a while.
+    pub(super) fn refresh_failed(&mut self, now: u64) {
+        self.refresh_after = now.saturating_add(REFRESH_PAUSE);
+    }
+
+    /// Remembers the nonce of a response.
+    pub(super) fn take_nonce(&mut self, nonce: Option<&str>) {
+        if let Some(nonce) = nonce.filter(|nonce| nonce.len() <= 1024) {
+            self.nonce = Some(nonce.to_owned());
+        }
+    }
+
+    pub(super) fn headers(
+        &self,
+        attempt: &Attempt<'_>,
+        seed: &Seed,
+        now: u64,
+    ) -> Result<HeaderMap, BoxError> {
+        let mut headers = HeaderMap::new();
+        let Some(tokens) = &self.session.tokens else { return Ok(headers) };
+        let Tokens { access_token, is_bound, .. } = tokens;
+        let scheme = if *is_bound { "DPoP" } else { "Bearer" };
+        let value = format!("{scheme} {}", access_token.expose());
+        headers.insert(header::AUTHORIZATION, secret_value(&value)?);
+        if let (true, Some(key)) = (*is_bound, &self.key) {
+            let (url, jti) = (Url::parse(attempt.url)?, seed.derive("request proof"));
+            let proof = Proof::new(attempt.method.as_str(), &url, &jti, now)
+                .with_token(access_token.expose())
+                .with_nonce(self.nonce.as_deref());
+            headers.insert(HeaderName::from_static("dpop"), secret_value(&proof.sign(key)?)?);
+        }
+        Ok(headers)
+    }
+}
+
+fn secret_value(text: &str) -> Result<HeaderValue, BoxError> {
+    let mut value = HeaderValue::from_str(text)?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,222 @@
+//! Sessions over logins, refreshes and logouts of several requests and processes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::response::IntoResponse as _;
+use http::StatusCode;
+use mrtr_auth::client::{DriverFuture, FileStore, StoredSession, TokenStore};
+use serde_json::json;
+
+use super::world::World;
+
+struct Directory(std::path::PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let name = format!("mrtr-auth-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn grants(world: &World) -> Vec<String> {
+    world.forms("/token").iter().map(|form| form["grant_type"].clone()).collect()
+}
+
+#[tokio::test]
+async fn login_ends_with_its_client_and_frees_the_lock() {
+    let world = World::start().await;
+    world.script(|script| script.holds_pages = true);
+    let directory = Directory::new("lone");
+    let build = || world.builder().store(FileStore::new(&directory.0)).build().unwrap();
+    {
+        let http = world.http(build());
+        let mut first = Box::pin(world.call(&http));
+        tokio::select! {
+            biased;
+            _ = &mut first => panic!("the page is held"),
+            () = world.page_opened() => {}
+        }
+    }
+    world.script(|script| script.holds_pages = false);
+    assert_eq!(world.call(&world.http(build())).await.unwrap(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn parallel_requests_share_one_upgrade() {
+    let world = World::start().await;
+    let http = world.http(world.client());
+    world.call(&http).await.unwrap();
+    world.script(|s| s.needs = "booking:pay".to_owned());
+    let calls = (0..10).map(|_| world.call(&http));
+    let results = futures_util::future::join_all(calls).await;
+    let failed: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();
+    assert!(failed.is_empty(), "{} of 10 failed: {:?}", failed.len(), failed.first());
+}
+
+#[tokio::test]
+async fn the_second_request_with_a_new_nonce_is_repeated() {
+    use http::{HeaderMap, Method};
+    use mrtr_transport::http::{Attempt, AttemptResponse, Credentials as _};
+    let world = World::start().await;
+    world.script(|s| {
+        s.scheme = "DPoP";
+        s.nonces = true;
+    });
+    let client = world.client();
+    world.call(&world.http(client.clone())).await.unwrap();
+    let (url, method, none) = (world.mcp_url(), Method::POST, HeaderMap::new());
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        sent.push(client.headers(Attempt::new(1, &method, &url, &none)).await.unwrap());
+    }
+    let mut refusal = HeaderMap::new();
+    refusal.insert("dpop-nonce", "rs-nonce-2".parse().unwrap());
+    refusal.insert("www-authenticate", r#"DPoP error="use_dpop_nonce""#.parse().unwrap());
+    for headers in &sent {
+        let response = AttemptResponse::new(StatusCode::UNAUTHORIZED, &refusal);
+        let attempt = Attempt::new(1, &method, &url, headers);
+        assert!(client.should_repeat(attempt, response).await.unwrap());
+    }
+    let grants = grants(&world);
+    assert!(!grants.contains(&"refresh_token".to_owned()), "{grants:?}");
+}
+
+#[tokio::test]
+async fn a_nonce_for_two_requests_costs_no_refresh() {
+    let world = World::start().await;
+    world.script(|s| {
+        s.scheme = "DPoP";
+        s.nonces = true;
+    });
+    let http = world.http(world.client());
+    let calls = (0..30).map(|_| world.call(&http));
+    for status in futures_util::future::join_all(calls).await {
+        assert_eq!(status.unwrap(), StatusCode::OK);
+    }
+    let grants = grants(&world);
+    assert!(!grants.contains(&"refresh_token".to_owned()), "{grants:?}");
+}
+
+#[tokio::test]
+async fn logout_revokes_the_stored_tokens() {
+    let world = World::start().await;
+    let directory = Directory::new("stale");
+    let build = || world.builder().store(FileStore::new(&directory.0)).build().unwrap();
+    let (one, other) = (build(), build());
+    world.call(&world.http(one.clone())).await.unwrap();
+    world.script(|s| s.valid_tokens.clear());
+    world.call(&world.http(other)).await.unwrap(); // refreshes: refresh-2
+    one.log_out(&world.mcp_url()).await.unwrap();
+    assert_eq!(world.forms("/revoke")[0]["token"], "refresh-2");
+}
+
+#[tokio::test]
+async fn logout_ends_a_login_in_progress() {
+    let world = World::start().await;
+    world.script(|s| s.holds_pages = true);
+    let directory = Directory::new("during");
+    let client = world.builder().store(FileStore::new(&directory.0)).build().unwrap();
+    let http = world.http(client.clone());
+    let mut first = Box::pin(world.call(&http));
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("held"),
+        () = world.page_opened() => {}
+    }
+    client.log_out(&world.mcp_url()).await.unwrap();
+    world.release_page();
+    let _ = first.await;
+    assert!(!client.session(&world.mcp_url()).await.unwrap().is_logged_in());
+}
+
+#[tokio::test]
+async fn logout_finds_the_session_of_an_equal_url() {
+    let world = World::start().await;
+    let client = world.client();
+    world.call(&world.http(client.clone())).await.unwrap();
+    let url = world.mcp_url().replace("http://", "HTTP://");
+    assert_eq!(client.log_out(&url).await.unwrap(), mrtr_auth::client::Logout::Revoked);
+}
+
+#[tokio::test]
+async fn failed_login_keeps_the_refresh_token() {
+    let world = World::start().await;
+    let client = world.client();
+    client.log_in(&world.mcp_url()).await.unwrap();
+    world.script(|s| s.token_error = Some("access_denied"));
+    client.log_in(&world.mcp_url()).await.unwrap_err();
+    assert!(client.session(&world.mcp_url()).await.unwrap().has_refresh_token());
+}
+
+#[tokio::test]
+async fn token_without_refresh_token_is_used_until_it_expires() {
+    static NOW: AtomicU64 = AtomicU64::new(1_000_000);
+    let world = World::start().await;
+    world.script(|s| {
+        s.accepts_any_token = true;
+        s.overrides.insert("/token", || {
+            axum::Json(json!({"access_token": "a", "token_type": "Bearer", "expires_in": 100}))
+                .into_response()
+        });
+    });
+    let client = world.builder().clock(|| NOW.load(Ordering::Relaxed)).build().unwrap();
+    let http = world.http(client);
+    world.call(&http).await.unwrap();
+    NOW.fetch_add(85, Ordering::Relaxed);
+    for _ in 0..5 {
+        world.call(&http).await.unwrap();
+    }
+    let fetched = world.paths().iter().filter(|p| p.contains("oauth-authorization-server")).count();
+    assert_eq!(fetched, 1, "the metadata is fetched for each request");
+}
+
+#[tokio::test]
+async fn expires_in_may_be_text() {
+    let world = World::start().await;
+    world.script(|s| s.expires_in = json!("3600"));
+    let http = world.http(world.client());
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn many_scopes_do_not_break_the_session() {
+    let world = World::start().await;
+    let big = |c: char| (0..30).map(|i| format!("{c}{i:099}")).collect::<Vec<_>>();
+    world.script(|s| s.resource_metadata["scopes_supported"] = json!(big('a')));
+    let client = world.client();
+    let http = world.http(client.clone());
+    world.call(&http).await.unwrap();
+    world.script(|s| s.resource_metadata["scopes_supported"] = json!(big('b')));
+    client.log_in(&world.mcp_url()).await.unwrap();
+    world.script(|s| s.valid_tokens.clear());
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+}
+
+/// A store that cannot be written.
+struct Full;
+impl TokenStore for Full {
+    fn load<'a>(&'a self, _: &'a str) -> DriverFuture<'a, Option<StoredSession>> {
+        Box::pin(async { Ok(None) })
+    }
+    fn save<'a>(&'a self, _: &'a str, _: &'a StoredSession) -> DriverFuture<'a, ()> {
+        Box::pin(async { Err("disk full".into()) })
+    }
+    fn delete<'a>(&'a self, _: &'a str) -> DriverFuture<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_cannot_be_stored_are_still_used() {
+    let world = World::start().await;
+    let http = world.http(world.builder().store(Full).build().unwrap());
+    let _ = world.call(&http).await;
+    let _ = world.call(&http).await;
+    assert_eq!(world.pages().len(), 1, "the user logs in for each request");
+}
