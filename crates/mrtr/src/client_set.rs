@@ -6,7 +6,7 @@ use std::fmt;
 use mrtr_client::{CallError, Client, ClientBuilder};
 use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::tool::Tool;
-use mrtr_transport::http::HttpClient;
+use mrtr_transport::http::{HttpClient, HttpClientBuilder};
 use mrtr_transport::stdio::ChildServer;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde::Deserialize;
@@ -128,13 +128,27 @@ impl ClientSet {
         config: &str,
         configure: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
     ) -> Result<Self, ConfigError> {
+        Self::from_json_with_http(config, |_, http| http, configure)
+    }
+
+    /// Creates the clients like [`from_json`](Self::from_json). `configure_http` sets up the HTTP
+    /// client of each server with a URL, such as its credentials. It gets the server's name.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_json`](Self::from_json).
+    pub fn from_json_with_http(
+        config: &str,
+        configure_http: impl Fn(&str, HttpClientBuilder) -> HttpClientBuilder,
+        configure: impl Fn(&str, ClientBuilder<Connection>) -> ClientBuilder<Connection>,
+    ) -> Result<Self, ConfigError> {
         let config: Config =
             serde_json::from_str(config).map_err(|error| ConfigError(error.to_string()))?;
         let mut clients: Vec<(String, Client<Connection>)> = Vec::new();
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (name, entry) in config.mcp_servers.into_iter().filter(|(_, entry)| !entry.disabled) {
             let invalid = |reason: String| ConfigError(format!("server {name:?}: {reason}"));
-            let connection = entry.connect().map_err(invalid)?;
+            let connection = entry.connect(|http| configure_http(&name, http)).map_err(invalid)?;
             let is_kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
             let prefix: String = name.chars().map(|c| if is_kept(c) { c } else { '_' }).collect();
             if prefix.is_empty() {
@@ -204,7 +218,10 @@ impl ClientSet {
 }
 
 impl ServerEntry {
-    fn connect(&self) -> Result<Connection, String> {
+    fn connect(
+        &self,
+        configure_http: impl FnOnce(HttpClientBuilder) -> HttpClientBuilder,
+    ) -> Result<Connection, String> {
         match (self.r#type.as_deref(), &self.command, &self.url) {
             (None | Some("stdio"), Some(command), None) => {
                 let args =
@@ -223,7 +240,7 @@ impl ServerEntry {
                     let value = value.map_err(|_| format!("invalid value of header {name}"))?;
                     http = http.header(name, value);
                 }
-                let http = http.build().map_err(|error| error.to_string())?;
+                let http = configure_http(http).build().map_err(|error| error.to_string())?;
                 Ok(Connection::Http(Box::new(HttpConnection::new(http))))
             }
             (Some(other), ..)

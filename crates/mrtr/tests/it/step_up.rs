@@ -14,7 +14,8 @@ use mrtr::auth::client::{
 use mrtr::auth::resource::{IntrospectionIssuer, Protected, ProtectedResource};
 use mrtr::http::{Endpoint, HttpClient, HttpConnection};
 use mrtr::{
-    CallError, Client, ClientBuilder, Context, ElicitResult, KeyRing, Secret, Server, Tool,
+    CallError, Client, ClientBuilder, ClientSet, Context, ElicitResult, KeyRing, Secret, Server,
+    Tool,
 };
 use mrtr_testkit::Issuer;
 use schemars::JsonSchema;
@@ -172,6 +173,23 @@ async fn challenge_names_the_scopes_of_the_tool_and_of_all_requests() {
     let result = client.call_tool("hold", json!({})).await.unwrap();
     assert_eq!(result.text(), "held 0");
     assert_eq!(user.consents(), ["booking:read", "booking:read booking:hold"]);
+}
+
+#[tokio::test]
+async fn clients_of_a_configuration_log_in() {
+    let counts = Counts::default();
+    let (url, user) = start(1, &counts).await;
+    let config = json!({ "mcpServers": { "one": { "url": url }, "two": { "url": url } } });
+    let oauth = credentials(&user);
+    let set = ClientSet::from_json_with_http(
+        &config.to_string(),
+        |_, http| http.credentials(oauth.clone()),
+        |_, client| client,
+    );
+    let set = set.unwrap();
+    let tools = set.list_tools().await;
+    assert!(tools.iter().all(|server| server.tools.as_ref().is_ok_and(|tools| tools.len() == 2)));
+    assert_eq!(user.consents(), ["booking:read"], "one login for one URL");
 }
 
 /// A client of a legacy revision holds the call on a stream, which cannot become a 403.
