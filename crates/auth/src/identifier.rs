@@ -246,6 +246,20 @@ mod tests {
     }
 
     #[test]
+    fn metadata_of_an_issuer_with_path_is_at_three_places() {
+        let urls = Issuer::new("https://a.example/x/y").unwrap().metadata_urls();
+        let urls: Vec<_> = urls.iter().map(Url::as_str).collect();
+        assert_eq!(
+            urls,
+            [
+                "https://a.example/.well-known/oauth-authorization-server/x/y",
+                "https://a.example/.well-known/openid-configuration/x/y",
+                "https://a.example/x/y/.well-known/openid-configuration"
+            ]
+        );
+    }
+
+    #[test]
     fn metadata_url_of_a_resource_keeps_its_query() {
         let url = ResourceId::new("https://a.example/mcp?tenant=1").unwrap().metadata_url();
         let expected = "https://a.example/.well-known/oauth-protected-resource/mcp?tenant=1";

@@ -96,3 +96,32 @@ impl Resolve for FilteredResolver {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn literal_addresses_are_checked() {
+        let fetcher = Fetcher::new(AddressPolicy { loopback: true, private: false }).unwrap();
+        for url in ["https://169.254.169.254/", "https://10.0.0.1/", "https://[::ffff:10.0.0.1]/"] {
+            let error = fetcher.fetch(HttpRequest::get(Url::parse(url).unwrap())).await;
+            let error = error.unwrap_err();
+            assert!(error.contains("is not a public address"), "{url}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn names_are_resolved_to_allowed_addresses_only() {
+        let resolve = |policy| FilteredResolver(policy).resolve("localhost".parse().unwrap());
+        let error = resolve(AddressPolicy::default()).await.err().unwrap();
+        assert!(error.to_string().contains("localhost is not a public address"), "{error}");
+        let policy = AddressPolicy { loopback: true, private: false };
+        assert!(resolve(policy).await.unwrap().all(|address| address.ip().is_loopback()));
+        // The client uses this resolver.
+        let fetcher = Fetcher::new(AddressPolicy::default()).unwrap();
+        let url = Url::parse("http://localhost:9/").unwrap();
+        let error = fetcher.fetch(HttpRequest::get(url)).await.unwrap_err();
+        assert!(error.contains("not a public address"), "{error}");
+    }
+}

@@ -268,6 +268,8 @@ mod tests {
         let document = ClientMetadata::document("https://app.example/client.json", "app", redirect);
         let json = serde_json::to_value(document).unwrap();
         assert_eq!(json["client_id"], "https://app.example/client.json");
+        assert_eq!(json["client_name"], "app");
+        assert_eq!(json["redirect_uris"], serde_json::json!(["http://127.0.0.1/callback"]));
         assert_eq!(json["grant_types"][1], "refresh_token");
         assert_eq!(json["token_endpoint_auth_method"], "none");
     }

@@ -9,8 +9,11 @@ mod world;
 
 use std::sync::atomic::Ordering;
 
+use axum::response::IntoResponse as _;
 use http::StatusCode;
-use mrtr_auth::client::{ClientRegistration, DpopMode, LoginError, Logout, OAuthClient};
+use mrtr_auth::client::{
+    BuildError, ClientRegistration, DpopMode, LoginError, Logout, OAuthClient,
+};
 use serde_json::json;
 use world::{World, login_error};
 
@@ -37,6 +40,7 @@ async fn user_logs_in_once_and_the_token_is_used() {
         serde_json::from_slice(&world.bodies("/register")[0]).unwrap();
     assert_eq!(registration["application_type"], "native");
     assert_eq!(registration["grant_types"], json!(["authorization_code", "refresh_token"]));
+    assert_eq!(registration["redirect_uris"], json!([world.pages()[0]["redirect_uri"]]));
     let token = world.forms("/token").remove(0);
     assert_eq!(token["grant_type"], "authorization_code");
     assert_eq!(token["resource"], world.mcp_url());
@@ -156,6 +160,73 @@ async fn registered_client_is_not_used_at_another_issuer() {
     let error = world.call(&http).await.unwrap_err();
     assert!(matches!(login_error(&error), LoginError::ClientOfOtherIssuer { .. }), "{error}");
     assert!(other.forms("/token").is_empty());
+}
+
+#[tokio::test]
+async fn tokens_of_one_server_are_not_sent_to_another() {
+    let (world, other) = (World::start().await, World::start().await);
+    let client = world.client();
+    world.call(&world.http(client.clone())).await.unwrap();
+    assert_eq!(other.call(&other.http(client)).await.unwrap(), StatusCode::OK);
+    assert_eq!(other.credentials(), [None, Some("Bearer access-1".to_owned())]);
+}
+
+#[tokio::test]
+async fn refused_registration_is_told() {
+    let world = World::start().await;
+    world.script(|script| {
+        script.overrides.insert("/register", || {
+            let body = json!({ "error": "invalid_redirect_uri", "error_description": "<b>" });
+            (StatusCode::BAD_REQUEST, axum::Json(body)).into_response()
+        });
+    });
+    let error = world.call(&world.http(world.client())).await.unwrap_err();
+    assert!(
+        matches!(login_error(&error), LoginError::RegistrationRefused { error, .. }
+            if error == "invalid_redirect_uri"),
+        "{error}"
+    );
+    assert!(world.pages().is_empty());
+}
+
+#[tokio::test]
+async fn client_that_cannot_be_registered_is_not_used() {
+    let world = World::start().await;
+    world.script(|script| script.server_metadata["registration_endpoint"] = json!(null));
+    let error = world.call(&world.http(world.client())).await.unwrap_err();
+    assert!(matches!(login_error(&error), LoginError::NoClient(_)), "{error}");
+    assert!(world.pages().is_empty());
+}
+
+#[tokio::test]
+async fn ways_to_a_client_id_have_an_order() {
+    const DOCUMENT: &str = "https://app.example/client.json";
+    for (supported, registered, expected) in
+        [(false, false, "dynamic"), (true, false, DOCUMENT), (true, true, "app")]
+    {
+        let world = World::start().await;
+        world.script(|script| {
+            script.server_metadata["client_id_metadata_document_supported"] = json!(supported);
+        });
+        let mut builder = world.builder().client_metadata_url(DOCUMENT);
+        if registered {
+            builder = builder.registered(world.issuer(), ClientRegistration::public("app"));
+        }
+        world.call(&world.http(builder.build().unwrap())).await.unwrap();
+        assert_eq!(world.forms("/token")[0]["client_id"], expected);
+        assert_eq!(world.bodies("/register").len(), usize::from(expected == "dynamic"));
+    }
+}
+
+#[test]
+fn client_metadata_url_is_https_and_has_a_path() {
+    let build = |url: &str| OAuthClient::builder("app").client_metadata_url(url).build();
+    assert!(build("https://app.example/client.json").is_ok());
+    for url in
+        ["http://app.example/client.json", "https://app.example", "https://app.example/", "x"]
+    {
+        assert!(matches!(build(url), Err(BuildError::ClientMetadataUrl(_))), "{url}");
+    }
 }
 
 #[tokio::test]

@@ -114,6 +114,22 @@ async fn metadata_of_the_authorization_server() {
 }
 
 #[tokio::test]
+async fn openid_provider_without_pkce() {
+    let (world, error, kind) = attack(|script| {
+        script.is_openid = true;
+        script.server_metadata["code_challenge_methods_supported"] = json!(null);
+    })
+    .await;
+    assert_eq!(kind, Kind::NoPkce, "{error}");
+    assert!(!has_begun(&world));
+    // With PKCE, the same document is used.
+    world.script(|script| {
+        script.server_metadata["code_challenge_methods_supported"] = json!(["S256"]);
+    });
+    assert_eq!(world.call(&world.http(world.client())).await.unwrap(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn issuer_that_is_equal_only_after_normalization_is_another() {
     let world = World::start().await;
     world.script(|script| script.server_metadata["issuer"] = json!(format!("{}/", script.issuer)));

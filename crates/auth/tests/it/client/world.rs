@@ -50,6 +50,8 @@ pub(crate) struct Script {
     pub(crate) token_error: Option<&'static str>,
     pub(crate) expires_in: Value,
     pub(crate) holds_pages: bool,
+    /// The metadata of the authorization server is that of OpenID Connect.
+    pub(crate) is_openid: bool,
     /// Replaces the parameters of the callback.
     pub(crate) callback: fn(&mut Pairs),
     issued: usize,
@@ -115,6 +117,7 @@ impl World {
             token_error: None,
             expires_in: json!(3600),
             holds_pages: false,
+            is_openid: false,
             callback: |_| {},
             issued: 0,
             scope: String::new(),
@@ -200,6 +203,14 @@ impl World {
         self.state.pages.lock().unwrap().clone()
     }
 
+    /// Returns the `Authorization` header of each request to the MCP server.
+    pub(crate) fn credentials(&self) -> Vec<Option<String>> {
+        let recorded = self.state.recorded.lock().unwrap();
+        let requests = recorded.iter().filter(|one| one.path == "/mcp");
+        let value = |one: &Recorded| Some(one.headers.get("authorization")?.to_str().ok()?.into());
+        requests.map(value).collect()
+    }
+
     /// Returns the claims of all proofs, with the paths that they were sent to.
     pub(crate) fn proofs(&self) -> Vec<(String, Value)> {
         let recorded = self.state.recorded.lock().unwrap();
@@ -276,7 +287,10 @@ impl State {
                 metadata["authorization_servers"] = json!([script.issuer]);
                 axum::Json(metadata).into_response()
             }
-            "/.well-known/oauth-authorization-server" => {
+            "/.well-known/oauth-authorization-server" if !script.is_openid => {
+                axum::Json(script.server_metadata.clone()).into_response()
+            }
+            "/.well-known/openid-configuration" if script.is_openid => {
                 axum::Json(script.server_metadata.clone()).into_response()
             }
             "/register" => {
