@@ -41,6 +41,8 @@ pub(super) enum Decision<T> {
 /// A value and the times of its fetches. The pure part of [`Refreshed`].
 pub(super) struct Slot<T> {
     value: Option<Fresh<T>>,
+    /// The last fetch: its start, or its end if it failed. A fetch may take longer than the
+    /// interval.
     attempted: Option<u64>,
     /// The last fetch in search of a newer value. Other fetches do not count: a key that is new
     /// right after one of them must be found.
@@ -137,6 +139,12 @@ impl<T> Slot<T> {
         if let Some((value, max_age)) = outcome {
             let max_age = max_age.unwrap_or(DEFAULT_AGE).clamp(MIN_AGE, MAX_AGE);
             self.value = Some(Fresh { value: Arc::new(value), fetched: now, max_age });
+        } else {
+            // Otherwise each request that arrives after a timeout would wait for another one.
+            if self.searched == self.attempted {
+                self.searched = Some(now);
+            }
+            self.attempted = Some(now);
         }
     }
 }
@@ -317,5 +325,21 @@ mod tests {
         assert_eq!(decision(&slot, 1004, 1), "unavailable");
         assert_eq!(decision(&slot, 1005, 1), "fetch");
         assert_eq!(decision(&slot, 900, 1), "fetch", "the clock was set back");
+    }
+
+    #[test]
+    fn interval_begins_at_the_end_of_a_fetch_that_failed() {
+        let mut slot = Slot::<u32>::new();
+        slot.begin(1000, |_| true);
+        slot.finish(1010, None);
+        assert_eq!(decision(&slot, 1011, 1), "unavailable");
+        assert_eq!(decision(&slot, 1014, 1), "unavailable");
+        assert_eq!(decision(&slot, 1015, 1), "fetch");
+
+        let mut slot = self::slot(None);
+        slot.begin(1100, |value| *value == 2);
+        slot.finish(1140, None);
+        assert_eq!(decision(&slot, 1169, 2), "unavailable");
+        assert_eq!(decision(&slot, 1170, 2), "fetch");
     }
 }

@@ -107,6 +107,34 @@ async fn unreachable_issuer_is_503() {
 }
 
 #[tokio::test]
+async fn requests_during_a_fetch_that_fails_share_its_outcome() {
+    let (key, issuer, fixture) = fixture().await;
+    issuer.fail();
+    issuer.close_gate();
+    let requests = (0..50).map(|i| {
+        let (fixture, token) = (fixture.clone(), token(&key, &issuer.url, json!({ "jti": i })));
+        tokio::spawn(async move { fixture.status(&token).await })
+    });
+    let requests: Vec<_> = requests.collect();
+    while issuer.count(METADATA) == 0 {
+        tokio::task::yield_now().await;
+    }
+    fixture.advance(10);
+    issuer.open_gate();
+    for request in requests {
+        assert_eq!(request.await.unwrap(), 503);
+    }
+    let good = token(&key, &issuer.url, json!({}));
+    assert_eq!(fixture.status(&good).await, 503);
+    fixture.advance(4);
+    assert_eq!(fixture.status(&good).await, 503);
+    assert_eq!(issuer.count(METADATA), 1);
+    issuer.recover();
+    fixture.advance(1);
+    assert_eq!(fixture.status(&good).await, 200);
+}
+
+#[tokio::test]
 async fn old_keys_are_used_for_a_day_of_outage() {
     let (key, issuer, fixture) = fixture().await;
     let next = Key::generate("ES256", "k2");
