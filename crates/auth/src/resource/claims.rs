@@ -35,8 +35,8 @@ pub(super) enum InvalidToken {
     Audience,
     #[error("the token has expired")]
     Expired,
-    #[error("the token is not valid yet ({0})")]
-    NotYetValid(&'static str),
+    #[error("the token is not valid yet")]
+    NotYetValid,
     #[error("the authorization server calls the token inactive")]
     Inactive,
     #[error("the token is bound to a key, and was sent without proof")]
@@ -178,11 +178,11 @@ fn check(
     if expires.is_some_and(|expires| now >= expires.saturating_add(LEEWAY)) {
         return Err(InvalidToken::Expired);
     }
-    for name in ["nbf", "iat"] {
-        if time(claims, name)?.is_some_and(|time| time > now.saturating_add(LEEWAY)) {
-            return Err(InvalidToken::NotYetValid(name));
-        }
+    if time(claims, "nbf")?.is_some_and(|time| time > now.saturating_add(LEEWAY)) {
+        return Err(InvalidToken::NotYetValid);
     }
+    // It tells the age of a token, and does not limit its use (RFC 7519, section 4.1.6).
+    time(claims, "iat")?;
     let client = match text(claims, "client_id")? {
         Some(client) => Some(client),
         None => text(claims, "azp")?,
@@ -227,6 +227,7 @@ pub(super) fn time(
 }
 
 /// Returns the scopes: `scope` (RFC 9068, section 2.2.3), or `scp`, as Entra ID and Okta name it.
+/// Some authorization servers write an array of scopes instead of a text.
 fn scopes(claims: &Map<String, Value>) -> Result<Scopes, InvalidToken> {
     let (name, value) = match (claims.get("scope"), claims.get("scp")) {
         (Some(scope), _) => ("scope", scope),
@@ -235,7 +236,7 @@ fn scopes(claims: &Map<String, Value>) -> Result<Scopes, InvalidToken> {
     };
     let scopes = match value {
         Value::String(scopes) => Scopes::parse(scopes),
-        Value::Array(scopes) if name == "scp" && scopes.iter().all(Value::is_string) => {
+        Value::Array(scopes) if scopes.iter().all(Value::is_string) => {
             Scopes::new(scopes.iter().filter_map(Value::as_str))
         }
         _ => return Err(InvalidToken::Claim(name)),
@@ -319,9 +320,9 @@ mod tests {
             (json!({ "exp": 1e300 }), Some(InvalidToken::Claim("exp"))),
             (json!({ "exp": "2000000000" }), Some(InvalidToken::Claim("exp"))),
             (json!({ "nbf": NOW + 30 }), None),
-            (json!({ "nbf": NOW + 31 }), Some(InvalidToken::NotYetValid("nbf"))),
-            (json!({ "iat": NOW + 30 }), None),
-            (json!({ "iat": NOW + 31 }), Some(InvalidToken::NotYetValid("iat"))),
+            (json!({ "nbf": NOW + 31 }), Some(InvalidToken::NotYetValid)),
+            // Only nbf delays a token (RFC 7519, section 4.1.6).
+            (json!({ "iat": NOW + 3600 }), None),
             (json!({ "iat": "now" }), Some(InvalidToken::Claim("iat"))),
         ] {
             assert_eq!(checked(claims.clone()).err(), expected, "{claims}");
@@ -388,7 +389,11 @@ mod tests {
         assert_eq!(scopes(json!({ "scp": "a b" })).unwrap(), "a b");
         assert_eq!(scopes(json!({ "scp": ["a", "b"] })).unwrap(), "a b");
         assert_eq!(scopes(json!({ "scope": "a", "scp": ["b"] })).unwrap(), "a");
-        assert_eq!(scopes(json!({ "scope": ["a"] })), Err(InvalidToken::Claim("scope")));
+        assert_eq!(scopes(json!({ "scope": ["a", "b"] })).unwrap(), "a b");
+        assert_eq!(scopes(json!({ "scope": [] })).unwrap(), "");
+        assert_eq!(scopes(json!({ "scope": ["a b"] })), Err(InvalidToken::Claim("scope")));
+        assert_eq!(scopes(json!({ "scope": ["a", 1] })), Err(InvalidToken::Claim("scope")));
+        assert_eq!(scopes(json!({ "scope": { "a": 1 } })), Err(InvalidToken::Claim("scope")));
         assert_eq!(scopes(json!({ "scp": ["a b"] })), Err(InvalidToken::Claim("scp")));
         assert_eq!(scopes(json!({ "scp": ["a", 1] })), Err(InvalidToken::Claim("scp")));
         assert_eq!(scopes(json!({ "scope": "a\"" })), Err(InvalidToken::Claim("scope")));
