@@ -1,7 +1,7 @@
 //! The metadata of protected resources (RFC 9728) and of authorization servers (RFC 8414, OpenID
 //! Connect Discovery 1.0).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::identifier::{InvalidUrl, Issuer, ResourceId, secure_url};
 
@@ -42,7 +42,7 @@ pub struct ResourceMetadata {
     /// The identifier of the resource.
     pub resource: String,
     /// The issuers of its tokens.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub authorization_servers: Vec<String>,
     /// The scopes that its operations need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,10 +137,10 @@ pub struct ServerMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
     /// True if responses of the authorization endpoint name the issuer (RFC 9207).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub authorization_response_iss_parameter_supported: bool,
     /// True if the URL of a client's metadata is accepted as its ID.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub client_id_metadata_document_supported: bool,
     /// The signature algorithms of `DPoP` proofs (RFC 9449, section 5.1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,14 +149,15 @@ pub struct ServerMetadata {
 
 impl ServerMetadata {
     /// Parses a document that was fetched for `issuer`. Endpoints that are present are `https`
-    /// URLs, or `http` on the loopback interface.
+    /// URLs, or `http` on the loopback interface. An endpoint for registration, revocation or
+    /// introspection with another URL is left out.
     ///
     /// # Errors
     ///
-    /// If the document is too long or malformed, it names another issuer, or an endpoint is not
-    /// acceptable.
+    /// If the document is too long or malformed, it names another issuer, or the URL of the
+    /// authorization endpoint, the token endpoint or the keys is not acceptable.
     pub fn parse(document: &[u8], issuer: &Issuer) -> Result<Self, MetadataError> {
-        let metadata: Self = parse(document)?;
+        let mut metadata: Self = parse(document)?;
         if metadata.issuer != issuer.as_str() {
             let (expected, found) = (issuer.clone(), metadata.issuer);
             return Err(MetadataError::OtherIssuer { expected, found });
@@ -164,13 +165,20 @@ impl ServerMetadata {
         for (what, url) in [
             ("authorization_endpoint", &metadata.authorization_endpoint),
             ("token_endpoint", &metadata.token_endpoint),
-            ("registration_endpoint", &metadata.registration_endpoint),
-            ("revocation_endpoint", &metadata.revocation_endpoint),
-            ("introspection_endpoint", &metadata.introspection_endpoint),
             ("jwks_uri", &metadata.jwks_uri),
         ] {
             if let Some(url) = url {
                 secure_url(what, url)?;
+            }
+        }
+        for (what, endpoint) in [
+            ("registration_endpoint", &mut metadata.registration_endpoint),
+            ("revocation_endpoint", &mut metadata.revocation_endpoint),
+            ("introspection_endpoint", &mut metadata.introspection_endpoint),
+        ] {
+            if let Some(Err(error)) = endpoint.as_ref().map(|url| secure_url(what, url)) {
+                tracing::debug!(target: "mrtr::auth", %issuer, %error, "endpoint left out");
+                *endpoint = None;
             }
         }
         Ok(metadata)
@@ -212,6 +220,13 @@ fn contains(list: Option<&Vec<String>>, value: &str) -> bool {
     list.is_some_and(|list| list.iter().any(|known| known == value))
 }
 
+/// Reads `null` as an absent member, as some servers write it.
+fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 fn parse<'a, T: Deserialize<'a>>(document: &'a [u8]) -> Result<T, MetadataError> {
     if document.len() > MAX_DOCUMENT {
         return Err(MetadataError::TooLong);
@@ -246,6 +261,52 @@ mod tests {
     }
 
     #[test]
+    fn optional_endpoint_that_is_not_https_is_dropped() {
+        let issuer = Issuer::new("https://a.example").unwrap();
+        let parse = |name: &str, url: &str| {
+            let document = format!(r#"{{"issuer":"https://a.example","{name}":"{url}"}}"#);
+            ServerMetadata::parse(document.as_bytes(), &issuer)
+        };
+        for url in ["http://a.example/x", "javascript:alert(1)", "/x", ""] {
+            let dropped = parse("registration_endpoint", url).unwrap();
+            assert_eq!(dropped.registration_endpoint, None);
+            let dropped = parse("revocation_endpoint", url).unwrap();
+            assert_eq!(dropped.revocation_endpoint, None);
+            let dropped = parse("introspection_endpoint", url).unwrap();
+            assert_eq!(dropped.introspection_endpoint, None);
+            for name in ["authorization_endpoint", "token_endpoint", "jwks_uri"] {
+                assert!(matches!(parse(name, url), Err(MetadataError::Url(_))), "{name}: {url}");
+            }
+        }
+        let kept = parse("revocation_endpoint", "https://a.example/x").unwrap();
+        assert_eq!(kept.revocation_endpoint.as_deref(), Some("https://a.example/x"));
+    }
+
+    #[test]
+    fn null_is_an_absent_member() {
+        let issuer = Issuer::new("https://a.example").unwrap();
+        let document = serde_json::json!({
+            "issuer": issuer.as_str(),
+            "authorization_endpoint": null,
+            "registration_endpoint": null,
+            "jwks_uri": null,
+            "scopes_supported": null,
+            "code_challenge_methods_supported": null,
+            "authorization_response_iss_parameter_supported": null,
+            "client_id_metadata_document_supported": null,
+        });
+        let minimal = ServerMetadata::parse(br#"{"issuer":"https://a.example"}"#, &issuer).unwrap();
+        let parsed = ServerMetadata::parse(document.to_string().as_bytes(), &issuer).unwrap();
+        assert_eq!(parsed, minimal);
+        let document = br#"{"resource":"https://a.example/mcp","authorization_servers":null,
+            "scopes_supported":null,"dpop_bound_access_tokens_required":null}"#;
+        let parsed = ResourceMetadata::parse(document).unwrap();
+        assert!(parsed.authorization_servers.is_empty());
+        // A required member is missing then.
+        assert!(ServerMetadata::parse(br#"{"issuer":null}"#, &issuer).is_err());
+    }
+
+    #[test]
     fn malformed_documents_are_rejected() {
         let issuer = Issuer::new("https://a.example").unwrap();
         for document in [
@@ -254,6 +315,7 @@ mod tests {
             r#"{"issuer":1}"#,
             r#"{"issuer":"https://a.example","issuer":"https://b.example"}"#,
             r#"{"issuer":"https://a.example","scopes_supported":"a"}"#,
+            r#"{"issuer":"https://a.example","client_id_metadata_document_supported":"true"}"#,
         ] {
             let error = ServerMetadata::parse(document.as_bytes(), &issuer).unwrap_err();
             assert!(matches!(error, MetadataError::Malformed(_)), "{error}");
