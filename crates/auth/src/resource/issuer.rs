@@ -1,9 +1,10 @@
 //! Issuers of JWTs, and the keys that they publish.
 
+use std::ptr;
 use std::sync::Arc;
 
 use super::algorithm::Algorithm;
-use super::claims::{self, Claims, Policy};
+use super::claims::{self, Claims, InvalidToken, Policy};
 use super::clock::Clock;
 use super::config_error::ConfigError;
 use super::discovery;
@@ -42,8 +43,9 @@ impl From<IntrospectionIssuer> for TokenIssuer {
 /// The keys come from the `jwks_uri` of its metadata (RFC 8414, or OpenID Connect Discovery). They
 /// are fetched when the first token arrives, and again after one hour, or after the time in
 /// `Cache-Control`, which counts within 5 minutes and 24 hours. A token with an unknown key ID
-/// leads to a fetch at once, but at most every 30 seconds. While the issuer is unreachable, the old
-/// keys are used for another 24 hours. A set has at most 64 keys and 256 KiB.
+/// leads to a fetch at once, but at most every 30 seconds. So does a token with a wrong signature
+/// if it or the keys have no ID. While the issuer is unreachable, the old keys are used for another
+/// 24 hours. A set has at most 64 keys and 256 KiB.
 ///
 /// ```
 /// use mrtr_auth::resource::{Algorithm, JwtIssuer};
@@ -196,16 +198,26 @@ impl JwtState {
         // Before keys are fetched: a token that no key can make valid must not cause a fetch.
         let algorithm = claims::check_header(token, &policy)?;
         let kid = token.header.kid.as_deref();
+        let verify = |keys: &KeySet| claims::verify(token, keys, &policy, clock.now());
         let keys = match &self.keys {
-            Keys::Fixed(keys) => Arc::clone(keys),
-            Keys::Fetched(keys) => {
-                // The issuer has had the key when it issued the token, by clocks that may differ.
-                let since = claims::time(&token.payload, "iat").ok().flatten();
-                let since = since.map(|issued| issued.saturating_add(claims::LEEWAY));
-                keys.get(since, |keys| keys.candidates(kid, algorithm).next().is_some()).await?
-            }
+            Keys::Fixed(keys) => return Ok(verify(keys)?),
+            Keys::Fetched(keys) => keys,
         };
-        Ok(claims::verify(token, &keys, &policy, clock.now())?)
+        // The issuer has had the key when it issued the token, by clocks that may differ.
+        let since = claims::time(&token.payload, "iat").ok().flatten();
+        let since = since.map(|issued| issued.saturating_add(claims::LEEWAY));
+        let found =
+            keys.get(since, |keys| keys.candidates(kid, algorithm).next().is_some()).await?;
+        match verify(&found) {
+            // Where IDs do not tell keys apart, only the signature shows that a key is new.
+            Err(InvalidToken::Signature)
+                if !kid.is_some_and(|kid| found.has_id(kid, algorithm)) =>
+            {
+                let newer = keys.get(since, |keys| !ptr::eq(keys, Arc::as_ptr(&found))).await?;
+                Ok(verify(&newer)?)
+            }
+            outcome => Ok(outcome?),
+        }
     }
 }
 

@@ -218,6 +218,11 @@ impl KeySet {
             matches && key.fits(algorithm)
         })
     }
+
+    /// Returns true if a key for `algorithm` has exactly this ID.
+    pub(super) fn has_id(&self, kid: &str, algorithm: Algorithm) -> bool {
+        self.0.iter().any(|key| key.kid.as_deref() == Some(kid) && key.fits(algorithm))
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,48 @@ async fn new_key_is_found_by_one_fetch() {
 }
 
 #[tokio::test]
+async fn new_key_without_id_is_found_by_one_fetch() {
+    let (_, issuer, fixture) = fixture().await;
+    let [old, new, stranger] = [(); 3].map(|()| Key::generate("ES256", "k"));
+    let publish = |key: &Key| {
+        let mut jwk = key.jwk();
+        jwk.as_object_mut().unwrap().remove("kid");
+        issuer.page(KEYS, 200, json!({ "keys": [jwk] }));
+    };
+    let without_id = |key: &Key, id| {
+        let header = json!({ "alg": "ES256", "typ": "at+jwt" });
+        key.sign(&header, &super::claims(&issuer.url, json!({ "jti": id })))
+    };
+    publish(&old);
+    assert_eq!(fixture.status(&without_id(&old, 0)).await, 200);
+    assert_eq!(issuer.count(KEYS), 1);
+    publish(&new);
+    assert_eq!(fixture.status(&without_id(&new, 1)).await, 200);
+    assert_eq!(issuer.count(KEYS), 2);
+    // Until the next search, the key may be a new one.
+    for id in 0..20 {
+        assert_eq!(fixture.status(&without_id(&stranger, id)).await, 503);
+    }
+    assert_eq!(fixture.status(&without_id(&new, 2)).await, 200);
+    assert_eq!(issuer.count(KEYS), 2);
+    fixture.advance(30);
+    // The ID of the token, which no key has, makes no difference.
+    assert_eq!(fixture.status(&token(&stranger, &issuer.url, json!({}))).await, 401);
+    assert_eq!(issuer.count(KEYS), 3);
+}
+
+#[tokio::test]
+async fn wrong_signature_under_a_known_id_leads_to_no_fetch() {
+    let (_, issuer, fixture) = fixture().await;
+    let stranger = Key::generate("ES256", "k1");
+    for id in 0..3 {
+        let forged = token(&stranger, &issuer.url, json!({ "jti": id }));
+        assert_eq!(fixture.status(&forged).await, 401);
+    }
+    assert_eq!(issuer.count(KEYS), 1);
+}
+
+#[tokio::test]
 async fn removed_key_is_not_accepted_any_more() {
     let (key, issuer, fixture) = fixture().await;
     let next = Key::generate("ES256", "k2");
