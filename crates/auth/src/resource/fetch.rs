@@ -10,6 +10,7 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use url::Url;
 
 use super::jwk::InvalidKeySet;
+use crate::identifier::is_loopback;
 use crate::metadata::{MAX_DOCUMENT, MetadataError};
 
 /// The longest time that a request may take, with its response.
@@ -47,8 +48,13 @@ pub(super) struct Document {
 
 /// An HTTP client that follows no redirects: a redirect could lead to hosts that only this server
 /// can reach, and would send client secrets there.
+///
+/// It uses the system's proxy, but not for the loopback interface: a proxy has another one.
 #[derive(Debug, Clone)]
-pub(super) struct Fetcher(Client);
+pub(super) struct Fetcher {
+    remote: Client,
+    loopback: Client,
+}
 
 impl Fetcher {
     /// Creates a client.
@@ -57,13 +63,20 @@ impl Fetcher {
     ///
     /// If TLS cannot be initialized.
     pub(super) fn new() -> reqwest::Result<Self> {
-        let client = Client::builder().redirect(Policy::none()).timeout(TIMEOUT);
-        Ok(Self(client.user_agent(concat!("mrtr-auth/", env!("CARGO_PKG_VERSION"))).build()?))
+        let builder = || {
+            let client = Client::builder().redirect(Policy::none()).timeout(TIMEOUT);
+            client.user_agent(concat!("mrtr-auth/", env!("CARGO_PKG_VERSION")))
+        };
+        Ok(Self { remote: builder().build()?, loopback: builder().no_proxy().build()? })
+    }
+
+    fn client(&self, url: &Url) -> &Client {
+        if is_loopback(url) { &self.loopback } else { &self.remote }
     }
 
     /// Fetches a document.
     pub(super) async fn get(&self, url: Url) -> Result<Document, FetchError> {
-        read(self.0.get(url)).await
+        read(self.client(&url).get(url)).await
     }
 
     /// Posts a form, with credentials for basic authentication, and returns the response.
@@ -73,7 +86,7 @@ impl Fetcher {
         (user, password): (&str, &str),
         form: String,
     ) -> Result<Document, FetchError> {
-        let request = self.0.post(url).basic_auth(user, Some(password));
+        let request = self.client(&url).post(url).basic_auth(user, Some(password));
         read(request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(form))
             .await
     }

@@ -1,6 +1,8 @@
 //! Keys that are fetched: rotation, outages, and hostile documents.
 
+use std::env;
 use std::io;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use http::Request;
@@ -37,6 +39,22 @@ async fn keys_are_fetched_once() {
         assert_eq!(request.await.unwrap(), 200);
     }
     assert_eq!((issuer.count(METADATA), issuer.count(KEYS)), (1, 1));
+}
+
+/// Runs another test in a process whose proxy refuses connections.
+#[test]
+fn proxy_of_the_system_is_not_used_for_the_loopback_interface() {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "resource::outage::keys_are_fetched_once"]);
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
+        command.env(name, "http://127.0.0.1:9");
+    }
+    for name in ["NO_PROXY", "no_proxy", "REQUEST_METHOD"] {
+        command.env_remove(name);
+    }
+    let output = command.output().unwrap();
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && report.contains("1 passed"), "{report}");
 }
 
 #[tokio::test]
