@@ -7,7 +7,8 @@
     feature = "auth-server",
     feature = "client",
     feature = "macros",
-    feature = "testing"
+    feature = "testing",
+    feature = "tls"
 ))]
 pub mod guide;
 

@@ -109,7 +109,8 @@ impl ProtectedResourceBuilder {
     /// # Errors
     ///
     /// If a URL, a scope or a key set is invalid, there is no issuer, an issuer occurs twice, a
-    /// scope is `offline_access`, or TLS cannot be initialized.
+    /// scope is `offline_access`, or TLS cannot be initialized. Without the feature `tls`: if an
+    /// issuer is `https`, except one with fixed keys.
     pub fn build(self) -> Result<ProtectedResource, ConfigError> {
         let id = ResourceId::new(self.url)?;
         let fetcher = Fetcher::new()

@@ -9,7 +9,9 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use url::Url;
 
+use super::config_error::ConfigError;
 use super::jwk::InvalidKeySet;
+use crate::Issuer;
 use crate::identifier::is_loopback;
 use crate::metadata::{MAX_DOCUMENT, MetadataError};
 
@@ -68,6 +70,21 @@ impl Fetcher {
             client.user_agent(concat!("mrtr-auth/", env!("CARGO_PKG_VERSION")))
         };
         Ok(Self { remote: builder().build()?, loopback: builder().no_proxy().build()? })
+    }
+
+    /// Checks that an issuer can be fetched from.
+    ///
+    /// # Errors
+    ///
+    /// If it is `https`, and the crate was built without TLS.
+    pub(super) fn check(issuer: &Issuer) -> Result<(), ConfigError> {
+        let is_https = Url::parse(issuer.as_str()).is_ok_and(|url| url.scheme() == "https");
+        if is_https && !cfg!(feature = "tls") {
+            return Err(ConfigError::new(format!(
+                "issuer {issuer} is https, which needs the feature `tls` of mrtr-auth"
+            )));
+        }
+        Ok(())
     }
 
     fn client(&self, url: &Url) -> &Client {

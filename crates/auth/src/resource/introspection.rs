@@ -66,6 +66,7 @@ impl IntrospectionIssuer {
         clock: &Clock,
     ) -> Result<IntrospectionState, ConfigError> {
         let issuer = Issuer::new(self.url)?;
+        Fetcher::check(&issuer)?;
         // RFC 6749, section 2.3.1: both are encoded as in a form.
         let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
         let loader = EndpointLoader { issuer, fetcher: fetcher.clone() };

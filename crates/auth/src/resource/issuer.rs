@@ -174,6 +174,7 @@ impl JwtState {
                 })?))
             }
             None => {
+                Fetcher::check(&issuer)?;
                 let loader = KeyLoader { issuer: issuer.clone(), fetcher: fetcher.clone() };
                 Keys::Fetched(Refreshed::new(loader, clock.clone()))
             }

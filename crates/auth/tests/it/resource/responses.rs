@@ -1,7 +1,9 @@
 //! The responses: challenges, metadata, and what reaches the inner service.
 
 use http::Request;
-use mrtr_auth::resource::{JwtIssuer, ProtectedResource, ProtectedResourceBuilder};
+use mrtr_auth::resource::{
+    IntrospectionIssuer, JwtIssuer, ProtectedResource, ProtectedResourceBuilder, TokenIssuer,
+};
 use mrtr_codec::Principal;
 use mrtr_transport::GrantedScopes;
 use serde_json::{Value, json};
@@ -179,6 +181,26 @@ async fn metadata_is_served_to_everyone() {
     assert_eq!((post.status, &post.headers["allow"]), (405, &"GET, HEAD".parse().unwrap()));
     assert_eq!(fixture.passed(), 0);
     assert_eq!(fixture.resource.metadata_path(), METADATA_PATH);
+}
+
+#[test]
+fn https_issuer_needs_the_feature_tls_unless_its_keys_are_fixed() {
+    let build = |issuer: TokenIssuer| {
+        let built = ProtectedResource::builder(RESOURCE).issuer(issuer).build();
+        built.map(drop).map_err(|error| error.to_string())
+    };
+    for issuer in [
+        JwtIssuer::new(ISSUER).into(),
+        IntrospectionIssuer::new("https://login.example", "id", "secret").into(),
+    ] {
+        let outcome = build(issuer);
+        assert_eq!(outcome.is_ok(), cfg!(feature = "tls"));
+        if let Err(error) = outcome {
+            assert!(error.contains("feature `tls`"), "{error}");
+        }
+    }
+    build(fixed(&[&Key::generate("ES256", "k1")]).into()).unwrap();
+    build(JwtIssuer::new("http://127.0.0.1:1").into()).unwrap();
 }
 
 #[test]
