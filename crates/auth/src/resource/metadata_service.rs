@@ -9,7 +9,8 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tower_service::Service;
 
-/// A tower service that answers `GET` and `HEAD` with the metadata of a protected resource.
+/// A tower service that answers `GET` and `HEAD` with the metadata of a protected resource, and
+/// `OPTIONS` with the permission to ask for it from any origin (CORS preflight).
 ///
 /// It is for routers: mount it at [`ProtectedResource::metadata_path`]. A
 /// [`Protected`](super::Protected) service has it already.
@@ -31,9 +32,20 @@ impl MetadataService {
     /// Answers a request with `method`.
     pub(super) fn response(&self, method: &Method) -> Response<Bytes> {
         let mut response = Response::new(Bytes::new());
+        if method == Method::OPTIONS {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            for (name, value) in [
+                (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+                (header::ACCESS_CONTROL_ALLOW_METHODS, "GET"),
+                (header::ACCESS_CONTROL_ALLOW_HEADERS, "*"),
+            ] {
+                response.headers_mut().insert(name, HeaderValue::from_static(value));
+            }
+            return response;
+        }
         if !matches!(*method, Method::GET | Method::HEAD) {
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-            let allowed = HeaderValue::from_static("GET, HEAD");
+            let allowed = HeaderValue::from_static("GET, HEAD, OPTIONS");
             response.headers_mut().insert(header::ALLOW, allowed);
             return response;
         }

@@ -178,7 +178,17 @@ async fn metadata_is_served_to_everyone() {
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert_eq!(head.headers["content-length"], answer.body.len().to_string().as_str());
     let post = fixture.call(Request::post(METADATA_PATH)).await;
-    assert_eq!((post.status, &post.headers["allow"]), (405, &"GET, HEAD".parse().unwrap()));
+    assert_eq!((post.status, post.headers["allow"].as_bytes()), (405, &b"GET, HEAD, OPTIONS"[..]));
+    // Browsers ask first, because clients send `MCP-Protocol-Version`.
+    let preflight = Request::options(METADATA_PATH)
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "GET")
+        .header("access-control-request-headers", "mcp-protocol-version");
+    let preflight = fixture.call(preflight).await;
+    assert_eq!((preflight.status, preflight.body.as_str()), (204, ""));
+    for (name, value) in [("origin", "*"), ("methods", "GET"), ("headers", "*")] {
+        assert_eq!(preflight.headers[format!("access-control-allow-{name}")], value);
+    }
     assert_eq!(fixture.passed(), 0);
     assert_eq!(fixture.resource.metadata_path(), METADATA_PATH);
 }
