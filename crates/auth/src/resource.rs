@@ -52,6 +52,7 @@
 //! own, so that a client that disconnects does not cancel the fetch.
 
 mod algorithm;
+mod audience;
 mod body;
 mod builder;
 mod challenge;

@@ -30,7 +30,9 @@ pub struct ProtectedResourceBuilder {
 
 impl ProtectedResource {
     /// Starts to describe the resource at `url`, its identifier (RFC 9728, section 1.2). Tokens
-    /// must have exactly this text in `aud`. It is `https`, or `http` on the loopback interface.
+    /// must have exactly this text in `aud`, unless their issuer has
+    /// [audiences](super::JwtIssuer::with_audiences) of its own. It is `https`, or `http` on the
+    /// loopback interface.
     pub fn builder(url: impl Into<String>) -> ProtectedResourceBuilder {
         ProtectedResourceBuilder::new(url.into())
     }

@@ -53,12 +53,23 @@ pub(super) enum InvalidToken {
 pub(super) struct Policy<'a> {
     pub(super) issuer: &'a str,
     pub(super) audience: &'a str,
+    /// The audiences that are accepted instead of `audience`, if there are any.
+    pub(super) audiences: &'a [String],
     /// The accepted algorithms.
     pub(super) algorithms: &'a [Algorithm],
     /// Accepts tokens of any type.
     pub(super) any_typ: bool,
     /// Takes `client_id` for the subject of a token that has none.
     pub(super) client_as_subject: bool,
+}
+
+impl Policy<'_> {
+    fn accepts_audience(&self, audience: &str) -> bool {
+        if self.audiences.is_empty() {
+            return audience == self.audience;
+        }
+        self.audiences.iter().any(|accepted| accepted == audience)
+    }
 }
 
 /// The key that a token is bound to (RFC 7800).
@@ -162,12 +173,12 @@ fn check(
 ) -> Result<Claims, InvalidToken> {
     let is_for_us = match claims.get("aud") {
         None => return Err(InvalidToken::Missing("aud")),
-        Some(Value::String(audience)) => audience == policy.audience,
+        Some(Value::String(audience)) => policy.accepts_audience(audience),
         Some(Value::Array(audiences)) => {
             if !audiences.iter().all(Value::is_string) {
                 return Err(InvalidToken::Claim("aud"));
             }
-            audiences.iter().any(|audience| audience == policy.audience)
+            audiences.iter().filter_map(Value::as_str).any(|one| policy.accepts_audience(one))
         }
         Some(_) => return Err(InvalidToken::Claim("aud")),
     };
@@ -268,6 +279,7 @@ mod tests {
     const POLICY: Policy<'_> = Policy {
         issuer: "https://login.example",
         audience: "https://a.example/mcp",
+        audiences: &[],
         algorithms: &Algorithm::DEFAULT,
         any_typ: false,
         client_as_subject: false,

@@ -9,6 +9,7 @@ use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::algorithm::Algorithm;
+use super::audience;
 use super::claims::{self, Claims, InvalidToken, Policy};
 use super::clock::Clock;
 use super::config_error::ConfigError;
@@ -38,6 +39,7 @@ pub struct IntrospectionIssuer {
     client_id: String,
     client_secret: String,
     client_as_subject: bool,
+    audiences: Option<Vec<String>>,
 }
 
 impl IntrospectionIssuer {
@@ -49,7 +51,8 @@ impl IntrospectionIssuer {
         client_secret: impl Into<String>,
     ) -> Self {
         let (client_id, client_secret) = (client_id.into(), client_secret.into());
-        Self { url: url.into(), client_id, client_secret, client_as_subject: false }
+        let url = url.into();
+        Self { url, client_id, client_secret, client_as_subject: false, audiences: None }
     }
 
     /// Takes the client for the subject of tokens that have no `sub`. Default: such tokens are
@@ -60,12 +63,25 @@ impl IntrospectionIssuer {
         self
     }
 
+    /// Sets the accepted audiences (`aud`) of the tokens of this issuer, instead of the URL of the
+    /// resource. Audiences that stand for other servers, too, let the tokens of those servers in.
+    /// See [`JwtIssuer`](super::JwtIssuer::with_audiences).
+    #[must_use]
+    pub fn with_audiences<S: Into<String>>(
+        mut self,
+        audiences: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.audiences = Some(audiences.into_iter().map(Into::into).collect());
+        self
+    }
+
     pub(super) fn into_state(
         self,
         fetcher: &Fetcher,
         clock: &Clock,
     ) -> Result<IntrospectionState, ConfigError> {
         let issuer = Issuer::new(self.url)?;
+        let audiences = audience::check(&issuer, self.audiences)?;
         Fetcher::check(&issuer)?;
         // RFC 6749, section 2.3.1: both are encoded as in a form.
         let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
@@ -74,6 +90,7 @@ impl IntrospectionIssuer {
             client_id: encode(&self.client_id),
             client_secret: encode(&self.client_secret),
             client_as_subject: self.client_as_subject,
+            audiences,
             issuer: loader.issuer.clone(),
             endpoint: Refreshed::new(loader, clock.clone()),
             fetcher: fetcher.clone(),
@@ -97,6 +114,7 @@ pub(super) struct IntrospectionState {
     client_id: String,
     client_secret: String,
     client_as_subject: bool,
+    audiences: Vec<String>,
     endpoint: Arc<Refreshed<EndpointLoader>>,
     fetcher: Fetcher,
     slots: Semaphore,
@@ -124,6 +142,7 @@ impl IntrospectionState {
         let policy = Policy {
             issuer: self.issuer.as_str(),
             audience,
+            audiences: &self.audiences,
             algorithms: &Algorithm::DEFAULT,
             any_typ: true,
             client_as_subject: self.client_as_subject,

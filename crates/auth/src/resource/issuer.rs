@@ -4,6 +4,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::algorithm::Algorithm;
+use super::audience;
 use super::claims::{self, Claims, InvalidToken, Policy};
 use super::clock::Clock;
 use super::config_error::ConfigError;
@@ -61,6 +62,7 @@ pub struct JwtIssuer {
     algorithms: Vec<Algorithm>,
     any_typ: bool,
     client_as_subject: bool,
+    audiences: Option<Vec<String>>,
 }
 
 impl JwtIssuer {
@@ -73,6 +75,7 @@ impl JwtIssuer {
             algorithms: Algorithm::DEFAULT.to_vec(),
             any_typ: false,
             client_as_subject: false,
+            audiences: None,
         }
     }
 
@@ -109,6 +112,32 @@ impl JwtIssuer {
     #[must_use]
     pub fn with_client_as_subject(mut self) -> Self {
         self.client_as_subject = true;
+        self
+    }
+
+    /// Sets the accepted audiences (`aud`) of the tokens of this issuer, instead of the URL of the
+    /// resource. A token needs one of them.
+    ///
+    /// This is for authorization servers that cannot issue tokens for a URL: version 2 tokens of
+    /// Entra ID have the ID of the application there. Use only audiences that stand for this
+    /// resource alone. If another server has the same audience, then it can use the tokens of its
+    /// clients here, and this server accepts tokens that were meant for the other one
+    /// (specification: security considerations, token passthrough).
+    ///
+    /// ```
+    /// use mrtr_auth::resource::JwtIssuer;
+    ///
+    /// const CLIENT_ID: &str = "1c0c5a0f-26f6-4d5c-9d5a-5f3a3f0e7a11";
+    /// let issuer = JwtIssuer::new("https://login.microsoftonline.com/TENANT/v2.0")
+    ///     .with_audiences([CLIENT_ID])
+    ///     .with_any_typ();
+    /// ```
+    #[must_use]
+    pub fn with_audiences<S: Into<String>>(
+        mut self,
+        audiences: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.audiences = Some(audiences.into_iter().map(Into::into).collect());
         self
     }
 }
@@ -152,6 +181,7 @@ pub(super) struct JwtState {
     algorithms: Vec<Algorithm>,
     any_typ: bool,
     client_as_subject: bool,
+    audiences: Vec<String>,
     keys: Keys,
 }
 
@@ -162,11 +192,12 @@ enum Keys {
 
 impl JwtState {
     fn new(config: JwtIssuer, fetcher: &Fetcher, clock: &Clock) -> Result<Self, ConfigError> {
-        let JwtIssuer { url, jwks, algorithms, any_typ, client_as_subject } = config;
+        let JwtIssuer { url, jwks, algorithms, any_typ, client_as_subject, audiences } = config;
         let issuer = Issuer::new(url)?;
         if algorithms.is_empty() {
             return Err(ConfigError::new(format!("issuer {issuer} has no algorithms")));
         }
+        let audiences = audience::check(&issuer, audiences)?;
         let keys = match jwks {
             Some(jwks) => {
                 Keys::Fixed(Arc::new(KeySet::parse(jwks.as_bytes()).map_err(|error| {
@@ -179,10 +210,10 @@ impl JwtState {
                 Keys::Fetched(Refreshed::new(loader, clock.clone()))
             }
         };
-        Ok(Self { issuer, algorithms, any_typ, client_as_subject, keys })
+        Ok(Self { issuer, algorithms, any_typ, client_as_subject, audiences, keys })
     }
 
-    /// Verifies a token for `audience`.
+    /// Verifies a token for the resource `audience`.
     pub(super) async fn verify(
         &self,
         token: &UnverifiedToken<'_>,
@@ -192,6 +223,7 @@ impl JwtState {
         let policy = Policy {
             issuer: self.issuer.as_str(),
             audience,
+            audiences: &self.audiences,
             algorithms: &self.algorithms,
             any_typ: self.any_typ,
             client_as_subject: self.client_as_subject,

@@ -90,6 +90,17 @@ async fn responses_that_do_not_fit_are_rejected() {
 }
 
 #[tokio::test]
+async fn audiences_of_an_issuer_replace_the_resource() {
+    let issuer = TestIssuer::start(&[]).await;
+    let opaque = IntrospectionIssuer::new(&issuer.url, "rs", "x").with_audiences(["booking"]);
+    let fixture = Fixture::new(opaque);
+    for (audience, expected) in [("booking", 200), (RESOURCE, 401)] {
+        issuer.page(INTROSPECTION, 200, active(json!({ "aud": audience })));
+        assert_eq!(fixture.status(&format!("token-{expected}")).await, expected, "{audience}");
+    }
+}
+
+#[tokio::test]
 async fn failure_of_the_endpoint_is_503() {
     let (issuer, fixture) = fixture().await;
     for (status, body) in [(401, "{}"), (500, "{}"), (200, "not JSON"), (200, "[]"), (302, "{}")] {

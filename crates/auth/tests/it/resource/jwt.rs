@@ -149,6 +149,28 @@ async fn options_of_an_issuer_are_its_own() {
 }
 
 #[tokio::test]
+async fn audiences_of_an_issuer_replace_the_resource() {
+    const CLIENT: &str = "1c0c5a0f-26f6-4d5c-9d5a-5f3a3f0e7a11";
+    let [a, b] = ["a", "b"].map(|kid| Key::generate("ES256", kid));
+    let other = "https://other.example";
+    let issuer = JwtIssuer::new(other)
+        .with_jwks(json!({ "keys": [b.jwk()] }).to_string())
+        .with_audiences([CLIENT, "api://booking"]);
+    let fixture = Fixture::with(fixed(&[&a]), |builder| builder.issuer(issuer));
+    for (key, issuer, audience, expected) in [
+        (&b, other, json!(CLIENT), 200),
+        (&b, other, json!(["x", "api://booking"]), 200),
+        (&b, other, json!(RESOURCE), 401),
+        (&b, other, json!(CLIENT.to_uppercase()), 401),
+        (&a, ISSUER, json!(CLIENT), 401),
+        (&a, ISSUER, json!(RESOURCE), 200),
+    ] {
+        let token = token(key, issuer, json!({ "aud": audience }));
+        assert_eq!(fixture.status(&token).await, expected, "{issuer}: {audience}");
+    }
+}
+
+#[tokio::test]
 async fn token_is_not_accepted_after_its_end() {
     let key = Key::generate("ES256", "k1");
     let fixture = Fixture::new(fixed(&[&key]));

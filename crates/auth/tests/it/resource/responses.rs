@@ -219,6 +219,8 @@ fn invalid_settings_are_rejected() {
     let issuer = || fixed(&[&key]);
     let build = |builder: ProtectedResourceBuilder| builder.build().unwrap_err().to_string();
     let good = || ProtectedResource::builder(RESOURCE).issuer(issuer());
+    let audiences =
+        |audiences: &[&str]| JwtIssuer::new("https://a").with_audiences(audiences.iter().copied());
     for (error, expected) in [
         (build(ProtectedResource::builder(RESOURCE)), "no issuer"),
         (build(ProtectedResource::builder("http://a.example").issuer(issuer())), "https"),
@@ -228,6 +230,8 @@ fn invalid_settings_are_rejected() {
         (build(good().issuer(JwtIssuer::new("https://a.example?x"))), "query"),
         (build(good().issuer(JwtIssuer::new("https://a.example").with_jwks("{}"))), "keys"),
         (build(good().issuer(JwtIssuer::new("https://a").with_algorithms([]))), "algorithms"),
+        (build(good().issuer(audiences(&[]))), "audiences"),
+        (build(good().issuer(audiences(&["a", ""]))), "empty audience"),
         (build(good().scopes(["a b"])), "invalid scope"),
         (build(good().implies("a", "")), "invalid scope"),
         (build(good().scopes(["offline_access"])), "offline_access"),
