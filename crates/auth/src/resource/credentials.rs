@@ -21,11 +21,28 @@ impl Scheme {
     }
 }
 
-/// A token, not verified.
+/// A token, not verified, and not checked for its syntax.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Credentials<'a> {
     pub(super) scheme: Scheme,
     pub(super) token: &'a str,
+}
+
+impl Credentials<'_> {
+    /// Checks the syntax of the token (RFC 6750, section 2.1). It reads every byte, so it is for
+    /// tokens that are not known yet.
+    ///
+    /// # Errors
+    ///
+    /// With the rule that the token breaks.
+    pub(super) fn check(self) -> Result<(), &'static str> {
+        let bare = self.token.trim_end_matches('=');
+        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b);
+        if bare.is_empty() || !bare.bytes().all(is_token) {
+            return Err("malformed access token");
+        }
+        Ok(())
+    }
 }
 
 /// Returns the token of a request, if it has one. Other schemes count as no token.
@@ -54,13 +71,7 @@ pub(super) fn credentials<'a>(
         _ if scheme.eq_ignore_ascii_case("DPoP") => Scheme::Dpop,
         _ => return Ok(None),
     };
-    let token = token.trim_matches(' ');
-    let bare = token.trim_end_matches('=');
-    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b);
-    if bare.is_empty() || !bare.bytes().all(is_token) {
-        return Err("malformed access token");
-    }
-    Ok(Some(Credentials { scheme, token }))
+    Ok(Some(Credentials { scheme, token: token.trim_matches(' ') }))
 }
 
 #[cfg(test)]
@@ -74,6 +85,7 @@ mod tests {
             headers.append(header::AUTHORIZATION, value.parse().unwrap());
         }
         let credentials = credentials(&headers, &uri.parse().unwrap())?;
+        credentials.map(Credentials::check).transpose()?;
         Ok(credentials.map(|found| (found.scheme, found.token.to_owned())))
     }
 

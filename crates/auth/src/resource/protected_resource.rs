@@ -174,7 +174,7 @@ impl State {
         credentials: Credentials<'_>,
         head: &Parts,
     ) -> Result<(Arc<VerifiedToken>, Option<HeaderValue>), Refusal> {
-        let token = self.verify(credentials.token).await?;
+        let token = self.verify(credentials).await?;
         let mut nonce = None;
         match (&token.confirmation, credentials.scheme, &self.dpop) {
             (Some(Confirmation::Unsupported), ..) => return Err(InvalidToken::Confirmation.into()),
@@ -195,7 +195,8 @@ impl State {
     }
 
     /// Verifies a token under its issuer, or remembers that it did lately.
-    async fn verify(&self, token: &str) -> Result<Arc<VerifiedToken>, Refusal> {
+    async fn verify(&self, credentials: Credentials<'_>) -> Result<Arc<VerifiedToken>, Refusal> {
+        let token = credentials.token;
         if token.len() > MAX_TOKEN {
             return Err(InvalidToken::from(MalformedToken::TooLong).into());
         }
@@ -207,6 +208,7 @@ impl State {
         if self.inactive.get(&digest, now).is_some() {
             return Err(InvalidToken::Inactive.into());
         }
+        credentials.check().map_err(Refusal::Malformed)?;
         let outcome = self.verify_with_issuers(token).await;
         let now = self.clock.now();
         let (issuer, claims, age) = match outcome {
