@@ -220,3 +220,13 @@ async fn tokens_that_cannot_be_stored_are_still_used() {
     let _ = world.call(&http).await;
     assert_eq!(world.pages().len(), 1, "the user logs in for each request");
 }
+
+#[tokio::test]
+async fn null_members_of_metadata_are_absent() {
+    let world = World::start().await;
+    world.script(|s| {
+        s.server_metadata["client_id_metadata_document_supported"] = json!(null);
+    });
+    let http = world.http(world.client());
+    assert_eq!(world.call(&http).await.unwrap(), StatusCode::OK);
+}
