@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_server::single_use::MemoryStore;
-use mrtr_server::{Context, Prompt, Resource, Result, Tool};
+use mrtr_server::{Context, Prompt, Resource, ResourceTemplate, Result, Tool};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 
@@ -70,6 +70,61 @@ async fn prompts_and_resources_declare_scopes_too() {
         fleet.grant_scopes([scope]);
         let read = send_request(&fleet, method, with_meta(params)).await;
         assert_eq!(read.get("error"), None);
+    }
+}
+
+/// The scopes that the official suite proposes for resource servers: two for each operation, of which
+/// that of a template depends on the URI.
+#[tokio::test]
+async fn challenge_names_all_scopes_of_the_operation() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Note {
+        id: String,
+    }
+    let note = async |cx: Context, Note { id }: Note| -> Result<String> {
+        cx.require_scope(format!("resources:template:{id}")).await?;
+        Ok("x".to_owned())
+    };
+    let server = replica(&TestClock::default())
+        .tool(
+            Tool::new("t", "", async || "x").requires_scope("tools:call").requires_scope("tools:t"),
+        )
+        .prompt(
+            Prompt::new("p", "", async || "x")
+                .requires_scope("prompts:get")
+                .requires_scope("prompts:p"),
+        )
+        .resource(
+            Resource::new("test://static", "r", async || "x")
+                .requires_scope("resources:read")
+                .requires_scope("resources:static"),
+        )
+        .resource_template(
+            ResourceTemplate::new("test://template/{id}", "n", note)
+                .requires_scope("resources:read"),
+        );
+    let fleet = Replicas::new([server.build().unwrap()]).as_principal(alice());
+    for (method, params, scopes) in [
+        ("tools/call", json!({ "name": "t" }), ["tools:call", "tools:t"]),
+        ("prompts/get", json!({ "name": "p" }), ["prompts:get", "prompts:p"]),
+        (
+            "resources/read",
+            json!({ "uri": "test://static" }),
+            ["resources:read", "resources:static"],
+        ),
+        (
+            "resources/read",
+            json!({ "uri": "test://template/123" }),
+            ["resources:read", "resources:template:123"],
+        ),
+    ] {
+        let [first, _] = scopes;
+        fleet.grant_scopes([first]);
+        let refused = send_request(&fleet, method, with_meta(params.clone())).await;
+        assert_eq!(refused, insufficient(&scopes), "{method}");
+        fleet.grant_scopes(scopes);
+        let read = send_request(&fleet, method, with_meta(params)).await;
+        assert_eq!(read.get("error"), None, "{method}");
     }
 }
 
