@@ -73,8 +73,8 @@ async fn prompts_and_resources_declare_scopes_too() {
     }
 }
 
-/// The scopes that the official suite proposes for resource servers: two for each operation, of which
-/// that of a template depends on the URI.
+/// Two scopes for each operation. That of a template depends on the URI. The official suite
+/// proposes these cases for resource servers.
 #[tokio::test]
 async fn challenge_names_all_scopes_of_the_operation() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
