@@ -1,6 +1,7 @@
 //! A server behind OAuth 2.1: callers need an access token of an authorization server, and further
 //! scopes for some tools.
 //!
+//! It needs an authorization server that issues JWTs (RFC 9068) with `aud` = `RESOURCE`.
 //! `ISSUER=https://login.example RESOURCE=http://127.0.0.1:3000/mcp cargo run --example authentication`
 
 use std::env;

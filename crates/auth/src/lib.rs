@@ -1,8 +1,8 @@
 //! Authorization for the Model Context Protocol, revision 2026-07-28: OAuth 2.1 clients, and
 //! resource servers as a tower layer.
 //!
-//! The rules are pure functions and state machines without a runtime: challenges
-//! ([`www_authenticate`]), scopes, and metadata ([`metadata`]). The two sides are behind features.
+//! The modules that need no feature parse and write challenges ([`www_authenticate`]), scopes and
+//! metadata ([`metadata`]), without I/O. The two sides are behind features.
 //!
 //! # Features
 //!

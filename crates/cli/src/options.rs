@@ -29,11 +29,11 @@ pub(crate) enum Command {
     Tools(Server),
     /// Calls a tool, and answers its questions
     Call(Call),
-    /// Logs in at the authorization server of a server
+    /// Logs in at the authorization server of an MCP server
     Login(Login),
-    /// Logs out, and has the tokens revoked
+    /// Deletes the stored tokens, and asks the authorization server to revoke them
     Logout(Server),
-    /// Prints the login of a server
+    /// Shows the stored login of a server; exits with code 6 if there is none
     Whoami(Server),
     /// Generates a secret that seals request state, and prints it as a line of a key ring
     Keygen {
@@ -66,7 +66,8 @@ pub(crate) struct Login {
     /// Authorization server at which --client-id is registered
     #[arg(long, value_name = "URL", requires = "client_id")]
     pub(crate) issuer: Option<String>,
-    /// ID of a client that was registered beforehand
+    /// ID of a client that was registered beforehand, with the redirect URI
+    /// http://127.0.0.1/callback (--no-browser: http://127.0.0.1:7777/callback)
     #[arg(long, value_name = "ID", requires = "issuer")]
     pub(crate) client_id: Option<String>,
     /// Environment variable that contains the client's secret

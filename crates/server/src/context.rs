@@ -272,9 +272,10 @@ impl Context {
     /// Returns at once if the token of this request has it.
     ///
     /// Otherwise, the client gets 403 with a challenge that names the scope. It obtains another
-    /// token and sends the same request again: the call continues here, and no question is asked
-    /// and no step runs again. If steps have run in this round, or notifications were sent, the
-    /// round first ends with a request state that keeps them, and the client's retry gets the 403.
+    /// token and sends the same request again: the handler is replayed up to this point, so no
+    /// question is asked again and no step runs again. If steps have run in this round, or
+    /// notifications were sent, the round first ends with a request state that keeps them, and the
+    /// client's retry gets the 403.
     ///
     /// Each round requires the scope again, so a later token must have it, too. Scopes that are
     /// required together are named in one challenge. Scopes that all calls need are for
@@ -300,7 +301,7 @@ impl Context {
     /// # Errors
     ///
     /// Only [`Error::is_round_closed`], if it is awaited in a separately spawned task when the
-    /// round ends.
+    /// round ends. Inside a step, the call fails. Over stdio, every scope is granted.
     pub fn require_scope<S>(&self, scope: S) -> impl Future<Output = Result<(), Error>> + use<S>
     where
         S: Into<String>,

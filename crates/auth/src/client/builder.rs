@@ -50,8 +50,9 @@ impl OAuthClient {
     /// Creates a builder of a client that acts for itself (client credentials grant; extension
     /// `io.modelcontextprotocol/oauth-client-credentials`). No user takes part.
     ///
-    /// `client` is bound to the authorization server at which it is first used
-    /// ([`registered_anywhere`](OAuthClientBuilder::registered_anywhere)).
+    /// The secret is sent to the authorization server that the first MCP server names
+    /// ([`registered_anywhere`](OAuthClientBuilder::registered_anywhere)). To fix the authorization
+    /// server, call [`registered`](OAuthClientBuilder::registered) with the same client, too.
     pub fn client_credentials(client: ClientRegistration) -> OAuthClientBuilder {
         Self::with_grant(String::new(), Grant::ClientCredentials).registered_anywhere(client)
     }
@@ -142,9 +143,9 @@ impl OAuthClientBuilder {
     }
 
     /// Adds a client that was registered beforehand at an authorization server that is not known
-    /// here. It is bound to the one at which it is first used, for all MCP servers, which the
-    /// [store](Self::store) keeps. Its secret goes to the authorization server that the first MCP
-    /// server names: prefer [`registered`](Self::registered).
+    /// here. It is bound to the one at which it is first used, for all MCP servers. The
+    /// [store](Self::store) keeps this binding. Its secret goes to the authorization server that
+    /// the first MCP server names: prefer [`registered`](Self::registered).
     pub fn registered_anywhere(mut self, client: ClientRegistration) -> Self {
         self.registered.push((None, client));
         self
@@ -173,8 +174,9 @@ impl OAuthClientBuilder {
     }
 
     /// Sets whether requests for refresh tokens (`offline_access`) ask the user for consent each
-    /// time (`prompt=consent`). Default: true, as OpenID Connect demands: other authorization
-    /// servers may issue no refresh token. Entra ID needs false if only administrators consent.
+    /// time (`prompt=consent`). Default: true. OpenID Connect requires it: without it, some
+    /// authorization servers ignore the scope and issue no refresh token. Set it to false for Entra
+    /// ID if only administrators may consent.
     pub fn prompt_consent(mut self, prompt: bool) -> Self {
         self.options.prompts_consent = prompt;
         self
@@ -188,8 +190,8 @@ impl OAuthClientBuilder {
         self
     }
 
-    /// Allows authorization servers with addresses of private networks. Default: only for servers
-    /// whose URL is such an address.
+    /// Allows connections to private addresses for metadata, registration and tokens. Default: only
+    /// if the host in the URL of the MCP server is a private IPv4 address.
     ///
     /// Loopback addresses are asked on behalf of servers with loopback URLs only. Link-local
     /// addresses are never asked. With an HTTP proxy, the proxy chooses the addresses.

@@ -18,7 +18,7 @@ pub enum LoginError {
     #[error("the server asked for an {0}")]
     Scope(#[from] InvalidScope),
     /// The server, which must tell where its tokens come from, has no usable metadata.
-    #[error("no metadata of the protected resource {server}: {reason}")]
+    #[error("no usable protected resource metadata for {server}: {reason}")]
     NoResourceMetadata {
         /// The URL of the server.
         server: String,
@@ -37,28 +37,31 @@ pub enum LoginError {
     #[error(transparent)]
     Metadata(#[from] MetadataError),
     /// None of the authorization servers has usable metadata.
-    #[error("no metadata of the authorization server {issuer}: {reason}")]
+    #[error("no usable metadata of the authorization server {issuer}: {reason}")]
     NoServerMetadata {
         /// The authorization server.
         issuer: Issuer,
-        /// The most telling of the attempts.
+        /// The most informative failure.
         reason: String,
     },
     /// The authorization server does not say that it supports PKCE (specification: authorization
     /// code protection).
     #[error(
         "{0} does not say that it supports PKCE with S256, so the login is refused; if you know that \
-         it does, trust it for PKCE in the settings of the client"
+         it does, allow it with `trust_for_pkce`"
     )]
     NoPkce(Issuer),
     /// The client is not registered, and there is no way to register it.
     #[error(
         "no client for {0}: it supports neither client ID metadata documents nor dynamic \
-         registration, or the client has no metadata URL; register a client there beforehand"
+         registration, or the client has no metadata URL; register a client there and pass it with \
+         `registered`"
     )]
     NoClient(Issuer),
     /// A client that was registered beforehand is bound to another authorization server.
-    #[error("the server names {found}, but its client is registered at {expected}")]
+    #[error(
+        "the MCP server names the authorization server {found}, but the client is registered at {expected}"
+    )]
     ClientOfOtherIssuer {
         /// The authorization server that knows the client.
         expected: String,
@@ -86,7 +89,9 @@ pub enum LoginError {
     Callback(#[from] CallbackError),
     /// An assertion is not meant for the authorization server that the MCP server names. It is not
     /// sent.
-    #[error("the assertion is not one for {0}, which the server names: its `aud` is another")]
+    #[error(
+        "the `aud` of the assertion is not {0}, the authorization server that the MCP server names"
+    )]
     AssertionForOther(Issuer),
     /// The URL of the server is not one that tokens may be sent to.
     #[error(transparent)]
@@ -117,7 +122,7 @@ pub enum LoginError {
     #[error("the login has expired")]
     Expired,
     /// The server refused a token that has all the scopes that it asks for.
-    #[error("the server refused a token with the scopes that it asked for: {0}")]
+    #[error("the MCP server asked for the scopes {0}, and refused a token that has them")]
     StillRefused(Scopes),
     /// The server asked for further scopes too often.
     #[error("the server asked for further scopes {0} times for the same operation")]
@@ -125,7 +130,8 @@ pub enum LoginError {
     /// A private key is not usable.
     #[error(transparent)]
     Key(#[from] InvalidKey),
-    /// A driver failed: the store, the browser, or a source of assertions.
+    /// A replaceable part of the client failed: the user agent, the store, or the source of
+    /// assertions.
     #[error("{what} failed: {reason}")]
     Driver {
         /// The driver.

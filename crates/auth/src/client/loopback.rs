@@ -31,12 +31,12 @@ const PATH: &str = "/callback";
 
 /// Receives callbacks at a port of 127.0.0.1, for programs on the user's device.
 ///
-/// The port is free until a login begins, and closed when it ends, after 5 minutes at the latest.
-/// Callbacks that do not belong to the login are rejected, and it waits on.
+/// The port is bound only during a login, for at most 5 minutes. Callbacks that do not belong to
+/// the login are rejected, and the login keeps waiting.
 ///
-/// The redirect URI is `http://127.0.0.1:PORT/callback`. Authorization servers accept any port if
-/// `http://127.0.0.1/callback` is registered (RFC 8252, section 7.3). For those that do not, choose
-/// the [port](Self::with_port).
+/// The redirect URI is `http://127.0.0.1:PORT/callback`. Authorization servers must accept any port
+/// if `http://127.0.0.1/callback` is registered (RFC 8252, section 7.3). Not all do: for those, set
+/// a [fixed port](Self::with_port) and register it.
 pub struct Loopback {
     open: Arc<OpenPage>,
     port: Option<u16>,
@@ -45,8 +45,8 @@ pub struct Loopback {
 type OpenPage = dyn Fn(&AuthorizationPage) -> io::Result<()> + Send + Sync;
 
 impl Loopback {
-    /// Creates a user agent whose pages are opened by `open`: for example, by a library that opens
-    /// the system's browser, or by printing the URL. Ask the user first. `open` must not block.
+    /// Creates a user agent that calls `open` to show a page: for example, to open the system's
+    /// browser, or to print the URL. `open` must not block. Ask the user before you open a page.
     ///
     /// If `open` fails, so does the login.
     pub fn new(

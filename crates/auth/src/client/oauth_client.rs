@@ -38,7 +38,8 @@ const MAX_LOGINS: u32 = 2;
 ///   ends with the last clone of the client.
 /// - It must be used in a tokio runtime with time and I/O enabled.
 ///
-/// One client serves any number of MCP servers. Clones share their tokens.
+/// A client holds the tokens of one user, for any number of MCP servers. An application with
+/// several users needs a client and a store for each. Clones share their tokens.
 ///
 /// ```no_run
 /// use mrtr_auth::client::{FileStore, Loopback, OAuthClient};
@@ -88,8 +89,8 @@ impl OAuthClient {
         Self(Arc::clone(&inner), Arc::new(EndLogins(inner)))
     }
 
-    /// Logs in at the authorization server of the MCP server at `url`, with other tokens than the
-    /// present ones. Without a call, requests log in when the server asks for it.
+    /// Logs in at the authorization server of the MCP server at `url`, and replaces the current
+    /// tokens. Calling it is optional: the first request that the server refuses logs in, too.
     ///
     /// After the login of another user, clear the caches of clients
     /// (`Client::clear_cache` of `mrtr-client`).

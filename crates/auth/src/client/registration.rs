@@ -127,6 +127,9 @@ pub struct ClientMetadata {
 impl ClientMetadata {
     /// Creates the document to be published at `url`, which is then the ID of the client
     /// (specification: client ID metadata documents). Serialize it as JSON.
+    ///
+    /// `redirect_uris` must contain the redirect URI of the client's user agent. For
+    /// [`Loopback`](super::Loopback), that is `http://127.0.0.1/callback`.
     pub fn document(
         url: impl Into<String>,
         client_name: impl Into<String>,

@@ -11,11 +11,13 @@ use super::user_agent::DriverFuture;
 
 pub use file::FileStore;
 
-/// Keeps the tokens and clients of MCP servers. A server is named by its URL.
+/// Keeps sessions by key: the URL of an MCP server, or another text for what is not of one server.
+/// Treat the key as opaque, and do not use it as a file name.
 ///
 /// What it keeps contains secrets: protect it from other users (specification: token storage).
 pub trait TokenStore: Send + Sync + 'static {
-    /// Returns the session of a server; `None` if there is none.
+    /// Returns the session under a key; `None` if there is none, or it is not
+    /// [readable](StoredSession::is_readable).
     ///
     /// # Errors
     ///
@@ -26,7 +28,8 @@ pub trait TokenStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store cannot be written. The request that needs the token fails.
+    /// If the store cannot be written. The client logs a warning and uses the token, which is lost
+    /// when the process ends.
     fn save<'a>(&'a self, server: &'a str, session: &'a StoredSession) -> DriverFuture<'a, ()>;
 
     /// Deletes the session of a server. Returns without error if there is none.

@@ -8,8 +8,8 @@ use mrtr_transport::BoxError;
 use super::authorization::AuthorizationPage;
 use super::secret::Secret;
 
-/// The future of a driver: of a [`UserAgent`], a [`TokenStore`](super::TokenStore), or an
-/// [`AssertionSource`](super::AssertionSource).
+/// The future of a method of a replaceable part of a client: a [`UserAgent`], a
+/// [`TokenStore`](super::TokenStore), or an [`AssertionSource`].
 pub type DriverFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 'a>>;
 
 /// Shows pages of authorization servers to the user, and receives the callbacks.
@@ -40,6 +40,10 @@ pub trait CallbackReceiver: Send {
     ///
     /// Get the user's consent before you open a page: the server has chosen its URL. Never pass it
     /// to a shell.
+    ///
+    /// Return only a callback for which [`AuthorizationPage::is_answered_by`] is true. Ignore
+    /// others and keep waiting: another program or a web page may have sent them. A wrong callback
+    /// ends the login.
     ///
     /// # Errors
     ///

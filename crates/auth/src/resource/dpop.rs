@@ -17,10 +17,11 @@ use crate::ResourceId;
 /// The use of `DPoP`: access tokens that are bound to a key of the client (RFC 9449). Experimental,
 /// as is the extension of the protocol.
 ///
-/// A proof is accepted within 5 minutes of its time, and once. The proofs that were used are kept
-/// in memory, at most 200,000 of them; after that, the oldest are forgotten first. Replicas do not
-/// share them yet, so another replica accepts a proof once more. [Nonces](Self::with_nonces)
-/// shorten the time in which that is possible to 2 minutes.
+/// The `iat` of a proof may differ from the server's clock by up to 5 minutes, so a proof is usable
+/// for up to 10 minutes. Each replica accepts it once. The proofs that were used are kept in
+/// memory, at most 200,000 of them; after that, the oldest are forgotten first.
+/// [Nonces](Self::with_nonces) shorten the time in which another replica accepts a proof again to
+/// about 2 minutes.
 ///
 /// The URL in a proof is compared with the origin of the resource and the path of the request. So
 /// the path that the service sees must be the one that clients see.

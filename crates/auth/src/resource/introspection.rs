@@ -23,7 +23,7 @@ use crate::Issuer;
 /// The largest number of introspection requests in flight, for each issuer.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// An authorization server that tells about its tokens on request (RFC 7662).
+/// An authorization server whose tokens are checked by introspection (RFC 7662).
 ///
 /// The endpoint is the `introspection_endpoint` of its metadata. The resource server authenticates
 /// with HTTP basic authentication. Responses must have the resource in `aud`, and a `sub`. A
@@ -31,8 +31,8 @@ const MAX_IN_FLIGHT: usize = 64;
 /// are in flight.
 ///
 /// An opaque token does not name its issuer. So it is sent to the introspection issuers in the
-/// order in which they were added, until one of them knows it: each learns tokens of those after
-/// it.
+/// order in which they were added, until one of them accepts it. An issuer therefore sees the
+/// tokens of the issuers after it: put the most trusted first.
 #[derive(Clone)]
 pub struct IntrospectionIssuer {
     url: String,

@@ -96,8 +96,9 @@ impl JwtIssuer {
 
     /// Accepts tokens of any type (`typ`). Default: only `at+jwt` (RFC 9068, section 2.1).
     ///
-    /// Entra ID, Auth0 and Keycloak send another type by default. Without the check, an ID token
-    /// passes for an access token if it has the audience of the resource.
+    /// Entra ID, Keycloak and Okta send another type, and so does Auth0 without its RFC 9068 token
+    /// profile. Without the check, an ID token passes for an access token if it has the audience of
+    /// the resource.
     #[must_use]
     pub fn with_any_typ(mut self) -> Self {
         self.any_typ = true;

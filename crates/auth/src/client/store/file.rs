@@ -38,8 +38,8 @@ impl FileStore {
     }
 
     /// Creates a store in the directory of the user for an application's state:
-    /// `$XDG_STATE_HOME/APPLICATION/sessions`, by default `~/.local/state/APPLICATION/sessions`.
-    /// `None` if neither variable is set.
+    /// `$XDG_STATE_HOME/APPLICATION/sessions`, by default `~/.local/state/APPLICATION/sessions`, or
+    /// `%LOCALAPPDATA%\APPLICATION\sessions`. `None` if no variable of these is an absolute path.
     pub fn for_application(application: &str) -> Option<Self> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let state = absolute("XDG_STATE_HOME")
