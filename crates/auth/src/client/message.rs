@@ -3,7 +3,7 @@
 use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use url::{Url, form_urlencoded};
 
 /// A request that is to be sent. Redirects must not be followed.
@@ -83,6 +83,18 @@ impl HttpResponse {
 
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// Returns the error code of an OAuth error (RFC 6749, section 5.2; RFC 7591, section 3.2.2), in
+    /// the characters of such codes, cut to 64. `None` if the body is not one.
+    pub(crate) fn error_code(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct ErrorResponse {
+            error: String,
+        }
+        let ErrorResponse { error } = serde_json::from_slice(&self.body).ok()?;
+        let is_code = |c: &char| c.is_ascii_alphanumeric() || "_-.".contains(*c);
+        Some(error.chars().filter(is_code).take(64).collect())
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {

@@ -199,11 +199,6 @@ pub(crate) struct Granted {
     pub(crate) issued_token_type: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct ErrorResponse {
-    error: String,
-}
-
 impl TokenResponse {
     pub(crate) fn parse(response: &HttpResponse) -> Self {
         let status = response.status();
@@ -219,17 +214,12 @@ impl TokenResponse {
                 Ok(granted) => Self::Granted(granted),
             };
         }
-        match serde_json::from_slice::<ErrorResponse>(response.body()) {
-            Ok(ErrorResponse { error }) if error == "use_dpop_nonce" => {
-                match response.header("dpop-nonce") {
-                    Some(nonce) if nonce.len() <= MAX_TOKEN => Self::Nonce(nonce.to_owned()),
-                    _ => Self::Failed("the response asks for a nonce, but has none"),
-                }
-            }
-            Ok(ErrorResponse { error }) if status.is_client_error() => {
-                let is_code = |c: &char| c.is_ascii_alphanumeric() || "_-.".contains(*c);
-                Self::Refused(error.chars().filter(is_code).take(64).collect())
-            }
+        match response.error_code() {
+            Some(error) if error == "use_dpop_nonce" => match response.header("dpop-nonce") {
+                Some(nonce) if nonce.len() <= MAX_TOKEN => Self::Nonce(nonce.to_owned()),
+                _ => Self::Failed("the response asks for a nonce, but has none"),
+            },
+            Some(error) if status.is_client_error() => Self::Refused(error),
             _ if status.as_u16() == 429 || status.is_server_error() => {
                 Self::Failed("the server is overloaded or has failed")
             }

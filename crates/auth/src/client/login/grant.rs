@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use serde::Deserialize;
 use url::Url;
 
 use super::{Action, Login, Next, Purpose, Reason, State, Target, push_scopes, unsupported};
-use crate::client::authorization::AuthorizationPage;
-use crate::client::authorization::{Parameters, Pending};
+use crate::client::authorization::{AuthorizationPage, Parameters, Pending};
 use crate::client::error::LoginError;
 use crate::client::login::Moment;
 use crate::client::message::{HttpRequest, HttpResponse};
@@ -143,14 +141,8 @@ impl Login {
         let refused =
             |error| LoginError::RegistrationRefused { issuer: target.issuer.clone(), error };
         if !response.status().is_success() {
-            #[derive(Deserialize)]
-            struct ErrorResponse {
-                error: String,
-            }
-            let error = serde_json::from_slice(response.body())
-                .map_or_else(|_| response.status().to_string(), |body: ErrorResponse| body.error);
-            let is_code = |c: &char| c.is_ascii_alphanumeric() || "_-. ".contains(*c);
-            return Err(refused(error.chars().filter(is_code).take(64).collect()));
+            let code = response.error_code();
+            return Err(refused(code.unwrap_or_else(|| response.status().to_string())));
         }
         let client = DynamicClient::parse(response.body(), &self.redirect_uri)
             .map_err(|_| refused("malformed response".to_owned()))?;
