@@ -29,6 +29,7 @@ mod session;
 mod signing_key;
 mod store;
 mod token;
+mod token_client;
 mod upgrades;
 mod user_agent;
 

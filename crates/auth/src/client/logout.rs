@@ -9,9 +9,9 @@ use super::fetch::Fetcher;
 use super::message::HttpRequest;
 use super::oauth_client::{OAuthClient, normalized};
 use super::random::Seed;
-use super::registration::{ClientRegistration, DynamicClient};
 use super::session::{StoredSession, Tokens};
 use super::token::TokenRequest;
+use super::token_client::client_of_tokens;
 use crate::identifier::{Issuer, ResourceId};
 use crate::metadata::ServerMetadata;
 
@@ -78,16 +78,7 @@ impl OAuthClient {
         let metadata = metadata(&fetcher, &issuer).await?;
         // A secret goes to the authorization server that it is for.
         self.0.bound_issuer.load(&*self.0.drivers.store, &self.0.options).await.map_err(text)?;
-        let is_of_issuer = |known: &Option<Issuer>| match known {
-            Some(known) => *known == issuer,
-            None => self.0.bound_issuer.is(&issuer),
-        };
-        let registered = self.0.options.registered.iter();
-        let registered = registered.filter(|(known, _)| is_of_issuer(known));
-        let registered = registered.map(|(_, client)| client.clone());
-        let known = session.clients.get(issuer.as_str()).map(DynamicClient::registration);
-        let client = registered.chain(known).find(|client| client.id() == tokens.client_id);
-        let client = client.unwrap_or_else(|| ClientRegistration::public(&tokens.client_id));
+        let client = client_of_tokens(&self.0.options, session, &issuer, &self.0.bound_issuer);
         // A revoked refresh token takes its access tokens with it (RFC 7009, section 2.1).
         let (token, hint) = match &tokens.refresh_token {
             Some(token) => (token.clone(), "refresh_token"),

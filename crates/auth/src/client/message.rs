@@ -85,8 +85,8 @@ impl HttpResponse {
         &self.body
     }
 
-    /// Returns the error code of an OAuth error (RFC 6749, section 5.2; RFC 7591, section 3.2.2), in
-    /// the characters of such codes, cut to 64. `None` if the body is not one.
+    /// Returns the code of an OAuth error (RFC 6749, section 5.2; RFC 7591, section 3.2.2), in the
+    /// characters of such codes, cut to 64. `None` if the body is not one.
     pub(crate) fn error_code(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct ErrorResponse {

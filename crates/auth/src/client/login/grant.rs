@@ -15,6 +15,7 @@ use crate::client::options::Grant;
 use crate::client::registration::{ClientMetadata, ClientRegistration, DynamicClient};
 use crate::client::secret::Secret;
 use crate::client::token::{TokenRequest, TokenResponse};
+use crate::client::token_client::client_of_tokens;
 use crate::identifier::Issuer;
 use crate::scope::Scopes;
 
@@ -26,7 +27,8 @@ impl Login {
             && tokens.issuer == target.issuer.as_str()
             && let Some(refresh_token) = tokens.refresh_token
         {
-            let client = self.client_for_refresh(&target.issuer, &tokens.client_id);
+            let client =
+                client_of_tokens(&self.options, &self.session, &target.issuer, &self.bound_issuer);
             let form =
                 vec![("grant_type", "refresh_token".into()), ("refresh_token", refresh_token)];
             target.resource = tokens.resource;
@@ -105,14 +107,6 @@ impl Login {
             }
         }
         Ok(Some(client.clone()))
-    }
-
-    /// Returns the client that the refresh token was issued to.
-    fn client_for_refresh(&mut self, issuer: &Issuer, id: &str) -> ClientRegistration {
-        let known = self.session.clients.get(issuer.as_str()).map(DynamicClient::registration);
-        let registered = self.registered_client(issuer).ok().flatten();
-        let client = [registered, known].into_iter().flatten().find(|client| client.id() == id);
-        client.unwrap_or_else(|| ClientRegistration::public(id))
     }
 
     fn register(&mut self, target: Target) -> Next {
