@@ -2,6 +2,7 @@
 //! `ClientCapabilities`, `ServerCapabilities`, `Implementation`).
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::Object;
 use crate::icon::Icon;
@@ -153,6 +154,19 @@ impl ClientCapabilities {
     pub fn has_roots(&self) -> bool {
         self.roots.is_some()
     }
+
+    /// Returns true if the client declares the extension with this identifier. Settings other than
+    /// an object declare nothing.
+    pub fn has_extension(&self, identifier: &str) -> bool {
+        declares(self.extensions.as_ref(), identifier)
+    }
+
+    /// Declares an extension with its settings.
+    pub fn with_extension(mut self, identifier: impl Into<String>, settings: Object) -> Self {
+        let extensions = self.extensions.get_or_insert_default();
+        extensions.insert(identifier.into(), Value::Object(settings));
+        self
+    }
 }
 
 /// The server's capabilities, as `server/discover` returns them.
@@ -191,6 +205,25 @@ setters!(ServerCapabilities {
     with_extensions(extensions: Object),
     with_experimental(experimental: Object),
 });
+
+impl ServerCapabilities {
+    /// Returns true if the server declares the extension with this identifier. Settings other than
+    /// an object declare nothing.
+    pub fn has_extension(&self, identifier: &str) -> bool {
+        declares(self.extensions.as_ref(), identifier)
+    }
+
+    /// Declares an extension with its settings.
+    pub fn with_extension(mut self, identifier: impl Into<String>, settings: Object) -> Self {
+        let extensions = self.extensions.get_or_insert_default();
+        extensions.insert(identifier.into(), Value::Object(settings));
+        self
+    }
+}
+
+fn declares(extensions: Option<&Object>, identifier: &str) -> bool {
+    extensions.and_then(|all| all.get(identifier)).is_some_and(Value::is_object)
+}
 
 /// The changes of resources that a server announces.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -268,6 +301,23 @@ impl Implementation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extension_is_declared_by_an_object() {
+        let id = "io.modelcontextprotocol/tasks";
+        let declared = ClientCapabilities::new().with_extension(id, Object::new());
+        assert!(declared.has_extension(id) && !declared.has_extension("com.example/x"));
+        let text = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{}}"#;
+        assert!(serde_json::from_str::<ServerCapabilities>(text).unwrap().has_extension(id));
+        for text in [
+            "{}",
+            r#"{"tasks":{"requests":{}}}"#,
+            r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#,
+        ] {
+            let read: ClientCapabilities = serde_json::from_str(text).unwrap();
+            assert!(!read.has_extension(id), "{text}");
+        }
+    }
 
     #[test]
     fn empty_elicitation_capability_means_form_mode_only() {

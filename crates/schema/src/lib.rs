@@ -39,6 +39,7 @@
 //!   [`content`], [`notification`], [`subscription`]
 //! - [`input`]: the types of multi round-trip requests; [`elicitation`], [`sampling`], [`roots`]:
 //!   the input requests; [`form`]: the restricted schema of forms
+//! - [`tasks`]: the extension for calls that outlive their request
 
 pub mod capabilities;
 pub mod completion;
@@ -68,6 +69,7 @@ pub mod roots;
 pub mod sampling;
 mod setters;
 pub mod subscription;
+pub mod tasks;
 pub mod tool;
 mod trace_context;
 #[doc(hidden)]

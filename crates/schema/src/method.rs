@@ -22,6 +22,12 @@ pub const LISTEN: &str = "subscriptions/listen";
 pub const COMPLETE: &str = "completion/complete";
 /// `resources/read`
 pub const RESOURCES_READ: &str = "resources/read";
+/// `tasks/get`, of the [`tasks`](crate::tasks) extension
+pub const TASKS_GET: &str = "tasks/get";
+/// `tasks/update`, of the [`tasks`](crate::tasks) extension
+pub const TASKS_UPDATE: &str = "tasks/update";
+/// `tasks/cancel`, of the [`tasks`](crate::tasks) extension
+pub const TASKS_CANCEL: &str = "tasks/cancel";
 /// `elicitation/create`, as an input request
 pub const ELICITATION_CREATE: &str = "elicitation/create";
 /// `sampling/createMessage`, as an input request

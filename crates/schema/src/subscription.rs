@@ -20,6 +20,8 @@ pub mod name {
     pub const RESOURCES: &str = "notifications/resources/list_changed";
     /// A resource has changed.
     pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+    /// A task has changed; see [`TaskNotification`](crate::tasks::TaskNotification).
+    pub const TASK: &str = "notifications/tasks";
 }
 
 /// The `_meta` key of a notification's subscription: the id of the `subscriptions/listen` request.
@@ -42,6 +44,10 @@ pub struct SubscriptionFilter {
     /// Changes of the resources with these URIs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_subscriptions: Vec<String>,
+    /// Changes of the tasks with these identifiers; see [`tasks`](crate::tasks). The client must
+    /// declare the extension in the same request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_ids: Vec<String>,
 }
 
 impl SubscriptionFilter {
@@ -71,6 +77,12 @@ impl SubscriptionFilter {
     /// Selects changes of the resource with this URI.
     pub fn with_resource(mut self, uri: impl Into<String>) -> Self {
         self.resource_subscriptions.push(uri.into());
+        self
+    }
+
+    /// Selects changes of the task with this identifier.
+    pub fn with_task(mut self, task_id: impl Into<String>) -> Self {
+        self.task_ids.push(task_id.into());
         self
     }
 }
