@@ -69,6 +69,15 @@ pub enum BuildError {
         "{0} is for single use, but the server has no `.single_use_store(…)` shared by all replicas"
     )]
     NoSingleUseStore(String),
+    /// A tool has a task policy, but the server has no store of tasks.
+    #[error("the tool {0:?} has a task policy, but the server has no `.task_store(…)`")]
+    NoTaskStore(String),
+    /// A tool in the manual form has a task policy.
+    #[error("the tool {0:?} is in the manual form, and cannot be a task")]
+    ManualTask(String),
+    /// The limits of tasks are too small.
+    #[error("`task_lease` must be at least 1 s, and `max_running_tasks` at least 1")]
+    TaskLimits,
     /// A handler requires a form that cannot be built from its type.
     #[error("{of}: invalid form: {why}")]
     Form {

@@ -309,6 +309,40 @@ impl Context {
         rounds::require_scope(Arc::clone(&self.round), scope.into())
     }
 
+    /// Turns the call into a [task](crate::tasks), which does not need the client's connection or
+    /// this replica: the client gets its id, and the handler continues. Returns at once if the call
+    /// is a task already.
+    ///
+    /// It also returns at once, and the call stays as it is, if the client does not declare the
+    /// extension or the tool has no [policy](crate::Tool::task). It needs no key: a handler may
+    /// call it any number of times.
+    ///
+    /// What is asked before is asked in rounds, without any store. [`crate::tasks`] describes what
+    /// changes for the handler.
+    ///
+    /// ```
+    /// # use mrtr_server::{Context, Result};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Period { month: String }
+    /// # async fn write(month: &str) -> Result<String> { Ok(month.to_owned()) }
+    /// async fn report(cx: Context) -> Result<String> {
+    ///     // Nothing is stored for users who give up here.
+    ///     let period: Period = cx.elicit("period", "Which month?").await?;
+    ///     cx.detach().await?;
+    ///     cx.step("write", async |_| write(&period.month).await).await
+    /// }
+    /// # let _ = mrtr_server::Tool::new("report", "Writes the report", report);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Only [`Error::is_round_closed`], if it is awaited in a separately spawned task when the
+    /// round ends. If the store is unavailable, the call fails with -32603, and the client may
+    /// repeat its request.
+    pub fn detach(&self) -> impl Future<Output = Result<(), Error>> + use<> {
+        rounds::detach(Arc::clone(&self.round))
+    }
+
     /// Races two futures, records the winner and drops the loser. Later rounds return the result of
     /// the same side.
     ///

@@ -1,6 +1,7 @@
 //! The dispatch of requests to their methods.
 
 pub(crate) mod completion;
+mod detach;
 pub(crate) mod discovery;
 mod execute;
 mod extension;
@@ -9,6 +10,8 @@ pub(crate) mod prompts;
 pub(crate) mod resources;
 mod scopes;
 mod single_use;
+mod task_watch;
+pub(crate) mod tasks;
 pub(crate) mod tools;
 
 use std::future::Future;
@@ -25,6 +28,8 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::Instrument as _;
 
+pub(crate) use self::execute::fault_response;
+pub(crate) use self::scopes::missing_scopes;
 use crate::call_options::CallOptions;
 use crate::error::Error;
 use crate::handler::BoxFuture;

@@ -63,7 +63,7 @@
 //!
 //! [`extract`]: handler parameters · [`form`]: forms from Rust types · [`manual`]: handlers that
 //! keep their state themselves · [`single_use`]: request states that are accepted once · [`seal`]:
-//! keys and sealers · `testing` (feature `testing`): tests of handlers
+//! keys and sealers · [`tasks`]: calls that outlive their request · `testing` (feature `testing`): tests of handlers
 
 mod build_error;
 mod builder;
@@ -99,6 +99,7 @@ pub mod single_use;
 mod state;
 mod state_error;
 mod task_tracker;
+pub mod tasks;
 mod telemetry;
 mod template;
 #[cfg(feature = "testing")]

@@ -21,6 +21,7 @@ use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::runtime::Runtime;
 use crate::single_use::ErasedStore;
+use crate::tasks::TaskService;
 use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
@@ -82,6 +83,8 @@ pub(crate) struct Registry {
     pub(crate) meta_json: RawJson,
     pub(crate) sealer: Arc<dyn Seal>,
     pub(crate) store: Option<Box<dyn ErasedStore>>,
+    /// The tasks, if the server has a store of them.
+    pub(crate) tasks: Option<Box<TaskService>>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) allows_anonymous: bool,

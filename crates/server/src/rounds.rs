@@ -6,6 +6,7 @@
 //! next request state.
 
 mod checkpoint;
+mod commits;
 mod executor;
 mod fault;
 mod input;
@@ -20,16 +21,18 @@ mod step_scope;
 mod version;
 
 pub(crate) use checkpoint::checkpoint;
+pub(crate) use commits::detach;
 pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
 pub use input::{ElicitOutcome, InputFuture};
 pub(crate) use journal::{
-    CallState, CallStateContent, Entry, Journal, MAX_ENTRY, QuestionDigest, check_size,
-    order_independent_digest,
+    CallMeta, CallState, CallStateContent, Entry, Journal, MAX_ENTRY, MAX_STORED_ENTRY,
+    PendingInputs, QuestionDigest, check_size, order_independent_digest,
 };
 pub(crate) use race::race;
 pub(crate) use round::{OpenInput, Round, Suspended};
 pub(crate) use scope::require_scope;
+pub(crate) use shared_str::SharedStr;
 pub(crate) use step::hex;
 pub use step::{Step, StepFuture};
 pub(crate) use version::{Compatibility, Version};

@@ -13,6 +13,7 @@ use crate::handler::{ErasedHandler, Handler, HandlerParts};
 use crate::manual::ManualContext;
 use crate::output::ToolOutput;
 use crate::schema_validation::Schemas;
+use crate::tasks::TaskPolicy;
 
 /// A tool: its description for clients, and its handler.
 pub struct Tool {
@@ -25,6 +26,8 @@ pub struct Tool {
     pub(crate) custom_schema: bool,
     /// The validators of arguments and results. Set when the server is built.
     pub(crate) schemas: Schemas,
+    /// When its calls become tasks.
+    pub(crate) task: Option<TaskPolicy>,
 }
 
 impl Tool {
@@ -69,7 +72,17 @@ impl Tool {
             param_headers: Vec::new(),
             custom_schema: false,
             schemas: Schemas::default(),
+            task: None,
         }
+    }
+
+    /// Sets when the calls of this tool become [tasks](crate::tasks). The server needs a
+    /// [task store](crate::ServerBuilder::task_store). Default: never.
+    ///
+    /// A policy for a handler in the manual form is a build error.
+    pub fn task(mut self, policy: TaskPolicy) -> Self {
+        self.task = Some(policy);
+        self
     }
 
     /// Sets the annotations: hints for clients about the tool's behaviour.

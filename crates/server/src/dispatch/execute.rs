@@ -47,14 +47,14 @@ pub(super) struct Target<'a> {
 /// One round of a call, and all data that its response depends on.
 pub(super) struct RoundExecution<'a> {
     server: &'a Registry,
-    target: Target<'a>,
+    pub(super) target: Target<'a>,
     /// The digest of the arguments. In the first round, it is computed when a state is sealed.
     digest: Option<Digest>,
     /// The merged version of all handlers that wrote to the state.
-    version: Version,
+    pub(super) version: Version,
     /// The claim of a single-use state.
     claim: Option<Box<SingleUseClaim<'a>>>,
-    round: Arc<Round>,
+    pub(super) round: Arc<Round>,
     /// The input of a handler in the manual form; `None` for inline handlers.
     manual: Option<Arc<ManualInput>>,
 }
@@ -157,47 +157,60 @@ impl<'a> RoundExecution<'a> {
     /// `unwrap` and `complete` turn the output of the handler into a result.
     pub(super) async fn run<O, W>(
         &self,
-        handler: BoxFuture<Result<ManualOutput<O>, Error>>,
+        mut handler: BoxFuture<Result<ManualOutput<O>, Error>>,
         unwrap: impl FnOnce(O) -> Box<W>,
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
+        if let Some(response) = self.claim().await? {
+            return response;
+        }
+        let ending = self.drive(&mut handler).await;
+        let response = ending.and_then(|ending| self.respond(ending, unwrap, complete));
+        self.settle_claim(&response).await;
+        response
+    }
+
+    /// Claims a single-use state. Returns its earlier response, if it was used.
+    pub(super) async fn claim(&self) -> Result<Option<Outcome>, ErrorObject> {
         if let Some(claim) = &self.claim
             && let Claim::Answered(response) =
                 Box::pin(claim.claim(&self.round.parts.notifier.outbox)).await?
         {
-            return response;
+            return Ok(Some(response));
         }
         tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
-        let ending = self.drive(handler).await;
-        let response = ending.and_then(|ending| self.respond(ending, unwrap, complete));
-        if let Some(claim) = &self.claim {
-            Box::pin(claim.settle(&response)).await;
-        }
-        response
+        Ok(None)
     }
 
-    async fn drive<O>(
+    /// Keeps the response of a single-use state.
+    pub(super) async fn settle_claim(&self, response: &Outcome) {
+        if let Some(claim) = &self.claim {
+            Box::pin(claim.settle(response)).await;
+        }
+    }
+
+    pub(super) async fn drive<O>(
         &self,
-        handler: BoxFuture<Result<ManualOutput<O>, Error>>,
+        handler: &mut BoxFuture<Result<ManualOutput<O>, Error>>,
     ) -> Result<Ending<Result<ManualOutput<O>, Error>>, ErrorObject> {
         let round = &*self.round;
         // Tasks of the handler's own must learn of the end of the round, also if the client
         // disconnects and this future is dropped.
         let mut close = CloseOnDrop(Some(round));
         let timeout = self.target.options.request_timeout;
-        let driven = pin!(drive(round, handler));
+        let driven = pin!(drive(round, handler.as_mut()));
         let ending = with_timeout(timeout, driven).await.ok_or_else(|| {
             self.fault_response(&Fault::Handler(format!("the round timed out after {timeout:?}")))
         })?;
         if !matches!(ending, Ending::Failed(_)) {
-            // `drive` has closed the round.
+            // `drive` has closed the round, or the round goes on as a task.
             close.0 = None;
         }
         Ok(ending)
     }
 
     /// Turns the end of a round into its response.
-    fn respond<O, W>(
+    pub(super) fn respond<O, W>(
         &self,
         ending: Ending<Result<ManualOutput<O>, Error>>,
         unwrap: impl FnOnce(O) -> Box<W>,
@@ -205,7 +218,12 @@ impl<'a> RoundExecution<'a> {
     ) -> Outcome {
         match ending {
             Ending::Failed(fault) => Err(self.fault_response(&fault)),
-            Ending::Suspended(Suspended { journal, open, lacks_scope, is_repeatable }) => {
+            Ending::Detached => {
+                let why = "a call became a task that cannot be one".to_owned();
+                Err(self.fault_response(&Fault::Handler(why)))
+            }
+            Ending::Suspended(suspended) => {
+                let Suspended { journal, open, lacks_scope, is_repeatable, .. } = suspended;
                 // The client keeps its state, and repeats the request with another token. What the
                 // client does not have yet must be sent to it first.
                 let is_unsent =
@@ -237,7 +255,7 @@ impl<'a> RoundExecution<'a> {
                     Ok(ManualOutput::Complete(output)) => complete(Ok(unwrap(output))),
                     Ok(ManualOutput::InputRequired(required)) => self.suspend_manual(required),
                     Err(error) => {
-                        self.log_error(&error);
+                        log_error(&error, self.target.method, self.target.name);
                         complete(Err(error))
                     }
                 }
@@ -316,28 +334,27 @@ impl<'a> RoundExecution<'a> {
         Ok(result.raw("_meta", &self.server.meta_json).end())
     }
 
-    fn log_error(&self, error: &Error) {
-        let (method, target) = (self.target.method, self.target.name);
-        if error.is_internal() {
-            let error = format!("{error:#}");
-            tracing::error!(target: "mrtr::handler", method, target, error, "handler failed");
-        } else {
-            tracing::debug!(
-                target: "mrtr::handler",
-                method, target, %error,
-                "handler returned an error"
-            );
-        }
+    pub(super) fn fault_response(&self, fault: &Fault) -> ErrorObject {
+        fault_response(fault, self.target.method, self.target.name)
     }
+}
 
-    fn fault_response(&self, fault: &Fault) -> ErrorObject {
-        fault_response(fault, &self.target)
+/// Logs an error that a handler returned.
+pub(super) fn log_error(error: &Error, method: &str, target: &str) {
+    if error.is_internal() {
+        let error = format!("{error:#}");
+        tracing::error!(target: "mrtr::handler", method, target, error, "handler failed");
+    } else {
+        tracing::debug!(
+            target: "mrtr::handler",
+            method, target, %error,
+            "handler returned an error"
+        );
     }
 }
 
 /// Logs a fault, and returns the error response, which hides the details from the client.
-fn fault_response(fault: &Fault, target: &Target<'_>) -> ErrorObject {
-    let (method, target) = (target.method, target.name);
+pub(crate) fn fault_response(fault: &Fault, method: &str, target: &str) -> ErrorObject {
     match fault {
         Fault::Capability(missing) => {
             tracing::debug!(
@@ -392,14 +409,17 @@ fn resume(
         }
         _ => {
             let why = "the state was sealed by a handler in the other form (inline or manual)";
-            Err(fault_response(&Fault::Changed(why.to_owned()), target))
+            Err(fault_response(&Fault::Changed(why.to_owned()), target.method, target.name))
         }
     }
 }
 
 /// Awaits a future with a timeout. The timer is created when the future is first pending: most
 /// never are.
-async fn with_timeout<F: Future>(time: Duration, mut future: Pin<&mut F>) -> Option<F::Output> {
+pub(super) async fn with_timeout<F: Future>(
+    time: Duration,
+    mut future: Pin<&mut F>,
+) -> Option<F::Output> {
     let mut timer = None;
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -448,7 +468,7 @@ fn internal(message: &str) -> ErrorObject {
     ErrorObject::internal(message)
 }
 
-fn missing_capability(missing: &ClientCapabilities) -> ErrorObject {
+pub(super) fn missing_capability(missing: &ClientCapabilities) -> ErrorObject {
     ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability")
         .with_data(json!({ "requiredCapabilities": missing }))
 }

@@ -7,15 +7,18 @@ use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{
     Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, name, subscription_meta,
 };
-use mrtr_schema::{method, uri};
+use mrtr_schema::{Object, method, uri};
 use mrtr_transport::NotificationSender;
 use serde::Serialize;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::complete;
+use super::task_watch::TaskWatch;
 use crate::changes::Change;
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
+use crate::tasks::either;
 
 /// Maximum number of resources in one subscription.
 const MAX_RESOURCES: usize = 1_000;
@@ -29,29 +32,45 @@ fn listen<'r>(
 ) -> ResponseFuture<'r> {
     Box::pin(async move {
         let params = ListenParams::from_request(request)?;
-        server.listen(&request.id, params, &parts.notifier.outbox).await
+        server.listen(&request.id, params, &parts).await
     })
 }
 
 impl Registry {
-    async fn listen(
-        &self,
-        id: &RequestId,
-        params: ListenParams,
-        outbox: &NotificationSender,
-    ) -> Outcome {
-        let filter = self.supported_filter(params.notifications)?;
+    async fn listen(&self, id: &RequestId, params: ListenParams, parts: &RequestParts) -> Outcome {
+        let outbox = &parts.notifier.outbox;
+        let mut filter = self.supported_filter(params.notifications)?;
         let meta = || subscription_meta(id);
         // Subscribed before the acknowledgement, so that no change after it is missed.
         let receiver = self.changes.subscribe();
+        let mut watch = TaskWatch::start(self, std::mem::take(&mut filter.task_ids), parts).await?;
+        filter.task_ids = watch.task_ids();
         let acknowledged = Acknowledged::new(filter.clone(), meta());
-        let mut listening = send(outbox, name::ACKNOWLEDGED, &acknowledged).await;
-        let mut receiver = receiver.filter(|_| listening);
+        let listening = send(outbox, name::ACKNOWLEDGED, &acknowledged).await;
+        if listening {
+            let changes = self.send_changes(&filter, receiver, outbox, meta);
+            either(changes, watch.run(self, parts, meta)).await;
+        }
+        let mut ended = meta();
+        ended.extend(self.meta.clone());
+        complete(&ListenResult::new(ended))
+    }
+
+    /// Sends the changes of lists and resources, until the server shuts down or the client
+    /// disconnects.
+    async fn send_changes(
+        &self,
+        filter: &SubscriptionFilter,
+        mut receiver: Option<Receiver<Change>>,
+        outbox: &NotificationSender,
+        meta: impl Fn() -> Object,
+    ) {
+        let mut listening = true;
         while let Some(changes) = receiver.as_mut().filter(|_| listening) {
             let notifications = match changes.recv().await {
-                Ok(change) => notification_for(&filter, change).into_iter().collect(),
+                Ok(change) => notification_for(filter, change).into_iter().collect(),
                 // Changes were missed, so everything may have changed.
-                Err(RecvError::Lagged(_)) => all_notifications(&filter),
+                Err(RecvError::Lagged(_)) => all_notifications(filter),
                 Err(RecvError::Closed) => break,
             };
             for (method, uri) in notifications {
@@ -60,9 +79,6 @@ impl Registry {
                 listening = listening && send(outbox, method, &changed).await;
             }
         }
-        let mut ended = meta();
-        ended.extend(self.meta.clone());
-        complete(&ListenResult::new(ended))
     }
 
     /// Reduces the requested filter to the lists and resources that this server has.
@@ -88,6 +104,7 @@ impl Registry {
         resource_subscriptions.retain(|uri| self.publishes_changes && self.has_resource(uri));
         let has = |asked: bool, all: bool| asked && all && self.publishes_changes;
         let mut granted = SubscriptionFilter::default();
+        granted.task_ids = asked.task_ids;
         granted.tools_list_changed = has(asked.tools_list_changed, !self.tools.is_empty());
         granted.prompts_list_changed = has(asked.prompts_list_changed, !self.prompts.is_empty());
         granted.resources_list_changed = has(asked.resources_list_changed, self.has_resources());
@@ -122,7 +139,11 @@ fn all_notifications(filter: &SubscriptionFilter) -> Vec<ChangeNotification> {
 }
 
 /// Waits for room in the queue, and sends. Returns `false` if the client has disconnected.
-async fn send(outbox: &NotificationSender, method: &str, params: &impl Serialize) -> bool {
+pub(super) async fn send(
+    outbox: &NotificationSender,
+    method: &str,
+    params: &impl Serialize,
+) -> bool {
     match Notification::new(method, params) {
         Ok(notification) => outbox.send(notification).await,
         Err(_) => false,

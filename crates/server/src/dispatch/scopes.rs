@@ -21,6 +21,11 @@ pub(super) fn check_scopes(
     Err(scopes_error(options, recorded()))
 }
 
+/// Creates the error of a task whose access token lacks scopes.
+pub(crate) fn missing_scopes(options: &CallOptions, journal: &Journal) -> ErrorObject {
+    scopes_error(options, journal.scopes())
+}
+
 /// Creates the error of a call whose access token lacks scopes. It names all that the call needs.
 pub(super) fn scopes_error<'a>(
     options: &'a CallOptions,

@@ -73,7 +73,11 @@ impl<'r> ToolCall<'r> {
 }
 
 impl Registry {
-    pub(super) async fn call_tool(&self, request: &Request, parts: Box<RequestParts>) -> Outcome {
+    pub(super) async fn call_tool(
+        self: &Arc<Self>,
+        request: &Request,
+        parts: Box<RequestParts>,
+    ) -> Outcome {
         let (tool, round, handler) =
             match self.begin_tool(ToolCall::from_request(request)?, parts)? {
                 (tool, round, Ok(handler)) => (tool, round, handler),
@@ -82,17 +86,29 @@ impl Registry {
                     return self.complete(&failure);
                 }
             };
-        let complete = |outcome: Result<Box<CallToolResult>, Error>| {
-            let result = outcome
-                .unwrap_or_else(|error| Box::new(ToolOutput::failure(error.message().to_owned())));
-            let fits = tool.schemas.check_result(&result);
-            let fits = fits.and_then(|()| {
-                result.content.iter().try_for_each(ContentBlock::validate).map_err(String::from)
-            });
-            fits.map_err(|why| invalid_output(&tool.wire.name, &why))?;
-            self.complete(&*result)
-        };
+        if tool.task.is_some()
+            && let Some(task) = self.detachable(tool, &round.round.parts)?
+        {
+            return Box::pin(round.run_detachable(self, task, handler)).await;
+        }
+        let complete = |outcome| self.tool_response(tool, outcome);
         round.run(handler, |output| output.0, complete).await
+    }
+
+    /// Turns the outcome of a tool into its result.
+    pub(crate) fn tool_response(
+        &self,
+        tool: &Tool,
+        outcome: Result<Box<CallToolResult>, Error>,
+    ) -> Outcome {
+        let result = outcome
+            .unwrap_or_else(|error| Box::new(ToolOutput::failure(error.message().to_owned())));
+        let fits = tool.schemas.check_result(&result);
+        let fits = fits.and_then(|()| {
+            result.content.iter().try_for_each(ContentBlock::validate).map_err(String::from)
+        });
+        fits.map_err(|why| invalid_output(&tool.wire.name, &why))?;
+        self.complete(&*result)
     }
 
     /// Prepares a round of a tool's call, and calls the handler for its future. The inner error is

@@ -35,8 +35,10 @@ impl Round {
         let passed = passed.map_err(|fault| state.fail(fault)).ok()?.is_some();
         if !passed {
             state.replay.record(key, EntryKind::Decision, CHECKPOINT.to_owned());
+            state.note_decision();
         }
-        Some(passed)
+        // The journal of a task is kept after each step.
+        Some(passed || state.commits.is_some())
     }
 
     /// Requests that the round ends as soon as the handler is suspended, with or without a

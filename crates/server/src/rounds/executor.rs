@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::fault::Fault;
 use super::journal::Journal;
-use super::round::{Round, Suspended};
+use super::round::{Round, Suspended, Waiting};
 
 /// The end of a round.
 pub(crate) enum Ending<T> {
@@ -17,6 +17,9 @@ pub(crate) enum Ending<T> {
     Finished(T, Journal),
     /// The handler can only wait for answers, or for the next round.
     Suspended(Suspended),
+    /// The call is to become a task. The handler can be driven further once the journal is
+    /// [attached](Round::attach) to a store.
+    Detached,
     /// The call cannot continue.
     Failed(Fault),
 }
@@ -37,7 +40,7 @@ pub(crate) enum Ending<T> {
 /// The round is closed before the handler is dropped, so dropping a question does not withdraw it.
 pub(crate) async fn drive<T>(
     round: &Round,
-    mut handler: Pin<Box<dyn Future<Output = T> + Send + '_>>,
+    mut handler: Pin<&mut (dyn Future<Output = T> + Send + '_)>,
 ) -> Ending<T> {
     let handler_waker = Arc::new(HandlerWaker {
         woken: AtomicBool::new(false),
@@ -58,10 +61,11 @@ pub(crate) async fn drive<T>(
             }
             match round.poll_suspended(cx.waker()) {
                 Err(fault) => Poll::Ready(Polled::Ended(Ending::Failed(fault))),
-                Ok(Some(activity)) if !handler_waker.is_woken() => {
+                Ok(Waiting::ForTask) => Poll::Ready(Polled::Ended(Ending::Detached)),
+                Ok(Waiting::ForInput(activity)) if !handler_waker.is_woken() => {
                     Poll::Ready(Polled::Suspended(activity))
                 }
-                Ok(_) => {
+                Ok(Waiting::ForInput(_) | Waiting::Elsewhere) => {
                     handler_waker.forward_to(cx.waker());
                     Poll::Pending
                 }

@@ -17,6 +17,25 @@ pub(crate) const MAX_ENTRY: usize = 8 * 1024;
 /// The longest packed state, in bytes. The journal goes over the network twice in each round.
 pub(crate) const MAX_JOURNAL: usize = 64 * 1024;
 
+/// The longest value of one entry of a task, in bytes.
+pub(crate) const MAX_STORED_ENTRY: usize = 256 * 1024;
+
+/// The limits of a journal, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// The longest value of one entry.
+    pub(super) entry: usize,
+    /// The length of all entries.
+    pub(super) journal: usize,
+}
+
+impl Limits {
+    /// The limits of a journal that travels with the client.
+    pub(super) const TOKEN: Self = Self { entry: MAX_ENTRY, journal: MAX_JOURNAL };
+    /// The limits of a journal in a task store.
+    pub(super) const STORE: Self = Self { entry: MAX_STORED_ENTRY, journal: 64 * MAX_JOURNAL };
+}
+
 /// The identity of a call and its progress, in each of its states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallMeta {
@@ -139,6 +158,30 @@ impl EntryKind {
 }
 
 impl Entry {
+    /// Packs one entry by itself.
+    pub(crate) fn pack(&self) -> Vec<u8> {
+        let mut out = Encoder::with_capacity(self.size());
+        self.pack_into(&mut out);
+        out.finish()
+    }
+
+    fn pack_into(&self, out: &mut Encoder) {
+        out.byte(self.kind.to_byte());
+        if let Some(digest) = self.kind.digest() {
+            out.raw(&digest.0);
+        }
+        out.bytes(self.key.as_bytes()).bytes(self.value.as_bytes());
+    }
+
+    /// Reverses [`pack`](Self::pack).
+    pub(crate) fn unpack(packed: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Decoder::new(packed);
+        let kind = EntryKind::unpack(&mut input)?;
+        let (key, value) = (input.text()?.into(), input.text()?.into());
+        input.end()?;
+        Ok(Self { key, kind, value, used: false })
+    }
+
     /// Returns its packed length in bytes, rounded up: 1 for the kind, 3 each for the lengths of
     /// key and value, which are varints.
     pub(super) fn size(&self) -> usize {
@@ -254,11 +297,7 @@ impl CallState {
             CallStateContent::Journal(journal) => {
                 out.byte(1).number(journal.entries.len() as u64);
                 for entry in &journal.entries {
-                    out.byte(entry.kind.to_byte());
-                    if let Some(digest) = entry.kind.digest() {
-                        out.raw(&digest.0);
-                    }
-                    out.bytes(entry.key.as_bytes()).bytes(entry.value.as_bytes());
+                    entry.pack_into(&mut out);
                 }
             }
         }

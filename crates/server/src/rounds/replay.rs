@@ -7,8 +7,7 @@ use mrtr_schema::input::InputResponses;
 
 use super::fault::Fault;
 use super::journal::{
-    Entry, EntryKind, Journal, MAX_ENTRY, MAX_JOURNAL, PendingInputs, QuestionDigest, SKIPPED,
-    StepKind,
+    Entry, EntryKind, Journal, Limits, PendingInputs, QuestionDigest, SKIPPED, StepKind,
 };
 use super::shared_str::SharedStr;
 
@@ -43,6 +42,11 @@ pub(super) struct Replay {
     has_new_decision: bool,
     /// The packed length of all entries, including those that this replay has removed.
     size: usize,
+    /// The number of changes to the entries.
+    changes: u64,
+    /// The number of leading entries that have not changed since they were last
+    /// [taken](Self::take_unsaved).
+    saved: usize,
 }
 
 /// The place of a key's entry.
@@ -250,6 +254,8 @@ impl Replay {
 
     /// Removes an entry from the journal.
     fn remove(&mut self, position: usize) -> Entry {
+        self.changes += 1;
+        self.saved = self.saved.min(position);
         self.next = self.next.min(position);
         self.index.clear();
         self.indexed = 0;
@@ -331,6 +337,7 @@ impl Replay {
     }
 
     fn push(&mut self, entry: Entry) {
+        self.changes += 1;
         self.size += entry.size();
         self.journal.entries.push(Entry { used: true, ..entry });
     }
@@ -340,16 +347,43 @@ impl Replay {
     /// # Errors
     ///
     /// A fault that names the longest entry.
-    pub(super) fn check_room(&self, key: &str) -> Result<(), Fault> {
-        if self.size + MAX_ENTRY <= MAX_JOURNAL {
+    pub(super) fn check_room(&self, key: &str, limits: Limits) -> Result<(), Fault> {
+        let Limits { entry, journal } = limits;
+        if self.size + entry <= journal {
             return Ok(());
         }
         Err(Fault::Handler(format!(
-            "the step {key:?} was not run: its result may not fit, because {} of {MAX_JOURNAL} \
-             bytes are in use (longest entry: {:?})",
+            "the step {key:?} was not run: its result may not fit, because {} of {journal} bytes \
+             are in use (longest entry: {:?})",
             self.size,
             self.journal.largest().map_or("", |entry| &entry.key)
         )))
+    }
+
+    /// Returns the number of changes to the entries so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Marks all entries of the journal that was given to [`new`](Self::new) as saved.
+    pub(super) fn mark_saved(&mut self) {
+        self.saved = self.journal.entries.len();
+    }
+
+    /// Puts answers that have arrived into the journal, so that they are saved with it.
+    pub(super) fn keep_arrived(&mut self) {
+        self.journal.entries.append(&mut self.arrived);
+    }
+
+    /// Returns the entries that changed since they were last taken, and the position of the first.
+    pub(super) fn take_unsaved(&mut self) -> (usize, Vec<Entry>) {
+        let position = std::mem::replace(&mut self.saved, self.journal.entries.len());
+        (position, self.journal.entries.get(position..).unwrap_or_default().to_vec())
+    }
+
+    /// Returns the number of leading entries that are saved.
+    pub(super) fn saved(&self) -> usize {
+        self.saved
     }
 
     /// Returns true if the replay has not reached the end of the previous round yet: some entries,

@@ -7,9 +7,10 @@ use mrtr_codec::{Digest, UnixSeconds};
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 
+use super::commits::{Commits, Detach};
 use super::fault::Fault;
 use super::journal::{
-    CallMeta, EntryKind, Journal, MAX_ENTRY, PendingInputs, RACE_WINNERS, SKIPPED, StepKind,
+    CallMeta, EntryKind, Journal, PendingInputs, RACE_WINNERS, SKIPPED, StepKind,
     order_independent_digest,
 };
 use super::replay::{Location, Lookup, Replay};
@@ -35,7 +36,7 @@ pub struct Round {
     rounds: u64,
     hand_overs: u8,
     /// The answers that were known when the round began.
-    initial_answers: Vec<(SharedStr, SharedStr)>,
+    pub(super) initial_answers: Vec<(SharedStr, SharedStr)>,
     /// The test that records the steps of this request.
     #[cfg(feature = "testing")]
     pub(crate) step_log: Option<crate::testing::StepLog>,
@@ -48,7 +49,7 @@ pub(super) struct State {
     pub(super) replay: Replay,
     /// The questions to send.
     open: Vec<OpenInput>,
-    steps_in_flight: usize,
+    pub(super) steps_in_flight: usize,
     /// The number of checkpoints and steps that ask for the end of the round without a question.
     pub(super) suspend_requests: usize,
     /// True if the call is to be handed over to another replica.
@@ -56,12 +57,27 @@ pub(super) struct State {
     /// True if the access token lacks a scope that the handler requires.
     pub(super) lacks_scope: bool,
     fault: Option<Fault>,
-    closed: bool,
+    pub(super) closed: bool,
     driver: Option<Waker>,
     /// The number of events that the driver has to react to.
     activity: u64,
     /// The wakers to call when the round ends. A task of the handler's own has no other wake-up.
-    close_waiters: Vec<Waker>,
+    pub(super) close_waiters: Vec<Waker>,
+    /// True if no step may begin any more.
+    pub(super) is_stopping: bool,
+    pub(super) detach: Detach,
+    /// The commits to a store, if the journal is in one.
+    pub(super) commits: Option<Commits>,
+}
+
+/// What a handler waits for after a poll that was pending.
+pub(crate) enum Waiting {
+    /// For steps, or for something else than the round.
+    Elsewhere,
+    /// Only for answers or the next round, as of this number of events.
+    ForInput(u64),
+    /// The call is to become a task.
+    ForTask,
 }
 
 /// The content of a round whose handler can only wait.
@@ -74,6 +90,8 @@ pub(crate) struct Suspended {
     /// True if the same request would bring the call to the same point: nothing is asked, and no
     /// step or decision was recorded.
     pub(crate) is_repeatable: bool,
+    /// The number of leading entries of the journal that are in the store of a task.
+    pub(crate) saved: usize,
 }
 
 /// An open question.
@@ -96,7 +114,8 @@ pub(crate) enum InputPoll<T> {
 pub(crate) enum StepStart<T> {
     /// The step ran in an earlier round.
     Recorded(T),
-    Run,
+    /// The step runs, after this change of the journal has been committed, if any.
+    Run(Option<u64>),
     /// The round is to end, so that another replica runs the step.
     HandOver,
     /// The round has ended or the call has a fault: the handler does not continue.
@@ -236,6 +255,7 @@ impl Round {
                 // Recorded, because the capabilities of the next request may differ, and the
                 // handler has continued without an answer.
                 state.replay.record(key, EntryKind::Decision, SKIPPED.to_owned());
+                state.note_decision();
                 return InputPoll::Skipped;
             }
             state.fail(Fault::Capability(Box::new(missing)));
@@ -269,7 +289,14 @@ impl Round {
 
     /// Sends progress to the client, unless an earlier round sent it.
     pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        self.parts.progress(progress, total, message, self.is_replaying());
+        let text = || match (message, total) {
+            (Some(message), _) => message.to_owned(),
+            (None, Some(total)) => format!("{progress} of {total}"),
+            (None, None) => progress.to_string(),
+        };
+        if !self.set_message(text) {
+            self.parts.progress(progress, total, message, self.is_replaying());
+        }
     }
 
     /// Starts a step, unless its result is recorded or another replica is to run it.
@@ -285,6 +312,7 @@ impl Round {
             return StepStart::Abandoned;
         }
         let Some(location) = state.use_key(self, key) else { return StepStart::Abandoned };
+        let limits = state.limits();
         let recorded = state.replay.step(location).and_then(|step| {
             let decoded = step.map(|(kind, value)| decode(kind, value)).transpose();
             let why = |why| format!("the recorded result of step {key:?} has another type: {why}");
@@ -292,14 +320,17 @@ impl Round {
         });
         let checked = match recorded {
             Ok(Some(recorded)) => return StepStart::Recorded(recorded),
-            Ok(None) => state.replay.check_room(key),
+            Ok(None) if state.is_stopping => return StepStart::Abandoned,
+            Ok(None) => state.replay.check_room(key, limits),
             Err(fault) => Err(fault),
         };
         if let Err(fault) = checked {
             state.fail(fault);
             return StepStart::Abandoned;
         }
-        let may_hand_over = self.hand_overs < MAX_HAND_OVERS && self.rounds < LAST_HAND_OVER_ROUND;
+        // The client takes no part in the hand-over of a task.
+        let may_hand_over = state.commits.is_some()
+            || (self.hand_overs < MAX_HAND_OVERS && self.rounds < LAST_HAND_OVER_ROUND);
         if may_hand_over && state.may_hand_over() && self.runtime().hand_over.should_hand_over() {
             state.handed_over = true;
             return StepStart::HandOver;
@@ -309,7 +340,7 @@ impl Round {
             return StepStart::Abandoned;
         }
         state.steps_in_flight += 1;
-        StepStart::Run
+        StepStart::Run(state.uncommitted_decision())
     }
 
     /// Starts a step after it was left to another replica, if the hand-over was cancelled.
@@ -325,16 +356,10 @@ impl Round {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
         if let Some((kind, value)) = result {
-            let length = value.len();
-            state.replay.record(key, EntryKind::Step(kind), value);
-            if length > MAX_ENTRY {
-                let why = format!(
-                    "the result of step {key:?} has {length} bytes; the limit is {MAX_ENTRY}"
-                );
-                state.fail(Fault::Handler(why));
-            }
+            state.record_step(key, kind, value);
         }
         state.wake_driver();
+        state.wake_writer();
     }
 
     /// Returns true if the first side of a race won it, or `None` if no winner is recorded or the
@@ -354,6 +379,7 @@ impl Round {
             let [first, second] = RACE_WINNERS;
             let winner = if first_won { first } else { second };
             state.replay.record(key, EntryKind::Decision, winner.to_owned());
+            state.note_decision();
         }
     }
 
@@ -361,22 +387,25 @@ impl Round {
         self.lock().fail(fault);
     }
 
-    /// Checks, after a poll of the handler, whether it can only wait for answers or the next round.
-    /// If so, returns the number of events so far. If not, the next event wakes `driver`.
+    /// Checks, after a poll of the handler, what it waits for. If it is elsewhere, the next event
+    /// wakes `driver`.
     ///
     /// # Errors
     ///
     /// The fault of the call.
-    pub(crate) fn poll_suspended(&self, driver: &Waker) -> Result<Option<u64>, Fault> {
+    pub(crate) fn poll_suspended(&self, driver: &Waker) -> Result<Waiting, Fault> {
         let mut state = self.lock();
         if let Some(fault) = &state.fault {
             return Err(fault.clone());
         }
-        let suspended = state.is_suspended();
-        if !suspended {
-            state.driver = Some(driver.clone());
+        if state.detach == Detach::Requested {
+            return Ok(Waiting::ForTask);
         }
-        Ok(suspended.then_some(state.activity))
+        if state.is_suspended() {
+            return Ok(Waiting::ForInput(state.activity));
+        }
+        state.driver = Some(driver.clone());
+        Ok(Waiting::Elsewhere)
     }
 
     /// Returns the number of wakers that wait for the end of the round, if all of them are `waker`.
@@ -415,6 +444,10 @@ impl Round {
 }
 
 impl State {
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
     pub(super) fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
         self.wake_driver();
@@ -438,14 +471,28 @@ impl State {
         InputPoll::Waiting
     }
 
+    /// Records the result of a step.
+    pub(super) fn record_step(&mut self, key: &Arc<str>, kind: StepKind, value: String) {
+        let (length, limit) = (value.len(), self.limits().entry);
+        self.replay.record(key, EntryKind::Step(kind), value);
+        if length > limit {
+            let why =
+                format!("the result of step {key:?} has {length} bytes; the limit is {limit}");
+            self.fail(Fault::Handler(why));
+        }
+    }
+
     /// Returns true if the call may be handed over: after a step of this round, without an open
     /// question.
     ///
     /// An answer that arrived in between would change the idempotency key of a step that may have
     /// run already, in a round whose response was lost.
+    ///
+    /// A task takes in answers only at the beginning of an epoch, so it may be handed over before
+    /// any step.
     fn may_hand_over(&self) -> bool {
-        self.handed_over
-            || (self.replay.has_new_step() && self.open.is_empty() && self.steps_in_flight == 0)
+        let is_idle = self.open.is_empty() && self.steps_in_flight == 0;
+        self.handed_over || (is_idle && (self.replay.has_new_step() || self.commits.is_some()))
     }
 
     /// Cancels a hand-over, because a question was opened. Its steps run on this replica.
@@ -467,10 +514,11 @@ impl State {
             return Suspended::default();
         }
         let replay = std::mem::take(&mut self.replay);
+        let saved = replay.saved();
         let open = std::mem::take(&mut self.open);
         let is_repeatable = open.is_empty() && !replay.has_recorded();
         let (journal, lacks_scope) = (replay.into_journal(), self.lacks_scope);
-        Suspended { journal, open, lacks_scope, is_repeatable }
+        Suspended { journal, open, lacks_scope, is_repeatable, saved }
     }
 
     /// Marks a key as used in this replay. `None` if that is a fault: the key was used before, or

@@ -201,8 +201,16 @@ enum StepState<'a, T> {
     New(RunStep<'a, T>),
     /// Left to another replica, unless a question is opened in this round.
     HandedOver(RunStep<'a, T>, SuspendRequest),
+    /// Waits for the commit of a decision, on which the step may act.
+    Deciding(RunStep<'a, T>, u64, InFlightGuard),
     /// The guard comes last: the step has ended when its future and its timer have been dropped.
     Running(StepOutput<'a, T>, Option<Pin<Box<Sleep>>>, InFlightGuard),
+    /// Waits for the commit of its result, and is in flight until then.
+    Saving(
+        Result<T, Error>,
+        u64,
+        #[expect(dead_code, reason = "held for its `Drop`, which ends the step")] InFlightGuard,
+    ),
     /// Not to run in this round, which will end. The step may have requested that.
     Abandoned(
         #[expect(dead_code, reason = "held for its `Drop`, which cancels the request")]
@@ -328,18 +336,25 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
         let this = &mut *self;
         let (round, key) = (&this.round, &this.key);
         this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
-            StepState::New(_) if this.options.after_checkpoint && round.rounds() == 0 => {
+            StepState::New(_)
+                if this.options.after_checkpoint && round.rounds() == 0 && !round.is_task() =>
+            {
                 StepState::Abandoned(Some(SuspendRequest::new(round, cx)))
             }
             StepState::New(run) => match round.begin_step(key, decode) {
                 StepStart::Abandoned => StepState::Abandoned(None),
                 StepStart::HandOver => StepState::HandedOver(run, SuspendRequest::new(round, cx)),
                 StepStart::Recorded(result) => return Poll::Ready(result),
-                StepStart::Run => start(round, key, &this.options, this.detach, run),
+                StepStart::Run(None) => {
+                    start(InFlightGuard::new(round, key), &this.options, this.detach, run)
+                }
+                StepStart::Run(Some(decision)) => {
+                    StepState::Deciding(run, decision, InFlightGuard::new(round, key))
+                }
             },
             StepState::HandedOver(run, request) if round.begin_handed_over_step() => {
                 drop(request);
-                start(round, key, &this.options, this.detach, run)
+                start(InFlightGuard::new(round, key), &this.options, this.detach, run)
             }
             StepState::Done => {
                 let why = format!("the step {key:?} was awaited again after it completed");
@@ -348,6 +363,16 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             }
             other => other,
         };
+        if let StepState::Deciding(_, decision, _) = this.progress {
+            ready!(round.poll_committed(decision, cx.waker()));
+            this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
+                StepState::Deciding(run, _, guard) => start(guard, &this.options, this.detach, run),
+                other => other,
+            };
+        }
+        if let StepState::Saving(_, change, _) = this.progress {
+            return this.poll_saved(change, cx);
+        }
         let StepState::Running(output, timer, guard) = &mut this.progress else {
             // Only a task of the handler's own sees the end of the round: the handler itself is
             // dropped.
@@ -362,7 +387,19 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             }
         };
         match encode(&result, &this.options) {
-            Ok(encoded) => guard.result = encoded,
+            Ok(None) => {}
+            Ok(Some(encoded)) => match round.save_step(key, encoded) {
+                Err(encoded) => guard.result = Some(encoded),
+                Ok(change) => {
+                    if let StepState::Running(output, timer, guard) =
+                        std::mem::replace(&mut this.progress, StepState::Done)
+                    {
+                        drop((output, timer));
+                        this.progress = StepState::Saving(result, change, guard);
+                    }
+                    return this.poll_saved(change, cx);
+                }
+            },
             Err(error) => {
                 let why = format!("the result of step {key:?} is not valid JSON: {error}");
                 round.fail(Fault::Handler(why));
@@ -373,14 +410,24 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
     }
 }
 
+impl<T> StepFuture<'_, T> {
+    /// Waits until the result of the step is committed.
+    fn poll_saved(&mut self, change: u64, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        ready!(self.round.poll_committed(change, cx.waker()));
+        match std::mem::replace(&mut self.progress, StepState::Done) {
+            StepState::Saving(result, ..) => Poll::Ready(result),
+            _ => Poll::Pending,
+        }
+    }
+}
+
 fn start<'a, T: 'a>(
-    round: &Arc<Round>,
-    key: &Arc<str>,
+    guard: InFlightGuard,
     options: &StepOptions,
     detach: Option<Detach<'a, T>>,
     run: RunStep<'a, T>,
 ) -> StepState<'a, T> {
-    let guard = InFlightGuard { round: Arc::clone(round), key: Arc::clone(key), result: None };
+    let (round, key) = (&guard.round, &guard.key);
     let step = Step {
         round: Arc::clone(round),
         key: Arc::clone(key),
@@ -435,6 +482,12 @@ struct InFlightGuard {
     round: Arc<Round>,
     key: Arc<str>,
     result: Option<(StepKind, String)>,
+}
+
+impl InFlightGuard {
+    fn new(round: &Arc<Round>, key: &Arc<str>) -> Self {
+        Self { round: Arc::clone(round), key: Arc::clone(key), result: None }
+    }
 }
 
 impl Drop for InFlightGuard {

@@ -1,0 +1,213 @@
+//! Calls that may become tasks.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_codec::Digest;
+use mrtr_schema::Object;
+use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::tasks::{CreateTaskResult, EXTENSION};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::execute::{RoundExecution, missing_capability, with_timeout};
+use super::tasks::task_on_wire;
+use crate::error::Error;
+use crate::handler::BoxFuture;
+use crate::manual::ManualOutput;
+use crate::output::ToolOutput;
+use crate::registry::{Outcome, Registry};
+use crate::request_parts::RequestParts;
+use crate::rounds::{Ending, Fault, drive};
+use crate::tasks::{
+    Created, Holding, NewTask, Part, Run, RunEnd, StoredCall, TaskKey, TaskPolicy, TaskService,
+    TaskStart, TaskWrite, View, task_handler, within_request,
+};
+use crate::tool::Tool;
+
+type ToolFuture = BoxFuture<Result<ManualOutput<ToolOutput>, Error>>;
+
+/// A call that may become a task.
+#[derive(Clone, Copy)]
+pub(super) struct Detachable<'a> {
+    pub(super) service: &'a TaskService,
+    pub(super) policy: &'a TaskPolicy,
+    pub(super) tool: &'a Tool,
+}
+
+impl Registry {
+    /// Returns the tasks and the policy for a call that may become a task: the tool has a policy,
+    /// and the client declares the extension with this request.
+    ///
+    /// # Errors
+    ///
+    /// An error response, if the policy requires a client with the extension.
+    pub(super) fn detachable<'a>(
+        &'a self,
+        tool: &'a Tool,
+        parts: &RequestParts,
+    ) -> Result<Option<Detachable<'a>>, ErrorObject> {
+        let (Some(policy), Some(service)) = (&tool.task, self.tasks.as_deref()) else {
+            return Ok(None);
+        };
+        if declares_tasks(parts) {
+            return Ok(Some(Detachable { service, policy, tool }));
+        }
+        if policy.required { Err(missing_extension()) } else { Ok(None) }
+    }
+}
+
+/// Returns true if the client declares the extension with this request.
+pub(super) fn declares_tasks(parts: &RequestParts) -> bool {
+    !parts.is_legacy() && parts.capabilities().has_extension(EXTENSION)
+}
+
+/// Creates the error response to a client without the extension.
+pub(super) fn missing_extension() -> ErrorObject {
+    missing_capability(&ClientCapabilities::new().with_extension(EXTENSION, Object::new()))
+}
+
+impl RoundExecution<'_> {
+    /// Runs a round that may become a task, and returns the response.
+    pub(super) async fn run_detachable(
+        &self,
+        registry: &Arc<Registry>,
+        task: Detachable<'_>,
+        handler: ToolFuture,
+    ) -> Outcome {
+        if let Some(response) = self.claim().await? {
+            return response;
+        }
+        self.round.allow_detach();
+        let response = self.respond_or_detach(registry, task, handler).await;
+        self.settle_claim(&response).await;
+        response
+    }
+
+    async fn respond_or_detach(
+        &self,
+        registry: &Arc<Registry>,
+        task: Detachable<'_>,
+        mut handler: ToolFuture,
+    ) -> Outcome {
+        let ending = match task.policy.start {
+            TaskStart::Immediately => Ending::Detached,
+            TaskStart::After(time) if time < self.target.options.request_timeout => {
+                let driven = {
+                    let driven = pin!(drive(&self.round, handler.as_mut()));
+                    with_timeout(time, driven).await
+                };
+                // Without a permit, the call goes on as it is.
+                match driven {
+                    Some(ending) => ending,
+                    None => match task.service.try_permit() {
+                        Some(permit) => {
+                            return self.detach(registry, task, handler, Some(permit)).await;
+                        }
+                        None => self.drive(&mut handler).await?,
+                    },
+                }
+            }
+            TaskStart::After(_) | TaskStart::OnDetach => self.drive(&mut handler).await?,
+        };
+        if let Ending::Detached = ending {
+            let permit = task.service.try_permit();
+            return self.detach(registry, task, handler, permit).await;
+        }
+        let complete = |outcome| registry.tool_response(task.tool, outcome);
+        self.respond(ending, |output: ToolOutput| output.0, complete)
+    }
+
+    /// Creates the task, and continues the handler beside the response. Without a permit, the
+    /// handler is dropped, and a replica with room continues it from its journal.
+    async fn detach(
+        &self,
+        registry: &Arc<Registry>,
+        Detachable { service, policy, tool }: Detachable<'_>,
+        handler: ToolFuture,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Outcome {
+        let fault = |fault: Fault| self.fault_response(&fault);
+        let entries = self.round.attach().map_err(fault)?;
+        let meta = self.round.next_meta(registry.clock.now()).map_err(fault)?;
+        let task_id = task_id(&meta.id, self.round.answers_digest());
+        let key = TaskKey::of(&task_id);
+        let lease = service.new_lease();
+        let lease = lease.map_err(|_| fault(Fault::Handler("no random numbers".to_owned())))?;
+        let parts = &self.round.parts;
+        let call = StoredCall::new(meta, self.round.known_answers(), self.target.arguments, parts);
+        let view = View::default();
+        let seal = registry.task_seal(key);
+        let sealed = |part, body: &[u8]| {
+            seal.seal(part, body)
+                .map_err(|error| fault(Fault::Handler(format!("sealing the task failed: {error}"))))
+        };
+        let entries = entries.iter().enumerate();
+        let new = NewTask {
+            key,
+            service: service.name.clone(),
+            handler: task_handler(&tool.wire.name, self.version),
+            ttl: policy.ttl,
+            retention: policy.retention,
+            call: sealed(Part::Call, &call.pack())?,
+            view: sealed(Part::View(parts.principal.as_ref()), &view.pack())?,
+            entries: entries
+                .map(|(position, entry)| sealed(Part::Entry(position), &entry.pack()))
+                .collect::<Result<_, _>>()?,
+        };
+        let asked_at = Instant::now();
+        let (record, is_new) = match within_request(service.store.create(new, lease)).await? {
+            Created::New(record) => (record, true),
+            // The client has repeated its request.
+            Created::Exists(record) => (record, false),
+        };
+        if is_new {
+            let tool = tool.wire.name.clone();
+            let span = tracing::info_span!(target: "mrtr::tasks", "task", tool, ?key);
+            let tracked = registry.runtime.tasks.track();
+            let run = Run {
+                registry: Arc::clone(registry),
+                key,
+                lease: lease.id,
+                tool,
+                call,
+                view,
+                epoch: 0,
+                answered: Vec::new(),
+                round: Arc::clone(&self.round),
+                holding: Holding::new(asked_at, service.usable_lease()),
+            };
+            if permit.is_some() {
+                let run = async move {
+                    run.execute(handler).await;
+                    drop((permit, tracked));
+                };
+                tokio::spawn(run.instrument(span));
+            } else {
+                self.round.close();
+                let end = Some(RunEnd::Released(Duration::ZERO));
+                let write = TaskWrite { end, ..TaskWrite::new(key, lease.id) };
+                // If it fails, the lease runs out.
+                drop(within_request(service.store.write(write)).await);
+            }
+        }
+        let view = View::default();
+        let (task, _) = task_on_wire(&task_id, &record, &view, policy)?.into_parts();
+        registry.complete(&CreateTaskResult::new(task))
+    }
+}
+
+/// Returns the id of a task: 22 characters, with 128 bits that nobody can guess.
+///
+/// A request that is repeated, with a request state, gets the same task.
+fn task_id(call: &[u8; 16], answers: Digest) -> String {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    let digest = Digest::from_parts(&[b"mrtr task id", call, answers.as_bytes()]);
+    let (half, _) = digest.as_bytes().split_at(16);
+    URL_SAFE_NO_PAD.encode(half)
+}

@@ -1,0 +1,128 @@
+//! The tasks of a subscription.
+
+use std::time::Duration;
+
+use mrtr_schema::Object;
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::subscription::name;
+use mrtr_schema::tasks::{DetailedTask, TaskNotification};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
+
+use super::detach::{declares_tasks, missing_extension};
+use super::listen::send;
+use crate::registry::Registry;
+use crate::request_parts::RequestParts;
+use crate::tasks::TaskKey;
+
+/// Maximum number of tasks in one subscription.
+const MAX_TASKS: usize = 1_000;
+
+/// The interval at which all tasks are read: the store may miss to announce a change.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The tasks of one subscription, and what its client knows of them.
+pub(super) struct TaskWatch {
+    tasks: Vec<Watched>,
+    changes: Option<Receiver<TaskKey>>,
+}
+
+struct Watched {
+    key: TaskKey,
+    current: DetailedTask,
+    /// The JSON that was sent last.
+    sent: Option<String>,
+}
+
+impl TaskWatch {
+    /// Begins to watch those of the tasks that belong to the caller.
+    ///
+    /// # Errors
+    ///
+    /// An error response, if the client does not declare the extension, or asks for too many.
+    pub(super) async fn start(
+        server: &Registry,
+        task_ids: Vec<String>,
+        parts: &RequestParts,
+    ) -> Result<Self, ErrorObject> {
+        let mut tasks: Vec<Watched> = Vec::new();
+        if !task_ids.is_empty() && !declares_tasks(parts) {
+            return Err(missing_extension());
+        }
+        if task_ids.len() > MAX_TASKS {
+            let why = format!("Invalid params: at most {MAX_TASKS} tasks in one subscription");
+            return Err(ErrorObject::invalid_params(why));
+        }
+        let Some(service) = server.tasks.as_deref().filter(|_| !task_ids.is_empty()) else {
+            return Ok(Self { tasks, changes: None });
+        };
+        let changes = Some(service.changes.subscribe());
+        for task_id in task_ids {
+            let key = TaskKey::of(&task_id);
+            if tasks.iter().all(|watched| watched.key != key)
+                && let Ok(current) = server.detailed_task(&task_id, parts).await
+            {
+                tasks.push(Watched { key, current, sent: None });
+            }
+        }
+        Ok(Self { tasks, changes })
+    }
+
+    /// Returns the ids of the tasks.
+    pub(super) fn task_ids(&self) -> Vec<String> {
+        self.tasks.iter().map(|watched| watched.current.task().task_id.clone()).collect()
+    }
+
+    /// Sends the tasks, and again when they have changed, until the client disconnects. Tasks that
+    /// have ended, or that no longer exist, are not watched further.
+    pub(super) async fn run(
+        &mut self,
+        server: &Registry,
+        parts: &RequestParts,
+        meta: impl Fn() -> Object,
+    ) {
+        let outbox = &parts.notifier.outbox;
+        let mut next_read = Instant::now() + INTERVAL;
+        loop {
+            for watched in &mut self.tasks {
+                let params = TaskNotification::new(watched.current.clone(), meta());
+                let json = serde_json::to_string(&params).ok();
+                if watched.sent != json && !send(outbox, name::TASK, &params).await {
+                    return;
+                }
+                watched.sent = json;
+            }
+            self.tasks.retain(|watched| !watched.current.task().status.is_terminal());
+            let Some(changes) = self.changes.as_mut().filter(|_| !self.tasks.is_empty()) else {
+                return std::future::pending().await;
+            };
+            let changed = loop {
+                match timeout_at(next_read, changes.recv()).await {
+                    Ok(Ok(key)) if self.tasks.iter().all(|watched| watched.key != key) => {}
+                    Ok(Ok(key)) => break Some(key),
+                    // Changes were missed, so everything may have changed.
+                    Ok(Err(RecvError::Lagged(_))) | Err(_) => break None,
+                    Ok(Err(RecvError::Closed)) => return,
+                }
+            };
+            if changed.is_none() {
+                next_read = Instant::now() + INTERVAL;
+            }
+            let mut gone = Vec::new();
+            for watched in &mut self.tasks {
+                if changed.is_some_and(|key| key != watched.key) {
+                    continue;
+                }
+                let task_id = watched.current.task().task_id.clone();
+                match server.detailed_task(&task_id, parts).await {
+                    Ok(current) => watched.current = current,
+                    Err(error) if error.data.is_none() => gone.push(watched.key),
+                    // The store is unavailable.
+                    Err(_) => {}
+                }
+            }
+            self.tasks.retain(|watched| !gone.contains(&watched.key));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Claims due tasks and runs them.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tracing::Instrument as _;
+
+use super::run::Run;
+use super::service::TaskService;
+use crate::registry::Registry;
+use crate::server::Server;
+
+/// The pause between two looks for due tasks, unless the store announces a change.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum number of tasks that are claimed at once.
+const MAX_CLAIM: usize = 32;
+
+impl Server {
+    /// Runs due tasks: those that were answered, and those whose replica has died. Completes when
+    /// [`begin_shutdown`](Self::begin_shutdown) is called, or at once if the server has no
+    /// [task store](crate::ServerBuilder::task_store).
+    ///
+    /// `mrtr::serve` runs it. Call it once per process, in a task of its own; it may also run in
+    /// processes that serve no requests. Runs continue if the future is dropped:
+    /// [`drained`](Self::drained) waits for them.
+    pub async fn run_tasks(&self) {
+        let Some(service) = self.registry.tasks.as_deref() else { return };
+        let closed = pin!(self.registry.runtime.hand_over.closed());
+        let changes = pin!(announce_changes(service));
+        let claims = pin!(claim_tasks(&self.registry, service));
+        let work = pin!(either(changes, claims));
+        either(closed, work).await;
+    }
+}
+
+/// Awaits the first of two futures.
+pub(crate) async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| {
+        if one.as_mut().poll(cx).is_ready() || other.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+async fn announce_changes(service: &TaskService) {
+    loop {
+        let key = service.store.next_change().await;
+        service.announce(key);
+    }
+}
+
+async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
+    let mut changes = service.changes.subscribe();
+    loop {
+        let mut permits = service.permits(MAX_CLAIM).await;
+        let limit = permits.len();
+        let Ok(lease) = service.new_lease() else {
+            tracing::error!(target: "mrtr::tasks", "no random numbers for a lease");
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        // Changes from here on may make a task due that this claim does not find.
+        changes = changes.resubscribe();
+        let claimed_at = tokio::time::Instant::now();
+        let claim = service.store.claim(service.claim_of(lease, limit));
+        let held = match tokio::time::timeout(service.lease, claim).await {
+            Ok(Ok(held)) => held,
+            Ok(Err(error)) => {
+                tracing::error!(target: "mrtr::tasks", %error, "no tasks were claimed");
+                Vec::new()
+            }
+            Err(_) => {
+                tracing::error!(target: "mrtr::tasks", "no tasks were claimed: no reply");
+                Vec::new()
+            }
+        };
+        let claimed = held.len();
+        for (held, permit) in held.into_iter().zip(permits.drain(..)) {
+            let tracked = registry.runtime.tasks.track();
+            let registry = Arc::clone(registry);
+            let tool = held.handler.tool.clone();
+            let span = tracing::info_span!(target: "mrtr::tasks", "task", tool, key = ?held.key);
+            let run = async move {
+                Run::resume(registry, held, lease.id, claimed_at).await;
+                drop((permit, tracked));
+            };
+            tokio::spawn(run.instrument(span));
+        }
+        if claimed < limit {
+            // A lagged receiver has missed a change, and looks at once.
+            let changed = async { drop(changes.recv().await) };
+            either(changed, tokio::time::sleep(PAUSE)).await;
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! One run of a task: from its claim until it ends, waits for answers, or loses its lease.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use mrtr_codec::OpenError;
+use mrtr_schema::input::InputResponses;
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::method;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::store::{
+    HeldTask, LeaseId, RunEnd, StoredStatus, TaskHandler, TaskKey, TaskWrite, Verdict,
+};
+use super::{Part, StoredCall, TaskService, View, ViewOutcome, tasks_of};
+use crate::dispatch::{fault_response, missing_scopes};
+use crate::error::Error;
+use crate::handler::BoxFuture;
+use crate::handler_context::Invocation;
+use crate::manual::ManualOutput;
+use crate::output::ToolOutput;
+use crate::registry::Registry;
+use crate::rounds::{
+    Compatibility, Ending, Entry, Fault, Journal, Round, SharedStr, Suspended, Version, drive,
+};
+use crate::tool::Tool;
+
+/// The number of runs of a task that may end without any progress, each by the death of its
+/// replica.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// The pause before a task is tried again whose journal the handler does not fit.
+const CHANGED_PAUSE: Duration = Duration::from_mins(1);
+
+/// The pause before a failed write is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The shortest time between two writes of nothing but progress.
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(1);
+
+type ToolFuture = BoxFuture<Result<ManualOutput<ToolOutput>, Error>>;
+
+/// A run of a task.
+pub(crate) struct Run {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) key: TaskKey,
+    pub(crate) lease: LeaseId,
+    /// The name of the tool.
+    pub(crate) tool: String,
+    pub(crate) call: StoredCall,
+    pub(crate) view: View,
+    pub(crate) epoch: u32,
+    /// The questions that were answered in this epoch and in earlier ones, by wire key.
+    pub(crate) answered: Vec<String>,
+    pub(crate) round: Arc<Round>,
+    /// The lease, as this replica sees it.
+    pub(crate) holding: Holding,
+}
+
+/// The lease of a run, as its replica sees it.
+pub(crate) struct Holding {
+    /// The time at which the run stops, unless the lease is renewed.
+    until: Mutex<Instant>,
+    /// The position of the first entry of the write in progress.
+    writing_from: Mutex<Option<usize>>,
+    /// The last progress that was written.
+    message: Mutex<Option<String>>,
+}
+
+impl Holding {
+    /// Creates the state of a lease that was asked for at `since`.
+    pub(crate) fn new(since: Instant, usable: Duration) -> Self {
+        let until = Mutex::new(since + usable);
+        Self { until, writing_from: Mutex::default(), message: Mutex::default() }
+    }
+
+    fn until(&self) -> Instant {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn renew(&self, until: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    fn set_writing_from(&self, position: Option<usize>) {
+        *self.writing_from.lock().unwrap_or_else(PoisonError::into_inner) = position;
+    }
+
+    /// Records that a write was committed.
+    fn committed(&self, message: Option<String>) {
+        self.set_writing_from(None);
+        if message.is_some() {
+            *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
+        }
+    }
+
+    fn take_message(&self) -> Option<String> {
+        self.message.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn writing_from(&self) -> Option<usize> {
+        *self.writing_from.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reason why a run stops before its handler does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// The lease was lost. Another replica runs the task.
+    Lost,
+    /// The client has cancelled the task.
+    Cancelled,
+    /// The server shuts down.
+    Released,
+}
+
+/// The end of a run, before it is written.
+enum Driven {
+    Ended(Ending<Result<ManualOutput<ToolOutput>, Error>>),
+    Stopped(Stop),
+}
+
+impl Run {
+    /// Continues a task that was claimed at `claimed_at`.
+    pub(super) async fn resume(
+        registry: Arc<Registry>,
+        held: HeldTask,
+        lease: LeaseId,
+        claimed_at: Instant,
+    ) {
+        let Ok(service) = tasks_of(&registry) else { return };
+        let (key, attempts) = (held.key, held.attempts);
+        let holding = Holding::new(claimed_at, service.usable_lease());
+        let until = holding.until();
+        let prepared = Self::prepare(&registry, held, lease, holding);
+        let (run, handler, change) = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                // The key may be missing on this replica only.
+                tracing::error!(target: "mrtr::tasks", ?key, why, "a task was set aside");
+                let end = Some(RunEnd::Released(CHANGED_PAUSE));
+                let write = TaskWrite { end, ..TaskWrite::new(key, lease) };
+                drop(timeout_at(until, service.store.write(write)).await);
+                return;
+            }
+        };
+        if attempts > MAX_ATTEMPTS {
+            tracing::error!(
+                target: "mrtr::tasks",
+                attempts, "the task has failed: its runs have ended with their replicas"
+            );
+            return run.fail(ErrorObject::internal("Internal error")).await;
+        }
+        if let Some(change) = change
+            && run.write(change).await.is_none()
+        {
+            return;
+        }
+        match handler {
+            Ok(handler) => run.execute(handler).await,
+            Err(fault) => run.settle(Driven::Ended(Ending::Failed(fault))).await,
+        }
+    }
+
+    /// Opens a task, and creates its handler's future. The last value is a write that has to be
+    /// made first, because another version of the handler continues the task.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the task cannot be opened.
+    fn prepare(
+        registry: &Arc<Registry>,
+        held: HeldTask,
+        lease: LeaseId,
+        holding: Holding,
+    ) -> Result<(Self, Result<ToolFuture, Fault>, Option<TaskWrite>), String> {
+        let HeldTask { key, handler, epoch, call, view, entries, answers, .. } = held;
+        let seal = registry.task_seal(key);
+        let failed = |error: OpenError| error.reason().to_owned();
+        let malformed = |_| "malformed".to_owned();
+        let call = seal.open(Part::Call, &call).map_err(failed)?;
+        let call = StoredCall::unpack(&call).map_err(malformed)?;
+        let view = seal.open(Part::View(call.principal.as_ref()), &view).map_err(failed)?;
+        let mut view = View::unpack(&view).map_err(malformed)?;
+        if (entries.len() as u64) < view.entries {
+            return Err("entries of the journal are missing".to_owned());
+        }
+        let mut journal = Journal::default();
+        for (position, entry) in entries.iter().enumerate() {
+            let entry = seal.open(Part::Entry(position), entry).map_err(failed)?;
+            journal.entries.push(Entry::unpack(&entry).map_err(malformed)?);
+        }
+        let mut known = call.known.clone();
+        let mut responses = InputResponses::default();
+        let mut answered = Vec::new();
+        for answer in answers {
+            let body = seal.open(Part::Answer(&answer.question), &answer.answer);
+            let body = String::from_utf8(body.map_err(failed)?);
+            let body = body.map_err(|_| "malformed".to_owned())?;
+            if answer.epoch == epoch
+                && let Some(open) =
+                    view.questions.iter().find(|open| open.wire_key == answer.question)
+            {
+                let value = RawValue::from_string(body.clone());
+                let value = value.map_err(|_| "malformed".to_owned())?;
+                responses.0.push((open.key.to_string(), value));
+            }
+            known.push((SharedStr::from(&*answer.question), SharedStr::from(body)));
+            answered.push(answer.question);
+        }
+        let tool = registry.tool(&handler.tool).ok_or("the tool does not exist")?;
+        let saved = Version { number: handler.version, since: handler.min_version };
+        let mut version = tool.options.version;
+        let mut change = None;
+        match version.compatibility_with(saved) {
+            Compatibility::Resume => version = version.merge(saved),
+            Compatibility::Restart => {
+                tracing::info!(
+                    target: "mrtr::rounds",
+                    "restarting a task of an earlier handler version"
+                );
+                journal = Journal::default();
+                responses = InputResponses::default();
+                view.questions.clear();
+                change = Some(TaskWrite { position: Some(0), ..TaskWrite::new(key, lease) });
+            }
+            Compatibility::Refuse => return Err("the handler is too old".to_owned()),
+        }
+        if version != saved {
+            let mut write = change.unwrap_or_else(|| TaskWrite::new(key, lease));
+            write.handler = Some(task_handler(&handler.tool, version));
+            change = Some(write);
+        }
+        let parts = call.parts(&registry.runtime);
+        let (meta, pending) = (call.meta, view.pending());
+        let round = Round::resume_task(meta, journal, &pending, responses, known, parts);
+        let round = Arc::new(round);
+        let invocation = Invocation { round: Arc::clone(&round), manual: None };
+        let future = (tool.handler)(invocation, &call.arguments)
+            .map_err(|why| Fault::Changed(format!("the arguments are invalid now: {why}")));
+        let registry = Arc::clone(registry);
+        let tool = handler.tool;
+        let run = Self { registry, key, lease, tool, call, view, epoch, answered, round, holding };
+        Ok((run, future, change))
+    }
+
+    /// Runs the handler, and writes how that ended.
+    pub(crate) async fn execute(self, mut handler: ToolFuture) {
+        let driven = self.drive(&mut handler).await;
+        drop(handler);
+        self.settle(driven).await;
+    }
+
+    async fn drive(&self, handler: &mut ToolFuture) -> Driven {
+        let Ok(service) = tasks_of(&self.registry) else { return Driven::Stopped(Stop::Lost) };
+        let hint = service.register(self.key);
+        let _close = CloseOnDrop(self, service);
+        let mut kept = pin!(self.keep(service, &hint));
+        let mut driven = pin!(drive(&self.round, handler.as_mut()));
+        poll_fn(|cx| {
+            // Checked first, also if no timer has fired: the process may have been suspended.
+            if Instant::now() >= self.holding.until() {
+                return Poll::Ready(Driven::Stopped(Stop::Lost));
+            }
+            if let Poll::Ready(stop) = kept.as_mut().poll(cx) {
+                return Poll::Ready(Driven::Stopped(stop));
+            }
+            driven.as_mut().poll(cx).map(Driven::Ended)
+        })
+        .await
+    }
+
+    /// Commits the journal as it grows, and keeps the lease, until the run has to stop.
+    async fn keep(&self, service: &TaskService, hint: &Notify) -> Stop {
+        let mut closed = pin!(self.registry.runtime.hand_over.closed());
+        let mut stop = None;
+        let mut last_message = None;
+        let third = service.lease / 3;
+        let mut renew = Box::pin(sleep(third));
+        loop {
+            let takes_message =
+                last_message.is_none_or(|last: Instant| last.elapsed() >= MESSAGE_INTERVAL);
+            let mut hinted = pin!(hint.notified());
+            let (unsaved, renews) = poll_fn(|cx| {
+                if let Poll::Ready(unsaved) = self.round.poll_unsaved(cx.waker(), takes_message) {
+                    return Poll::Ready((Some(unsaved), false));
+                }
+                if stop.is_some() && self.round.stop() {
+                    return Poll::Ready((None, false));
+                }
+                // Any write tells if the task was cancelled.
+                let is_due = renew.as_mut().poll(cx).is_ready();
+                if is_due || hinted.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready((None, true));
+                }
+                if stop.is_none() && closed.as_mut().poll(cx).is_ready() {
+                    stop = Some(Stop::Released);
+                    if self.round.stop() {
+                        return Poll::Ready((None, false));
+                    }
+                }
+                Poll::Pending
+            })
+            .await;
+            let mut write = TaskWrite::new(self.key, self.lease);
+            match &unsaved {
+                None if !renews => return stop.unwrap_or(Stop::Released),
+                None => {
+                    write.renew = Some(service.lease);
+                    renew = Box::pin(sleep(third));
+                }
+                Some(unsaved) => {
+                    if !unsaved.entries.is_empty() {
+                        let Some(entries) = self.seal_entries(unsaved.position, &unsaved.entries)
+                        else {
+                            return Stop::Lost;
+                        };
+                        write.position = Some(unsaved.position);
+                        write.entries = entries;
+                    }
+                    if unsaved.message.is_some() {
+                        let mut view = self.view.clone();
+                        view.message.clone_from(&unsaved.message);
+                        write.view = self.seal_view(&view);
+                        last_message = Some(Instant::now());
+                    }
+                    self.holding.set_writing_from(Some(unsaved.position));
+                }
+            }
+            let Some(cancel) = self.write(write).await else { return Stop::Lost };
+            if let Some(unsaved) = unsaved {
+                self.holding.committed(unsaved.message);
+                self.round.committed(unsaved.change);
+            }
+            if cancel {
+                stop = Some(Stop::Cancelled);
+            }
+        }
+    }
+
+    /// Writes, and repeats a write that failed, for as long as the lease lasts. Returns true if the
+    /// task is to be cancelled, or `None` if the lease was lost.
+    async fn write(&self, write: TaskWrite) -> Option<bool> {
+        let service = tasks_of(&self.registry).ok()?;
+        loop {
+            let before = Instant::now();
+            let written = service.store.write(write.clone());
+            match timeout_at(self.holding.until(), written).await {
+                Ok(Ok(Verdict::Kept { cancel })) => {
+                    if write.renew.is_some() {
+                        self.holding.renew(before + service.usable_lease());
+                    }
+                    return Some(cancel);
+                }
+                Ok(Ok(Verdict::Lost)) => {
+                    tracing::warn!(target: "mrtr::tasks", "the lease of the task was lost");
+                    return None;
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(target: "mrtr::tasks", %error, "a write of the task failed");
+                    if timeout_at(self.holding.until(), sleep(RETRY_PAUSE)).await.is_err() {
+                        return None;
+                    }
+                }
+                Err(_) => {
+                    tracing::warn!(target: "mrtr::tasks", "the lease of the task ran out");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Writes how the run ended.
+    async fn settle(mut self, driven: Driven) {
+        let ending = match driven {
+            Driven::Stopped(Stop::Lost) => return,
+            Driven::Stopped(Stop::Cancelled) => {
+                self.view.end(None);
+                return self.end(RunEnd::Ended(StoredStatus::Cancelled), None).await;
+            }
+            Driven::Stopped(Stop::Released) => {
+                return self.end(RunEnd::Released(Duration::ZERO), None).await;
+            }
+            Driven::Ended(ending) => ending,
+        };
+        if let Some(message) = self.holding.take_message() {
+            self.view.message = Some(message);
+        }
+        let registry = Arc::clone(&self.registry);
+        let Some(tool) = registry.tool(&self.tool) else { return };
+        match ending {
+            Ending::Detached => {}
+            Ending::Finished(outcome, journal) => {
+                if let Some(step) = journal.unreached_step().filter(|_| outcome.is_ok()) {
+                    let why = format!(
+                        "the handler returned without reaching the recorded step {:?}",
+                        step.key
+                    );
+                    return self.settle_fault(tool, &Fault::Changed(why)).await;
+                }
+                let outcome = match outcome {
+                    Ok(ManualOutput::Complete(output)) => Ok(output.0),
+                    Ok(ManualOutput::InputRequired(_)) => {
+                        let why = "a handler in the manual form cannot be a task".to_owned();
+                        return self.settle_fault(tool, &Fault::Handler(why)).await;
+                    }
+                    Err(error) => Err(error),
+                };
+                let outcome = registry.tool_response(tool, outcome);
+                let status = match outcome {
+                    Ok(_) => StoredStatus::Completed,
+                    Err(_) => StoredStatus::Failed,
+                };
+                self.view.end(Some(ViewOutcome::new(outcome)));
+                self.end(RunEnd::Ended(status), None).await;
+            }
+            Ending::Suspended(suspended) => self.suspend(tool, suspended).await,
+            Ending::Failed(fault) => self.settle_fault(tool, &fault).await,
+        }
+    }
+
+    async fn suspend(mut self, tool: &Tool, suspended: Suspended) {
+        let Suspended { mut journal, open, lacks_scope, saved, .. } = suspended;
+        if lacks_scope {
+            let error = missing_scopes(&tool.options, &journal);
+            return self.fail(error).await;
+        }
+        let max_rounds = tool.options.max_rounds;
+        if self.epoch >= max_rounds {
+            let why = format!("the call needs more than {max_rounds} rounds");
+            return self.settle_fault(tool, &Fault::Handler(why)).await;
+        }
+        let saved = self.holding.writing_from().map_or(saved, |from| from.min(saved));
+        self.view.entries = journal.entries.len() as u64;
+        let entries = journal.entries.split_off(saved.min(journal.entries.len()));
+        let end = if open.is_empty() {
+            // The replica is overloaded or shuts down.
+            RunEnd::Released(Duration::ZERO)
+        } else {
+            let Self { view, answered, .. } = &mut self;
+            view.ask(&open, |key| answered.iter().any(|answered| answered == key));
+            tracing::debug!(
+                target: "mrtr::tasks",
+                questions = open.len(), "the task waits for answers"
+            );
+            RunEnd::Waits
+        };
+        self.end(end, Some((saved, entries))).await;
+    }
+
+    async fn settle_fault(self, tool: &Tool, fault: &Fault) {
+        let error = fault_response(fault, method::TOOLS_CALL, &tool.wire.name);
+        if matches!(fault, Fault::Changed(_)) {
+            return self.end(RunEnd::Released(CHANGED_PAUSE), None).await;
+        }
+        self.fail(error).await;
+    }
+
+    async fn fail(mut self, error: ErrorObject) {
+        self.view.message = Some(error.message.clone());
+        self.view.end(Some(ViewOutcome::new(Err(error))));
+        self.end(RunEnd::Ended(StoredStatus::Failed), None).await;
+    }
+
+    /// Ends the run, with the last entries of the journal, which begin at a position.
+    async fn end(self, end: RunEnd, entries: Option<(usize, Vec<Entry>)>) {
+        let mut write = TaskWrite { end: Some(end), ..TaskWrite::new(self.key, self.lease) };
+        if let Some((position, entries)) = entries.filter(|(_, entries)| !entries.is_empty()) {
+            let Some(entries) = self.seal_entries(position, &entries) else { return };
+            (write.position, write.entries) = (Some(position), entries);
+        }
+        if !matches!(end, RunEnd::Released(_)) {
+            let Some(view) = self.seal_view(&self.view) else { return };
+            write.view = Some(view);
+        }
+        if self.write(write).await.is_some() {
+            tracing::debug!(target: "mrtr::tasks", ?end, "the run ended");
+        }
+    }
+
+    fn seal_entries(&self, position: usize, entries: &[Entry]) -> Option<Vec<Vec<u8>>> {
+        let seal = self.registry.task_seal(self.key);
+        let sealed = (position..)
+            .zip(entries)
+            .map(|(position, entry)| seal.seal(Part::Entry(position), &entry.pack()));
+        log_seal_error(sealed.collect())
+    }
+
+    fn seal_view(&self, view: &View) -> Option<Vec<u8>> {
+        let seal = self.registry.task_seal(self.key);
+        log_seal_error(seal.seal(Part::View(self.call.principal.as_ref()), &view.pack()))
+    }
+}
+
+/// Logs an error of the sealer. The lease then runs out, and another replica continues the task.
+fn log_seal_error<T>(sealed: Result<T, mrtr_codec::SealError>) -> Option<T> {
+    sealed
+        .inspect_err(|error| {
+            tracing::error!(target: "mrtr::tasks", %error, "sealing a part of the task failed");
+        })
+        .ok()
+}
+
+/// Returns the handler that a task of this version needs.
+pub(crate) fn task_handler(tool: &str, version: Version) -> TaskHandler {
+    let Version { number, since } = version;
+    TaskHandler { tool: tool.to_owned(), version: number, min_version: since }
+}
+
+/// Ends the registration of a run, and closes its round.
+struct CloseOnDrop<'a>(&'a Run, &'a TaskService);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.1.unregister(self.0.key);
+        self.0.round.close();
+    }
+}

@@ -1,0 +1,123 @@
+//! The parts of a task as they are stored: sealed, and bound to the task and to their place.
+
+use mrtr_codec::{
+    Binding, Digest, OpenError, Principal, Seal, SealError, UnixSeconds, Validity, open, seal,
+};
+
+use super::store::TaskKey;
+
+/// The longest body of one token, in bytes. A longer part is sealed as several tokens.
+const CHUNK: usize = 64 * 1024;
+
+/// Separates the tokens of a part. It does not occur in tokens.
+const SEPARATOR: u8 = b'\n';
+
+/// A part of a task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Call,
+    /// What the caller may see. It opens for the same caller only.
+    View(Option<&'a Principal>),
+    /// The entry of the journal at this position.
+    Entry(usize),
+    /// The answer to a question.
+    Answer(&'a str),
+}
+
+/// Seals and opens the parts of one task.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskSeal<'a> {
+    pub(crate) sealer: &'a dyn Seal,
+    pub(crate) now: UnixSeconds,
+    pub(crate) key: TaskKey,
+}
+
+impl TaskSeal<'_> {
+    pub(crate) fn seal(&self, part: Part<'_>, body: &[u8]) -> Result<Vec<u8>, SealError> {
+        let count = body.len().div_ceil(CHUNK).max(1);
+        let validity = Validity { issued: self.now, expires: UnixSeconds(u64::MAX) };
+        let mut sealed = Vec::new();
+        for n in 0..count {
+            let chunk = body.get(n * CHUNK..).unwrap_or_default();
+            let chunk = chunk.get(..CHUNK).unwrap_or(chunk);
+            let target = target(part, n, count);
+            let token = seal(self.sealer, &self.binding(part, &target), validity, chunk)?;
+            if n > 0 {
+                sealed.push(SEPARATOR);
+            }
+            sealed.extend_from_slice(token.as_bytes());
+        }
+        Ok(sealed)
+    }
+
+    /// Reverses [`seal`](Self::seal).
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], if the part is of another task, place or caller, or was changed.
+    pub(crate) fn open(&self, part: Part<'_>, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let tokens: Vec<_> = sealed.split(|byte| *byte == SEPARATOR).collect();
+        let mut body = Vec::with_capacity(sealed.len());
+        for (n, token) in tokens.iter().enumerate() {
+            let token = str::from_utf8(token).map_err(|_| OpenError::UnknownFormat)?;
+            let target = target(part, n, tokens.len());
+            let opened = open(self.sealer, token, &self.binding(part, &target), self.now)?;
+            body.extend_from_slice(opened.body());
+        }
+        Ok(body)
+    }
+
+    fn binding<'a>(&self, part: Part<'a>, target: &'a str) -> Binding<'a> {
+        let principal = match part {
+            Part::View(principal) => principal,
+            _ => None,
+        };
+        // The digest is of the task instead of arguments: only its caller knows these.
+        let arguments = Digest::from_bytes(self.key.0);
+        Binding { principal, method: "tasks", target, arguments }
+    }
+}
+
+fn target(part: Part<'_>, n: usize, count: usize) -> String {
+    let chunk = format!("{n} of {count}");
+    match part {
+        Part::Call => format!("call {chunk}"),
+        Part::View(_) => format!("view {chunk}"),
+        Part::Entry(position) => format!("entry {position} {chunk}"),
+        Part::Answer(question) => format!("answer {chunk} {question}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mrtr_codec::KeyRing;
+
+    use super::*;
+
+    #[test]
+    fn parts_open_at_their_place_only() {
+        let ring = KeyRing::ephemeral().unwrap();
+        let alice = Principal::new("https://login.example", "alice");
+        let bob = Principal::new("https://login.example", "bob");
+        let of = |id| TaskSeal { sealer: &ring, now: UnixSeconds(1), key: TaskKey::of(id) };
+        for length in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
+            let body: Vec<u8> = (0..length).map(|n| u8::try_from(n % 251).unwrap()).collect();
+            for (part, other) in [
+                (Part::Call, Part::Entry(0)),
+                (Part::Entry(1), Part::Entry(2)),
+                (Part::View(Some(&alice)), Part::View(Some(&bob))),
+                (Part::View(Some(&alice)), Part::View(None)),
+                (Part::Answer("a"), Part::Answer("b")),
+            ] {
+                let sealed = of("one").seal(part, &body).unwrap();
+                assert_eq!(of("one").open(part, &sealed), Ok(body.clone()));
+                assert!(of("one").open(other, &sealed).is_err(), "{part:?} as {other:?}");
+                assert!(of("two").open(part, &sealed).is_err(), "{part:?} of another task");
+                // A chunk cannot be cut off.
+                if let Some(end) = sealed.iter().rposition(|byte| *byte == SEPARATOR) {
+                    assert!(of("one").open(part, &sealed[..end]).is_err());
+                }
+            }
+        }
+    }
+}

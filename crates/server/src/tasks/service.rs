@@ -1,0 +1,193 @@
+//! The tasks of a server: its store, and the runs of this process.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mrtr_codec::OpenError;
+use mrtr_schema::jsonrpc::ErrorObject;
+use serde_json::json;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
+
+use super::store::{
+    Claim, ErasedTaskStore, Lease, LeaseId, TaskHandler, TaskKey, TaskRecord, TaskStoreError,
+};
+use super::{Part, TaskSeal, View};
+use crate::clock::Clock;
+use crate::registry::Registry;
+use crate::request_parts::RequestParts;
+
+/// The timeout of one operation of the store within a request.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum number of changes that wait for one slow subscription.
+const MAX_CHANGES: usize = 256;
+
+/// The tasks of a server.
+pub(crate) struct TaskService {
+    pub(crate) store: Box<dyn ErasedTaskStore>,
+    /// The name of the server: the tasks of others in the same store are not its own.
+    pub(crate) name: String,
+    pub(crate) handlers: Arc<[TaskHandler]>,
+    /// The time for which a replica that has died keeps its tasks.
+    pub(crate) lease: Duration,
+    /// The changes of tasks at all replicas, as far as the store announces them.
+    pub(crate) changes: broadcast::Sender<TaskKey>,
+    /// The tasks that may run in this process at the same time.
+    permits: Arc<Semaphore>,
+    /// The runs of this process.
+    running: Mutex<HashMap<TaskKey, Arc<Notify>>>,
+}
+
+impl TaskService {
+    pub(crate) fn new(
+        store: Box<dyn ErasedTaskStore>,
+        name: String,
+        handlers: Arc<[TaskHandler]>,
+        lease: Duration,
+        max_running: usize,
+    ) -> Self {
+        Self {
+            store,
+            name,
+            handlers,
+            lease,
+            changes: broadcast::Sender::new(MAX_CHANGES),
+            permits: Arc::new(Semaphore::new(max_running.min(Semaphore::MAX_PERMITS))),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Creates a lease with a random identity.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system has no random numbers.
+    pub(crate) fn new_lease(&self) -> Result<Lease, getrandom::Error> {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id)?;
+        Ok(Lease { id: LeaseId(id), time: self.lease })
+    }
+
+    /// Returns the part of a lease after which its holder stops, since its clock and that of the
+    /// store may differ in speed, and an operation takes time.
+    pub(crate) fn usable_lease(&self) -> Duration {
+        self.lease.mul_f64(0.9)
+    }
+
+    /// Creates a claim of up to `limit` tasks.
+    pub(super) fn claim_of(&self, lease: Lease, limit: usize) -> Claim {
+        let handlers = Arc::clone(&self.handlers);
+        Claim { service: self.name.clone(), handlers, lease, limit }
+    }
+
+    /// Takes a permit to run a task, if one is free.
+    pub(crate) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
+    }
+
+    /// Waits until a task may run, and takes all free permits, up to `limit`.
+    pub(super) async fn permits(&self, limit: usize) -> Vec<OwnedSemaphorePermit> {
+        let mut permits = Vec::new();
+        permits.extend(Arc::clone(&self.permits).acquire_owned().await.ok());
+        while permits.len() < limit
+            && let Some(permit) = self.try_permit()
+        {
+            permits.push(permit);
+        }
+        permits
+    }
+
+    /// Registers a run: changes of its task wake the returned notification.
+    pub(super) fn register(&self, key: TaskKey) -> Arc<Notify> {
+        Arc::clone(self.runs().entry(key).or_default())
+    }
+
+    pub(super) fn unregister(&self, key: TaskKey) {
+        self.runs().remove(&key);
+    }
+
+    /// Announces a change to the run of the task, and to subscriptions.
+    pub(super) fn announce(&self, key: TaskKey) {
+        if let Some(run) = self.runs().get(&key) {
+            run.notify_one();
+        }
+        // Sending fails if there are no subscriptions, which is not an error.
+        let _ = self.changes.send(key);
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<TaskKey, Arc<Notify>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a task, if it exists and belongs to the caller.
+    ///
+    /// # Errors
+    ///
+    /// The same error response for an unknown, an expired, and another caller's task; or that of an
+    /// unavailable store.
+    pub(crate) async fn read(
+        &self,
+        registry: &Registry,
+        task_id: &str,
+        parts: &RequestParts,
+    ) -> Result<(TaskRecord, View), ErrorObject> {
+        let key = TaskKey::of(task_id);
+        let record = within_request(self.store.read(key)).await?;
+        let record = record.ok_or_else(not_found)?;
+        let seal = registry.task_seal(key);
+        let part = Part::View(parts.principal.as_ref());
+        let opened = seal.open(part, &record.view);
+        let view =
+            opened.and_then(|view| View::unpack(&view).map_err(|_| OpenError::UnknownFormat));
+        match view {
+            Ok(view) => Ok((record, view)),
+            Err(error) => {
+                let reason = error.reason();
+                tracing::warn!(target: "mrtr::tasks", ?key, reason, "a task was not opened");
+                Err(not_found())
+            }
+        }
+    }
+}
+
+impl Registry {
+    /// Returns what seals the parts of a task.
+    pub(crate) fn task_seal(&self, key: TaskKey) -> TaskSeal<'_> {
+        TaskSeal { sealer: &*self.sealer, now: Clock::now(&*self.clock), key }
+    }
+}
+
+/// Returns the tasks of a server.
+///
+/// # Errors
+///
+/// An error response, if the server has none. The methods of tasks are not served then.
+pub(crate) fn tasks_of(registry: &Registry) -> Result<&TaskService, ErrorObject> {
+    registry.tasks.as_deref().ok_or_else(|| ErrorObject::internal("Internal error"))
+}
+
+fn not_found() -> ErrorObject {
+    ErrorObject::invalid_params("Invalid params: unknown `taskId`: the task does not exist")
+}
+
+/// Awaits an operation of the store within a request.
+///
+/// # Errors
+///
+/// An error response that asks the client to try again.
+pub(crate) async fn within_request<T>(
+    operation: impl Future<Output = Result<T, TaskStoreError>>,
+) -> Result<T, ErrorObject> {
+    let done = tokio::time::timeout(STORE_TIMEOUT, operation).await;
+    let done = done.unwrap_or_else(|_| {
+        let why = format!("no reply within {STORE_TIMEOUT:?}");
+        Err(TaskStoreError::Unavailable(why.into()))
+    });
+    done.map_err(|error| {
+        tracing::error!(target: "mrtr::tasks", %error, "an operation of the task store failed");
+        ErrorObject::internal("The task store is unavailable; try again")
+            .with_data(json!({ "reason": "task_store_unavailable" }))
+    })
+}
