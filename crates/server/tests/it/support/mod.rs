@@ -5,6 +5,7 @@ pub(crate) mod log;
 pub(crate) mod replicas;
 pub(crate) mod requests;
 pub(crate) mod single_use;
+pub(crate) mod tasks;
 
 pub(crate) use counter::Counter;
 pub(crate) use log::LogLines;

@@ -1,0 +1,611 @@
+//! Calls that become tasks.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mrtr_server::tasks::TaskPolicy;
+use mrtr_server::{Context, Error, Principal, Tool};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::support::tasks::{TaskFleet, accept, id_of, with_tasks};
+use crate::support::{Counter, Text, with_meta};
+
+fn unknown_task() -> Value {
+    json!({ "error": {
+        "code": -32602,
+        "message": "Invalid params: unknown `taskId`: the task does not exist",
+    } })
+}
+
+fn missing_extension() -> Value {
+    json!({ "error": {
+        "code": -32021,
+        "message": "Missing required client capability",
+        "data": { "requiredCapabilities": {
+            "extensions": { "io.modelcontextprotocol/tasks": {} },
+        } },
+    } })
+}
+
+fn text(task: &Value) -> &str {
+    task["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{task}"))
+}
+
+/// A tool that runs a step, asks two questions, and runs another step.
+fn order(policy: TaskPolicy, held: &Counter, placed: &Counter) -> Tool {
+    let (held, placed) = (held.clone(), placed.clone());
+    let tool = Tool::new("t", "", move |cx: Context| {
+        let (held, placed) = (held.clone(), placed.clone());
+        async move {
+            cx.detach().await?;
+            let number = cx.step("hold", async |_| Ok(held.increment())).await?;
+            let (one, other) = tokio::try_join!(
+                cx.elicit::<Text>("one", "One?"),
+                cx.elicit::<Text>("other", "Other?")
+            )?;
+            cx.step("place", async |_| Ok(placed.increment())).await?;
+            Ok::<_, Error>(format!("{number}: {} and {}", one.text, other.text))
+        }
+    });
+    tool.task(policy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_asks_and_completes_on_any_replica() {
+    for policy in [TaskPolicy::immediately(), TaskPolicy::on_detach()] {
+        let (held, placed) = (Counter::default(), Counter::default());
+        let fleet = TaskFleet::start(3, || order(policy.clone(), &held, &placed));
+        let created = fleet.call(0, json!({})).await;
+        let id = id_of(&created);
+        assert_eq!(id.len(), 22);
+        for absent in ["result", "error", "inputRequests", "requestState", "task"] {
+            assert_eq!(created.get(absent), None, "{created}");
+        }
+        assert_eq!(
+            (created["ttlMs"].as_u64(), &created["status"]),
+            (Some(86_400_000), &json!("working"))
+        );
+        assert_eq!(created["pollIntervalMs"], 1_000);
+
+        let task = fleet.wait_for(1, &id, "input_required").await;
+        let requests = task["inputRequests"].as_object().unwrap();
+        assert_eq!(requests.keys().collect::<Vec<_>>(), ["one", "other"]);
+        assert_eq!(requests["one"]["params"]["message"], "One?");
+
+        // A partial answer is taken, and what is left is still required.
+        let answers = json!({ "one": accept("a"), "unknown": { "ignored": true } });
+        let acknowledged = fleet.answer(2, &id, answers).await;
+        assert_eq!(acknowledged["resultType"], "complete");
+        assert_eq!(acknowledged.get("taskId"), None);
+        let task = fleet.get(0, &id).await;
+        let left = task["inputRequests"].as_object().unwrap();
+        assert_eq!(left.keys().collect::<Vec<_>>(), ["other"]);
+        // The first answer stands.
+        fleet.answer(2, &id, json!({ "one": accept("x") })).await;
+        fleet.answer(0, &id, json!({ "other": accept("b") })).await;
+
+        let task = fleet.wait_for(1, &id, "completed").await;
+        assert_eq!(text(&task), "1: a and b");
+        assert_eq!(task["resultType"], "complete");
+        assert_eq!((held.get(), placed.get()), (1, 1));
+        // The task has one end.
+        fleet.answer(0, &id, json!({ "other": accept("c") })).await;
+        assert_eq!(fleet.cancel(0, &id).await["resultType"], "complete");
+        assert_eq!(fleet.get(2, &id).await, task);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_come_before_the_task_and_a_repeated_request_gets_the_same_one() {
+    let runs = Counter::default();
+    let fleet = TaskFleet::start(2, || {
+        let runs = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let before: Text = cx.elicit("q", "Before?").await?;
+                cx.detach().await?;
+                cx.step("s", async |_| Ok(runs.increment())).await?;
+                let after: Text = cx.elicit("q2", "After?").await?;
+                Ok::<_, Error>(format!("{}, {}", before.text, after.text))
+            }
+        });
+        tool.task(TaskPolicy::on_detach())
+    });
+    let asked = fleet.call(0, json!({})).await;
+    assert_eq!(asked["resultType"], "input_required");
+    assert_eq!(fleet.connections[0].operations.load(std::sync::atomic::Ordering::SeqCst), 0);
+    let retry = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "q": accept("a") },
+    });
+    let id = id_of(&fleet.call(0, retry.clone()).await);
+    fleet.wait_for(1, &id, "input_required").await;
+    assert_eq!(id_of(&fleet.call(1, retry.clone()).await), id);
+    let other =
+        json!({ "requestState": retry["requestState"], "inputResponses": { "q": accept("b") } });
+    assert_ne!(id_of(&fleet.call(1, other).await), id, "another answer is another task");
+    fleet.answer(1, &id, json!({ "q2": accept("c") })).await;
+    assert_eq!(text(&fleet.wait_for(1, &id, "completed").await), "a, c");
+    assert_eq!(runs.get(), 2, "once for each task");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fast_call_does_not_touch_the_store_and_a_slow_one_goes_on() {
+    let runs = Counter::default();
+    let fleet = TaskFleet::start(1, || {
+        let runs = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context, Text { text }: Text| {
+            let runs = runs.clone();
+            async move {
+                let seconds = text.parse().unwrap();
+                let step = cx.step("s", async |_| {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    Ok(runs.increment())
+                });
+                let run = step.await?;
+                Ok::<_, Error>(run.to_string())
+            }
+        });
+        tool.task(TaskPolicy::after(Duration::from_secs(5)))
+    });
+    let fast = fleet.call(0, json!({ "arguments": { "text": "4" } })).await;
+    assert_eq!(fast["content"][0]["text"], "1");
+    let operations = &fleet.connections[0].operations;
+    assert_eq!(operations.load(std::sync::atomic::Ordering::SeqCst), 0);
+    // Much longer than a request may take.
+    let id = id_of(&fleet.call(0, json!({ "arguments": { "text": "600" } })).await);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "2");
+    assert_eq!(runs.get(), 2, "the step was not interrupted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_without_the_extension_gets_no_task() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(1, || order(TaskPolicy::immediately(), &held, &placed));
+    let params = with_meta(json!({ "name": "t", "arguments": {} }));
+    let result = fleet.send(0, "tools/call", params).await;
+    assert_eq!(result["resultType"], "input_required");
+    // Declared is what this request declares.
+    let id = id_of(&fleet.call(0, json!({})).await);
+    for (method, more) in [
+        ("tasks/get", json!({})),
+        ("tasks/update", json!({ "inputResponses": {} })),
+        ("tasks/cancel", json!({})),
+        ("subscriptions/listen", json!({ "notifications": { "taskIds": [&id] } })),
+    ] {
+        for id in [&*id, "unknown"] {
+            let mut params = with_meta(json!({ "taskId": id }));
+            params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            assert_eq!(fleet.send(0, method, params).await, missing_extension(), "{method}");
+        }
+    }
+    let required =
+        TaskFleet::start(1, || order(TaskPolicy::immediately().required(), &held, &placed));
+    let params = with_meta(json!({ "name": "t", "arguments": {} }));
+    assert_eq!(required.send(0, "tools/call", params).await, missing_extension());
+    for removed in ["tasks/result", "tasks/list"] {
+        let result = fleet.send(0, removed, with_tasks(json!({ "taskId": id }))).await;
+        assert_eq!(result["error"]["code"], -32601);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_exists_for_its_caller_only() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    let mallory = Principal::new("https://login.example", "mallory");
+    let other_client = fleet.caller.clone().with_client("other");
+    for (caller, id) in [(&mallory, &*id), (&other_client, &id), (&fleet.caller, "unknown")] {
+        for (method, params) in [
+            ("tasks/get", json!({ "taskId": id })),
+            ("tasks/update", json!({ "taskId": id, "inputResponses": { "one": accept("x") } })),
+            ("tasks/cancel", json!({ "taskId": id })),
+        ] {
+            let found = fleet.send_as(Some(caller), 1, method, with_tasks(params)).await;
+            assert_eq!(found, unknown_task(), "{method}");
+        }
+    }
+    let task = fleet.get(1, &id).await;
+    assert_eq!(task["inputRequests"].as_object().unwrap().len(), 2, "nothing was answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_and_panics_end_a_task_as_they_end_a_call() {
+    for (kind, status, expected) in [
+        ("error", "completed", json!({ "isError": true })),
+        ("panic", "failed", json!({ "code": -32603, "message": "Internal error" })),
+        ("capability", "failed", json!({ "code": -32021 })),
+    ] {
+        let fleet = TaskFleet::start(1, || {
+            let tool = Tool::new("t", "", move |cx: Context| async move {
+                match kind {
+                    "error" => Err(Error::new("No.")),
+                    "panic" => panic!("a bug"),
+                    _ => cx.elicit_url("u", "Go there", "https://a.example").await.map(|()| "x"),
+                }
+            });
+            tool.task(TaskPolicy::immediately())
+        });
+        let id = id_of(&fleet.call(0, json!({})).await);
+        let task = fleet.wait_for(0, &id, status).await;
+        let (shown, hidden) =
+            if status == "failed" { ("error", "result") } else { ("result", "error") };
+        assert_eq!(task.get(hidden), None);
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(task[shown][name], *value, "{task}");
+        }
+    }
+}
+
+/// A tool that records the keys of its steps, and waits for `go` in the second one.
+fn two_steps(go: &Arc<Semaphore>, keys: &Arc<Mutex<Vec<String>>>) -> Tool {
+    let (go, keys) = (Arc::clone(go), Arc::clone(keys));
+    let tool = Tool::new("t", "", move |cx: Context| {
+        let (go, keys) = (Arc::clone(&go), Arc::clone(&keys));
+        async move {
+            let (log, more) = (Arc::clone(&keys), Arc::clone(&keys));
+            cx.step("one", async move |step| {
+                log.lock().unwrap().push(format!("one {}", step.idempotency_key()));
+                Ok(())
+            })
+            .await?;
+            cx.step("two", async move |step| {
+                more.lock().unwrap().push(format!("two {}", step.idempotency_key()));
+                go.acquire().await.unwrap().forget();
+                Ok(())
+            })
+            .await?;
+            Ok::<_, Error>("done")
+        }
+    });
+    tool.task(TaskPolicy::immediately())
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_replica_continues_after_a_crash() {
+    let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
+    let fleet = TaskFleet::start(2, || two_steps(&go, &keys));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    let in_second_step = |count| {
+        let keys = Arc::clone(&keys);
+        async move {
+            while keys.lock().unwrap().len() < count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
+    in_second_step(2).await;
+    let cut_at = tokio::time::Instant::now();
+    fleet.connections[0].cut();
+    in_second_step(3).await;
+    let taken = cut_at.elapsed();
+    assert!(taken < Duration::from_millis(11_500), "the lease and 1.5 s: {taken:?}");
+    go.add_permits(1);
+    assert_eq!(text(&fleet.wait_for(1, &id, "completed").await), "done");
+    let keys = keys.lock().unwrap().clone();
+    assert_eq!(keys.len(), 3, "the first step did not run again: {keys:?}");
+    assert_eq!(keys[1], keys[2], "one idempotency key");
+    // The replica that was cut off has dropped its run: nobody waits for a permit.
+    fleet.connections[0].restore();
+    go.add_permits(1);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(go.available_permits(), 1);
+}
+
+/// A tool that logs three steps, each of which waits for `go`.
+fn three_steps(go: &Arc<Semaphore>, begun: &Arc<Mutex<Vec<String>>>) -> Tool {
+    let (go, begun) = (Arc::clone(go), Arc::clone(begun));
+    let tool = Tool::new("t", "", move |cx: Context| {
+        let (go, begun) = (Arc::clone(&go), Arc::clone(&begun));
+        async move {
+            for n in 0..3 {
+                let (go, begun) = (Arc::clone(&go), Arc::clone(&begun));
+                cx.step(format!("s{n}"), async move |_| {
+                    begun.lock().unwrap().push(n.to_string());
+                    go.acquire().await.unwrap().forget();
+                    Ok(())
+                })
+                .await?;
+            }
+            Ok::<_, Error>("done")
+        }
+    });
+    tool.task(TaskPolicy::immediately())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_shuts_down_releases_its_tasks() {
+    let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
+    let fleet = TaskFleet::start(2, || three_steps(&go, &keys));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    while keys.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The step in flight ends, and the next one runs elsewhere.
+    fleet.servers[0].begin_shutdown();
+    go.add_permits(1);
+    fleet.servers[0].drained().await;
+    let drained_at = tokio::time::Instant::now();
+    while keys.lock().unwrap().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(drained_at.elapsed() <= Duration::from_secs(1), "the keeper's pause");
+    go.add_permits(2);
+    fleet.wait_for(1, &id, "completed").await;
+    assert_eq!(*keys.lock().unwrap(), ["0", "1", "2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_is_cancelled() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
+    // Nobody runs it: at once.
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    let acknowledged = fleet.cancel(1, &id).await;
+    for absent in ["taskId", "status", "result", "error", "inputRequests"] {
+        assert_eq!(acknowledged.get(absent), None);
+    }
+    assert_eq!(fleet.get(0, &id).await["status"], "cancelled");
+    fleet.answer(0, &id, json!({ "one": accept("a"), "other": accept("b") })).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(fleet.get(0, &id).await["status"], "cancelled");
+    assert_eq!(placed.get(), 0);
+
+    // It runs at another replica, outside of steps: dropped when that learns of it.
+    let fleet = TaskFleet::start(2, || {
+        let tool = Tool::new("t", "", async |_: Context| std::future::pending::<String>().await);
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.cancel(1, &id).await;
+    let asked = tokio::time::Instant::now();
+    fleet.wait_for(1, &id, "cancelled").await;
+    assert!(asked.elapsed() <= Duration::from_secs(4), "a third of the lease");
+
+    // A step in flight ends, and no other begins.
+    let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
+    let fleet = TaskFleet::start(1, || three_steps(&go, &keys));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    while keys.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fleet.cancel(0, &id).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(fleet.get(0, &id).await["status"], "working");
+    go.add_permits(3);
+    fleet.wait_for(0, &id, "cancelled").await;
+    assert_eq!(*keys.lock().unwrap(), ["0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_does_not_fit_loses_no_task() {
+    let fleet = TaskFleet::start_with(2, |n, builder| {
+        let tool = Tool::new("t", "", move |cx: Context| async move {
+            // The second replica has another handler, which does not reach the step.
+            if n == 0 {
+                cx.step("s", async |_| Ok(())).await?;
+            }
+            let answer: Text = cx.elicit("q", "What?").await?;
+            Ok::<_, Error>(answer.text)
+        });
+        builder.tool(tool.task(TaskPolicy::immediately().ttl(Duration::from_hours(48))))
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.connections[0].cut();
+    fleet.answer(1, &id, json!({ "q": accept("a") })).await;
+    tokio::time::sleep(Duration::from_hours(24)).await;
+    assert_eq!(fleet.get(1, &id).await["status"], "working");
+    // Back to the version that fits.
+    fleet.connections[1].cut();
+    fleet.connections[0].restore();
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_version_continues_or_restarts_a_task_and_an_older_one_leaves_it_alone() {
+    for (old, new, restarts) in [((1, 0), (2, 1), false), ((1, 0), (2, 2), true)] {
+        let runs = Counter::default();
+        let fleet = TaskFleet::start_with(2, |n, builder| {
+            let runs = runs.clone();
+            let tool = Tool::new("t", "", move |cx: Context| {
+                let runs = runs.clone();
+                async move {
+                    cx.step("s", async |_| Ok(runs.increment())).await?;
+                    let answer: Text = cx.elicit("q", "What?").await?;
+                    cx.step("s2", async |_| Ok(())).await?;
+                    let more: Text = cx.elicit("q2", "And?").await?;
+                    Ok::<_, Error>(answer.text + &more.text)
+                }
+            });
+            let (version, min) = if n == 0 { old } else { new };
+            let tool = tool.version(version).min_compatible_version(min);
+            builder.tool(tool.task(TaskPolicy::immediately()))
+        });
+        let id = id_of(&fleet.call(0, json!({})).await);
+        fleet.wait_for(0, &id, "input_required").await;
+        fleet.connections[0].cut();
+        fleet.answer(1, &id, json!({ "q": accept("a") })).await;
+        if restarts {
+            // The call keeps its identity, and loses its answers.
+            let task = fleet.wait_for(1, &id, "input_required").await;
+            let key = task["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+            assert_eq!(key, "q~2", "a key is not used again");
+            fleet.answer(1, &id, json!({ "q~2": accept("b") })).await;
+            loop {
+                let task = fleet.wait_for(1, &id, "input_required").await;
+                if task["inputRequests"].get("q2").is_some() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            // The older version cannot continue it now.
+            fleet.connections[0].restore();
+            fleet.connections[1].cut();
+            fleet.answer(0, &id, json!({ "q2": accept("c") })).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!(fleet.get(0, &id).await["status"], "working");
+            fleet.connections[1].restore();
+            assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "bc");
+            assert_eq!(runs.get(), 2);
+        } else {
+            let task = fleet.wait_for(1, &id, "input_required").await;
+            assert!(task["inputRequests"].get("q").is_none() || runs.get() == 1);
+            fleet.wait_for(1, &id, "input_required").await;
+            while fleet.get(1, &id).await["inputRequests"].get("q2").is_none() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            fleet.answer(1, &id, json!({ "q2": accept("c") })).await;
+            assert_eq!(text(&fleet.wait_for(1, &id, "completed").await), "ac");
+            assert_eq!(runs.get(), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_fit_is_asked_again_under_another_key() {
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |cx: Context| {
+            let answer: Text = cx.elicit("q", "What?").await?;
+            Ok::<_, Error>(answer.text)
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    let wrong = json!({ "action": "accept", "content": { "text": 5 } });
+    assert_eq!(fleet.answer(0, &id, json!({ "q": wrong })).await["resultType"], "complete");
+    let task = fleet.wait_for(0, &id, "input_required").await;
+    let message = task["inputRequests"]["q~2"]["params"]["message"].as_str().unwrap();
+    assert!(message.starts_with("What?\n(The last answer did not fit:"), "{message}");
+    fleet.answer(0, &id, json!({ "q~2": accept("b") })).await;
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_the_status_message_and_a_task_expires() {
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |cx: Context| {
+            for n in 1..=3_u32 {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                cx.progress(f64::from(n), Some(3.0), (n == 1).then_some("The first"));
+            }
+            std::future::pending::<String>().await
+        });
+        tool.task(TaskPolicy::immediately().ttl(Duration::from_mins(5)))
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    assert_eq!(fleet.get(0, &id).await.get("statusMessage"), None);
+    for (seconds, message) in [(15, "The first"), (10, "2 of 3"), (10, "3 of 3")] {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(fleet.get(0, &id).await["statusMessage"], message);
+    }
+    tokio::time::sleep(Duration::from_secs(264)).await;
+    assert_eq!(fleet.get(0, &id).await["status"], "working");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(fleet.get(0, &id).await, unknown_task());
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriptions_send_the_task_when_it_changes() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(1, || order(TaskPolicy::immediately(), &held, &placed));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    let received = Mutex::default();
+    {
+        let ids = [&*id, "unknown"];
+        let mut listening = std::pin::pin!(fleet.listen(0, &ids, &received));
+        let story = async {
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            fleet.answer(0, &id, json!({ "one": accept("a") })).await;
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            fleet.answer(0, &id, json!({ "other": accept("b") })).await;
+            tokio::time::sleep(Duration::from_secs(6)).await;
+        };
+        let mut story = std::pin::pin!(story);
+        std::future::poll_fn(|cx| {
+            assert!(listening.as_mut().poll(cx).is_pending());
+            story.as_mut().poll(cx)
+        })
+        .await;
+    }
+    let received: Vec<Value> = received
+        .into_inner()
+        .unwrap()
+        .iter()
+        .map(|n| json!({ "method": n.method, "params": serde_json::to_value(&n.params).unwrap() }))
+        .collect();
+    assert_eq!(received[0]["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(received[0]["params"]["notifications"], json!({ "taskIds": [id] }));
+    let statuses: Vec<_> = received[1..]
+        .iter()
+        .map(|n| {
+            assert_eq!(n["method"], "notifications/tasks");
+            assert_eq!(n["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
+            let open = n["params"]["inputRequests"].as_object().map_or(0, |open| open.len());
+            (n["params"]["status"].as_str().unwrap().to_owned(), open)
+        })
+        .collect();
+    let expected = [("input_required", 2), ("input_required", 1), ("completed", 0)];
+    assert_eq!(statuses, expected.map(|(status, open)| (status.to_owned(), open)));
+    let mut last = received.last().unwrap()["params"].clone();
+    let mut read = fleet.get(0, &id).await;
+    for task in [&mut last, &mut read] {
+        task.as_object_mut().unwrap().remove("_meta");
+        task.as_object_mut().unwrap().remove("resultType");
+    }
+    assert_eq!(last, read, "as `tasks/get` returns it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_in_the_store_is_in_the_clear() {
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |cx: Context, Text { text }: Text| {
+            cx.step("canary-step", async |_| Ok("canary-result".to_owned())).await?;
+            let answer: Text = cx.elicit("canary-question", "canary-message").await?;
+            Ok::<_, Error>(text + &answer.text)
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({ "arguments": { "text": "canary-argument" } })).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.answer(0, &id, json!({ "canary-question": accept("canary-answer") })).await;
+    let task = fleet.wait_for(0, &id, "completed").await;
+    assert_eq!(text(&task), "canary-argumentcanary-answer");
+    let written = fleet.connections[0].written.lock().unwrap();
+    let written = String::from_utf8_lossy(&written);
+    assert!(written.contains("mrtr1."));
+    for secret in ["canary", &id, "alice"] {
+        assert!(!written.contains(secret), "{secret}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_store_is_said_and_loses_nothing() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start(1, || order(TaskPolicy::immediately(), &held, &placed));
+    let unavailable = json!({ "error": {
+        "code": -32603,
+        "message": "The task store is unavailable; try again",
+        "data": { "reason": "task_store_unavailable" },
+    } });
+    fleet.connections[0].cut();
+    assert_eq!(fleet.call(0, json!({})).await, unavailable);
+    assert_eq!(held.get(), 0);
+    fleet.connections[0].restore();
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.connections[0].cut();
+    assert_eq!(fleet.get(0, &id).await, unavailable);
+    assert_eq!(fleet.answer(0, &id, json!({ "one": accept("a") })).await, unavailable);
+    fleet.connections[0].restore();
+    fleet.answer(0, &id, json!({ "one": accept("a"), "other": accept("b") })).await;
+    fleet.wait_for(0, &id, "completed").await;
+    assert_eq!((held.get(), placed.get()), (1, 1));
+}
