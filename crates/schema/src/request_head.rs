@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::json::CowStr;
-use crate::jsonrpc::{ErrorObject, Request};
+use crate::jsonrpc::{ErrorObject, Params, Request};
 use crate::meta::RequestMeta;
 
 /// The parameters that HTTP headers mirror, for all methods.
@@ -24,6 +24,9 @@ pub struct RequestHead<'a> {
     /// `params.uri`, if it is a string.
     #[serde(borrow, default, deserialize_with = "string_or_none")]
     pub uri: Option<Cow<'a, str>>,
+    /// `params.taskId`, if it is a string.
+    #[serde(rename = "taskId", borrow, default, deserialize_with = "string_or_none")]
+    pub task_id: Option<Cow<'a, str>>,
 }
 
 impl<'r> RequestHead<'r> {
@@ -43,7 +46,17 @@ impl<'r> RequestHead<'r> {
                 Err(_) => return request.decode_params(),
             },
         };
-        Ok(Self { meta, name: params.string("name"), uri: params.string("uri") })
+        Ok(Self::with_meta(meta, params))
+    }
+
+    /// Reads the head of a request whose `_meta` was read before.
+    pub fn with_meta(meta: Option<Arc<RequestMeta>>, params: &'r Params) -> Self {
+        Self {
+            meta,
+            name: params.string("name"),
+            uri: params.string("uri"),
+            task_id: params.string("taskId"),
+        }
     }
 }
 
@@ -65,7 +78,7 @@ fn string_or_none<'de, D: Deserializer<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jsonrpc::{Params, RequestId};
+    use crate::jsonrpc::RequestId;
 
     #[test]
     fn request_head_names_the_offending_field_of_meta() {

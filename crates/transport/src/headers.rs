@@ -22,7 +22,7 @@ pub use param::{ParamHeader, ParamHeaderError, check_param_headers, param_header
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// `Mcp-Method`: the method of the request.
 pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-/// `Mcp-Name`: the name of the tool or prompt, or the URI of the resource.
+/// `Mcp-Name`: the name of the tool or prompt, the URI of the resource, or the id of the task.
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 const BASE64_PREFIX: &str = "=?base64?";
@@ -59,15 +59,34 @@ pub fn decode(value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns true if requests of this method have the header `Mcp-Name`.
-fn has_name(request_method: &str) -> bool {
-    matches!(request_method, method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ)
+/// The part of the body that `Mcp-Name` mirrors.
+#[derive(Clone, Copy)]
+enum Mirrored {
+    Name,
+    Uri,
+    TaskId,
 }
 
-/// Returns the part of the body that `Mcp-Name` mirrors.
-fn name_in_body<'a>(request_method: &str, body: &'a RequestHead<'_>) -> Option<&'a str> {
-    let name = if request_method == method::RESOURCES_READ { &body.uri } else { &body.name };
-    name.as_deref().filter(|_| has_name(request_method))
+impl Mirrored {
+    /// Returns the part that requests of this method mirror; `None` if they have no `Mcp-Name`.
+    ///
+    /// `tasks/result` and `tasks/list` have none: no revision with this header has these methods.
+    fn of(request_method: &str) -> Option<Self> {
+        match request_method {
+            method::TOOLS_CALL | method::PROMPTS_GET => Some(Self::Name),
+            method::RESOURCES_READ => Some(Self::Uri),
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => Some(Self::TaskId),
+            _ => None,
+        }
+    }
+
+    fn in_body<'a>(self, body: &'a RequestHead<'_>) -> Option<&'a str> {
+        match self {
+            Self::Name => body.name.as_deref(),
+            Self::Uri => body.uri.as_deref(),
+            Self::TaskId => body.task_id.as_deref(),
+        }
+    }
 }
 
 /// Returns the headers that a client sends with a request.
@@ -79,7 +98,7 @@ pub fn request_headers(
     body: &RequestHead<'_>,
 ) -> Vec<(HeaderName, HeaderValue)> {
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
-    let name = name_in_body(request_method, body).map(encode);
+    let name = Mirrored::of(request_method).and_then(|part| part.in_body(body)).map(encode);
     // `Mcp-Method` has no encoded form. A method that is not a valid header value is left out, and
     // the server rejects the request.
     [
@@ -112,10 +131,10 @@ pub fn check_request(
     let version = body.meta.as_ref().and_then(|meta| meta.protocol_version.as_deref());
     compare("MCP-Protocol-Version", single(headers, &PROTOCOL_VERSION)?, version)?;
     compare("Mcp-Method", single(headers, &METHOD)?, Some(request_method))?;
-    if has_name(request_method) {
+    if let Some(part) = Mirrored::of(request_method) {
         let value = decode(single(headers, &NAME)?)
             .ok_or_else(|| mismatch("Mcp-Name is not valid Base64"))?;
-        compare("Mcp-Name", &value, name_in_body(request_method, body))?;
+        compare("Mcp-Name", &value, part.in_body(body))?;
     }
     Ok(())
 }
@@ -277,11 +296,21 @@ mod tests {
             ))),
             name: Some("größe".into()),
             uri: Some("file:///ü".into()),
+            task_id: Some("kT9w".into()),
         };
-        for method in
-            [method::TOOLS_CALL, method::PROMPTS_GET, method::RESOURCES_READ, method::TOOLS_LIST]
-        {
+        for (method, name) in [
+            (method::TOOLS_CALL, Some("=?base64?Z3LDtsOfZQ==?=")),
+            (method::PROMPTS_GET, Some("=?base64?Z3LDtsOfZQ==?=")),
+            (method::RESOURCES_READ, Some("=?base64?ZmlsZTovLy/DvA==?=")),
+            (method::TASKS_GET, Some("kT9w")),
+            (method::TASKS_UPDATE, Some("kT9w")),
+            (method::TASKS_CANCEL, Some("kT9w")),
+            (method::TOOLS_LIST, None),
+            ("tasks/result", None),
+            ("tasks/list", None),
+        ] {
             let headers: HeaderMap = request_headers(method, &body).into_iter().collect();
+            assert_eq!(headers.get(NAME).map(|value| value.to_str().unwrap()), name, "{method}");
             assert_eq!(check_request(&headers, method, &body), Ok(()), "{method}");
         }
     }
@@ -317,6 +346,25 @@ mod tests {
                 .message
                 .contains("more than once")
         );
+    }
+
+    #[test]
+    fn name_of_a_task_request_is_the_task_id() {
+        let body: RequestHead<'_> =
+            serde_json::from_str(r#"{"taskId":"t1","name":"t2","uri":"t3"}"#).unwrap();
+        for method in [method::TASKS_GET, method::TASKS_UPDATE, method::TASKS_CANCEL] {
+            let check = |name| {
+                let all =
+                    [("mcp-protocol-version", "v"), ("mcp-method", method), ("mcp-name", name)];
+                check_request(&map(&all), method, &body).map_err(|error| error.code)
+            };
+            assert_eq!(check("t1"), Ok(()), "{method}");
+            for other in ["t2", "t3", ""] {
+                assert_eq!(check(other), Err(code::HEADER_MISMATCH), "{method} {other}");
+            }
+            let without = map(&[("mcp-protocol-version", "v"), ("mcp-method", method)]);
+            assert!(check_request(&without, method, &body).is_err(), "{method}");
+        }
     }
 
     #[test]

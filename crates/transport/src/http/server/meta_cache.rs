@@ -46,11 +46,7 @@ impl MetaCache {
         };
         if let Some((_, meta)) = self.0.as_ref().filter(|(cached, _)| **cached == *text) {
             let meta = Some(Arc::clone(meta));
-            return Ok(RequestHead {
-                meta,
-                name: params.string("name"),
-                uri: params.string("uri"),
-            });
+            return Ok(RequestHead::with_meta(meta, params));
         }
         let mirrored = RequestHead::from_request(request)?;
         if let Some(meta) = &mirrored.meta {
