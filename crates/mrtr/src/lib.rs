@@ -113,6 +113,12 @@ pub mod single_use {
     pub use mrtr_server::single_use::*;
 }
 
+/// Tasks: calls that outlive their request.
+#[cfg(feature = "server")]
+pub mod tasks {
+    pub use mrtr_server::tasks::*;
+}
+
 /// Tests of handlers: replicas in memory, and a network with simulated failures.
 #[cfg(feature = "testing")]
 pub mod testing {

@@ -48,7 +48,7 @@ pub fn endpoint(server: Server) -> io::Result<Endpoint<Server>> {
 /// Serves `server` over HTTP at `/mcp` on `address` until the process gets SIGINT or SIGTERM.
 ///
 /// The shutdown is graceful: requests in flight may take 10 s, and detached work another 10 s
-/// ([`Server::drained`]).
+/// ([`Server::drained`]). Due tasks are run meanwhile ([`Server::run_tasks`]).
 ///
 /// A request must name this machine in `Host`, and in `Origin` if that header is present
 /// ([`HostPolicy::loopback`](crate::http::HostPolicy::loopback)). So web pages from elsewhere
@@ -79,7 +79,8 @@ fn serve_on(server: Server, listener: TcpListener) -> Serving {
         tracing::info!(target: "mrtr::http", %address, "serving MCP at /mcp");
         let (endpoint, options) = (endpoint(server.clone())?, ServeOptions::default());
         let end = shutdown(server.clone(), options.readiness().clone());
-        let outcome = mrtr_transport::http::serve(listener, endpoint, options, end).await;
+        let serving = mrtr_transport::http::serve(listener, endpoint, options, end);
+        let outcome = beside_tasks(&server, serving).await;
         drain(&server).await;
         outcome
     })
@@ -115,6 +116,18 @@ pub async fn shutdown(server: Server, readiness: Readiness) {
     server.begin_shutdown();
 }
 
+/// Runs due tasks while the server is serving.
+async fn beside_tasks<T>(server: &Server, serving: impl Future<Output = T>) -> T {
+    let tasks = async {
+        server.run_tasks().await;
+        std::future::pending::<T>().await
+    };
+    tokio::select! {
+        outcome = serving => outcome,
+        never = tasks => never,
+    }
+}
+
 /// Waits for detached work, up to [`DRAIN_TIMEOUT`].
 async fn drain(server: &Server) {
     if tokio::time::timeout(DRAIN_TIMEOUT, server.drained()).await.is_err() {
@@ -128,7 +141,8 @@ async fn drain(server: &Server) {
 
 /// Serves `server` over standard input and output, to the process that started this one.
 ///
-/// It ends when the input ends, or when this process gets SIGINT or SIGTERM. Log to standard error:
+/// It ends when the input ends, or when this process gets SIGINT or SIGTERM. Due tasks are run
+/// meanwhile ([`Server::run_tasks`]). Log to standard error:
 /// standard output may contain only messages of the protocol.
 ///
 /// # Errors
@@ -143,7 +157,8 @@ fn serve_standard_streams(server: Server) -> Serving {
         let stdin = BufReader::new(standard_input());
         let (stdout, written) = standard_output();
         let end = shutdown(server.clone(), Readiness::default());
-        let outcome = revisions::serve_stream(server.clone(), stdin, stdout, end).await;
+        let serving = revisions::serve_stream(server.clone(), stdin, stdout, end);
+        let outcome = beside_tasks(&server, serving).await;
         // A client that does not read must not keep the process from exiting.
         let _ = tokio::time::timeout(FLUSH_TIMEOUT, written).await;
         drain(&server).await;

@@ -2,10 +2,12 @@
 
 mod content;
 mod questions;
+mod tasks;
 
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageParams;
+use mrtr::tasks::MemoryTaskStore;
 use mrtr::{
     Change, ChangeNotifier, ClientFeature, Context, Error, Prompt, PromptOutput, Result, Server,
     Tool, ToolOutput,
@@ -92,6 +94,8 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         .changes(changes);
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
     let builder = questions::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
+    let builder = tasks::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
+    let builder = builder.task_store(MemoryTaskStore::new(1_000));
     let builder = content::resources().into_iter().fold(builder, mrtr::ServerBuilder::resource);
     let builder = builder.resource_template(content::template());
     let builder = content::prompts().into_iter().fold(builder, mrtr::ServerBuilder::prompt);
