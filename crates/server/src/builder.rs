@@ -1,5 +1,7 @@
 //! The builder of servers.
 
+mod stores;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -9,7 +11,6 @@ use std::time::Duration;
 use mrtr_codec::{KeyRing, Seal};
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::meta::{TraceContext, key};
-use mrtr_schema::tasks::EXTENSION;
 use mrtr_schema::{Object, uri};
 use mrtr_transport::headers::ParamHeader;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::catalog::{Catalog, raw_json};
 use crate::changes::ChangeNotifier;
 use crate::clock::{Clock, SystemClock};
 use crate::completion::Completer;
-use crate::dispatch::{completion, discovery, listen, prompts, resources, tasks, tools};
+use crate::dispatch::{completion, discovery, listen, prompts, resources, tools};
 use crate::error::Error;
 use crate::extension::{self, ExtensionRequest, is_identifier};
 use crate::prompt::Prompt;
@@ -29,10 +30,10 @@ use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::runtime::{HandOverPolicy, Runtime};
 use crate::schema_validation::Schemas;
 use crate::server::Server;
-use crate::single_use::{ErasedStore, SingleUseStore};
+use crate::single_use::ErasedStore;
 use crate::state::StateMap;
 use crate::task_tracker::TaskTracker;
-use crate::tasks::{ErasedTaskStore, TaskService, TaskStore, task_handler};
+use crate::tasks::ErasedTaskStore;
 use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
@@ -240,39 +241,6 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the store of used request states, for handlers with
-    /// [`single_use`](crate::Tool::single_use).
-    pub fn single_use_store(mut self, store: impl SingleUseStore) -> Self {
-        self.store = Some(Box::new(store));
-        self
-    }
-
-    /// Sets the store of [tasks](crate::tasks), and declares their extension.
-    ///
-    /// [`Server::run_tasks`] continues the tasks of other replicas, and those that were answered;
-    /// `mrtr::serve` calls it.
-    pub fn task_store(mut self, store: impl TaskStore) -> Self {
-        self.task_store = Some(Box::new(store));
-        self.extension(EXTENSION, Object::new()).serving(tasks::METHODS)
-    }
-
-    /// Sets the time after which the tasks of a replica that has died are continued by another one.
-    /// Default: 10 s. Less than 1 s is a build error.
-    ///
-    /// A replica renews the lease of each running task three times in this time. A shorter time
-    /// costs more writes, and a replica that does not reach the store for as long loses its tasks.
-    pub fn task_lease(mut self, time: Duration) -> Self {
-        self.task_lease = time;
-        self
-    }
-
-    /// Sets the maximum number of tasks that run in this process at the same time. Default: 256.
-    /// Zero is a build error. Tasks that wait for answers do not count.
-    pub fn max_running_tasks(mut self, tasks: usize) -> Self {
-        self.max_running_tasks = tasks;
-        self
-    }
-
     /// Accepts unauthenticated callers.
     ///
     /// Anonymous callers are indistinguishable, and can use each other's request states. A
@@ -429,28 +397,6 @@ impl ServerBuilder {
             trace_parent: self.trace_parent,
         };
         Ok(Server { registry: Arc::new(registry) })
-    }
-
-    fn task_service(&mut self) -> Result<Option<Box<TaskService>>, BuildError> {
-        let with_policy = |tool: &&Tool| tool.task.is_some();
-        if let Some(tool) = self.tools.iter().filter(with_policy).find(|tool| tool.options.manual) {
-            return Err(BuildError::ManualTask(tool.wire.name.clone()));
-        }
-        let Some(store) = self.task_store.take() else {
-            return match self.tools.iter().find(with_policy) {
-                Some(tool) => Err(BuildError::NoTaskStore(tool.wire.name.clone())),
-                None => Ok(None),
-            };
-        };
-        if self.task_lease < Duration::from_secs(1) || self.max_running_tasks == 0 {
-            return Err(BuildError::TaskLimits);
-        }
-        let continues = self.tools.iter().filter(|tool| !tool.options.manual);
-        let handlers = continues.map(|tool| task_handler(&tool.wire.name, tool.options.version));
-        let name = self.info.name.clone();
-        let (lease, max_running) = (self.task_lease, self.max_running_tasks);
-        let service = TaskService::new(store, name, handlers.collect(), lease, max_running);
-        Ok(Some(Box::new(service)))
     }
 
     fn validate_names(&self) -> Result<(), BuildError> {

@@ -63,7 +63,8 @@
 //!
 //! [`extract`]: handler parameters · [`form`]: forms from Rust types · [`manual`]: handlers that
 //! keep their state themselves · [`single_use`]: request states that are accepted once · [`seal`]:
-//! keys and sealers · [`tasks`]: calls that outlive their request · `testing` (feature `testing`): tests of handlers
+//! keys and sealers · [`tasks`]: calls that outlive their request · `testing` (feature `testing`):
+//! tests of handlers
 
 mod build_error;
 mod builder;

@@ -21,7 +21,7 @@ use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::runtime::Runtime;
 use crate::single_use::ErasedStore;
-use crate::tasks::TaskService;
+use crate::tasks::{TaskKey, TaskSeal, TaskService};
 use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
@@ -134,6 +134,20 @@ impl Registry {
     pub(crate) fn has_resource(&self, uri: &str) -> bool {
         self.resource(uri).is_some()
             || self.templates.iter().any(|(template, _)| template.matches(uri).is_some())
+    }
+
+    /// Returns the tasks of the server.
+    ///
+    /// # Errors
+    ///
+    /// An error response, if the server has none. The methods of tasks are not served then.
+    pub(crate) fn task_service(&self) -> Result<&TaskService, ErrorObject> {
+        self.tasks.as_deref().ok_or_else(|| ErrorObject::internal("Internal error"))
+    }
+
+    /// Returns what seals the parts of a task.
+    pub(crate) fn task_seal(&self, key: TaskKey) -> TaskSeal<'_> {
+        TaskSeal { sealer: &*self.sealer, now: self.clock.now(), key }
     }
 
     pub(crate) fn has_resources(&self) -> bool {

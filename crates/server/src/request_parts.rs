@@ -139,6 +139,15 @@ impl Notifier {
         }
     }
 
+    /// Waits for room in the queue, and queues a notification. Returns `false` if the client has
+    /// disconnected.
+    pub(crate) async fn send_waiting(&self, method: &str, params: &impl Serialize) -> bool {
+        match Notification::new(method, params) {
+            Ok(notification) => self.outbox.send(notification).await,
+            Err(_) => false,
+        }
+    }
+
     /// Queues a notification. It is dropped if the queue is full or closed.
     pub(crate) fn send(&self, method: &str, params: &impl Serialize) {
         let sent = Notification::new(method, params).is_ok_and(|n| self.outbox.try_send(n));

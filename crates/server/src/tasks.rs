@@ -69,6 +69,8 @@
 //! are needed for as long as tasks live.
 
 mod call;
+mod holding;
+mod keep;
 mod keeper;
 mod memory;
 mod policy;
@@ -80,13 +82,14 @@ mod store;
 mod view;
 
 pub(crate) use call::StoredCall;
+pub(crate) use holding::Holding;
 pub(crate) use keeper::either;
 pub use memory::MemoryTaskStore;
 pub use policy::TaskPolicy;
 pub(crate) use policy::TaskStart;
-pub(crate) use run::{Holding, Run, task_handler};
+pub(crate) use run::{Run, task_handler};
 pub(crate) use sealed::{Part, TaskSeal};
-pub(crate) use service::{TaskService, tasks_of, within_request};
+pub(crate) use service::{TaskService, within_request};
 pub(crate) use store::ErasedTaskStore;
 pub use store::{
     Claim, Created, HeldTask, Lease, LeaseId, NewTask, RunEnd, StoredAnswer, StoredStatus,

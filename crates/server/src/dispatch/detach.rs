@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_codec::Digest;
-use mrtr_schema::Object;
-use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::ErrorObject;
-use mrtr_schema::tasks::{CreateTaskResult, EXTENSION};
+use mrtr_schema::tasks::CreateTaskResult;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::execute::{RoundExecution, missing_capability, with_timeout};
-use super::tasks::task_on_wire;
+use super::execute::{RoundExecution, with_timeout};
+use super::tasks::{declares_tasks, missing_extension, task_on_wire};
 use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::manual::ManualOutput;
@@ -58,16 +56,6 @@ impl Registry {
         }
         if policy.required { Err(missing_extension()) } else { Ok(None) }
     }
-}
-
-/// Returns true if the client declares the extension with this request.
-pub(super) fn declares_tasks(parts: &RequestParts) -> bool {
-    !parts.is_legacy() && parts.capabilities().has_extension(EXTENSION)
-}
-
-/// Creates the error response to a client without the extension.
-pub(super) fn missing_extension() -> ErrorObject {
-    missing_capability(&ClientCapabilities::new().with_extension(EXTENSION, Object::new()))
 }
 
 impl RoundExecution<'_> {
@@ -200,7 +188,7 @@ impl RoundExecution<'_> {
     }
 }
 
-/// Returns the id of a task: 22 characters, with 128 bits that nobody can guess.
+/// Returns the id of a task: 22 characters, with 128 bits that cannot be guessed.
 ///
 /// A request that is repeated, with a request state, gets the same task.
 fn task_id(call: &[u8; 16], answers: Digest) -> String {

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use mrtr_schema::jsonrpc::{ErrorObject, Notification, Request, RequestId};
+use mrtr_schema::jsonrpc::{ErrorObject, Request, RequestId};
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::subscription::{
     Acknowledged, Changed, ListenParams, ListenResult, SubscriptionFilter, name, subscription_meta,
 };
 use mrtr_schema::{Object, method, uri};
-use mrtr_transport::NotificationSender;
-use serde::Serialize;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -17,7 +15,7 @@ use super::complete;
 use super::task_watch::TaskWatch;
 use crate::changes::Change;
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
-use crate::request_parts::RequestParts;
+use crate::request_parts::{Notifier, RequestParts};
 use crate::tasks::either;
 
 /// Maximum number of resources in one subscription.
@@ -38,7 +36,7 @@ fn listen<'r>(
 
 impl Registry {
     async fn listen(&self, id: &RequestId, params: ListenParams, parts: &RequestParts) -> Outcome {
-        let outbox = &parts.notifier.outbox;
+        let notifier = &parts.notifier;
         let mut filter = self.supported_filter(params.notifications)?;
         let meta = || subscription_meta(id);
         // Subscribed before the acknowledgement, so that no change after it is missed.
@@ -46,9 +44,9 @@ impl Registry {
         let mut watch = TaskWatch::start(self, std::mem::take(&mut filter.task_ids), parts).await?;
         filter.task_ids = watch.task_ids();
         let acknowledged = Acknowledged::new(filter.clone(), meta());
-        let listening = send(outbox, name::ACKNOWLEDGED, &acknowledged).await;
+        let listening = notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await;
         if listening {
-            let changes = self.send_changes(&filter, receiver, outbox, meta);
+            let changes = self.send_changes(&filter, receiver, notifier, meta);
             either(changes, watch.run(self, parts, meta)).await;
         }
         let mut ended = meta();
@@ -62,7 +60,7 @@ impl Registry {
         &self,
         filter: &SubscriptionFilter,
         mut receiver: Option<Receiver<Change>>,
-        outbox: &NotificationSender,
+        notifier: &Notifier,
         meta: impl Fn() -> Object,
     ) {
         let mut listening = true;
@@ -76,7 +74,7 @@ impl Registry {
             for (method, uri) in notifications {
                 let mut changed = Changed::new(meta());
                 changed.uri = uri;
-                listening = listening && send(outbox, method, &changed).await;
+                listening = listening && notifier.send_waiting(method, &changed).await;
             }
         }
     }
@@ -136,16 +134,4 @@ fn all_notifications(filter: &SubscriptionFilter) -> Vec<ChangeNotification> {
         .chain(resources)
         .filter_map(|change| notification_for(filter, change))
         .collect()
-}
-
-/// Waits for room in the queue, and sends. Returns `false` if the client has disconnected.
-pub(super) async fn send(
-    outbox: &NotificationSender,
-    method: &str,
-    params: &impl Serialize,
-) -> bool {
-    match Notification::new(method, params) {
-        Ok(notification) => outbox.send(notification).await,
-        Err(_) => false,
-    }
 }

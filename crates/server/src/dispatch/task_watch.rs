@@ -10,8 +10,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
-use super::detach::{declares_tasks, missing_extension};
-use super::listen::send;
+use super::tasks::{declares_tasks, missing_extension};
 use crate::registry::Registry;
 use crate::request_parts::RequestParts;
 use crate::tasks::TaskKey;
@@ -19,7 +18,7 @@ use crate::tasks::TaskKey;
 /// Maximum number of tasks in one subscription.
 const MAX_TASKS: usize = 1_000;
 
-/// The interval at which all tasks are read: the store may miss to announce a change.
+/// The interval at which all tasks are read: a store may not announce every change.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The tasks of one subscription, and what its client knows of them.
@@ -82,13 +81,12 @@ impl TaskWatch {
         parts: &RequestParts,
         meta: impl Fn() -> Object,
     ) {
-        let outbox = &parts.notifier.outbox;
         let mut next_read = Instant::now() + INTERVAL;
         loop {
             for watched in &mut self.tasks {
                 let params = TaskNotification::new(watched.current.clone(), meta());
                 let json = serde_json::to_string(&params).ok();
-                if watched.sent != json && !send(outbox, name::TASK, &params).await {
+                if watched.sent != json && !parts.notifier.send_waiting(name::TASK, &params).await {
                     return;
                 }
                 watched.sent = json;
@@ -97,7 +95,7 @@ impl TaskWatch {
             let Some(changes) = self.changes.as_mut().filter(|_| !self.tasks.is_empty()) else {
                 return std::future::pending().await;
             };
-            let changed = loop {
+            let changed_task = loop {
                 match timeout_at(next_read, changes.recv()).await {
                     Ok(Ok(key)) if self.tasks.iter().all(|watched| watched.key != key) => {}
                     Ok(Ok(key)) => break Some(key),
@@ -106,12 +104,12 @@ impl TaskWatch {
                     Ok(Err(RecvError::Closed)) => return,
                 }
             };
-            if changed.is_none() {
+            if changed_task.is_none() {
                 next_read = Instant::now() + INTERVAL;
             }
             let mut gone = Vec::new();
             for watched in &mut self.tasks {
-                if changed.is_some_and(|key| key != watched.key) {
+                if changed_task.is_some_and(|key| key != watched.key) {
                     continue;
                 }
                 let task_id = watched.current.task().task_id.clone();

@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
+use mrtr_codec::OpenError;
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
-use mrtr_schema::method;
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::tasks::{
-    CancelTaskParams, CancelTaskResult, DetailedTask, GetTaskParams, GetTaskResult, Task,
-    TaskState, TaskStatus, UpdateTaskParams, UpdateTaskResult,
+    CancelTaskParams, CancelTaskResult, DetailedTask, EXTENSION, GetTaskParams, GetTaskResult,
+    Task, TaskState, TaskStatus, UpdateTaskParams, UpdateTaskResult,
 };
+use mrtr_schema::{Object, method};
 use serde_json::value::RawValue;
 
-use super::detach::{declares_tasks, missing_extension};
+use super::execute::missing_capability;
 use crate::registry::{Methods, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::rounds::MAX_STORED_ENTRY;
 use crate::tasks::{
-    Part, StoredStatus, TaskKey, TaskPolicy, TaskRecord, UnixMillis, View, ViewOutcome, tasks_of,
+    Part, StoredStatus, TaskKey, TaskPolicy, TaskRecord, UnixMillis, View, ViewOutcome,
     within_request,
 };
 
@@ -45,8 +47,8 @@ fn update<'r>(
         check_extension(&parts)?;
         let UpdateTaskParams { task_id, input_responses, .. } =
             UpdateTaskParams::from_request(request)?;
-        let service = tasks_of(server)?;
-        let (record, view) = service.read(server, &task_id, &parts).await?;
+        let service = server.task_service()?;
+        let (record, view) = server.read_task(&task_id, &parts).await?;
         let key = TaskKey::of(&task_id);
         let seal = server.task_seal(key);
         let is_outstanding = |question: &String| {
@@ -89,13 +91,23 @@ fn cancel<'r>(
     Box::pin(async move {
         check_extension(&parts)?;
         let CancelTaskParams { task_id, .. } = CancelTaskParams::from_request(request)?;
-        let service = tasks_of(server)?;
-        let (record, _) = service.read(server, &task_id, &parts).await?;
+        let service = server.task_service()?;
+        let (record, _) = server.read_task(&task_id, &parts).await?;
         if record.status == StoredStatus::Open {
             within_request(service.store.cancel(TaskKey::of(&task_id))).await?;
         }
         server.complete(&CancelTaskResult::new())
     })
+}
+
+/// Returns true if the client declares the extension with this request.
+pub(super) fn declares_tasks(parts: &RequestParts) -> bool {
+    !parts.is_legacy() && parts.capabilities().has_extension(EXTENSION)
+}
+
+/// Creates the error response to a client without the extension.
+pub(super) fn missing_extension() -> ErrorObject {
+    missing_capability(&ClientCapabilities::new().with_extension(EXTENSION, Object::new()))
 }
 
 /// Checks that the client declares the extension, before anything is looked up.
@@ -104,13 +116,44 @@ fn check_extension(parts: &RequestParts) -> Result<(), ErrorObject> {
 }
 
 impl Registry {
+    /// Reads a task, if it exists and belongs to the caller.
+    ///
+    /// # Errors
+    ///
+    /// The same error response for an unknown, an expired, and another caller's task; or that of an
+    /// unavailable store.
+    async fn read_task(
+        &self,
+        task_id: &str,
+        parts: &RequestParts,
+    ) -> Result<(TaskRecord, View), ErrorObject> {
+        let not_found = || {
+            let why = "Invalid params: unknown `taskId`: the task does not exist";
+            ErrorObject::invalid_params(why)
+        };
+        let key = TaskKey::of(task_id);
+        let record = within_request(self.task_service()?.store.read(key)).await?;
+        let record = record.ok_or_else(not_found)?;
+        let opened = self.task_seal(key).open(Part::View(parts.principal.as_ref()), &record.view);
+        let view =
+            opened.and_then(|view| View::unpack(&view).map_err(|_| OpenError::UnknownFormat));
+        match view {
+            Ok(view) => Ok((record, view)),
+            Err(error) => {
+                let reason = error.reason();
+                tracing::warn!(target: "mrtr::tasks", ?key, reason, "a task was not opened");
+                Err(not_found())
+            }
+        }
+    }
+
     /// Returns a task of the caller.
     pub(super) async fn detailed_task(
         &self,
         task_id: &str,
         parts: &RequestParts,
     ) -> Result<DetailedTask, ErrorObject> {
-        let (record, view) = tasks_of(self)?.read(self, task_id, parts).await?;
+        let (record, view) = self.read_task(task_id, parts).await?;
         // A tool without a policy, or none at all: another version of the server created the task.
         let policy = self.tool(&record.handler.tool).and_then(|tool| tool.task.clone());
         task_on_wire(task_id, &record, &view, &policy.unwrap_or_else(TaskPolicy::on_detach))
@@ -131,9 +174,10 @@ pub(super) fn task_on_wire(
     let state = match (record.status, &view.outcome) {
         (StoredStatus::Open, _) => {
             let outstanding = view.outstanding(&record.answered).map_err(malformed)?;
-            match outstanding.0.is_empty() {
-                true => TaskState::Working,
-                false => TaskState::InputRequired(outstanding),
+            if outstanding.0.is_empty() {
+                TaskState::Working
+            } else {
+                TaskState::InputRequired(outstanding)
             }
         }
         (StoredStatus::Completed, Some(ViewOutcome::Result(json))) => {

@@ -10,8 +10,7 @@ use mrtr_schema::input::InputResponses;
 use super::commits::{Commits, Detach};
 use super::fault::Fault;
 use super::journal::{
-    CallMeta, EntryKind, Journal, PendingInputs, RACE_WINNERS, SKIPPED, StepKind,
-    order_independent_digest,
+    CallMeta, EntryKind, Journal, PendingInputs, SKIPPED, StepKind, order_independent_digest,
 };
 use super::replay::{Location, Lookup, Replay};
 use super::shared_str::SharedStr;
@@ -44,6 +43,7 @@ pub struct Round {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub(super) struct State {
     /// The replay; taken away when the round ends.
     pub(super) replay: Replay,
@@ -287,18 +287,6 @@ impl Round {
         self.lock().replay.is_replaying()
     }
 
-    /// Sends progress to the client, unless an earlier round sent it.
-    pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let text = || match (message, total) {
-            (Some(message), _) => message.to_owned(),
-            (None, Some(total)) => format!("{progress} of {total}"),
-            (None, None) => progress.to_string(),
-        };
-        if !self.set_message(text) {
-            self.parts.progress(progress, total, message, self.is_replaying());
-        }
-    }
-
     /// Starts a step, unless its result is recorded or another replica is to run it.
     ///
     /// `decode` reads the recorded result.
@@ -360,27 +348,6 @@ impl Round {
         }
         state.wake_driver();
         state.wake_writer();
-    }
-
-    /// Returns true if the first side of a race won it, or `None` if no winner is recorded or the
-    /// call has a fault.
-    pub(crate) fn race_winner(&self, key: &Arc<str>) -> Option<bool> {
-        let mut state = self.lock();
-        let location = state.use_key(self, key)?;
-        let chosen = state.replay.decision(location, "a race", RACE_WINNERS);
-        let chosen = chosen.map_err(|fault| state.fail(fault)).ok()??;
-        Some(RACE_WINNERS.first() == Some(&chosen))
-    }
-
-    /// Records the winner of a race.
-    pub(crate) fn record_race_winner(&self, key: &Arc<str>, first_won: bool) {
-        let mut state = self.lock();
-        if !state.closed {
-            let [first, second] = RACE_WINNERS;
-            let winner = if first_won { first } else { second };
-            state.replay.record(key, EntryKind::Decision, winner.to_owned());
-            state.note_decision();
-        }
     }
 
     pub(crate) fn fail(&self, fault: Fault) {
@@ -469,17 +436,6 @@ impl State {
     fn waiting<T>(&mut self, waker: &Waker) -> InputPoll<T> {
         self.wake_on_close(waker);
         InputPoll::Waiting
-    }
-
-    /// Records the result of a step.
-    pub(super) fn record_step(&mut self, key: &Arc<str>, kind: StepKind, value: String) {
-        let (length, limit) = (value.len(), self.limits().entry);
-        self.replay.record(key, EntryKind::Step(kind), value);
-        if length > limit {
-            let why =
-                format!("the result of step {key:?} has {length} bytes; the limit is {limit}");
-            self.fail(Fault::Handler(why));
-        }
     }
 
     /// Returns true if the call may be handed over: after a step of this round, without an open

@@ -28,7 +28,7 @@ pub(crate) struct StoredCall {
     pub(crate) principal: Option<Principal>,
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) client: Option<Implementation>,
-    /// The scopes of the access token. `None`: the request came without HTTP, and may do everything.
+    /// The scopes of the access token. `None`: all, since the request came without HTTP.
     pub(crate) scopes: Option<GrantedScopes>,
 }
 
@@ -70,7 +70,7 @@ impl StoredCall {
         };
         // Both were JSON, so they are JSON again.
         out.bytes(&serde_json::to_vec(&self.capabilities).unwrap_or_default());
-        let client = self.client.as_ref().map(|client| serde_json::to_vec(client));
+        let client = self.client.as_ref().map(serde_json::to_vec);
         out.option(client.and_then(Result::ok).as_deref());
         match &self.scopes {
             None => out.byte(0),

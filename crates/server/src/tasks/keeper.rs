@@ -95,8 +95,8 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
         }
         if claimed < limit {
             // A lagged receiver has missed a change, and looks at once.
-            let changed = async { drop(changes.recv().await) };
-            either(changed, tokio::time::sleep(PAUSE)).await;
+            let change = async { drop(changes.recv().await) };
+            either(change, tokio::time::sleep(PAUSE)).await;
         }
     }
 }

@@ -50,7 +50,7 @@ struct State {
     rows: HashMap<TaskKey, TaskRow>,
     due: BTreeSet<(UnixMillis, TaskKey)>,
     expiry: BTreeSet<(UnixMillis, TaskKey)>,
-    /// The changes that nobody has read yet.
+    /// The changes that were not read yet.
     changes: VecDeque<TaskKey>,
 }
 

@@ -120,7 +120,7 @@ impl TaskRow {
         }
     }
 
-    /// Cancels the task: at once if nobody holds it.
+    /// Cancels the task: at once if it is not held.
     pub fn cancel(&mut self, now: UnixMillis) {
         if self.status != StoredStatus::Open {
             return;

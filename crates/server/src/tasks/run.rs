@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,13 +11,11 @@ use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::method;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use super::store::{
-    HeldTask, LeaseId, RunEnd, StoredStatus, TaskHandler, TaskKey, TaskWrite, Verdict,
-};
-use super::{Part, StoredCall, TaskService, View, ViewOutcome, tasks_of};
+use super::holding::{Holding, Stop};
+use super::store::{HeldTask, LeaseId, RunEnd, StoredStatus, TaskHandler, TaskKey, TaskWrite};
+use super::{Part, StoredCall, TaskService, View, ViewOutcome};
 use crate::dispatch::{fault_response, missing_scopes};
 use crate::error::Error;
 use crate::handler::BoxFuture;
@@ -37,11 +35,8 @@ const MAX_ATTEMPTS: u32 = 5;
 /// The pause before a task is tried again whose journal the handler does not fit.
 const CHANGED_PAUSE: Duration = Duration::from_mins(1);
 
-/// The pause before a failed write is repeated.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
-
-/// The shortest time between two writes of nothing but progress.
-const MESSAGE_INTERVAL: Duration = Duration::from_secs(1);
+/// A run, its handler's future, and a write that has to be made first.
+type Prepared = (Run, Result<ToolFuture, Fault>, Option<TaskWrite>);
 
 type ToolFuture = BoxFuture<Result<ManualOutput<ToolOutput>, Error>>;
 
@@ -62,63 +57,6 @@ pub(crate) struct Run {
     pub(crate) holding: Holding,
 }
 
-/// The lease of a run, as its replica sees it.
-pub(crate) struct Holding {
-    /// The time at which the run stops, unless the lease is renewed.
-    until: Mutex<Instant>,
-    /// The position of the first entry of the write in progress.
-    writing_from: Mutex<Option<usize>>,
-    /// The last progress that was written.
-    message: Mutex<Option<String>>,
-}
-
-impl Holding {
-    /// Creates the state of a lease that was asked for at `since`.
-    pub(crate) fn new(since: Instant, usable: Duration) -> Self {
-        let until = Mutex::new(since + usable);
-        Self { until, writing_from: Mutex::default(), message: Mutex::default() }
-    }
-
-    fn until(&self) -> Instant {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn renew(&self, until: Instant) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
-    }
-
-    fn set_writing_from(&self, position: Option<usize>) {
-        *self.writing_from.lock().unwrap_or_else(PoisonError::into_inner) = position;
-    }
-
-    /// Records that a write was committed.
-    fn committed(&self, message: Option<String>) {
-        self.set_writing_from(None);
-        if message.is_some() {
-            *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
-        }
-    }
-
-    fn take_message(&self) -> Option<String> {
-        self.message.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn writing_from(&self) -> Option<usize> {
-        *self.writing_from.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The reason why a run stops before its handler does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    /// The lease was lost. Another replica runs the task.
-    Lost,
-    /// The client has cancelled the task.
-    Cancelled,
-    /// The server shuts down.
-    Released,
-}
-
 /// The end of a run, before it is written.
 enum Driven {
     Ended(Ending<Result<ManualOutput<ToolOutput>, Error>>),
@@ -133,7 +71,7 @@ impl Run {
         lease: LeaseId,
         claimed_at: Instant,
     ) {
-        let Ok(service) = tasks_of(&registry) else { return };
+        let Ok(service) = registry.task_service() else { return };
         let (key, attempts) = (held.key, held.attempts);
         let holding = Holding::new(claimed_at, service.usable_lease());
         let until = holding.until();
@@ -178,7 +116,7 @@ impl Run {
         held: HeldTask,
         lease: LeaseId,
         holding: Holding,
-    ) -> Result<(Self, Result<ToolFuture, Fault>, Option<TaskWrite>), String> {
+    ) -> Result<Prepared, String> {
         let HeldTask { key, handler, epoch, call, view, entries, answers, .. } = held;
         let seal = registry.task_seal(key);
         let failed = |error: OpenError| error.reason().to_owned();
@@ -257,7 +195,7 @@ impl Run {
     }
 
     async fn drive(&self, handler: &mut ToolFuture) -> Driven {
-        let Ok(service) = tasks_of(&self.registry) else { return Driven::Stopped(Stop::Lost) };
+        let Ok(service) = self.registry.task_service() else { return Driven::Stopped(Stop::Lost) };
         let hint = service.register(self.key);
         let _close = CloseOnDrop(self, service);
         let mut kept = pin!(self.keep(service, &hint));
@@ -273,106 +211,6 @@ impl Run {
             driven.as_mut().poll(cx).map(Driven::Ended)
         })
         .await
-    }
-
-    /// Commits the journal as it grows, and keeps the lease, until the run has to stop.
-    async fn keep(&self, service: &TaskService, hint: &Notify) -> Stop {
-        let mut closed = pin!(self.registry.runtime.hand_over.closed());
-        let mut stop = None;
-        let mut last_message = None;
-        let third = service.lease / 3;
-        let mut renew = Box::pin(sleep(third));
-        loop {
-            let takes_message =
-                last_message.is_none_or(|last: Instant| last.elapsed() >= MESSAGE_INTERVAL);
-            let mut hinted = pin!(hint.notified());
-            let (unsaved, renews) = poll_fn(|cx| {
-                if let Poll::Ready(unsaved) = self.round.poll_unsaved(cx.waker(), takes_message) {
-                    return Poll::Ready((Some(unsaved), false));
-                }
-                if stop.is_some() && self.round.stop() {
-                    return Poll::Ready((None, false));
-                }
-                // Any write tells if the task was cancelled.
-                let is_due = renew.as_mut().poll(cx).is_ready();
-                if is_due || hinted.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready((None, true));
-                }
-                if stop.is_none() && closed.as_mut().poll(cx).is_ready() {
-                    stop = Some(Stop::Released);
-                    if self.round.stop() {
-                        return Poll::Ready((None, false));
-                    }
-                }
-                Poll::Pending
-            })
-            .await;
-            let mut write = TaskWrite::new(self.key, self.lease);
-            match &unsaved {
-                None if !renews => return stop.unwrap_or(Stop::Released),
-                None => {
-                    write.renew = Some(service.lease);
-                    renew = Box::pin(sleep(third));
-                }
-                Some(unsaved) => {
-                    if !unsaved.entries.is_empty() {
-                        let Some(entries) = self.seal_entries(unsaved.position, &unsaved.entries)
-                        else {
-                            return Stop::Lost;
-                        };
-                        write.position = Some(unsaved.position);
-                        write.entries = entries;
-                    }
-                    if unsaved.message.is_some() {
-                        let mut view = self.view.clone();
-                        view.message.clone_from(&unsaved.message);
-                        write.view = self.seal_view(&view);
-                        last_message = Some(Instant::now());
-                    }
-                    self.holding.set_writing_from(Some(unsaved.position));
-                }
-            }
-            let Some(cancel) = self.write(write).await else { return Stop::Lost };
-            if let Some(unsaved) = unsaved {
-                self.holding.committed(unsaved.message);
-                self.round.committed(unsaved.change);
-            }
-            if cancel {
-                stop = Some(Stop::Cancelled);
-            }
-        }
-    }
-
-    /// Writes, and repeats a write that failed, for as long as the lease lasts. Returns true if the
-    /// task is to be cancelled, or `None` if the lease was lost.
-    async fn write(&self, write: TaskWrite) -> Option<bool> {
-        let service = tasks_of(&self.registry).ok()?;
-        loop {
-            let before = Instant::now();
-            let written = service.store.write(write.clone());
-            match timeout_at(self.holding.until(), written).await {
-                Ok(Ok(Verdict::Kept { cancel })) => {
-                    if write.renew.is_some() {
-                        self.holding.renew(before + service.usable_lease());
-                    }
-                    return Some(cancel);
-                }
-                Ok(Ok(Verdict::Lost)) => {
-                    tracing::warn!(target: "mrtr::tasks", "the lease of the task was lost");
-                    return None;
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(target: "mrtr::tasks", %error, "a write of the task failed");
-                    if timeout_at(self.holding.until(), sleep(RETRY_PAUSE)).await.is_err() {
-                        return None;
-                    }
-                }
-                Err(_) => {
-                    tracing::warn!(target: "mrtr::tasks", "the lease of the task ran out");
-                    return None;
-                }
-            }
-        }
     }
 
     /// Writes how the run ended.
@@ -483,7 +321,7 @@ impl Run {
         }
     }
 
-    fn seal_entries(&self, position: usize, entries: &[Entry]) -> Option<Vec<Vec<u8>>> {
+    pub(super) fn seal_entries(&self, position: usize, entries: &[Entry]) -> Option<Vec<Vec<u8>>> {
         let seal = self.registry.task_seal(self.key);
         let sealed = (position..)
             .zip(entries)
@@ -491,7 +329,7 @@ impl Run {
         log_seal_error(sealed.collect())
     }
 
-    fn seal_view(&self, view: &View) -> Option<Vec<u8>> {
+    pub(super) fn seal_view(&self, view: &View) -> Option<Vec<u8>> {
         let seal = self.registry.task_seal(self.key);
         log_seal_error(seal.seal(Part::View(self.call.principal.as_ref()), &view.pack()))
     }

@@ -5,18 +5,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mrtr_codec::OpenError;
 use mrtr_schema::jsonrpc::ErrorObject;
 use serde_json::json;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
 
-use super::store::{
-    Claim, ErasedTaskStore, Lease, LeaseId, TaskHandler, TaskKey, TaskRecord, TaskStoreError,
-};
-use super::{Part, TaskSeal, View};
-use crate::clock::Clock;
-use crate::registry::Registry;
-use crate::request_parts::RequestParts;
+use super::store::{Claim, ErasedTaskStore, Lease, LeaseId, TaskHandler, TaskKey, TaskStoreError};
 
 /// The timeout of one operation of the store within a request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -120,56 +113,6 @@ impl TaskService {
     fn runs(&self) -> MutexGuard<'_, HashMap<TaskKey, Arc<Notify>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Reads a task, if it exists and belongs to the caller.
-    ///
-    /// # Errors
-    ///
-    /// The same error response for an unknown, an expired, and another caller's task; or that of an
-    /// unavailable store.
-    pub(crate) async fn read(
-        &self,
-        registry: &Registry,
-        task_id: &str,
-        parts: &RequestParts,
-    ) -> Result<(TaskRecord, View), ErrorObject> {
-        let key = TaskKey::of(task_id);
-        let record = within_request(self.store.read(key)).await?;
-        let record = record.ok_or_else(not_found)?;
-        let seal = registry.task_seal(key);
-        let part = Part::View(parts.principal.as_ref());
-        let opened = seal.open(part, &record.view);
-        let view =
-            opened.and_then(|view| View::unpack(&view).map_err(|_| OpenError::UnknownFormat));
-        match view {
-            Ok(view) => Ok((record, view)),
-            Err(error) => {
-                let reason = error.reason();
-                tracing::warn!(target: "mrtr::tasks", ?key, reason, "a task was not opened");
-                Err(not_found())
-            }
-        }
-    }
-}
-
-impl Registry {
-    /// Returns what seals the parts of a task.
-    pub(crate) fn task_seal(&self, key: TaskKey) -> TaskSeal<'_> {
-        TaskSeal { sealer: &*self.sealer, now: Clock::now(&*self.clock), key }
-    }
-}
-
-/// Returns the tasks of a server.
-///
-/// # Errors
-///
-/// An error response, if the server has none. The methods of tasks are not served then.
-pub(crate) fn tasks_of(registry: &Registry) -> Result<&TaskService, ErrorObject> {
-    registry.tasks.as_deref().ok_or_else(|| ErrorObject::internal("Internal error"))
-}
-
-fn not_found() -> ErrorObject {
-    ErrorObject::invalid_params("Invalid params: unknown `taskId`: the task does not exist")
 }
 
 /// Awaits an operation of the store within a request.

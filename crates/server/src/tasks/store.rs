@@ -47,13 +47,13 @@ pub trait TaskStore: Send + Sync + 'static {
         answers: Vec<(String, Vec<u8>)>,
     ) -> impl Future<Output = Result<(), TaskStoreError>> + Send;
 
-    /// Cancels an open task: at once if nobody holds it, or else its holder learns of it with its
+    /// Cancels an open task: at once if it is not held, or else its holder learns of it with its
     /// next [`write`](Self::write). Does nothing if the task has ended or does not exist.
     fn cancel(&self, key: TaskKey) -> impl Future<Output = Result<(), TaskStoreError>> + Send;
 
     /// Takes up to `claim.limit` due tasks, those that have waited longest first. A task is due if
-    /// it was answered or released and is not held, or if the lease of its holder has run out. A due
-    /// task that is to be cancelled ends instead. Also deletes tasks that have expired.
+    /// it was answered or released and is not held, or if the lease of its holder has run out. A
+    /// due task that is to be cancelled ends instead. Also deletes tasks that have expired.
     fn claim(
         &self,
         claim: Claim,

@@ -28,6 +28,7 @@ mod steps;
 mod structured;
 mod support;
 mod suspension;
+mod task_recovery;
 mod tasks;
 mod telemetry;
 mod testing;

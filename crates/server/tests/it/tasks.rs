@@ -1,14 +1,13 @@
 //! Calls that become tasks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use mrtr_server::tasks::TaskPolicy;
 use mrtr_server::{Context, Error, Principal, Tool};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
-use crate::support::tasks::{TaskFleet, accept, id_of, with_tasks};
+use crate::support::tasks::{TaskFleet, accept, id_of, order, text, with_tasks};
 use crate::support::{Counter, Text, with_meta};
 
 fn unknown_task() -> Value {
@@ -26,29 +25,6 @@ fn missing_extension() -> Value {
             "extensions": { "io.modelcontextprotocol/tasks": {} },
         } },
     } })
-}
-
-fn text(task: &Value) -> &str {
-    task["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{task}"))
-}
-
-/// A tool that runs a step, asks two questions, and runs another step.
-fn order(policy: TaskPolicy, held: &Counter, placed: &Counter) -> Tool {
-    let (held, placed) = (held.clone(), placed.clone());
-    let tool = Tool::new("t", "", move |cx: Context| {
-        let (held, placed) = (held.clone(), placed.clone());
-        async move {
-            cx.detach().await?;
-            let number = cx.step("hold", async |_| Ok(held.increment())).await?;
-            let (one, other) = tokio::try_join!(
-                cx.elicit::<Text>("one", "One?"),
-                cx.elicit::<Text>("other", "Other?")
-            )?;
-            cx.step("place", async |_| Ok(placed.increment())).await?;
-            Ok::<_, Error>(format!("{number}: {} and {}", one.text, other.text))
-        }
-    });
-    tool.task(policy)
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,232 +217,6 @@ async fn errors_and_panics_end_a_task_as_they_end_a_call() {
     }
 }
 
-/// A tool that records the keys of its steps, and waits for `go` in the second one.
-fn two_steps(go: &Arc<Semaphore>, keys: &Arc<Mutex<Vec<String>>>) -> Tool {
-    let (go, keys) = (Arc::clone(go), Arc::clone(keys));
-    let tool = Tool::new("t", "", move |cx: Context| {
-        let (go, keys) = (Arc::clone(&go), Arc::clone(&keys));
-        async move {
-            let (log, more) = (Arc::clone(&keys), Arc::clone(&keys));
-            cx.step("one", async move |step| {
-                log.lock().unwrap().push(format!("one {}", step.idempotency_key()));
-                Ok(())
-            })
-            .await?;
-            cx.step("two", async move |step| {
-                more.lock().unwrap().push(format!("two {}", step.idempotency_key()));
-                go.acquire().await.unwrap().forget();
-                Ok(())
-            })
-            .await?;
-            Ok::<_, Error>("done")
-        }
-    });
-    tool.task(TaskPolicy::immediately())
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_replica_continues_after_a_crash() {
-    let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
-    let fleet = TaskFleet::start(2, || two_steps(&go, &keys));
-    let id = id_of(&fleet.call(0, json!({})).await);
-    let in_second_step = |count| {
-        let keys = Arc::clone(&keys);
-        async move {
-            while keys.lock().unwrap().len() < count {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
-    };
-    in_second_step(2).await;
-    let cut_at = tokio::time::Instant::now();
-    fleet.connections[0].cut();
-    in_second_step(3).await;
-    let taken = cut_at.elapsed();
-    assert!(taken < Duration::from_millis(11_500), "the lease and 1.5 s: {taken:?}");
-    go.add_permits(1);
-    assert_eq!(text(&fleet.wait_for(1, &id, "completed").await), "done");
-    let keys = keys.lock().unwrap().clone();
-    assert_eq!(keys.len(), 3, "the first step did not run again: {keys:?}");
-    assert_eq!(keys[1], keys[2], "one idempotency key");
-    // The replica that was cut off has dropped its run: nobody waits for a permit.
-    fleet.connections[0].restore();
-    go.add_permits(1);
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(go.available_permits(), 1);
-}
-
-/// A tool that logs three steps, each of which waits for `go`.
-fn three_steps(go: &Arc<Semaphore>, begun: &Arc<Mutex<Vec<String>>>) -> Tool {
-    let (go, begun) = (Arc::clone(go), Arc::clone(begun));
-    let tool = Tool::new("t", "", move |cx: Context| {
-        let (go, begun) = (Arc::clone(&go), Arc::clone(&begun));
-        async move {
-            for n in 0..3 {
-                let (go, begun) = (Arc::clone(&go), Arc::clone(&begun));
-                cx.step(format!("s{n}"), async move |_| {
-                    begun.lock().unwrap().push(n.to_string());
-                    go.acquire().await.unwrap().forget();
-                    Ok(())
-                })
-                .await?;
-            }
-            Ok::<_, Error>("done")
-        }
-    });
-    tool.task(TaskPolicy::immediately())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_replica_that_shuts_down_releases_its_tasks() {
-    let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
-    let fleet = TaskFleet::start(2, || three_steps(&go, &keys));
-    let id = id_of(&fleet.call(0, json!({})).await);
-    while keys.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    // The step in flight ends, and the next one runs elsewhere.
-    fleet.servers[0].begin_shutdown();
-    go.add_permits(1);
-    fleet.servers[0].drained().await;
-    let drained_at = tokio::time::Instant::now();
-    while keys.lock().unwrap().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert!(drained_at.elapsed() <= Duration::from_secs(1), "the keeper's pause");
-    go.add_permits(2);
-    fleet.wait_for(1, &id, "completed").await;
-    assert_eq!(*keys.lock().unwrap(), ["0", "1", "2"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancelled_is_cancelled() {
-    let (held, placed) = (Counter::default(), Counter::default());
-    let fleet = TaskFleet::start(2, || order(TaskPolicy::immediately(), &held, &placed));
-    // Nobody runs it: at once.
-    let id = id_of(&fleet.call(0, json!({})).await);
-    fleet.wait_for(0, &id, "input_required").await;
-    let acknowledged = fleet.cancel(1, &id).await;
-    for absent in ["taskId", "status", "result", "error", "inputRequests"] {
-        assert_eq!(acknowledged.get(absent), None);
-    }
-    assert_eq!(fleet.get(0, &id).await["status"], "cancelled");
-    fleet.answer(0, &id, json!({ "one": accept("a"), "other": accept("b") })).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(fleet.get(0, &id).await["status"], "cancelled");
-    assert_eq!(placed.get(), 0);
-
-    // It runs at another replica, outside of steps: dropped when that learns of it.
-    let fleet = TaskFleet::start(2, || {
-        let tool = Tool::new("t", "", async |_: Context| std::future::pending::<String>().await);
-        tool.task(TaskPolicy::immediately())
-    });
-    let id = id_of(&fleet.call(0, json!({})).await);
-    fleet.cancel(1, &id).await;
-    let asked = tokio::time::Instant::now();
-    fleet.wait_for(1, &id, "cancelled").await;
-    assert!(asked.elapsed() <= Duration::from_secs(4), "a third of the lease");
-
-    // A step in flight ends, and no other begins.
-    let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
-    let fleet = TaskFleet::start(1, || three_steps(&go, &keys));
-    let id = id_of(&fleet.call(0, json!({})).await);
-    while keys.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    fleet.cancel(0, &id).await;
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(fleet.get(0, &id).await["status"], "working");
-    go.add_permits(3);
-    fleet.wait_for(0, &id, "cancelled").await;
-    assert_eq!(*keys.lock().unwrap(), ["0"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deployment_that_does_not_fit_loses_no_task() {
-    let fleet = TaskFleet::start_with(2, |n, builder| {
-        let tool = Tool::new("t", "", move |cx: Context| async move {
-            // The second replica has another handler, which does not reach the step.
-            if n == 0 {
-                cx.step("s", async |_| Ok(())).await?;
-            }
-            let answer: Text = cx.elicit("q", "What?").await?;
-            Ok::<_, Error>(answer.text)
-        });
-        builder.tool(tool.task(TaskPolicy::immediately().ttl(Duration::from_hours(48))))
-    });
-    let id = id_of(&fleet.call(0, json!({})).await);
-    fleet.wait_for(0, &id, "input_required").await;
-    fleet.connections[0].cut();
-    fleet.answer(1, &id, json!({ "q": accept("a") })).await;
-    tokio::time::sleep(Duration::from_hours(24)).await;
-    assert_eq!(fleet.get(1, &id).await["status"], "working");
-    // Back to the version that fits.
-    fleet.connections[1].cut();
-    fleet.connections[0].restore();
-    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_newer_version_continues_or_restarts_a_task_and_an_older_one_leaves_it_alone() {
-    for (old, new, restarts) in [((1, 0), (2, 1), false), ((1, 0), (2, 2), true)] {
-        let runs = Counter::default();
-        let fleet = TaskFleet::start_with(2, |n, builder| {
-            let runs = runs.clone();
-            let tool = Tool::new("t", "", move |cx: Context| {
-                let runs = runs.clone();
-                async move {
-                    cx.step("s", async |_| Ok(runs.increment())).await?;
-                    let answer: Text = cx.elicit("q", "What?").await?;
-                    cx.step("s2", async |_| Ok(())).await?;
-                    let more: Text = cx.elicit("q2", "And?").await?;
-                    Ok::<_, Error>(answer.text + &more.text)
-                }
-            });
-            let (version, min) = if n == 0 { old } else { new };
-            let tool = tool.version(version).min_compatible_version(min);
-            builder.tool(tool.task(TaskPolicy::immediately()))
-        });
-        let id = id_of(&fleet.call(0, json!({})).await);
-        fleet.wait_for(0, &id, "input_required").await;
-        fleet.connections[0].cut();
-        fleet.answer(1, &id, json!({ "q": accept("a") })).await;
-        if restarts {
-            // The call keeps its identity, and loses its answers.
-            let task = fleet.wait_for(1, &id, "input_required").await;
-            let key = task["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
-            assert_eq!(key, "q~2", "a key is not used again");
-            fleet.answer(1, &id, json!({ "q~2": accept("b") })).await;
-            loop {
-                let task = fleet.wait_for(1, &id, "input_required").await;
-                if task["inputRequests"].get("q2").is_some() {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            // The older version cannot continue it now.
-            fleet.connections[0].restore();
-            fleet.connections[1].cut();
-            fleet.answer(0, &id, json!({ "q2": accept("c") })).await;
-            tokio::time::sleep(Duration::from_secs(60)).await;
-            assert_eq!(fleet.get(0, &id).await["status"], "working");
-            fleet.connections[1].restore();
-            assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "bc");
-            assert_eq!(runs.get(), 2);
-        } else {
-            let task = fleet.wait_for(1, &id, "input_required").await;
-            assert!(task["inputRequests"].get("q").is_none() || runs.get() == 1);
-            fleet.wait_for(1, &id, "input_required").await;
-            while fleet.get(1, &id).await["inputRequests"].get("q2").is_none() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            fleet.answer(1, &id, json!({ "q2": accept("c") })).await;
-            assert_eq!(text(&fleet.wait_for(1, &id, "completed").await), "ac");
-            assert_eq!(runs.get(), 1);
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_fit_is_asked_again_under_another_key() {
     let fleet = TaskFleet::start(1, || {
@@ -548,7 +298,7 @@ async fn subscriptions_send_the_task_when_it_changes() {
         .map(|n| {
             assert_eq!(n["method"], "notifications/tasks");
             assert_eq!(n["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1);
-            let open = n["params"]["inputRequests"].as_object().map_or(0, |open| open.len());
+            let open = n["params"]["inputRequests"].as_object().map_or(0, serde_json::Map::len);
             (n["params"]["status"].as_str().unwrap().to_owned(), open)
         })
         .collect();
@@ -584,28 +334,4 @@ async fn nothing_in_the_store_is_in_the_clear() {
     for secret in ["canary", &id, "alice"] {
         assert!(!written.contains(secret), "{secret}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unavailable_store_is_said_and_loses_nothing() {
-    let (held, placed) = (Counter::default(), Counter::default());
-    let fleet = TaskFleet::start(1, || order(TaskPolicy::immediately(), &held, &placed));
-    let unavailable = json!({ "error": {
-        "code": -32603,
-        "message": "The task store is unavailable; try again",
-        "data": { "reason": "task_store_unavailable" },
-    } });
-    fleet.connections[0].cut();
-    assert_eq!(fleet.call(0, json!({})).await, unavailable);
-    assert_eq!(held.get(), 0);
-    fleet.connections[0].restore();
-    let id = id_of(&fleet.call(0, json!({})).await);
-    fleet.wait_for(0, &id, "input_required").await;
-    fleet.connections[0].cut();
-    assert_eq!(fleet.get(0, &id).await, unavailable);
-    assert_eq!(fleet.answer(0, &id, json!({ "one": accept("a") })).await, unavailable);
-    fleet.connections[0].restore();
-    fleet.answer(0, &id, json!({ "one": accept("a"), "other": accept("b") })).await;
-    fleet.wait_for(0, &id, "completed").await;
-    assert_eq!((held.get(), placed.get()), (1, 1));
 }

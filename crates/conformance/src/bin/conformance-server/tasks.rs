@@ -12,7 +12,7 @@ use super::Name;
 pub(crate) fn tools() -> [Tool; 7] {
     let now = || TaskPolicy::immediately().poll_interval(Duration::from_millis(200));
     [
-        Tool::new("greet", "Greets somebody", async |Name { name }: Name| {
+        Tool::new("greet", "Greets a person", async |Name { name }: Name| {
             format!("Hello, {name}!")
         }),
         Tool::new("slow_compute", "Computes for some seconds", slow_compute)
@@ -47,6 +47,7 @@ async fn failing_job(_: Context) -> Result<String> {
     Err(Error::new("This job always fails."))
 }
 
+#[expect(clippy::panic, reason = "it is the purpose of this tool")]
 async fn protocol_error_job(_: Context) -> Result<String> {
     panic!("this job always panics")
 }

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_server::tasks::{
-    Claim, Created, HeldTask, Lease, MemoryTaskStore, NewTask, TaskKey, TaskRecord, TaskStore,
-    TaskStoreError, TaskWrite, Verdict,
+    Claim, Created, HeldTask, Lease, MemoryTaskStore, NewTask, TaskKey, TaskPolicy, TaskRecord,
+    TaskStore, TaskStoreError, TaskWrite, Verdict,
 };
-use mrtr_server::{Principal, Server, ServerBuilder, Tool};
+use mrtr_server::{Context, Error, Principal, Server, ServerBuilder, Tool};
 use mrtr_testkit::TestClock;
 use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
 use serde_json::{Value, json};
 
-use super::replicas::{alice, replica};
+use super::counter::Counter;
+use super::replicas::{Text, alice, replica};
 use super::requests::request;
 
 /// A store as one replica sees it.
@@ -200,7 +201,7 @@ impl TaskFleet {
             assert!(!has_ended, "{task}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("the task was never {status}");
+        unreachable!("the task was never {status}");
     }
 
     /// Subscribes to a task, and collects the notifications until the future is dropped.
@@ -241,4 +242,28 @@ pub(crate) fn accept(text: &str) -> Value {
 pub(crate) fn id_of(created: &Value) -> String {
     assert_eq!(created["resultType"], "task", "{created}");
     created["taskId"].as_str().unwrap().to_owned()
+}
+
+/// The text of a completed task.
+pub(crate) fn text(task: &Value) -> &str {
+    task["result"]["content"][0]["text"].as_str().unwrap()
+}
+
+/// A tool that runs a step, asks two questions, and runs another step.
+pub(crate) fn order(policy: TaskPolicy, held: &Counter, placed: &Counter) -> Tool {
+    let (held, placed) = (held.clone(), placed.clone());
+    let tool = Tool::new("t", "", move |cx: Context| {
+        let (held, placed) = (held.clone(), placed.clone());
+        async move {
+            cx.detach().await?;
+            let number = cx.step("hold", async |_| Ok(held.increment())).await?;
+            let (one, other) = tokio::try_join!(
+                cx.elicit::<Text>("one", "One?"),
+                cx.elicit::<Text>("other", "Other?")
+            )?;
+            cx.step("place", async |_| Ok(placed.increment())).await?;
+            Ok::<_, Error>(format!("{number}: {} and {}", one.text, other.text))
+        }
+    });
+    tool.task(policy)
 }

@@ -1,0 +1,219 @@
+//! Rounds whose journal is in a store: the change of a call into a task, and the commits of a task.
+//!
+//! The journal of a call is first in the hands of the client. [`Round::attach`] moves it to a
+//! store: from then on, a step is complete only when its result has been committed. The writer of
+//! the task takes the changes with [`Round::poll_unsaved`], and reports their commit.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use mrtr_schema::input::InputResponses;
+
+use super::commits::{Commits, Detach, Unsaved};
+use super::fault::Fault;
+use super::journal::{CallMeta, Entry, EntryKind, Journal, Limits, PendingInputs, StepKind};
+use super::round::{Round, State};
+use super::shared_str::SharedStr;
+use crate::error::Error;
+use crate::request_parts::RequestParts;
+
+/// Implements [`Context::detach`](crate::Context::detach).
+pub(crate) async fn detach(round: Arc<Round>) -> Result<(), Error> {
+    poll_fn(|cx| {
+        let mut state = round.lock();
+        if state.closed {
+            return Poll::Ready(Err(Error::round_closed("detach")));
+        }
+        if state.commits.is_some() || state.detach == Detach::Never {
+            return Poll::Ready(Ok(()));
+        }
+        state.detach = Detach::Requested;
+        state.wake_driver();
+        state.wake_on_close(cx.waker());
+        Poll::Pending
+    })
+    .await
+}
+
+impl Round {
+    /// Creates the round of a task from what its store has. `known` are the answers that the step's
+    /// idempotency keys depend on: those at the creation of the task, and of all epochs since.
+    pub(crate) fn resume_task(
+        meta: CallMeta,
+        journal: Journal,
+        pending: &PendingInputs,
+        responses: InputResponses,
+        known: Vec<(SharedStr, SharedStr)>,
+        parts: Box<RequestParts>,
+    ) -> Self {
+        let mut round = Self::resume(meta, journal, pending, responses, parts);
+        round.initial_answers = known;
+        let mut state = round.lock();
+        state.replay.mark_saved();
+        state.commits = Some(Commits { committed: state.replay.changes(), ..Commits::default() });
+        drop(state);
+        round
+    }
+
+    /// Allows the handler to turn the call into a task.
+    pub(crate) fn allow_detach(&self) {
+        self.lock().detach = Detach::Allowed;
+    }
+
+    /// Attaches the journal to a store, which is to keep the returned entries first.
+    ///
+    /// # Errors
+    ///
+    /// The fault of the call.
+    pub(crate) fn attach(&self) -> Result<Vec<Entry>, Fault> {
+        let mut state = self.lock();
+        if let Some(fault) = state.fault() {
+            return Err(fault.clone());
+        }
+        state.detach = Detach::Never;
+        state.replay.keep_arrived();
+        let (_, entries) = state.replay.take_unsaved();
+        state.commits = Some(Commits { committed: state.replay.changes(), ..Commits::default() });
+        state.close_waiters.drain(..).for_each(Waker::wake);
+        Ok(entries)
+    }
+
+    /// Returns the answers that were known when the round began.
+    pub(crate) fn known_answers(&self) -> &[(SharedStr, SharedStr)] {
+        &self.initial_answers
+    }
+
+    /// Returns true if the journal is in a store.
+    pub(crate) fn is_task(&self) -> bool {
+        self.lock().commits.is_some()
+    }
+
+    /// Records the result of a step, if the journal is in a store. Returns the change to wait for,
+    /// or the result.
+    pub(super) fn save_step(
+        &self,
+        key: &Arc<str>,
+        result: (StepKind, String),
+    ) -> Result<u64, (StepKind, String)> {
+        let mut state = self.lock();
+        if state.commits.is_none() || state.closed {
+            return Err(result);
+        }
+        state.record_step(key, result.0, result.1);
+        state.wake_writer();
+        Ok(state.replay.changes())
+    }
+
+    /// Waits until a change is committed. It never is if the round has ended.
+    pub(super) fn poll_committed(&self, change: u64, waker: &Waker) -> Poll<()> {
+        let mut state = self.lock();
+        let closed = state.closed;
+        match &mut state.commits {
+            Some(commits) if closed || commits.committed < change => {
+                if !commits.waiters.iter().any(|other| other.will_wake(waker)) {
+                    commits.waiters.push(waker.clone());
+                }
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// Takes the changes that are not committed yet. If there are none, the next one wakes
+    /// `writer`, and so does the end of a step.
+    ///
+    /// Progress alone is taken if `takes_message` is set, or else with the next change.
+    pub(crate) fn poll_unsaved(&self, writer: &Waker, takes_message: bool) -> Poll<Unsaved> {
+        let mut state = self.lock();
+        let change = state.replay.changes();
+        let Some(commits) = &mut state.commits else { return Poll::Pending };
+        commits.writer = Some(writer.clone());
+        if commits.committed >= change && !(takes_message && commits.message.is_some()) {
+            return Poll::Pending;
+        }
+        let message = commits.message.take();
+        let (position, entries) = state.replay.take_unsaved();
+        Poll::Ready(Unsaved { change, position, entries, message })
+    }
+
+    /// Reports that a change was committed.
+    pub(crate) fn committed(&self, change: u64) {
+        let mut state = self.lock();
+        if let Some(commits) = &mut state.commits {
+            commits.committed = commits.committed.max(change);
+            commits.waiters.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Lets no step begin from now on. Returns true if none is in flight.
+    pub(crate) fn stop(&self) -> bool {
+        let mut state = self.lock();
+        state.is_stopping = true;
+        state.steps_in_flight == 0
+    }
+
+    /// Sends progress to the client, unless an earlier round sent it.
+    pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let text = || match (message, total) {
+            (Some(message), _) => message.to_owned(),
+            (None, Some(total)) => format!("{progress} of {total}"),
+            (None, None) => progress.to_string(),
+        };
+        if !self.set_message(text) {
+            self.parts.progress(progress, total, message, self.is_replaying());
+        }
+    }
+
+    /// Sets the message that clients see while the task works. Returns false if the call is no
+    /// task.
+    fn set_message(&self, message: impl FnOnce() -> String) -> bool {
+        let mut state = self.lock();
+        let is_replaying = state.replay.is_replaying();
+        let Some(commits) = &mut state.commits else { return false };
+        if !is_replaying {
+            commits.message = Some(message());
+            state.wake_writer();
+        }
+        true
+    }
+}
+
+impl State {
+    /// Records the result of a step.
+    pub(super) fn record_step(&mut self, key: &Arc<str>, kind: StepKind, value: String) {
+        let (length, limit) = (value.len(), self.limits().entry);
+        self.replay.record(key, EntryKind::Step(kind), value);
+        if length > limit {
+            let why =
+                format!("the result of step {key:?} has {length} bytes; the limit is {limit}");
+            self.fail(Fault::Handler(why));
+        }
+    }
+
+    /// Returns the limits of the journal.
+    pub(super) fn limits(&self) -> Limits {
+        if self.commits.is_some() { Limits::STORE } else { Limits::TOKEN }
+    }
+
+    /// Notes that a decision was recorded, on which no step may act before it is committed.
+    pub(super) fn note_decision(&mut self) {
+        let change = self.replay.changes();
+        if let Some(commits) = &mut self.commits {
+            commits.last_decision = change;
+            self.wake_writer();
+        }
+    }
+
+    /// Returns the last decision, if it is not committed yet.
+    pub(super) fn uncommitted_decision(&self) -> Option<u64> {
+        let commits = self.commits.as_ref()?;
+        (commits.last_decision > commits.committed).then_some(commits.last_decision)
+    }
+
+    pub(super) fn wake_writer(&mut self) {
+        if let Some(Commits { writer: Some(writer), .. }) = &self.commits {
+            writer.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The lease of a run, as its replica sees it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The lease of a run, as its replica sees it.
+pub(crate) struct Holding {
+    /// The time at which the run stops, unless the lease is renewed.
+    until: Mutex<Instant>,
+    /// The position of the first entry of the write in progress.
+    writing_from: Mutex<Option<usize>>,
+    /// The last progress that was written.
+    message: Mutex<Option<String>>,
+}
+
+impl Holding {
+    /// Creates the state of a lease that was asked for at `since`.
+    pub(crate) fn new(since: Instant, usable: Duration) -> Self {
+        let until = Mutex::new(since + usable);
+        Self { until, writing_from: Mutex::default(), message: Mutex::default() }
+    }
+
+    pub(super) fn until(&self) -> Instant {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn renew(&self, until: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    pub(super) fn set_writing_from(&self, position: Option<usize>) {
+        *self.writing_from.lock().unwrap_or_else(PoisonError::into_inner) = position;
+    }
+
+    /// Records that a write was committed.
+    pub(super) fn committed(&self, message: Option<String>) {
+        self.set_writing_from(None);
+        if message.is_some() {
+            *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
+        }
+    }
+
+    pub(super) fn take_message(&self) -> Option<String> {
+        self.message.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn writing_from(&self) -> Option<usize> {
+        *self.writing_from.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reason why a run stops before its handler does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The lease was lost. Another replica runs the task.
+    Lost,
+    /// The client has cancelled the task.
+    Cancelled,
+    /// The server shuts down.
+    Released,
+}
