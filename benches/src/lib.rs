@@ -86,7 +86,7 @@ fn ring() -> KeyRing {
 }
 
 fn binding(arguments: Digest) -> Binding<'static> {
-    Binding { principal: None, method: "tools/call", target: "order", arguments }
+    Binding { principal: None, proof_key: None, method: "tools/call", target: "order", arguments }
 }
 
 /// Seals a state of 256 bytes.

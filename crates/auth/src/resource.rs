@@ -24,7 +24,7 @@
 //!
 //! - [`Principal`](mrtr_codec::Principal): the issuer, the subject and the client of the token,
 //! - [`GrantedScopes`](mrtr_transport::GrantedScopes): its scopes, and those that they imply,
-//! - [`ProofKey`]: the key that the token is bound to, if it is.
+//! - [`ProofKey`](mrtr_transport::ProofKey): the key that the token is bound to, if it is.
 //!
 //! It has no `Authorization` and no `DPoP` header any more, so that a handler cannot pass a token
 //! on (specification: security considerations, token passthrough).
@@ -89,5 +89,5 @@ pub use introspection::IntrospectionIssuer;
 pub use issuer::{JwtIssuer, TokenIssuer};
 pub use layer::ProtectLayer;
 pub use metadata_service::MetadataService;
-pub use protected_resource::{ProofKey, ProtectedResource};
+pub use protected_resource::ProtectedResource;
 pub use service::Protected;

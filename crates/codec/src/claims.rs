@@ -9,6 +9,10 @@ use crate::error::OpenError;
 /// The version of the claims' format.
 const FORMAT: u8 = 1;
 
+/// The flags of a caller: a principal, and a key.
+const HAS_PRINCIPAL: u8 = 1;
+const HAS_KEY: u8 = 2;
+
 /// The tolerance for a token's time of issue, in seconds. The clocks of a service's replicas
 /// differ.
 const MAX_CLOCK_SKEW: u64 = 60;
@@ -154,6 +158,7 @@ impl Digest {
 /// let principal = Principal::new("https://login.example", "user-17");
 /// let binding = Binding {
 ///     principal: Some(&principal),
+///     proof_key: None,
 ///     method: "tools/call",
 ///     target: "book",
 ///     arguments: Digest::from_json(Some(r#"{"people":2}"#))?,
@@ -166,6 +171,12 @@ impl Digest {
 pub struct Binding<'a> {
     /// The caller. `None` is an anonymous caller, and equals only `None`.
     pub principal: Option<&'a Principal>,
+    /// The thumbprint of the key that the caller proves to have (`DPoP`: RFC 9449, section 6.1).
+    /// `None` if the caller proves no key.
+    ///
+    /// A token that was sealed without a key opens with any key and without: a caller may begin to
+    /// prove one. A token that was sealed with a key opens with that key only.
+    pub proof_key: Option<&'a str>,
     /// The method, such as `tools/call`.
     pub method: &'a str,
     /// The target of the method: the name of a tool or prompt, or the URI of a resource as given.
@@ -179,7 +190,9 @@ pub struct Binding<'a> {
 /// ```text
 /// claims = format (1 byte: 1)
 ///        ‖ issued ‖ expires                                       (numbers)
-///        ‖ 0  |  1 ‖ issuer ‖ subject ‖ (0 | 1 ‖ client)          (texts)
+///        ‖ caller (1 byte: 1 if there is a principal, plus 2 if there is a key)
+///          ‖ issuer ‖ subject ‖ (0 | 1 ‖ client)                  (texts, if there is a principal)
+///          ‖ key                                                  (text, if there is one)
 ///        ‖ method ‖ target                                        (texts)
 ///        ‖ digest of the arguments (32 bytes)
 ///        ‖ body                                                   (the remaining bytes)
@@ -189,11 +202,16 @@ pub(crate) fn encode(binding: &Binding<'_>, validity: Validity, body: &[u8]) -> 
     // does not reallocate.
     let mut out = Encoder::with_capacity(512 + body.len());
     out.byte(FORMAT).number(validity.issued.0).number(validity.expires.0);
+    let has = |is_present, flag| if is_present { flag } else { 0 };
+    out.byte(
+        has(binding.principal.is_some(), HAS_PRINCIPAL) | has(binding.proof_key.is_some(), HAS_KEY),
+    );
     if let Some(principal) = binding.principal {
-        out.byte(1).bytes(principal.issuer.as_bytes()).bytes(principal.subject.as_bytes());
+        out.bytes(principal.issuer.as_bytes()).bytes(principal.subject.as_bytes());
         out.option(principal.client.as_ref().map(String::as_bytes));
-    } else {
-        out.byte(0);
+    }
+    if let Some(key) = binding.proof_key {
+        out.bytes(key.as_bytes());
     }
     out.bytes(binding.method.as_bytes()).bytes(binding.target.as_bytes());
     out.raw(&binding.arguments.0).raw(body);
@@ -219,6 +237,8 @@ pub(crate) fn verify(
     };
     if !same_principal {
         Err(OpenError::WrongPrincipal)
+    } else if claims.proof_key.is_some() && claims.proof_key != binding.proof_key {
+        Err(OpenError::WrongKey)
     } else if claims.method != binding.method {
         Err(OpenError::WrongMethod)
     } else if claims.target != binding.target {
@@ -235,6 +255,7 @@ struct Claims<'a> {
     validity: Validity,
     /// Issuer, subject and client.
     principal: Option<(&'a str, &'a str, Option<&'a str>)>,
+    proof_key: Option<&'a str>,
     method: &'a str,
     target: &'a str,
     arguments: [u8; 32],
@@ -249,14 +270,19 @@ impl<'a> Claims<'a> {
         }
         let issued = UnixSeconds(input.number()?);
         let expires = UnixSeconds(input.number()?);
-        let principal = match input.byte()? {
+        let caller = input.byte()?;
+        if caller & !(HAS_PRINCIPAL | HAS_KEY) != 0 {
+            return Err(DecodeError);
+        }
+        let principal = match caller & HAS_PRINCIPAL {
             0 => None,
-            1 => Some((input.text()?, input.text()?, input.optional_text()?)),
-            _ => return Err(DecodeError),
+            _ => Some((input.text()?, input.text()?, input.optional_text()?)),
         };
+        let proof_key = if caller & HAS_KEY == 0 { None } else { Some(input.text()?) };
         Ok(Self {
             validity: Validity { issued, expires },
             principal,
+            proof_key,
             method: input.text()?,
             target: input.text()?,
             arguments: input.array()?,

@@ -33,6 +33,9 @@ pub enum OpenError {
     /// The token was sealed for another principal. An anonymous caller is a principal of its own.
     #[error("token was sealed for another principal")]
     WrongPrincipal,
+    /// The token was sealed for a caller that proved another key.
+    #[error("token was sealed for another key")]
+    WrongKey,
     /// The token was sealed for another method.
     #[error("token was sealed for another method")]
     WrongMethod,
@@ -58,6 +61,7 @@ impl OpenError {
             Self::Expired => "expired",
             Self::NotYetValid => "not_yet_valid",
             Self::WrongPrincipal => "wrong_principal",
+            Self::WrongKey => "wrong_key",
             Self::WrongMethod => "wrong_method",
             Self::WrongTarget => "wrong_target",
             Self::WrongArguments => "wrong_arguments",

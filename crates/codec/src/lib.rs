@@ -2,7 +2,7 @@
 //!
 //! A server seals its state into a token, sends the token to the client, and receives it with the
 //! client's next request. The state is encrypted and authenticated with AES-256-GCM. It is bound to
-//! one service, principal, method, target and set of arguments, and it expires.
+//! one service, caller, method, target and set of arguments, and it expires.
 //!
 //! This crate is for authors of MCP SDKs and for other programs that need such tokens. It contains
 //! nothing of MCP itself. To write an MCP server, use the `mrtr` crate.
@@ -17,6 +17,7 @@
 //! let principal = Principal::new("https://login.example", "user-17");
 //! let binding = Binding {
 //!     principal: Some(&principal),
+//!     proof_key: None,
 //!     method: "tools/call",
 //!     target: "book",
 //!     arguments: Digest::from_json(Some(r#"{"people":2}"#))?,
@@ -36,9 +37,9 @@
 //!
 //! - **Confidentiality and integrity.** A client can neither read nor change a token. Each token is
 //!   encrypted under its own key, which XAES-256-GCM derives from a random 192-bit nonce.
-//! - **Binding.** A token opens only for the audience, principal, method, target and arguments that
-//!   it was sealed for, and only during its [`Validity`]. [`OpenError::reason`] names the cause of
-//!   a rejection for the server's log.
+//! - **Binding.** A token opens only for the audience, principal, key, method, target and arguments
+//!   that it was sealed for, and only during its [`Validity`]. [`OpenError::reason`] names the
+//!   cause of a rejection for the server's log.
 //! - **No trial decryption.** The key id in a token names exactly one key of the ring.
 //! - **One encoding.** The same bytes have one token. Padding and trailing data are rejected.
 //! - **Wiped secrets.** Secrets, ring keys and token keys are overwritten when they are dropped,

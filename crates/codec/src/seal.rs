@@ -93,7 +93,13 @@ impl Opened {
 ///
 /// let ring = KeyRing::ephemeral()?;
 /// let arguments = Digest::from_json(Some(r#"{"people":2}"#))?;
-/// let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+/// let binding = Binding {
+///     principal: None,
+///     proof_key: None,
+///     method: "tools/call",
+///     target: "book",
+///     arguments,
+/// };
 /// let now = UnixSeconds(1_785_196_800);
 ///
 /// let token = seal(&ring, &binding, Validity::starting(now, 600), b"table 7")?;
@@ -117,14 +123,20 @@ pub fn seal(
 /// Opens a token that arrived with the request that `binding` describes.
 ///
 /// Checks, in this order: the token's authenticity, its validity at `now`, and that principal,
-/// method, target and arguments are those it was sealed for.
+/// key, method, target and arguments are those it was sealed for.
 ///
 /// ```
 /// use mrtr_codec::{Binding, Digest, KeyRing, OpenError, UnixSeconds, Validity, open, seal};
 ///
 /// let ring = KeyRing::ephemeral()?;
 /// let arguments = Digest::from_json(Some(r#"{"people":2}"#))?;
-/// let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+/// let binding = Binding {
+///     principal: None,
+///     proof_key: None,
+///     method: "tools/call",
+///     target: "book",
+///     arguments,
+/// };
 /// let now = UnixSeconds(1_785_196_800);
 /// let token = seal(&ring, &binding, Validity::starting(now, 600), b"table 7")?;
 ///

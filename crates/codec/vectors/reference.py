@@ -72,14 +72,15 @@ def number(n: int) -> bytes:  # section 4
     ensure(0 <= n < 1 << 64, "not a number of 64 bits")
     return bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80]) + number(n >> 7)
 
-def bound(binding: dict) -> list[bytes]:  # principal, method, target, digest, as claims have them
+def bound(binding: dict) -> list:  # principal, key, method, target, digest, as claims have them
     text = lambda value: number(len(value.encode())) + value.encode()
     option = lambda value, write: b"\0" if value is None else b"\1" + write(value)
-    known = lambda who: text(who["issuer"]) + text(who["subject"]) + option(who["client"], text)
-    return [option(binding["principal"], known), text(binding["method"]), text(binding["target"]),
-            digest(binding["arguments"])]
+    who, key = binding["principal"], binding.get("proof_key")
+    known = who and text(who["issuer"]) + text(who["subject"]) + option(who["client"], text)
+    return [known, None if key is None else text(key), text(binding["method"]),
+            text(binding["target"]), digest(binding["arguments"])]
 
-def read_claims(claims: bytes) -> tuple[int, int, list[bytes], bytes]:  # the list is as above
+def read_claims(claims: bytes) -> tuple[int, int, list, bytes]:  # the list is as above
     source = io.BytesIO(claims)
     def take(size):
         ensure(size <= len(claims) - source.tell(), "claims end early")
@@ -99,12 +100,17 @@ def read_claims(claims: bytes) -> tuple[int, int, list[bytes], bytes]:  # the li
         return mark + read() if b"\0\1".index(mark) else mark  # an error if it is neither
     ensure(take(1) == b"\1", "format")
     issued, expires = read_number(), read_number()
-    principal = option(lambda: text() + text() + option(text))
-    return issued, expires, [principal, text(), text(), take(32)], source.read()
+    kind = b"\0\1\2\3".index(take(1))  # an error if it is none of them
+    principal = text() + text() + option(text) if kind & 1 else None
+    key = text() if kind & 2 else None
+    return issued, expires, [principal, key, text(), text(), take(32)], source.read()
 
 def seal(secret, audience, binding, issued, expires, body: bytes, nonce=None) -> str:
     (key, key_id), nonce = derive(secret, audience), os.urandom(24) if nonce is None else nonce
-    claims = b"\1" + number(issued) + number(expires) + b"".join(bound(binding)) + body
+    who, proven, *request = bound(binding)
+    kind = (who is not None) + 2 * (proven is not None)
+    caller = bytes([kind]) + (who or b"") + (proven or b"")
+    claims = b"\1" + number(issued) + number(expires) + caller + b"".join(request) + body
     ciphertext = xaes(key, nonce).encrypt(nonce[12:], claims, b"mrtr1." + key_id)
     return "mrtr1." + base64.urlsafe_b64encode(key_id + nonce + ciphertext).decode().rstrip("=")
 
@@ -127,8 +133,8 @@ def open_token(secrets, audience, token: str, binding, now) -> tuple[int, int, b
         raise Refused(reason) from None
     ensure(now < expires, "expired", Refused)  # section 5
     ensure(issued <= now + 60, "not_yet_valid", Refused)
-    for name, theirs, mine in zip(("principal", "method", "target", "arguments"), found, wanted):
-        ensure(theirs == mine, f"wrong_{name}", Refused)
+    for name, theirs, mine in zip(("principal", "key", "method", "target", "arguments"), found, wanted):
+        ensure(theirs == mine or (name, theirs) == ("key", None), f"wrong_{name}", Refused)
     return issued, expires, body
 
 def answer(do, secrets=(), text="", body="", nonce=None, **rest) -> dict:

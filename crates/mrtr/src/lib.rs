@@ -45,7 +45,7 @@ use current_revision as revisions;
 pub mod auth {
     pub use mrtr_auth::*;
     #[cfg(feature = "auth-server")]
-    pub use mrtr_transport::GrantedScopes;
+    pub use mrtr_transport::{GrantedScopes, ProofKey};
 }
 
 /// The client's loop over the rounds of a call, and the parts of it.

@@ -9,7 +9,7 @@ use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{Progress, name};
-use mrtr_transport::{GrantedScopes, NotificationSender, ProtocolVersion};
+use mrtr_transport::{GrantedScopes, NotificationSender, ProofKey, ProtocolVersion};
 use serde::Serialize;
 
 use crate::runtime::Runtime;
@@ -88,6 +88,12 @@ impl RequestParts {
     /// Returns true if the request may do everything: it came without HTTP.
     pub(crate) fn has_all_scopes(&self) -> bool {
         self.extensions.get::<GrantedScopes>().is_none() && self.headers.is_empty()
+    }
+
+    /// Returns the thumbprint of the key that the caller proves to have, if a layer in front of the
+    /// server has checked a proof.
+    pub(crate) fn proof_key(&self) -> Option<&str> {
+        self.extensions.get::<ProofKey>().map(ProofKey::thumbprint)
     }
 
     /// Sends progress to the client, if the client asked for it. `muted` is true if an earlier

@@ -50,7 +50,13 @@ pub fn token(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let ring = ring();
     let arguments = Digest::from_bytes([7; 32]);
-    let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+    let binding = Binding {
+        principal: None,
+        proof_key: None,
+        method: "tools/call",
+        target: "book",
+        arguments,
+    };
     match mode % 3 {
         0 => {
             if let Ok(text) = std::str::from_utf8(rest) {
@@ -99,7 +105,7 @@ pub fn claims(data: &[u8]) {
     let with_client = Principal::new("i", "s").with_client("c");
     for principal in [None, Some(&principal), Some(&with_client)] {
         let arguments = Digest::from_bytes([7; 32]);
-        let binding = Binding { principal, method: "m", target: "t", arguments };
+        let binding = Binding { principal, proof_key: None, method: "m", target: "t", arguments };
         let plain = Plain(Mutex::new(data.to_vec()));
         let Ok(opened) = open(&plain, "", &binding, NOW) else { continue };
         let (validity, body) = (opened.validity(), opened.body().to_vec());

@@ -58,6 +58,7 @@ mod in_process;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
 mod json_line;
 mod notifications;
+mod proof_key;
 mod response_parts;
 #[cfg(any(feature = "http-endpoint", feature = "stdio"))]
 mod server_side;
@@ -72,4 +73,5 @@ pub use granted_scopes::scope_challenge;
 pub use granted_scopes::{GrantedScopes, insufficient_scope};
 pub use in_process::InProcess;
 pub use notifications::{NotificationReceiver, NotificationSender};
+pub use proof_key::ProofKey;
 pub use traits::{IncomingRequest, OutgoingRequest, ProtocolVersion, RequestHandler, Transport};

@@ -28,7 +28,7 @@ impl Booking {
         let now = UnixSeconds(std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs());
         let json = serde_json::to_string(&args).map_err(internal)?;
         let arguments = Digest::from_json(Some(&json)).map_err(internal)?;
-        let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+        let binding = Binding { principal: None, proof_key: None, method: "tools/call", target: "book", arguments };
         let Some(token) = state else {
             let state = seal(&*self.keys, &binding, Validity::starting(now, 600), b"table 7").map_err(internal)?;
             return Ok(InputRequiredResult::from_request_state(state).into());

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, Uri, header};
 use mrtr_codec::Principal;
-use mrtr_transport::GrantedScopes;
+use mrtr_transport::{GrantedScopes, ProofKey};
 
 use super::challenge::Challenges;
 use super::claims::{Claims, Confirmation, InvalidToken};
@@ -43,13 +43,6 @@ const NONCE: &str = "dpop-nonce";
 pub struct ProtectedResource {
     state: Arc<State>,
 }
-
-/// The key that the access token of a request is bound to: the SHA-256 thumbprint of its JWK, as
-/// base64url (RFC 7638; RFC 9449, section 6.1).
-///
-/// It is in the extensions of requests with a proof of that key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ProofKey(pub String);
 
 pub(super) struct State {
     pub(super) id: ResourceId,
@@ -137,7 +130,7 @@ impl ProtectedResource {
         head.extensions.insert(token.principal.clone());
         head.extensions.insert(token.granted.clone());
         if let Some(Confirmation::Thumbprint(thumbprint)) = &token.confirmation {
-            head.extensions.insert(ProofKey(thumbprint.clone()));
+            head.extensions.insert(ProofKey::new(thumbprint.as_str()));
         }
         Ok(Passed { scheme, nonce })
     }

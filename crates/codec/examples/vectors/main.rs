@@ -81,6 +81,12 @@ fn alice() -> Value {
     json!({ "principal": principal, "method": "tools/call", "target": "book", "arguments": r#"{"people":2}"# })
 }
 
+/// Adds the key that the caller proves. Bindings without one have no such member.
+fn with_key(mut binding: Value, key: &str) -> Value {
+    binding["proof_key"] = json!(key);
+    binding
+}
+
 /// Replaces the value at the JSON pointer `place`.
 fn with(mut binding: Value, place: &str, value: Value) -> Value {
     if let Some(at) = binding.pointer_mut(place) {
@@ -130,6 +136,7 @@ fn with_binding<T>(binding: &Value, then: impl FnOnce(&Binding<'_>) -> T) -> Res
     });
     Ok(then(&Binding {
         principal: principal.as_ref(),
+        proof_key: text("/proof_key"),
         method: text("/method").ok_or("no method")?,
         target: text("/target").ok_or("no target")?,
         arguments: Digest::from_json(text("/arguments"))?,
@@ -169,10 +176,10 @@ fn mint(count: u32) -> Result {
     for n in 0..count {
         let name = format!("fresh {n}");
         let body: Vec<u8> = bytes(&name).into_iter().cycle().take(n as usize * 7 % 300).collect();
-        let binding = if n % 2 == 0 {
-            anonymous()
-        } else {
-            with(alice(), "/arguments", json!(format!(r#"{{"n":{n}.5}}"#)))
+        let binding = match n % 3 {
+            0 => anonymous(),
+            1 => with(alice(), "/arguments", json!(format!(r#"{{"n":{n}.5}}"#))),
+            _ => with_key(alice(), &format!("key {n}")),
         };
         let times = (NOW + u64::from(n), NOW + 1000);
         let token = ring.seal(claims(&binding, times, &body)?)?;

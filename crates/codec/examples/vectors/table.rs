@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     AUDIENCE, BASE64, NOW, Result, alice, anonymous, bytes, claims, hex, nonce, opens, rejected,
-    ring, seal, vector, with,
+    ring, seal, vector, with, with_key,
 };
 
 #[expect(clippy::too_many_lines, reason = "a table of vectors")]
@@ -51,6 +51,23 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
     ] {
         let token = seal(&home, &binding, times, b"state", name)?;
         all.push(opens(vector(name, &["one"], AUDIENCE, &token, &binding, NOW), times, b"state"));
+    }
+    for (name, sealed, asked) in [
+        ("a caller that proves a key", with_key(alice(), "k1"), with_key(alice(), "k1")),
+        (
+            "a client that proves a key",
+            with_key(client.clone(), "k1"),
+            with_key(client.clone(), "k1"),
+        ),
+        (
+            "an anonymous caller that proves a key",
+            with_key(anonymous(), "k1"),
+            with_key(anonymous(), "k1"),
+        ),
+        ("a caller that begins to prove a key", alice(), with_key(alice(), "k1")),
+    ] {
+        let token = seal(&home, &sealed, times, b"state", name)?;
+        all.push(opens(vector(name, &["one"], AUDIENCE, &token, &asked, NOW), times, b"state"));
     }
     for (name, sealed, asked) in [
         (
@@ -204,6 +221,9 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
         ),
         ("a number that does not end", [&[1][..], &[0xff; 11]].concat()),
         ("a principal of kind 2", edit(&|claims| claims[11] = 2)),
+        ("a caller of kind 4", edit(&|claims| claims[11] = 4)),
+        ("a caller of kind 255", edit(&|claims| claims[11] = 255)),
+        ("a key that is not UTF-8", [&fine[..11], &[2, 1, 0xff], &fine[12..]].concat()),
         ("a client of kind 2", [&fine[..11], &[1, 0, 0, 2], &fine[12..]].concat()),
         ("a client that is not UTF-8", [&fine[..11], &[1, 0, 0, 1, 1, 0xff], &fine[12..]].concat()),
         ("a method that is not UTF-8", edit(&|claims| claims[13] = 0xff)),
@@ -246,6 +266,16 @@ pub(crate) fn tokens() -> Result<Vec<Value>> {
             vector(name, &["one"], AUDIENCE, &token, &asked, NOW),
             "wrong_principal",
         ));
+    }
+    for (name, sealed, asked) in [
+        ("another key", with_key(alice(), "k1"), with_key(alice(), "k2")),
+        ("a key that is longer", with_key(alice(), "k1"), with_key(alice(), "k11")),
+        ("a removed key", with_key(alice(), "k1"), alice()),
+        ("a key without characters", with_key(alice(), ""), alice()),
+        ("a removed key of an anonymous caller", with_key(anonymous(), "k1"), anonymous()),
+    ] {
+        let token = seal(&home, &sealed, times, b"state", name)?;
+        all.push(rejected(vector(name, &["one"], AUDIENCE, &token, &asked, NOW), "wrong_key"));
     }
     let account = |n: u64| with(anonymous(), "/arguments", json!(format!(r#"{{"account":{n}}}"#)));
     for (name, sealed, asked, reason) in [

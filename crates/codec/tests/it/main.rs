@@ -27,6 +27,7 @@ fn arguments(json: &str) -> Digest {
 fn binding(principal: Option<&Principal>) -> Binding<'_> {
     Binding {
         principal,
+        proof_key: None,
         method: "tools/call",
         target: "book",
         arguments: arguments(r#"{"people":2}"#),
@@ -121,6 +122,29 @@ fn token_opens_only_for_its_principal_and_request() {
 }
 
 #[test]
+fn token_that_was_sealed_for_a_key_opens_with_that_key_only() {
+    let ring = ring();
+    let alice = Principal::new("https://login.example", "alice");
+    for principal in [Some(&alice), None] {
+        let with_key = |proof_key| Binding { proof_key, ..binding(principal) };
+        let bound = sealed(&with_key(Some("k1")));
+        assert!(open(&ring, &bound, &with_key(Some("k1")), NOW).is_ok());
+        for other in [Some("k2"), Some(""), Some("k1 "), None] {
+            let error = open(&ring, &bound, &with_key(other), NOW).unwrap_err();
+            assert_eq!(error, OpenError::WrongKey, "{other:?}");
+        }
+        let unbound = sealed(&with_key(None));
+        for key in [None, Some("k1"), Some("")] {
+            assert!(open(&ring, &unbound, &with_key(key), NOW).is_ok(), "{key:?}");
+        }
+    }
+    let bob = Principal::new("https://login.example", "bob");
+    let token = sealed(&Binding { proof_key: Some("k1"), ..binding(Some(&alice)) });
+    let stolen = Binding { proof_key: Some("k1"), ..binding(Some(&bob)) };
+    assert_eq!(open(&ring, &token, &stolen, NOW).unwrap_err(), OpenError::WrongPrincipal);
+}
+
+#[test]
 fn token_opens_only_during_its_validity() {
     let (ring, binding) = (ring(), binding(None));
     let token = sealed(&binding);
@@ -211,6 +235,7 @@ fn authentic_claims_in_another_format_are_rejected() {
 #[derive(Debug, Clone, PartialEq)]
 struct Bound {
     principal: Option<Principal>,
+    proof_key: Option<&'static str>,
     method: &'static str,
     target: &'static str,
     arguments: &'static str,
@@ -220,6 +245,7 @@ impl Bound {
     fn binding(&self) -> Binding<'_> {
         Binding {
             principal: self.principal.as_ref(),
+            proof_key: self.proof_key,
             method: self.method,
             target: self.target,
             arguments: arguments(self.arguments),
@@ -240,12 +266,14 @@ fn bound() -> impl Strategy<Value = Bound> {
     let arguments = select(vec!["{}", r#"{"n":9007199254740993}"#, r#"{"n":9007199254740992}"#]);
     (
         proptest::option::weighted(0.8, principal),
+        proptest::option::of(select(vec!["", "k", "ck"])),
         select(vec!["tools/call", "prompts/get"]),
         select(vec!["book", "boo", ""]),
         arguments,
     )
-        .prop_map(|(principal, method, target, arguments)| Bound {
+        .prop_map(|(principal, proof_key, method, target, arguments)| Bound {
             principal,
+            proof_key,
             method,
             target,
             arguments,
@@ -265,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn token_opens_only_if_no_bound_field_has_changed(sealed in bound(), other in bound(), field in 0..5) {
+    fn token_opens_only_if_no_bound_field_has_changed(sealed in bound(), other in bound(), field in 0..6) {
         // At most one field is taken from another binding.
         let mut now = sealed.clone();
         match field {
@@ -273,11 +301,14 @@ proptest! {
             1 => now.method = other.method,
             2 => now.target = other.target,
             3 => now.arguments = other.arguments,
+            4 => now.proof_key = other.proof_key,
             _ => {}
         }
         let token = seal(&ring(), &sealed.binding(), Validity::starting(NOW, 600), b"body").unwrap();
         let opened = open(&ring(), &token, &now.binding(), NOW);
-        prop_assert_eq!(opened.is_ok(), sealed == now, "{:?}", opened.err());
+        // A caller may begin to prove a key.
+        let is_same = sealed == now || sealed == Bound { proof_key: None, ..now.clone() };
+        prop_assert_eq!(opened.is_ok(), is_same, "{:?}", opened.err());
     }
 
     #[test]

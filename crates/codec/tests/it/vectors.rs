@@ -43,6 +43,7 @@ fn token_vectors_open_or_are_rejected_as_specified() {
         });
         let binding = Binding {
             principal: principal.as_ref(),
+            proof_key: text("/binding/proof_key"),
             method: text("/binding/method").unwrap(),
             target: text("/binding/target").unwrap(),
             arguments: Digest::from_json(text("/binding/arguments")).unwrap(),
@@ -73,6 +74,7 @@ fn each_rejection_reason_has_a_vector() {
         "expired",
         "not_yet_valid",
         "wrong_principal",
+        "wrong_key",
         "wrong_method",
         "wrong_target",
         "wrong_arguments",

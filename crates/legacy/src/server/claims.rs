@@ -81,6 +81,7 @@ impl SessionClaims {
 fn binding(principal: Option<&Principal>) -> Binding<'_> {
     Binding {
         principal,
+        proof_key: None,
         method: legacy_method::INITIALIZE,
         target: "session",
         arguments: Digest::from_parts(&[]),

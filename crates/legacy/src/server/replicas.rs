@@ -22,6 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 fn binding() -> Binding<'static> {
     Binding {
         principal: None,
+        proof_key: None,
         method: "replica",
         target: "bus",
         arguments: Digest::from_parts(&[]),

@@ -69,6 +69,7 @@ impl<H> Gateway<H> {
 fn binding(session: &Session) -> Binding<'_> {
     Binding {
         principal: session.principal.as_ref(),
+        proof_key: None,
         method: "Last-Event-ID",
         target: "call",
         arguments: Digest::from_parts(&[session.key.as_bytes()]),

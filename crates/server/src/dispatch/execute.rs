@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use mrtr_codec::{Binding, Digest, OpenError, Principal, UnixSeconds, Validity, open, seal};
+use mrtr_codec::{Binding, Digest, OpenError, UnixSeconds, Validity, open, seal};
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::ObjectWriter;
@@ -84,7 +84,7 @@ impl<'a> RoundExecution<'a> {
             return Ok(Self::first(server, target, parts, responses));
         };
         let digest = arguments_digest(&target)?;
-        let binding = binding(&target, digest, parts.principal.as_ref());
+        let binding = binding(&target, digest, &parts);
         // The expiry of a state covers the end of its call: see `validity`.
         let (mut saved, opened) = catch_unwind(AssertUnwindSafe(|| {
             let refuse = |error| refuse(error, target.method, target.name);
@@ -302,7 +302,7 @@ impl<'a> RoundExecution<'a> {
             Some(digest) => digest,
             None => arguments_digest(&self.target)?,
         };
-        let binding = binding(&self.target, digest, self.round.parts.principal.as_ref());
+        let binding = binding(&self.target, digest, &self.round.parts);
         let validity = validity(now, meta.started, self.target.options);
         let sealed = catch_panic(|| seal(&*self.server.sealer, &binding, validity, &body))?;
         let token = sealed.map_err(|error| {
@@ -478,12 +478,14 @@ fn arguments_digest(target: &Target<'_>) -> Result<Digest, ErrorObject> {
         .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: arguments: {e}")))
 }
 
-fn binding<'b>(
-    target: &Target<'b>,
-    arguments: Digest,
-    principal: Option<&'b Principal>,
-) -> Binding<'b> {
-    Binding { principal, method: target.method, target: target.name, arguments }
+fn binding<'b>(target: &Target<'b>, arguments: Digest, parts: &'b RequestParts) -> Binding<'b> {
+    Binding {
+        principal: parts.principal(),
+        proof_key: parts.proof_key(),
+        method: target.method,
+        target: target.name,
+        arguments,
+    }
 }
 
 /// Returns the validity of a state: the time to answer, but not beyond the end of the call.

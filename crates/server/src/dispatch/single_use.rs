@@ -185,7 +185,7 @@ impl<'a> SingleUseClaim<'a> {
     /// No request has this method, so a kept response is not accepted as a `requestState`.
     fn binding(&self) -> Binding<'_> {
         let (method, target) = ("mrtr kept response", &self.key);
-        Binding { principal: None, method, target, arguments: self.answers }
+        Binding { principal: None, proof_key: None, method, target, arguments: self.answers }
     }
 
     fn seal(&self, response: &Outcome) -> Option<String> {

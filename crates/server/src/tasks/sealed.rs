@@ -74,7 +74,8 @@ impl TaskSeal<'_> {
         };
         // The digest is of the task instead of arguments: only its caller knows these.
         let arguments = Digest::from_bytes(self.key.0);
-        Binding { principal, method: "tasks", target, arguments }
+        // A task may outlive the key that its caller proves.
+        Binding { principal, proof_key: None, method: "tasks", target, arguments }
     }
 }
 

@@ -13,6 +13,7 @@ mod handler_mistakes;
 mod limits;
 mod manual;
 mod pending_calls;
+mod proof_keys;
 mod race_and_optional;
 #[cfg(all(feature = "redis", unix))]
 mod redis_store;

@@ -236,7 +236,13 @@ fn meta() -> Value {
 /// If that does not hold.
 pub fn journal(data: &[u8]) {
     let arguments = Digest::from_json(Some("{}")).expect("a digest");
-    let binding = Binding { principal: None, method: "tools/call", target: "book", arguments };
+    let binding = Binding {
+        principal: None,
+        proof_key: None,
+        method: "tools/call",
+        target: "book",
+        arguments,
+    };
     let Ok(state) = seal(&ring(), &binding, Validity::starting(NOW, 600), data) else { return };
     let answer = json!({ "action": "accept", "content": { "yes": true } });
     let body = json!({

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use http::Request;
-use mrtr_auth::resource::{Algorithm, Dpop, ProofKey};
+use mrtr_auth::resource::{Algorithm, Dpop};
+use mrtr_transport::ProofKey;
 use serde_json::{Value, json};
 
 use super::keys::{Key, base64};
@@ -88,7 +89,7 @@ async fn bound_token_passes_with_a_proof() {
         assert_eq!((answer.status, answer.challenges.len()), (200, 0), "{changes}");
     }
     let head = setup.fixture.inner.requests.lock().unwrap().pop().unwrap();
-    assert_eq!(head.extensions.get(), Some(&ProofKey(thumbprint(&setup.client))));
+    assert_eq!(head.extensions.get(), Some(&ProofKey::new(thumbprint(&setup.client))));
     assert!(!head.headers.contains_key("dpop") && !head.headers.contains_key("authorization"));
 }
 
