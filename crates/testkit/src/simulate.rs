@@ -11,6 +11,9 @@
 //!   twice. No other step runs.
 //! - All runs of a step after the first state have one idempotency key.
 //! - Answers without a question have no effect. Answers of another type are asked for again.
+//! - Access tokens may lack scopes, and later tokens may lose them again. The client logs in and
+//!   repeats its request. All of the above holds, each login costs one round at most, and a challenge
+//!   names only scopes that the handler requires. No step behind a refused scope runs.
 //! - The handler may be replaced by one with other questions, for some requests or alternating.
 //!   Then every question is asked once per wording, and the result is that of the version that ends
 //!   the call, without rounds. No answer to another wording is used. The call may end because of
@@ -19,6 +22,7 @@
 mod legacy;
 mod network;
 mod program;
+mod tokens;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,8 +39,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 pub use legacy::simulate_legacy;
-use network::Upgrade;
+use network::{Outcome, Sent, Upgrade};
 use program::{Expected, Program, Version, mix};
+use tokens::Tokens;
 use world::World;
 
 use crate::TestClock;
@@ -63,6 +68,10 @@ pub struct Report {
     pub upgraded: u64,
     /// Calls that ended because their handler was replaced.
     pub ended_by_upgrade: u64,
+    /// Challenges that named missing scopes.
+    pub logins: u64,
+    /// Calls that ended because the user refused a scope.
+    pub refused: u64,
     /// Calls of legacy clients that had nothing to resume from.
     pub lost: u64,
 }
@@ -78,6 +87,8 @@ impl Report {
         self.faults += other.faults;
         self.upgraded += other.upgraded;
         self.ended_by_upgrade += other.ended_by_upgrade;
+        self.logins += other.logins;
+        self.refused += other.refused;
         self.lost += other.lost;
         self.most_rounds = self.most_rounds.max(other.most_rounds);
     }
@@ -208,6 +219,7 @@ struct Call<'f> {
     old: Program,
     new: Program,
     upgrade: Option<Upgrade>,
+    tokens: Tokens,
     random: Random,
     /// Percentage of requests with a fault.
     faults: u64,
@@ -231,11 +243,13 @@ impl<'f> Call<'f> {
         let from = 2 + random.below(4);
         let mixed = if random.below(3) == 0 { u64::MAX / 2 } else { random.below(4) };
         let upgrade = (random.below(4) == 0).then_some(Upgrade { from, mixed });
+        let tokens = Tokens::new(&mut random);
         Self {
             fleet,
             old,
             new,
             upgrade,
+            tokens,
             random,
             faults,
             garbled,
@@ -247,25 +261,43 @@ impl<'f> Call<'f> {
     }
 
     async fn run(mut self, report: &mut Report) -> Result<(), String> {
-        let (old, new) = (self.old.expected(), self.new.expected());
+        let refused = self.tokens.refused.clone();
+        let (old, new) = (self.old.expected(refused.clone()), self.new.expected(refused));
+        let scopes = old.scopes.union(&new.scopes).cloned().collect();
         let mut state: Option<String> = None;
         let mut answers = Map::new();
-        let mut before: Option<(Option<String>, Map<String, Value>)> = None;
+        let mut before: Option<Sent> = None;
         let mut asked: BTreeMap<String, u64> = BTreeMap::new();
         // The last answered message of each key.
         let mut answered: BTreeMap<String, String> = BTreeMap::new();
         let (mut rounds, mut garbled) = (0_usize, BTreeSet::new());
         let (version, result) = loop {
             let reply = self.request(state.as_deref(), &answers, before.as_ref()).await?;
-            let Some(result) = reply.result else {
-                if self.upgrade.is_none() || !self.old.differs() {
-                    return Err("the call ended with call_changed, but its handler did not change"
-                        .to_owned());
+            let result = match reply.outcome {
+                Outcome::Result(result) => result,
+                Outcome::Changed => {
+                    if self.upgrade.is_none() || !self.old.differs() {
+                        return Err(
+                            "the call ended with call_changed, but its handler did not change"
+                                .to_owned(),
+                        );
+                    }
+                    self.fleet.world.take(self.old.seed);
+                    report.ended_by_upgrade += 1;
+                    self.count(report, rounds, asked.len());
+                    return Ok(());
                 }
-                self.fleet.world.take(self.old.seed);
-                report.ended_by_upgrade += 1;
-                self.count(report, rounds, asked.len());
-                return Ok(());
+                // The same request is repeated, with the same state.
+                Outcome::MissingScopes(missing) => {
+                    if self.tokens.log_in(&missing, &scopes, &mut self.random)? {
+                        continue;
+                    }
+                    let expected = if old.is_blocked { &old } else { &new };
+                    self.check_steps([&old, &new], expected, report)?;
+                    report.refused += 1;
+                    self.count(report, rounds, asked.len());
+                    return Ok(());
+                }
             };
             if result.get("resultType") != Some(&json!("input_required")) {
                 break (reply.version, result);
@@ -284,7 +316,8 @@ impl<'f> Call<'f> {
                 return Err("the call does not end".to_owned());
             }
             let token = result.get("requestState").and_then(Value::as_str);
-            before = Some((state, std::mem::take(&mut answers)));
+            let scopes = self.tokens.current();
+            before = Some(Sent { state, answers: std::mem::take(&mut answers), scopes });
             state = Some(token.ok_or("a round without a state")?.to_owned());
             for key in keys {
                 let message = result.pointer(&format!("/inputRequests/{key}/params/message"));
@@ -332,6 +365,7 @@ impl<'f> Call<'f> {
         report.rounds += rounds as u64;
         report.questions += questions as u64;
         report.faults += self.faulty;
+        report.logins += self.tokens.logins as u64;
         report.most_rounds = report.most_rounds.max(rounds as u64);
         report.upgraded +=
             u64::from(self.upgrade.is_some_and(|upgrade| upgrade.from <= self.requests));
@@ -350,7 +384,10 @@ impl<'f> Call<'f> {
 
     /// Returns true if the rounds can be predicted.
     fn is_regular(&self) -> bool {
-        self.garbled == 0 && self.overloaded == 0 && self.upgrade.is_none()
+        self.garbled == 0
+            && self.overloaded == 0
+            && self.upgrade.is_none()
+            && self.tokens.are_complete()
     }
 
     fn check(
@@ -366,6 +403,11 @@ impl<'f> Call<'f> {
                 "the call took {rounds} rounds, expected {}",
                 expected.rounds.len()
             ));
+        }
+        let most = expected.rounds.len() + self.tokens.logins;
+        let is_bounded = self.garbled == 0 && self.overloaded == 0 && self.tokens.only_gain();
+        if is_bounded && self.upgrade.is_none() && rounds > most {
+            return Err(format!("the call took {rounds} rounds, expected at most {most}"));
         }
         let all: BTreeSet<String> =
             expected.rounds.iter().flatten().map(|key| format!("{key}?")).collect();
@@ -400,8 +442,10 @@ impl<'f> Call<'f> {
                 runs.iter().filter_map(|run| run.idempotency_key.as_ref()).collect();
             let fails = either(|expected| &expected.failing, key);
             // A failed step is not recorded. When it runs again, more answers may be known, so its
-            // idempotency key may differ. Another version may have other answers.
-            if keys.len() > 1 && !fails && self.upgrade.is_none() {
+            // idempotency key may differ. So may those of a step that ran in a lost
+            // round, and whose scope was lost after it. Another version may have other answers.
+            let may_differ = fails || self.upgrade.is_some() || !self.tokens.only_gain();
+            if keys.len() > 1 && !may_differ {
                 return Err(format!("{key} has {} idempotency keys", keys.len()));
             }
             if self.faulty == 0 && runs.len() > 1 && !fails {
@@ -416,6 +460,9 @@ impl<'f> Call<'f> {
             if self.faulty == 0 && !fails && skipped {
                 return Err(format!("{key} ran, but the version that ended the call skips it"));
             }
+        }
+        if expected.is_blocked {
+            return Ok(());
         }
         let missing = expected.steps.iter().find(|step| !of.contains_key(step));
         missing.map_or(Ok(()), |step| Err(format!("{step} did not run")))
@@ -447,7 +494,11 @@ mod tests {
         let report = simulate(0, 1000, &AtomicU64::new(0)).map_err(|failure| failure.to_string());
         let report = report.unwrap();
         assert!(
-            report.calls == 1000 && report.faults > 200 && report.questions > 1000,
+            report.calls == 1000
+                && report.faults > 200
+                && report.questions > 1000
+                && report.logins > 100
+                && report.refused > 0,
             "{report:?}"
         );
     }

@@ -42,12 +42,14 @@ impl Step {
     ///
     /// Within one HTTP or stdio request, a step runs at most once. A client that lost a response
     /// repeats the request, and only the external system can know that the operation was performed.
-    /// The key does not cover two cases:
+    /// The key does not cover these cases:
     ///
     /// - A *first* request that is sent twice starts two calls with two keys, unless the step runs
     ///   [`after_checkpoint`](StepFuture::after_checkpoint).
     /// - A client that goes back to an older state and answers differently gets another key,
     ///   because it requests another operation.
+    /// - A client that lost a response repeats the request with a token that lacks a scope before
+    ///   the step. If a question beside it is answered first, the key changes.
     ///
     /// The key also changes if a failed step runs again after another question was answered: a
     /// declined card and the next card are two payments. If it is the same operation, name its

@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!(
         "\r{} calls kept the guarantees ({} with an upgrade, which ended {}): {} requests, {} of them with a fault; {} \
-         questions in {} rounds (at most {} in a call); {} runs of steps; {:.1} s",
+         questions in {} rounds (at most {} in a call); {} logins for scopes ({} refused); {} runs of steps; {:.1} s",
         sum.calls,
         sum.upgraded,
         sum.ended_by_upgrade,
@@ -79,6 +79,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sum.questions,
         sum.rounds,
         sum.most_rounds,
+        sum.logins,
+        sum.refused,
         sum.runs,
         begun.elapsed().as_secs_f64()
     );

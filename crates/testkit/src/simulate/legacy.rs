@@ -32,6 +32,7 @@ use tower_service::Service as _;
 use reading::{Reading, is_json, read_json};
 
 use super::program::{Expected, Program, Version, mix};
+use super::tokens;
 use super::world::{Run, World};
 use super::{Failure, Report, check_outcome, for_each_seed, tool};
 use crate::BusChannel;
@@ -152,7 +153,7 @@ impl<'f> Call<'f> {
             json!({ "name": "program", "arguments": { "seed": self.program.seed.to_string() } });
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let response = self.post(self.home, &self.session.clone(), &call).await?;
-        let expected = self.program.expected();
+        let expected = self.program.expected(None);
         let outcome = self.follow(response).await?;
         let history = self.world.take(self.program.seed);
         report.calls += 1;
@@ -347,6 +348,7 @@ impl<'f> Call<'f> {
         let mut request = Request::builder()
             .method(method)
             .uri("/mcp")
+            .extension(tokens::all())
             .header("host", "localhost")
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");

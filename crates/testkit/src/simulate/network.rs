@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use mrtr_schema::jsonrpc::{Params, Request, RequestId};
-use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
+use mrtr_transport::{GrantedScopes, InProcess, OutgoingRequest, Transport as _};
 use serde_json::{Map, Value, json};
 
 use super::Call;
@@ -22,11 +22,26 @@ pub(super) struct Upgrade {
     pub(super) mixed: u64,
 }
 
+/// A request that had a response.
+pub(super) struct Sent {
+    pub(super) state: Option<String>,
+    pub(super) answers: Map<String, Value>,
+    /// The scopes of its token.
+    pub(super) scopes: GrantedScopes,
+}
+
 /// The response to a request.
 pub(super) struct Reply {
     pub(super) version: Version,
-    /// `None` if the call has ended because the handler was replaced.
-    pub(super) result: Option<Value>,
+    pub(super) outcome: Outcome,
+}
+
+pub(super) enum Outcome {
+    Result(Value),
+    /// The call has ended because the handler was replaced.
+    Changed,
+    /// The access token lacks scopes.
+    MissingScopes(Vec<String>),
 }
 
 /// A fault of a request.
@@ -49,7 +64,7 @@ impl Call<'_> {
         &mut self,
         state: Option<&str>,
         answers: &Map<String, Value>,
-        before: Option<&(Option<String>, Map<String, Value>)>,
+        before: Option<&Sent>,
     ) -> Result<Reply, String> {
         let fault = match self.random.below(100) {
             n if n >= self.faults => Fault::None,
@@ -61,22 +76,25 @@ impl Call<'_> {
             },
         };
         self.faulty += u64::from(!matches!(fault, Fault::None));
+        let scopes = self.tokens.next(&mut self.random);
         match fault {
             Fault::None => {}
-            Fault::Lost => drop(self.send(state, answers).await?),
+            Fault::Lost => drop(self.send(state, answers, scopes).await?),
             Fault::Twice => {
-                let both = (self.send(state, answers), self.send(state, answers));
+                let one = self.send(state, answers, scopes.clone());
+                let both = (one, self.send(state, answers, scopes));
                 let (one, other) = futures_util::future::join(both.0, both.1).await;
                 return if self.random.below(2) == 0 { one } else { other };
             }
-            Fault::Cut(polls) => cut(self.send(state, answers), polls).await,
+            Fault::Cut(polls) => cut(self.send(state, answers, scopes), polls).await,
             Fault::Late => {
-                if let Some((state, answers)) = before {
-                    drop(self.send(state.as_deref(), answers).await?);
+                if let Some(Sent { state, answers, scopes }) = before {
+                    drop(self.send(state.as_deref(), answers, scopes.clone()).await?);
                 }
             }
         }
-        self.send(state, answers).await
+        let scopes = self.tokens.next(&mut self.random);
+        self.send(state, answers, scopes).await
     }
 
     /// Sends one request to a random replica of the current or the next phase.
@@ -84,6 +102,7 @@ impl Call<'_> {
         &mut self,
         state: Option<&str>,
         answers: &Map<String, Value>,
+        scopes: GrantedScopes,
     ) -> impl Future<Output = Result<Reply, String>> + use<> {
         self.requests += 1;
         let version = match self.upgrade {
@@ -115,23 +134,34 @@ impl Call<'_> {
             params.insert("inputResponses".to_owned(), answers.clone().into());
         }
         async move {
-            let server = InProcess::new(server.ok_or("no replica")?).with_extension(mark);
+            let server = InProcess::new(server.ok_or("no replica")?);
+            let server = server.with_extension(mark).with_extension(scopes);
             let params = Params::new(&params).map_err(|error| error.to_string())?;
             let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
             let response = server.send(OutgoingRequest::new(request)).await;
             let outcome = response.map_err(|error| error.to_string())?.outcome;
             let changed = json!({ "reason": "call_changed" });
-            let result = match outcome {
+            let outcome = match outcome {
                 Ok(result) => {
                     let result = serde_json::from_str(result.get());
-                    Some(result.map_err(|error| error.to_string())?)
+                    Outcome::Result(result.map_err(|error| error.to_string())?)
                 }
-                Err(error) if error.data.as_ref() == Some(&changed) => None,
-                Err(error) => return Err(format!("{error:?}")),
+                Err(error) if error.data.as_ref() == Some(&changed) => Outcome::Changed,
+                Err(error) => {
+                    let scopes = missing_scopes(error.data.as_ref());
+                    Outcome::MissingScopes(scopes.ok_or_else(|| format!("{error:?}"))?)
+                }
             };
-            Ok(Reply { version, result })
+            Ok(Reply { version, outcome })
         }
     }
+}
+
+/// Returns the scopes that an error names.
+fn missing_scopes(data: Option<&Value>) -> Option<Vec<String>> {
+    let data = data.filter(|data| data["reason"] == "insufficient_scope")?;
+    let scopes = data["scopes"].as_array()?.iter();
+    Some(scopes.filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Polls a future `polls` times, and drops it.

@@ -1,5 +1,6 @@
 //! Random handlers, and their expected results.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -7,9 +8,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mrtr_server::{Context, Error};
+use mrtr_transport::GrantedScopes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::tokens;
 use super::world::World;
 use crate::random::Random;
 
@@ -22,6 +25,8 @@ pub(super) enum Node {
     Step(Step),
     /// Ends the round without a question.
     Checkpoint { key: u32 },
+    /// Requires a scope of the access token.
+    Scope(u64),
     /// Runs parts concurrently.
     Join(Vec<Vec<Node>>),
     /// Runs one of two parts, depending on the value computed so far.
@@ -38,7 +43,7 @@ impl Node {
             Self::Ask { differs, .. } | Self::Step(Step { differs, .. }) => {
                 *differs != Differs::Not
             }
-            Self::Checkpoint { .. } => false,
+            Self::Checkpoint { .. } | Self::Scope(_) => false,
             Self::Join(parts) => parts.iter().any(|part| any(part)),
             Self::Branch(one, other) => any(one) || any(other),
             Self::Loop(body) => any(body),
@@ -132,9 +137,10 @@ impl Program {
         mix(self.seed ^ 0x5a5a, text_hash(key)) % 1000
     }
 
-    /// Computes the expected result without rounds.
-    pub(super) fn expected(&self) -> Expected {
-        let mut expected = Expected::default();
+    /// Computes the expected result without rounds. The handler does not get beyond the scope that
+    /// the user has refused.
+    pub(super) fn expected(&self, refused: Option<String>) -> Expected {
+        let mut expected = Expected { refused, ..Expected::default() };
         expected.outcome = self.predict(&self.nodes, "", self.seed, 0, &mut expected);
         expected
     }
@@ -183,11 +189,22 @@ impl Program {
                     out.rounds.push(Vec::new());
                     value
                 }
+                Node::Scope(scope) => {
+                    let scope = tokens::name(*scope);
+                    let is_refused = out.refused.as_ref() == Some(&scope);
+                    out.scopes.insert(scope);
+                    if is_refused {
+                        out.is_blocked = true;
+                        return Err("the scope was refused".to_owned());
+                    }
+                    value
+                }
                 Node::Join(parts) => {
                     let mut sides = Vec::new();
                     let mut outcomes = Vec::new();
                     for part in parts {
-                        let mut side = Expected::default();
+                        let mut side =
+                            Expected { refused: out.refused.clone(), ..Expected::default() };
                         outcomes.push(self.predict(part, suffix, value, ended, &mut side));
                         sides.push(side);
                     }
@@ -289,6 +306,15 @@ impl Program {
                         cx.checkpoint(format!("c{key}{suffix}")).await?;
                         value
                     }
+                    Node::Scope(scope) => {
+                        let scope = tokens::name(*scope);
+                        cx.require_scope(scope.clone()).await?;
+                        let granted = cx.parts().extensions().get::<GrantedScopes>();
+                        if granted.is_some_and(|granted| !granted.contains(&scope)) {
+                            return Err(Error::new(format!("{scope} was not granted")));
+                        }
+                        value
+                    }
                     Node::Join(parts) => {
                         let sides = parts
                             .iter()
@@ -327,6 +353,12 @@ pub(super) struct Expected {
     pub(super) steps: Vec<String>,
     /// Steps that fail and whose result is not recorded.
     pub(super) failing: Vec<String>,
+    /// Scopes that are required.
+    pub(super) scopes: BTreeSet<String>,
+    /// The scope that the user has refused.
+    refused: Option<String>,
+    /// True if the handler does not get beyond the refused scope.
+    pub(super) is_blocked: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -344,6 +376,8 @@ impl Expected {
             }
             self.steps.extend(side.steps);
             self.failing.extend(side.failing);
+            self.scopes.extend(side.scopes);
+            self.is_blocked |= side.is_blocked;
         }
         self.rounds.extend(rounds);
     }
@@ -351,7 +385,15 @@ impl Expected {
 
 impl Default for Expected {
     fn default() -> Self {
-        Self { rounds: Vec::new(), steps: Vec::new(), failing: Vec::new(), outcome: Ok(0) }
+        Self {
+            rounds: Vec::new(),
+            steps: Vec::new(),
+            failing: Vec::new(),
+            scopes: BTreeSet::new(),
+            refused: None,
+            is_blocked: false,
+            outcome: Ok(0),
+        }
     }
 }
 
@@ -366,7 +408,7 @@ fn nodes(random: &mut Random, keys: &mut u32, length: u64, depth: u32) -> Vec<No
 }
 
 fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
-    let kinds = if depth == 0 { 7 } else { 11 };
+    let kinds = if depth == 0 { 8 } else { 12 };
     let kind = random.below(kinds);
     *keys += 1;
     let key = *keys;
@@ -395,8 +437,9 @@ fn node(random: &mut Random, keys: &mut u32, depth: u32) -> Node {
             })
         }
         6 => Node::Checkpoint { key },
-        7 | 8 => Node::Join((0..2 + u64::from(yields) % 2).map(|_| inside(2)).collect()),
-        9 => Node::Branch(inside(2), inside(2)),
+        7 => Node::Scope(random.below(tokens::SCOPES)),
+        8 | 9 => Node::Join((0..2 + u64::from(yields) % 2).map(|_| inside(2)).collect()),
+        10 => Node::Branch(inside(2), inside(2)),
         _ => Node::Loop(inside(2)),
     }
 }
