@@ -21,7 +21,18 @@ pub(crate) fn retry_delay(retries: u32, retry_after: Duration) -> Option<Duratio
 /// Returns a random duration between half of `delay` and `delay`, so that clients that failed
 /// together do not retry together.
 pub(crate) fn jittered(delay: Duration) -> Duration {
-    // Without random numbers, the whole delay is the safe choice.
+    delay / 2 + delay.mul_f64(random_share() / 2.0)
+}
+
+/// Returns a random duration between `delay` and a tenth more, so that clients that began together
+/// do not poll together, and none of them polls too early.
+pub(crate) fn extended(delay: Duration) -> Duration {
+    delay + delay.mul_f64(random_share() / 10.0)
+}
+
+/// Returns a random number between 0 and 1.
+fn random_share() -> f64 {
+    // Without random numbers, the longest delay is the safe choice.
     let random = getrandom::u32().unwrap_or(u32::MAX);
-    delay / 2 + delay.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0)
+    f64::from(random) / f64::from(u32::MAX)
 }

@@ -12,6 +12,7 @@ use mrtr_schema::meta::{RequestMeta, TraceContext};
 use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
 use mrtr_schema::roots::Root;
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
+use mrtr_schema::tasks;
 use mrtr_schema::{Object, PROTOCOL_VERSION};
 use mrtr_transport::{BoxError, Transport};
 
@@ -34,7 +35,8 @@ const DEFAULT_CACHE_BYTES: usize = 4 << 20;
 /// Builds a [`Client`].
 ///
 /// The client declares a capability for each kind of handler it has, and no other. Servers only
-/// request input that the client declared.
+/// request input that the client declared. It also declares that it supports tasks, unless
+/// [`without_tasks`](Self::without_tasks) is called.
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,7 +83,7 @@ impl<T: Transport> Client<T> {
             limits: RoundLimits::default(),
             options: CallOptions::default(),
             cache_bytes: DEFAULT_CACHE_BYTES,
-            extensions: Object::new(),
+            extensions: Object::from_iter([(tasks::EXTENSION.to_owned(), Object::new().into())]),
             result_types: Vec::new(),
         }
     }
@@ -343,6 +345,13 @@ impl<T: Transport> ClientBuilder<T> {
     /// credentials of the transport change.
     pub fn cache(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// Does not declare the extension for tasks (`io.modelcontextprotocol/tasks`). The server then
+    /// has to complete each tool call in its response. Default: declared.
+    pub fn without_tasks(mut self) -> Self {
+        self.extensions.shift_remove(tasks::EXTENSION);
         self
     }
 

@@ -1,6 +1,7 @@
 //! The async driver of a call: sends requests, collects input responses and enforces the timeout.
 
 use std::future::Future;
+use std::time::Duration;
 
 use mrtr_schema::input::{InputRequests, InputResponses};
 use mrtr_schema::jsonrpc::{ErrorObject, Request, code};
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument as _;
 
-use crate::backoff::{jittered, retry_delay};
+use crate::backoff::{extended, jittered, retry_delay};
 use crate::call_timer::CallTimer;
 use crate::client::Client;
 use crate::error::CallError;
@@ -19,6 +20,7 @@ use crate::machine::{Action, Event, Machine};
 use crate::notifications;
 use crate::observer::{CallEvent, RequestInfo};
 use crate::pending_call::PendingCall;
+use crate::tasks::CancelOnDrop;
 use crate::trace;
 
 /// The result of a call.
@@ -38,9 +40,24 @@ pub(crate) enum Driven {
 pub(crate) enum InputSource {
     /// The client's handlers.
     Handlers,
-    /// The application: these responses for the first input requests, then the call pauses.
-    Application(Option<InputResponses>),
+    /// The application: these responses for the first input requests, then the call pauses. While
+    /// it is a task, it also pauses before each poll but the first if `poll` is set.
+    Application { responses: Option<InputResponses>, poll: bool },
 }
+
+impl InputSource {
+    /// Returns true if the call pauses before the next poll of its task.
+    fn pauses_before_poll(&mut self) -> bool {
+        match self {
+            Self::Handlers => false,
+            Self::Application { poll, .. } => !std::mem::take(poll),
+        }
+    }
+}
+
+/// Maximum number of times in a row that a request about a task is sent again after a transport
+/// error: for about 45 s.
+const TASK_RETRIES: u32 = 12;
 
 /// The response to a request: a result, or a JSON-RPC error.
 type Outcome = Result<Box<RawValue>, ErrorObject>;
@@ -92,18 +109,31 @@ impl<T: Transport> Client<T> {
         let mut timer = CallTimer::new(self.options.timeout);
         let mut rounds = 0;
         let mut retries = 0;
+        let mut task_retries = 0;
+        let mut guard = CancelOnDrop::new(self);
         loop {
+            guard.watch(machine.call());
             let event = match action {
                 Action::Complete(result) => {
+                    guard.disarm();
                     return Ok(Driven::Completed(Completed { result, rounds }));
                 }
                 Action::Send(request) => {
                     rounds += 1;
                     match self.round(&machine, request, rounds, &mut timer).await? {
-                        Ok(outcome) => Event::Response(outcome),
+                        Ok(outcome) => {
+                            task_retries = 0;
+                            Event::Response(outcome)
+                        }
                         Err(error) => {
-                            self.wait_to_retry(error, retries, &machine, &mut timer).await?;
-                            retries += 1;
+                            let (count, limit) = if machine.can_resend() {
+                                (&mut task_retries, TASK_RETRIES.max(self.options.retries))
+                            } else {
+                                (&mut retries, self.options.retries)
+                            };
+                            let delay = delay_before_retry(error, *count, limit, &timer)?;
+                            timer.run(sleep(delay), &machine).await?;
+                            *count += 1;
                             Event::Interrupted
                         }
                     }
@@ -112,22 +142,30 @@ impl<T: Transport> Client<T> {
                     InputSource::Handlers => {
                         Event::Input(self.ask_handlers(requests, &machine, &mut timer).await?)
                     }
-                    InputSource::Application(responses) => match responses.take() {
+                    InputSource::Application { responses, .. } => match responses.take() {
                         Some(responses) => Event::Input(responses),
                         None => {
-                            return machine
-                                .pause()
-                                .map(Driven::Paused)
-                                .ok_or_else(CallError::unexpected_pause);
+                            guard.disarm();
+                            return pause(machine);
                         }
                     },
                 },
+                Action::Wait(_) if machine.is_task() && input.pauses_before_poll() => {
+                    guard.disarm();
+                    return pause(machine);
+                }
                 Action::Wait(delay) => {
-                    timer.run(sleep(jittered(delay)), &machine).await?;
+                    let delay = if machine.is_task() { extended(delay) } else { jittered(delay) };
+                    timer.run(sleep(delay), &machine).await?;
                     Event::Waited
                 }
             };
-            action = machine.next(event)?;
+            let next = machine.next(event);
+            if let Some(task) = machine.take_new_task() {
+                let (call, label) = (machine.call(), self.options.label.as_deref());
+                self.shared.observer.notify(CallEvent::TaskUpdated { call, task: &task, label });
+            }
+            action = next?;
         }
     }
 
@@ -151,21 +189,6 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Waits until a request that failed may be sent again, or returns its error.
-    async fn wait_to_retry(
-        &self,
-        error: CallError,
-        retries: u32,
-        machine: &Machine,
-        timer: &mut CallTimer,
-    ) -> Result<(), CallError> {
-        let may_retry = error.is_transient() && retries < self.options.retries;
-        let delay = retry_delay(retries, error.retry_after()).filter(|delay| timer.allows(*delay));
-        let Some(delay) = delay.filter(|_| may_retry) else { return Err(error) };
-        tracing::debug!(target: "mrtr::client", %error, "sending the request again");
-        timer.run(sleep(delay), machine).await
-    }
-
     /// Sends one request, within its span and the call's timeout. The outer error is the timeout.
     async fn round(
         &self,
@@ -175,7 +198,7 @@ impl<T: Transport> Client<T> {
         timer: &mut CallTimer,
     ) -> Result<Result<Outcome, CallError>, CallError> {
         let target = machine.call().target();
-        let span = trace::request_span(machine.call().method(), &target, &request.id);
+        let span = trace::request_span(&request.method, &target, &request.id);
         let observed = self.send_observed(machine, request, &target, round).instrument(span);
         timer.run(observed, machine).await
     }
@@ -189,7 +212,8 @@ impl<T: Transport> Client<T> {
         round: u32,
     ) -> Result<Outcome, CallError> {
         let shared = &*self.shared;
-        let method = machine.call().method();
+        let method = request.method.clone();
+        let method = method.as_str();
         let id = request.id.clone();
         if shared.trace.is_set() {
             request.params = Some(machine.request_params(&id, shared.trace.meta_members())?);
@@ -275,4 +299,22 @@ impl<T: Transport> Client<T> {
     ) -> Result<Vec<(String, String)>, CallError> {
         self.shared.tools.get(tool).map_or_else(|| Ok(Vec::new()), |tool| tool.param_headers(call))
     }
+}
+
+fn pause(machine: Machine) -> Result<Driven, CallError> {
+    machine.pause().map(Driven::Paused).ok_or_else(CallError::unexpected_pause)
+}
+
+/// Returns the delay before a request that failed is sent again, or its error.
+fn delay_before_retry(
+    error: CallError,
+    retries: u32,
+    limit: u32,
+    timer: &CallTimer,
+) -> Result<Duration, CallError> {
+    let may_retry = error.is_transient() && retries < limit;
+    let delay = retry_delay(retries, error.retry_after()).filter(|delay| timer.allows(*delay));
+    let Some(delay) = delay.filter(|_| may_retry) else { return Err(error) };
+    tracing::debug!(target: "mrtr::client", %error, "sending the request again");
+    Ok(delay)
 }

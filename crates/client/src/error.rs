@@ -8,7 +8,8 @@ use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_transport::{BoxError, TransportError};
 
 /// An error of a call. The predicates classify the cause: the server, the transport, a limit of the
-/// client or a handler. All of them are false for invalid parameters of the call itself.
+/// client, the end of a task or a handler. All of them are false for invalid parameters of the call
+/// itself.
 pub struct CallError(Box<Kind>);
 
 #[derive(Debug)]
@@ -21,6 +22,10 @@ enum Kind {
     TooManyRounds(String),
     /// The call exceeded its timeout.
     Timeout(String),
+    /// The task that the call had become was cancelled.
+    TaskCancelled(String),
+    /// The task that the call had become did not end within its lifetime.
+    TaskExpired(String),
     /// A handler or the policy failed, or a response is invalid.
     Handler(String, Option<BoxError>),
     /// The application passed invalid parameters.
@@ -44,6 +49,14 @@ impl CallError {
 
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Timeout(message.into())))
+    }
+
+    pub(crate) fn task_cancelled(message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::TaskCancelled(message.into())))
+    }
+
+    pub(crate) fn task_expired(message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::TaskExpired(message.into())))
     }
 
     pub(crate) fn handler(message: impl Into<String>, source: Option<BoxError>) -> Self {
@@ -98,6 +111,20 @@ impl CallError {
         matches!(*self.0, Kind::Timeout(_))
     }
 
+    /// Returns true if the task that the call had become was cancelled, by this client or another
+    /// party.
+    #[must_use]
+    pub fn is_task_cancelled(&self) -> bool {
+        matches!(*self.0, Kind::TaskCancelled(_))
+    }
+
+    /// Returns true if the task that the call had become did not end within the `ttlMs` that the
+    /// server stated.
+    #[must_use]
+    pub fn is_task_expired(&self) -> bool {
+        matches!(*self.0, Kind::TaskExpired(_))
+    }
+
     /// Returns true if a handler or the policy failed or refused, or an input response is invalid.
     #[must_use]
     pub fn is_handler(&self) -> bool {
@@ -128,6 +155,8 @@ impl fmt::Display for CallError {
             Kind::Protocol(message) => write!(f, "the server violated the protocol: {message}"),
             Kind::TooManyRounds(message)
             | Kind::Timeout(message)
+            | Kind::TaskCancelled(message)
+            | Kind::TaskExpired(message)
             | Kind::Handler(message, _)
             | Kind::Request(message) => f.write_str(message),
             Kind::Transport(error) => error.fmt(f),

@@ -40,12 +40,14 @@
 //!
 //! - The server's request state is sent back byte for byte, and only with the call it belongs to.
 //!   Each request has an id of its own.
-//! - The client declares exactly the capabilities that it has handlers for.
+//! - The client declares exactly the capabilities that it has handlers for, and the extension for
+//!   tasks unless [`ClientBuilder::without_tasks`] is called.
 //! - Results are reused only for as long as the server allows, and never if they took more than
 //!   one round.
-//! - Every call ends: the rounds are counted and limited ([`RoundLimits`]).
-//! - A call can be paused at any input request as data ([`PendingCall`]) and resumed by another
-//!   process.
+//! - Every call ends: the rounds are counted and limited ([`RoundLimits`]). A call that the server
+//!   turned into a task lasts as long as the task, or until its timeout.
+//! - A call can be paused at any input request, and while it is a task, as data ([`PendingCall`])
+//!   and resumed by another process.
 
 /// Compiles the example of the README.
 #[cfg(doctest)]
@@ -72,11 +74,13 @@ mod notifications;
 mod observer;
 mod output_schema;
 mod pending_call;
+mod pending_task;
 mod policy;
 mod request_ids;
 mod resume;
 mod round_limits;
 mod subscription;
+mod tasks;
 #[cfg(feature = "terminal")]
 pub mod terminal;
 mod tool_info;

@@ -1,53 +1,27 @@
 //! The loop of a call with multiple rounds, as a pure state machine.
 
-use std::time::Duration;
+mod event;
+mod params;
+mod task;
 
 use mrtr_schema::Object;
 use mrtr_schema::input::{InputRequest, InputRequests, InputRequiredResult, InputResponses};
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
 use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::method;
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::result::ResultType;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use mrtr_schema::tasks::{self, Task};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use self::params::{META, RequestParams};
 use crate::error::CallError;
 use crate::pending_call::{PendingCall, allows_input};
 use crate::request_ids::RequestIds;
 use crate::round_limits::RoundLimits;
 
-/// An event that the driver reports to a [`Machine`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// The response to the last [`Action::Send`].
-    Response(Result<Box<RawValue>, ErrorObject>),
-    /// The responses to the last [`Action::RequestInput`], one for each input request.
-    Input(InputResponses),
-    /// The delay of the last [`Action::Wait`] has elapsed.
-    Waited,
-    /// The last [`Action::Send`] was interrupted before its response arrived, and is to be sent
-    /// again under a new id. The server may have acted on it, so report this only for calls that
-    /// may run twice.
-    Interrupted,
-}
-
-/// An action that a [`Machine`] requests from its driver.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Action {
-    /// Send this request, and report [`Event::Response`].
-    Send(Request),
-    /// Answer these input requests, and report [`Event::Input`].
-    RequestInput(InputRequests),
-    /// Wait for about this long, and report [`Event::Waited`].
-    Wait(Duration),
-    /// The call is complete with this result. Its `resultType` is `complete`, or one of those that
-    /// [`Machine::accept_result_types`] added.
-    Complete(Box<RawValue>),
-}
+pub use event::{Action, Event};
 
 /// One call, as a state machine without a clock, a socket or a task.
 ///
@@ -62,6 +36,11 @@ pub enum Action {
 ///              ├── Response: complete ─────────────► Complete
 ///              └── Response: error, or a limit ────► Err
 /// ```
+///
+/// A call of `tools/call` that declares the extension `io.modelcontextprotocol/tasks` can become a
+/// task. From then on, the machine sends `tasks/get` after each `Wait`, and `tasks/update` with the
+/// responses to input requests that were not answered before. The result of the task completes the
+/// call.
 ///
 /// At `RequestInput` and `Wait` the call can be [paused](Self::pause), and
 /// [resumed](Self::resume) by another machine.
@@ -137,7 +116,22 @@ pub struct Machine {
     /// The request was repeated after a version error: this happens once.
     renegotiated: bool,
     accepted_result_types: Vec<String>,
+    /// The kind of the last request.
+    exchange: Exchange,
+    /// The task as the last response described it, until the driver takes it.
+    new_task: Option<Task>,
     phase: Phase,
+}
+
+/// The kind of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exchange {
+    /// The call itself.
+    Call,
+    /// `tasks/get`
+    GetTask,
+    /// `tasks/update`
+    UpdateTask,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +171,7 @@ impl Machine {
     /// The limits count from where the call paused. `ids` need not be those of the process that
     /// started the call.
     pub fn resume(
-        call: PendingCall,
+        mut call: PendingCall,
         ids: RequestIds,
         meta: RequestMeta,
         limits: RoundLimits,
@@ -186,6 +180,9 @@ impl Machine {
             [] => (Phase::Waiting, Action::Wait(call.delay())),
             _ => (Phase::InputRequested, Action::RequestInput(call.input_requests().clone())),
         };
+        if let Some(task) = &mut call.task {
+            task.is_restored = false;
+        }
         (Self::new(call, ids, meta, limits, phase), action)
     }
 
@@ -206,6 +203,8 @@ impl Machine {
             last_input_requests,
             renegotiated: false,
             accepted_result_types: Vec::new(),
+            exchange: Exchange::Call,
+            new_task: None,
             phase,
         }
     }
@@ -225,6 +224,21 @@ impl Machine {
     /// Returns the number of rounds with input requests so far.
     pub fn input_rounds(&self) -> u32 {
         self.call.input_rounds
+    }
+
+    /// Returns true if the server turned the call into a task.
+    pub fn is_task(&self) -> bool {
+        self.call.task.is_some()
+    }
+
+    /// Returns true if the last request can be sent twice: it concerns a task, so it reads, or the
+    /// server ignores the second one. The call itself is not, since it may have effects.
+    pub fn can_resend(&self) -> bool {
+        let is_task_method = matches!(
+            self.call.method.as_str(),
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL
+        );
+        self.exchange != Exchange::Call || is_task_method
     }
 
     pub(crate) fn call(&self) -> &PendingCall {
@@ -248,7 +262,12 @@ impl Machine {
             (Phase::Sent, Event::Response(Ok(result))) => self.receive_result(result),
             (Phase::Sent, Event::Response(Err(error))) => self.receive_error(error),
             (Phase::InputRequested, Event::Input(responses)) => self.receive_input(responses),
-            (Phase::Waiting, Event::Waited) | (Phase::Sent, Event::Interrupted) => {
+            (Phase::Waiting, Event::Waited) => {
+                self.exchange = if self.is_task() { Exchange::GetTask } else { Exchange::Call };
+                self.phase = Phase::Sent;
+                self.request()
+            }
+            (Phase::Sent, Event::Interrupted) => {
                 self.phase = Phase::Sent;
                 self.request()
             }
@@ -273,6 +292,7 @@ impl Machine {
                 "the input responses do not have exactly the keys of the input requests",
             ));
         }
+        self.exchange = if self.is_task() { Exchange::UpdateTask } else { Exchange::Call };
         self.phase = Phase::Sent;
         self.responses = Some(responses);
         self.request()
@@ -282,7 +302,11 @@ impl Machine {
     fn request(&self) -> Result<Action, CallError> {
         let id = self.ids.next();
         let params = Some(self.request_params(&id, Object::new())?);
-        let method = self.call.method.clone();
+        let method = match self.exchange {
+            Exchange::Call => &self.call.method,
+            Exchange::GetTask => method::TASKS_GET,
+            Exchange::UpdateTask => method::TASKS_UPDATE,
+        };
         Ok(Action::Send(Request::new(id, method, params)))
     }
 
@@ -293,7 +317,9 @@ impl Machine {
         extra: Object,
     ) -> Result<Params, CallError> {
         let mut meta = self.meta.clone();
-        meta.progress_token = meta.progress_token.map(|_| id.clone());
+        // Tasks have no progress notifications.
+        let has_progress = self.exchange == Exchange::Call;
+        meta.progress_token = meta.progress_token.filter(|_| has_progress).map(|_| id.clone());
         if let Some((_, own)) = self.call.params.iter().find(|(name, _)| name == META) {
             let mut own: RequestMeta = serde_json::from_str(own.get())
                 .map_err(|e| CallError::request(format!("invalid `_meta`: {e}")))?;
@@ -303,22 +329,30 @@ impl Machine {
             }
         }
         meta.other.extend(extra);
-        Params::new(&RequestParams { machine: self, meta })
+        let concerns_task = self.exchange != Exchange::Call;
+        let (call, responses) = (&self.call, self.responses.as_ref());
+        Params::new(&RequestParams { call, responses, concerns_task, meta })
             .map_err(|e| CallError::request(format!("cannot write the parameters as JSON: {e}")))
     }
 
     fn receive_result(&mut self, result: Box<RawValue>) -> Result<Action, CallError> {
-        let malformed =
-            |e: serde_json::Error| CallError::protocol(format!("malformed result: {e}"));
-        match ResultType::from_result(&result).map_err(malformed)? {
+        match self.exchange {
+            Exchange::Call => {}
+            Exchange::GetTask => return self.receive_task(&result),
+            Exchange::UpdateTask => return self.receive_update(&result),
+        }
+        match result_type(&result)? {
             ResultType::Complete => Ok(Action::Complete(result)),
             ResultType::InputRequired => {
                 let result: InputRequiredResult =
-                    serde_json::from_str(result.get()).map_err(malformed)?;
+                    serde_json::from_str(result.get()).map_err(|error| malformed(&error))?;
                 self.receive_input_required(result)
             }
             ResultType::Other(other) if self.accepted_result_types.contains(&other) => {
                 Ok(Action::Complete(result))
+            }
+            ResultType::Other(other) if other == tasks::RESULT_TYPE => {
+                self.receive_created(&result)
             }
             ResultType::Other(other) => {
                 Err(CallError::protocol(format!("unknown resultType {}", quote(&other))))
@@ -407,6 +441,14 @@ impl Machine {
     }
 }
 
+fn result_type(result: &RawValue) -> Result<ResultType, CallError> {
+    ResultType::from_result(result).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> CallError {
+    CallError::protocol(format!("malformed result: {error}"))
+}
+
 /// Validates what the types of input requests do not, such as the URLs.
 fn validate(requests: &InputRequests) -> Result<(), CallError> {
     requests.0.iter().try_for_each(|(key, request)| {
@@ -427,40 +469,6 @@ fn summary(requests: &InputRequests) -> String {
         other => format!("{} ({})", quote(key), other.method()),
     };
     requests.0.iter().take(MOST).map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// The parameter whose members are added to the client's own.
-const META: &str = "_meta";
-
-/// The parameters of one request.
-struct RequestParams<'a> {
-    machine: &'a Machine,
-    meta: RequestMeta,
-}
-
-impl Serialize for RequestParams<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Machine { call, responses, .. } = self.machine;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(META, &self.meta)?;
-        let is_continued = responses.is_some() || call.state.is_some();
-        for (name, value) in &call.params {
-            // The caller may have started the call with input of an earlier one. It belongs to the
-            // first request only.
-            let is_outdated =
-                is_continued && matches!(name.as_str(), "inputResponses" | "requestState");
-            if name != META && !is_outdated {
-                map.serialize_entry(name, value)?;
-            }
-        }
-        if let Some(responses) = responses {
-            map.serialize_entry("inputResponses", responses)?;
-        }
-        if let Some(state) = &call.state {
-            map.serialize_entry("requestState", state)?;
-        }
-        map.end()
-    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::jsonrpc::RequestId;
+use mrtr_schema::tasks::Task;
 use serde_json::value::RawValue;
 
 use crate::error::CallError;
 use crate::input_context::InputContext;
+use crate::pending_call::PendingCall;
 
 /// An event of a call, for audit logs, metrics and progress displays. See
 /// [`ClientBuilder::on_event`](crate::ClientBuilder::on_event).
@@ -25,6 +27,18 @@ pub enum CallEvent<'a> {
         elapsed: Duration,
         /// The result, which may be an `InputRequiredResult`, or the error.
         outcome: Result<&'a RawValue, &'a CallError>,
+    },
+    /// The server turned the call into a task, or a poll returned the task.
+    ///
+    /// Serialize `call` to durable storage, so that another process can resume it after a crash.
+    #[non_exhaustive]
+    TaskUpdated {
+        /// The call, as if it were paused now.
+        call: &'a PendingCall,
+        /// The task.
+        task: &'a Task,
+        /// The label of the call, if it has one.
+        label: Option<&'a str>,
     },
     /// An input request is about to go to the policy and its handler.
     #[non_exhaustive]

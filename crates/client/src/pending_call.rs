@@ -12,24 +12,28 @@ use serde_json::value::RawValue;
 
 use crate::answers;
 use crate::error::CallError;
+use crate::pending_task::PendingTask;
 
-/// The version of the serialized form.
+/// The version of the serialized form of a call that is not a task.
 const FORMAT: u32 = 1;
+/// The version of the serialized form of a task.
+const TASK_FORMAT: u32 = 2;
 
 /// A paused call: it waits for input responses, or, without
-/// [`input_requests`](Self::input_requests), only to be sent again.
+/// [`input_requests`](Self::input_requests), only to be sent again. If the server turned the call
+/// into a task ([`task_id`](Self::task_id)), the server continues it meanwhile.
 ///
 /// It is data. Serialize it (as JSON, or any other format of serde with maps), and resume it with
 /// [`Client::resume`](crate::Client::resume) or [`Client::finish`](crate::Client::finish), even in
 /// another process and days later. The same principal has to resume it that started it, before the
 /// server's request state expires. The state of a server built with mrtr expires after 10 minutes,
-/// unless the tool allows more.
+/// unless the tool allows more. A task is retained for the `ttlMs` that the server stated.
 ///
 /// # Security
 ///
-/// It contains the arguments of the call, the input requests and the server's request state, which
-/// anyone with the principal's credentials can use: protect it like a session. It contains no input
-/// responses and no credentials.
+/// It contains the arguments of the call, the input requests, and the server's request state or the
+/// id of the task, which anyone with the principal's credentials can use: protect it like a
+/// session. It contains no input responses and no credentials.
 ///
 /// # Stability
 ///
@@ -44,7 +48,7 @@ const FORMAT: u32 = 1;
 /// async fn start<T: Transport>(client: Client<T>) -> Result<(), Box<dyn std::error::Error>> {
 ///     match client.begin_tool("book", json!({ "people": 2 })).await? {
 ///         CallOutcome::Complete(result) => println!("{}", result.text()),
-///         CallOutcome::InputRequired(call) => {
+///         CallOutcome::InputRequired(call) | CallOutcome::Working(call) => {
 ///             std::fs::write("call.json", serde_json::to_string(&call)?)?;
 ///         }
 ///     }
@@ -66,9 +70,11 @@ pub struct PendingCall {
     pub(crate) params: Vec<(String, Box<RawValue>)>,
     pub(crate) state: Option<String>,
     pub(crate) requests: Option<InputRequests>,
+    pub(crate) task: Option<PendingTask>,
     pub(crate) input_rounds: u32,
     pub(crate) state_rounds: u32,
-    /// Rounds with request state alone since the last input requests. They set the delay.
+    /// Rounds with request state alone, or polls of the task, since the last input requests. They
+    /// set the delay.
     pub(crate) pace: u32,
 }
 
@@ -80,6 +86,7 @@ impl PendingCall {
             params,
             state: None,
             requests: None,
+            task: None,
             input_rounds: 0,
             state_rounds: 0,
             pace: 0,
@@ -108,17 +115,25 @@ impl PendingCall {
         self.requests.as_ref().unwrap_or(NONE)
     }
 
+    /// Returns the id of the task, if the server turned the call into one.
+    pub fn task_id(&self) -> Option<&str> {
+        self.task.as_ref().map(|task| task.id.as_str())
+    }
+
     /// Returns the number of this round among the rounds with input requests, from 1.
     pub fn input_round(&self) -> u32 {
         self.input_rounds
     }
 
     /// Returns the delay before the call is sent again, if there are no input requests: 50 ms at
-    /// first, doubled in each round, up to 250 ms.
+    /// first, doubled in each round, up to 250 ms. For a task, returns the delay before its poll.
     pub(crate) fn delay(&self) -> Duration {
         const FIRST_MS: u64 = 50;
         const MAX_MS: u64 = 250;
         const MAX_DOUBLINGS: u32 = 3;
+        if let Some(task) = &self.task {
+            return task.delay(self.pace);
+        }
         let doublings = self.pace.saturating_sub(1).min(MAX_DOUBLINGS);
         Duration::from_millis(MAX_MS.min(FIRST_MS << doublings))
     }
@@ -151,11 +166,11 @@ impl PendingCall {
     }
 }
 
-/// The serialized form. Its names are those of format version 1, and do not change.
+/// The serialized form. Its names do not change; `task` is there since format version 2.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {
-    /// [`FORMAT`].
+    /// [`FORMAT`] or [`TASK_FORMAT`].
     mrtr_continuation: u32,
     method: String,
     /// JSON texts, so that numbers keep their digits in every format.
@@ -164,6 +179,8 @@ struct Stored {
     request_state: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input_requests: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task: Option<PendingTask>,
     question_rounds: u32,
     state_rounds: u32,
     pace: u32,
@@ -173,7 +190,8 @@ impl Serialize for PendingCall {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let requests = self.requests.as_ref().map(serde_json::to_string).transpose();
         let stored = Stored {
-            mrtr_continuation: FORMAT,
+            // So that older clients read the calls that they know.
+            mrtr_continuation: if self.task.is_some() { TASK_FORMAT } else { FORMAT },
             method: self.method.clone(),
             params: self
                 .params
@@ -182,6 +200,7 @@ impl Serialize for PendingCall {
                 .collect(),
             request_state: self.state.clone(),
             input_requests: requests.map_err(serde::ser::Error::custom)?,
+            task: self.task.clone(),
             question_rounds: self.input_rounds,
             state_rounds: self.state_rounds,
             pace: self.pace,
@@ -193,19 +212,31 @@ impl Serialize for PendingCall {
 impl<'de> Deserialize<'de> for PendingCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let stored = Stored::deserialize(deserializer)?;
-        if stored.mrtr_continuation != FORMAT {
-            return Err(D::Error::custom(format_args!(
-                "the pending call has the format version {}; this client reads version {FORMAT}",
-                stored.mrtr_continuation
-            )));
+        match (stored.mrtr_continuation, &stored.task) {
+            (FORMAT, None) => {}
+            (TASK_FORMAT, Some(task)) => task.validate().map_err(D::Error::custom)?,
+            (FORMAT, Some(_)) | (TASK_FORMAT, None) => {
+                return Err(D::Error::custom(
+                    "a pending call has a task if and only if its format version is 2",
+                ));
+            }
+            (other, _) => {
+                return Err(D::Error::custom(format_args!(
+                    "the pending call has the format version {other}; this client reads versions \
+                     {FORMAT} and {TASK_FORMAT}"
+                )));
+            }
         }
-        if !allows_input(&stored.method) {
+        let allows_method =
+            if stored.task.is_some() { allows_task } else { allows_input }(&stored.method);
+        if !allows_method {
             return Err(D::Error::custom(format_args!(
                 "a pending call cannot have the method {:?}",
                 stored.method
             )));
         }
-        if stored.input_requests.is_none() && stored.request_state.is_none() {
+        let is_call = stored.task.is_none();
+        if is_call && stored.input_requests.is_none() && stored.request_state.is_none() {
             return Err(D::Error::custom(
                 "the pending call has neither input requests nor request state",
             ));
@@ -220,6 +251,7 @@ impl<'de> Deserialize<'de> for PendingCall {
             params: stored.params.into_iter().map(raw).collect::<Result<_, _>>()?,
             state: stored.request_state,
             requests: requests.map_err(D::Error::custom)?,
+            task: stored.task,
             input_rounds: stored.question_rounds,
             state_rounds: stored.state_rounds,
             pace: stored.pace,
@@ -232,8 +264,13 @@ pub(crate) fn allows_input(method: &str) -> bool {
     matches!(method, method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ)
 }
 
+/// Returns true if servers may turn calls of `method` into tasks.
+pub(crate) fn allows_task(method: &str) -> bool {
+    method == method::TOOLS_CALL
+}
+
 impl fmt::Debug for PendingCall {
-    /// Leaves out the arguments and the request state, which are not for logs.
+    /// Leaves out the arguments, the request state and the task id, which are not for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.input_requests().0.iter().map(|(key, _)| key).collect();
         f.debug_struct("PendingCall")

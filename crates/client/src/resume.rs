@@ -1,4 +1,4 @@
-//! Calls that pause when the server requests input.
+//! Calls that pause when the server requests input or turns them into tasks.
 
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::prompt::GetPromptResult;
@@ -16,17 +16,22 @@ use crate::json::{decode_result, encode_param};
 use crate::machine::{Action, Machine};
 use crate::pending_call::PendingCall;
 
-/// The outcome of a call that pauses when the server requests input.
+/// The outcome of a call that pauses when the server requests input or turns it into a task.
 #[derive(Debug, Clone)]
 pub enum CallOutcome<R> {
     /// The call is complete.
     Complete(R),
     /// The server requests input. Answer it, now or later, and [`resume`](Client::resume) the call.
     InputRequired(PendingCall),
+    /// The server turned the call into a task, which is not complete yet. Only tool calls have this
+    /// outcome. [`finish`](Client::finish) the call, or [`resume`](Client::resume) it without
+    /// responses, now or later: that polls the task.
+    Working(PendingCall),
 }
 
 impl<T: Transport> Client<T> {
-    /// Calls a tool (`tools/call`), and returns when the server requests input.
+    /// Calls a tool (`tools/call`), and returns when the server requests input or turns the call
+    /// into a task.
     ///
     /// The server can only request what the client declared, so set a handler for each kind of
     /// input ([`ClientBuilder`](crate::ClientBuilder)), even if it is never called. Rounds without
@@ -57,6 +62,9 @@ impl<T: Transport> Client<T> {
     ///                 responses.push(key, &ElicitResult::decline())?;
     ///             }
     ///             outcome = client.resume(call, &responses).await?;
+    ///         }
+    ///         CallOutcome::Working(call) => {
+    ///             outcome = client.resume(call, &InputResponses::default()).await?;
     ///         }
     ///     }
     /// };
@@ -105,11 +113,20 @@ impl<T: Transport> Client<T> {
         params: &[(&str, Box<RawValue>)],
     ) -> Result<CallOutcome<R>, CallError> {
         let (machine, action) = self.start(R::METHOD, params)?;
-        self.drive_to_outcome(machine, action, InputSource::Application(None)).await
+        self.drive_to_outcome(
+            machine,
+            action,
+            InputSource::Application { responses: None, poll: false },
+        )
+        .await
     }
 
     /// Resumes a call with one response to each of its input requests, and returns when the server
     /// requests input again.
+    ///
+    /// If the call is a task, sends the responses to it, or, without input requests, polls it once.
+    /// A poll waits for the interval that the server states, at least 100 ms and at most 1 h; for a
+    /// call that was deserialized, 100 ms.
     ///
     /// The responses are validated first ([`PendingCall::validate`]). If one is invalid, nothing is
     /// sent, and a clone of `call` can be resumed with other responses.
@@ -138,6 +155,7 @@ impl<T: Transport> Client<T> {
     /// match client.resume::<CallToolResult>(call, &responses).await? {
     ///     CallOutcome::Complete(result) => println!("{}", result.text()),
     ///     CallOutcome::InputRequired(call) => println!("round {}", call.input_round()),
+    ///     CallOutcome::Working(call) => println!("task {:?}", call.task_id()),
     /// }
     /// # Ok(()) }
     /// ```
@@ -148,9 +166,10 @@ impl<T: Transport> Client<T> {
     ) -> Result<CallOutcome<R>, CallError> {
         let responses = call.validate(responses)?;
         // A call without input requests only waits, and the next input requests are new ones.
-        let responses = (!call.input_requests().0.is_empty()).then_some(responses);
+        let poll = call.input_requests().0.is_empty();
+        let responses = (!poll).then_some(responses);
         let (machine, action) = self.resume_machine::<R>(call)?;
-        self.drive_to_outcome(machine, action, InputSource::Application(responses)).await
+        self.drive_to_outcome(machine, action, InputSource::Application { responses, poll }).await
     }
 
     /// Resumes a call and runs it until it is complete. Its input requests, and those of later
@@ -163,7 +182,9 @@ impl<T: Transport> Client<T> {
         let (machine, action) = self.resume_machine::<R>(call)?;
         match self.drive_to_outcome(machine, action, InputSource::Handlers).await? {
             CallOutcome::Complete(result) => Ok(result),
-            CallOutcome::InputRequired(_) => Err(CallError::unexpected_pause()),
+            CallOutcome::InputRequired(_) | CallOutcome::Working(_) => {
+                Err(CallError::unexpected_pause())
+            }
         }
     }
 
@@ -190,6 +211,9 @@ impl<T: Transport> Client<T> {
     ) -> Result<CallOutcome<R>, CallError> {
         let target = machine.call().target();
         match self.drive(machine, action, input).await? {
+            Driven::Paused(call) if call.input_requests().0.is_empty() => {
+                Ok(CallOutcome::Working(call))
+            }
             Driven::Paused(call) => Ok(CallOutcome::InputRequired(call)),
             Driven::Completed(Completed { result, .. }) => {
                 let result: R = decode_result(R::METHOD, &result)?;

@@ -12,6 +12,7 @@ use mrtr_schema::jsonrpc::{Notification, Response};
 use mrtr_schema::method;
 use mrtr_schema::result::ResultType;
 use mrtr_schema::subscription::{Acknowledged, Changed, SubscriptionFilter, name};
+use mrtr_schema::tasks::{Task, TaskNotification};
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -40,6 +41,8 @@ pub enum SubscriptionEvent {
     ResourcesListChanged,
     /// The resource with this URI changed.
     ResourceUpdated(String),
+    /// A task changed. [`Client::resume`] or [`Client::finish`] the call that it belongs to.
+    TaskUpdated(Task),
 }
 
 /// A stream of changes that the server reports. Created by [`Client::listen`].
@@ -272,6 +275,10 @@ fn decode(notification: &Notification) -> Result<Option<SubscriptionEvent>, Call
                 CallError::protocol(format!("{} without `uri`", notification.method))
             })?;
             SubscriptionEvent::ResourceUpdated(uri)
+        }
+        name::TASK => {
+            let changed: TaskNotification = notification.decode_params().map_err(malformed)?;
+            SubscriptionEvent::TaskUpdated(changed.task.into_parts().0)
         }
         name::ACKNOWLEDGED => {
             let acknowledged: Acknowledged = notification.decode_params().map_err(malformed)?;

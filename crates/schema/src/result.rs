@@ -37,15 +37,20 @@ impl ResultType {
         }
         serde_json::from_str::<Peek>(result.get()).map(|peek| peek.result_type)
     }
+
+    /// Returns the type as it is written in JSON.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Complete => "complete",
+            Self::InputRequired => "input_required",
+            Self::Other(other) => other,
+        }
+    }
 }
 
 impl Serialize for ResultType {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(match self {
-            Self::Complete => "complete",
-            Self::InputRequired => "input_required",
-            Self::Other(other) => other,
-        })
+        serializer.serialize_str(self.as_str())
     }
 }
 

@@ -56,7 +56,7 @@ fn open(file: &Path) -> Result<Connection> {
 async fn begin(file: &Path, url: &str) -> Result<()> {
     match client(url)?.begin_tool("deploy", json!({ "service": "shop" })).await? {
         CallOutcome::Complete(result) => println!("begin   {}", result.text()),
-        CallOutcome::InputRequired(call) => {
+        CallOutcome::InputRequired(call) | CallOutcome::Working(call) => {
             let waits = serde_json::to_string(&call)?;
             open(file)?.execute("INSERT INTO calls (waits) VALUES (?1)", [&waits])?;
             println!("begin   the call is suspended, in {} bytes", waits.len());

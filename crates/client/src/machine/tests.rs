@@ -102,7 +102,7 @@ fn too_many_input_rounds_end_the_call_with_the_last_input_request() {
 #[test]
 fn protocol_violations_are_attributed_to_the_server() {
     for (text, part) in [
-        (r#"{"resultType":"task"}"#, "unknown resultType \"task\""),
+        (r#"{"resultType":"other"}"#, "unknown resultType \"other\""),
         (r#"{"resultType":"input_required"}"#, "neither inputRequests nor requestState"),
         (
             r#"{"resultType":"input_required","inputRequests":{"q":{"method":"tools/call"}}}"#,

@@ -14,6 +14,8 @@ mod calls;
 mod output_schema;
 mod resume;
 mod retries;
+mod task_handles;
+mod tasks;
 mod tracing_context;
 
 use std::sync::{Arc, Mutex};

@@ -60,7 +60,7 @@ fn accept(n: impl serde::Serialize) -> Value {
 fn paused<R: std::fmt::Debug>(outcome: CallOutcome<R>) -> PendingCall {
     match outcome {
         CallOutcome::InputRequired(call) => call,
-        CallOutcome::Complete(result) => panic!("{result:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -277,7 +277,7 @@ async fn pending_call_has_a_stable_json_form() {
     assert_eq!(stored, expected);
     assert!(!format!("{call:?}").contains("arguments"), "arguments and state are not for logs");
     for (change, message) in [
-        (json!({ "mrtrContinuation": 2 }), "version 2; this client reads version 1"),
+        (json!({ "mrtrContinuation": 3 }), "version 3; this client reads versions 1 and 2"),
         (json!({ "method": "tools/list" }), "a pending call cannot have the method \"tools/list\""),
         (json!({ "inputRequests": "[" }), "expected a map of input requests"),
         (json!({ "params": [["name", "{"]] }), "EOF"),

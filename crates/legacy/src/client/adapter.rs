@@ -14,6 +14,7 @@ use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::method;
 use mrtr_schema::notification::LogLevel;
 use mrtr_schema::subscription::{Acknowledged, ListenParams, name, subscription_meta};
+use mrtr_schema::tasks;
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::json;
 use serde_json::value::to_raw_value;
@@ -61,10 +62,13 @@ pub(super) struct ClientFacts {
 impl ClientFacts {
     pub(super) fn of(meta: &RequestMeta) -> Self {
         let unknown = || Implementation::new("mrtr", env!("CARGO_PKG_VERSION"));
-        Self {
-            capabilities: meta.client_capabilities.clone().unwrap_or_default(),
-            info: meta.client_info.clone().unwrap_or_else(unknown),
+        let mut capabilities = meta.client_capabilities.clone().unwrap_or_default();
+        // The extension for tasks does not exist in legacy revisions.
+        if let Some(extensions) = &mut capabilities.extensions {
+            extensions.shift_remove(tasks::EXTENSION);
         }
+        capabilities.extensions = capabilities.extensions.filter(|all| !all.is_empty());
+        Self { capabilities, info: meta.client_info.clone().unwrap_or_else(unknown) }
     }
 }
 

@@ -4,8 +4,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mrtr_schema::Object;
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response};
+use mrtr_schema::meta::RequestMeta;
+use mrtr_schema::tasks::EXTENSION;
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -13,8 +16,19 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, ClientFacts};
 use super::connection::{Connection, ConnectionError, Incoming};
+
+/// The extension for tasks does not exist in legacy revisions; others are passed on.
+#[test]
+fn legacy_server_is_not_told_about_tasks() {
+    let facts = |capabilities| ClientFacts::of(&RequestMeta::new("2026-07-28", capabilities));
+    let tasks = ClientCapabilities::new().with_extension(EXTENSION, Object::new());
+    assert_eq!(facts(tasks.clone()).capabilities, ClientCapabilities::new());
+    let other =
+        |declared: ClientCapabilities| declared.with_extension("com.example/x", Object::new());
+    assert_eq!(facts(other(tasks)).capabilities, other(ClientCapabilities::new()));
+}
 
 /// Fails instead of waiting for ever. The clock is paused, so it does not take time.
 async fn soon<F: Future>(awaited: F) -> F::Output {

@@ -126,12 +126,10 @@ impl<'de> Deserialize<'de> for GetTaskResult {
 }
 
 fn unexpected<E: serde::de::Error>(result_type: &ResultType, expected: &str) -> E {
-    let actual = match result_type {
-        ResultType::Complete => "complete",
-        ResultType::InputRequired => "input_required",
-        ResultType::Other(other) => other,
-    };
-    E::custom(format_args!("the resultType is {}, expected {expected:?}", quote(actual)))
+    E::custom(format_args!(
+        "the resultType is {}, expected {expected:?}",
+        quote(result_type.as_str())
+    ))
 }
 
 /// Defines the parameters of a method that has only a task id.

@@ -46,6 +46,7 @@ async fn pending_call_survives_its_client_its_servers_and_their_key() {
     let written = |outcome: CallOutcome<CallToolResult>| match outcome {
         CallOutcome::InputRequired(call) => serde_json::to_string(&call).unwrap(),
         CallOutcome::Complete(done) => done.text(),
+        CallOutcome::Working(call) => unreachable!("{call:?}"),
     };
     let read = |text: &str| serde_json::from_str::<PendingCall>(text).unwrap();
 
