@@ -1,16 +1,17 @@
-//! The command `call`.
+//! The commands `call` and `cancel`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr::client::{CallEvent, CallOutcome, InputContext, PendingCall};
 use mrtr::http::HttpConnection;
 use mrtr::schema::PROTOCOL_VERSION;
 use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
+use mrtr::schema::tasks::Task;
 use mrtr::schema::tool::CallToolResult;
 use mrtr::schema::uri;
 use mrtr::terminal::{self, sanitize, sanitize_line};
@@ -19,26 +20,29 @@ use serde_json::{Map, Value};
 
 use crate::answers::{Answers, read_json};
 use crate::failure::{Failure, Result};
-use crate::options::Call;
+use crate::options::{Call, Cancel};
 use crate::output::{self, dim};
 
 pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     let answers = call.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
     let paused = call.resume.as_deref().map(read_json::<PendingCall>).transpose()?;
     let client = client(call, answers.clone())?;
-    if let Some(file) = &call.pause {
+    if let Some(file) = call.pause.as_ref().or(call.detach.as_ref()) {
         // The file is created first, so that a bad path fails before the request is sent.
         let file = PauseFile::create(file)?;
-        let outcome = match paused {
+        let mut outcome = match paused {
             Some(paused) => {
                 let answered = answered(&paused, &answers)?;
                 client.resume(paused, &answered).await?
             }
             None => client.begin_tool(call.tool(), call.arguments()?).await?,
         };
+        while let (CallOutcome::Working(task), None) = (&outcome, &call.detach) {
+            outcome = client.resume(task.clone(), &InputResponses::default()).await?;
+        }
         return match outcome {
             CallOutcome::Complete(result) => Ok(finish(&result, json)),
-            CallOutcome::InputRequired(paused) => {
+            CallOutcome::InputRequired(paused) | CallOutcome::Working(paused) => {
                 check_can_be_paused(client.protocol_version())?;
                 suspend(&paused, file, json)
             }
@@ -51,11 +55,28 @@ pub(crate) async fn run(call: &Call, json: bool) -> Result<ExitCode> {
     Ok(finish(&result, json))
 }
 
+/// Cancels the task of a suspended call.
+pub(crate) async fn cancel(cancel: &Cancel, json: bool) -> Result<ExitCode> {
+    let call = read_json::<PendingCall>(&cancel.file)?;
+    let Some(task_id) = call.task_id() else {
+        let file = cancel.file.display();
+        let message = format!("{file}: the call is not a task: the server is not processing it");
+        return Err(Failure::usage(message));
+    };
+    cancel.server.client()?.build().cancel(&call).await?;
+    if json {
+        output::json(&serde_json::json!({ "taskId": task_id }));
+    } else {
+        output::note("The server was asked to cancel the task.");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// A call on the session of a legacy server ends with this process.
 fn check_can_be_paused(version: Option<&str>) -> Result<()> {
     match version {
         Some(version) if version != PROTOCOL_VERSION => Err(Failure::usage(format!(
-            "the server speaks MCP {version}: a call on its session cannot be paused; leave out --pause"
+            "the server speaks MCP {version}: a call on its session cannot be paused; leave out --pause and --detach"
         ))),
         _ => Ok(()),
     }
@@ -125,10 +146,29 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpConnection>> {
                 sanitize_line(progress.message.as_deref().unwrap_or_default())
             )));
         });
-    if call.trace {
-        client = client.on_event(|event| trace(&event));
-    }
+    let (traces, last_status) = (call.trace, Mutex::new(String::new()));
+    client = client.on_event(move |event| {
+        if let CallEvent::TaskUpdated { task, .. } = &event {
+            show_status(task, &last_status);
+        } else if traces {
+            trace(&event);
+        }
+    });
     Ok(client.build())
+}
+
+/// Shows the status of a task, if it is another one than before.
+fn show_status(task: &Task, last: &Mutex<String>) {
+    let message = task.status_message.as_deref().map(sanitize_line);
+    let status = match (task.status, message) {
+        (status, None) => format!("task {}", status.as_str()),
+        (status, Some(message)) => format!("task {}: {message}", status.as_str()),
+    };
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != status {
+        output::note(&dim(&status));
+        *last = status;
+    }
 }
 
 fn trace(event: &CallEvent<'_>) {
@@ -154,8 +194,10 @@ fn trace(event: &CallEvent<'_>) {
 /// Describes a result in a few words.
 fn summary(result: &str) -> String {
     let result: Value = serde_json::from_str(result).unwrap_or_default();
-    if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
-        return "complete result".to_owned();
+    match result.get("resultType").and_then(Value::as_str) {
+        Some("input_required") => {}
+        Some("task") => return "a task".to_owned(),
+        _ => return "complete result".to_owned(),
     }
     let asked = result.get("inputRequests").and_then(Value::as_object);
     let keys: Vec<String> =
@@ -234,7 +276,8 @@ fn suspend(call: &PendingCall, file: PauseFile, json: bool) -> Result<ExitCode> 
             };
             output::line(&format!("{}: {}", sanitize_line(key), sanitize_line(message)));
         }
-        output::note(&format!("The suspended call is in {}.", path.display()));
+        let what = if call.input_requests().0.is_empty() { "running" } else { "suspended" };
+        output::note(&format!("The {what} call is in {}.", path.display()));
     }
     Ok(ExitCode::from(5))
 }

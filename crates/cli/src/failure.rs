@@ -34,9 +34,13 @@ impl From<CallError> for Failure {
         } else if error.as_server_error().is_some()
             || error.is_protocol()
             || error.is_too_many_rounds()
+            || error.is_task_cancelled()
         {
             3
-        } else if error.as_transport_error().is_some() || error.is_timeout() {
+        } else if error.as_transport_error().is_some()
+            || error.is_timeout()
+            || error.is_task_expired()
+        {
             4
         } else {
             2

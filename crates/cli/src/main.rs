@@ -30,6 +30,7 @@ fn main() -> ExitCode {
             Command::Discover(server) => discover::discover(server, options.json).await,
             Command::Tools(server) => discover::tools(server, options.json).await,
             Command::Call(call) => call::run(call, options.json).await,
+            Command::Cancel(cancel) => call::cancel(cancel, options.json).await,
             Command::Login(login) => login::login(login, options.json).await,
             Command::Logout(server) => login::logout(server, options.json).await,
             Command::Whoami(server) => login::whoami(server, options.json).await,

@@ -8,9 +8,9 @@ use clap::{Args, Parser, Subcommand};
 /// questions.
 ///
 /// Exit codes: 0 success; 1 the tool failed; 2 wrong usage, or an unusable file; 3 the server
-/// rejected the request, or violated the protocol; 4 the server is unreachable, or the timeout
-/// expired; 5 a question has no valid answer, or the call was paused; 6 a login is needed, or has
-/// failed.
+/// rejected the request, cancelled the task, or violated the protocol; 4 the server is unreachable,
+/// or the timeout expired; 5 a question has no valid answer, or the call was paused or detached;
+/// 6 a login is needed, or has failed.
 #[derive(Parser)]
 #[command(name = "mrtr", version, max_term_width = 100)]
 pub(crate) struct Options {
@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Tools(Server),
     /// Calls a tool, and answers its questions
     Call(Call),
+    /// Asks the server to cancel the task in a file that --detach or --pause wrote
+    Cancel(Cancel),
     /// Logs in at the authorization server of an MCP server
     Login(Login),
     /// Deletes the stored tokens, and asks the authorization server to revoke them
@@ -100,10 +102,22 @@ pub(crate) struct Call {
     /// Writes the call to a file at its next question, and exits with code 5
     #[arg(long, value_name = "FILE")]
     pub(crate) pause: Option<PathBuf>,
-    /// Continues the call in a file that --pause wrote
+    /// Writes the call to a file when the server makes it a task, or at its next question, and
+    /// exits with code 5
+    #[arg(long, value_name = "FILE", conflicts_with = "pause")]
+    pub(crate) detach: Option<PathBuf>,
+    /// Continues the call in a file that --pause or --detach wrote
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
     /// Shows every request and its outcome
     #[arg(long)]
     pub(crate) trace: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// File with the call
+    pub(crate) file: PathBuf,
 }

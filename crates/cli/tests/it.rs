@@ -1,6 +1,11 @@
 //! The program as a process: its output, its exit codes, and its prompts at a terminal.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::{BufRead as _, Read, Write};
 use std::path::PathBuf;
@@ -99,6 +104,73 @@ fn serve_protected() -> (String, Arc<Issuer>) {
     started.recv().unwrap()
 }
 
+/// Starts a server that turns each call into a task with one question, and returns its URL. The
+/// task is complete when the question is answered.
+fn serve_task() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut answered = Value::Null;
+        for stream in listener.incoming() {
+            let mut stream = std::io::BufReader::new(stream.unwrap());
+            let (mut length, mut line) = (0, String::new());
+            while stream.read_line(&mut line).unwrap() > 2 {
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let request: Value = serde_json::from_slice(&body).unwrap();
+            let mut task = json!({ "resultType": "complete", "taskId": "t1", "status": "working",
+                "createdAt": "2026-11-24T10:30:00Z", "lastUpdatedAt": "2026-11-24T10:30:00Z",
+                "ttlMs": null, "pollIntervalMs": 100 });
+            let params = &request["params"];
+            let result = match request["method"].as_str().unwrap() {
+                "server/discover" => {
+                    json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} })
+                }
+                "tools/call" => {
+                    task["resultType"] = json!("task");
+                    task
+                }
+                "tasks/get" if answered == "cancelled" => {
+                    task["status"] = json!("cancelled");
+                    task
+                }
+                "tasks/get" if answered.is_null() => {
+                    let form = json!({ "type": "object", "properties": { "year": { "type": "integer" } } });
+                    task["status"] = json!("input_required");
+                    task["inputRequests"] = json!({ "year": { "method": "elicitation/create",
+                        "params": { "message": "Which year?", "requestedSchema": form } } });
+                    task["statusMessage"] = json!("waits for you\n");
+                    task
+                }
+                "tasks/get" => {
+                    let text = format!("The report of {answered}.");
+                    task["status"] = json!("completed");
+                    task["result"] = json!({ "content": [{ "type": "text", "text": text }] });
+                    task
+                }
+                method => {
+                    answered = match method {
+                        "tasks/cancel" => json!("cancelled"),
+                        _ => params["inputResponses"]["year"]["content"]["year"].clone(),
+                    };
+                    json!({ "resultType": "complete" })
+                }
+            };
+            let body =
+                json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+            let length = body.len();
+            write!(stream.get_mut(), "{head}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        }
+    });
+    url
+}
+
 /// Creates a directory for one test.
 fn scratch(name: &str) -> PathBuf {
     let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -163,6 +235,46 @@ fn call_is_answered_from_a_file_or_paused_and_resumed() {
         let mode = std::fs::metadata(&first).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "only the owner may read the suspended call");
     }
+}
+
+#[test]
+fn task_is_left_resumed_and_cancelled() {
+    let (url, scratch) = (serve_task(), scratch("task"));
+    let file = |name: &str| scratch.join(name).to_str().unwrap().to_owned();
+    let (answers, first, second) = (file("answers.json"), file("first.json"), file("second.json"));
+    std::fs::write(&answers, r#"{ "year": { "year": 2026 } }"#).unwrap();
+    let arguments = ["call", &url, "report"];
+    let started = mrtr(&[&arguments[..], &["--detach", &first]].concat());
+    assert_eq!((started.status.code(), text(&started.stdout).as_str()), (Some(5), ""));
+    let stderr = text(&started.stderr);
+    assert!(stderr.contains("task working") && stderr.contains("The running call"), "{stderr}");
+    let stored: Value = serde_json::from_str(&std::fs::read_to_string(&first).unwrap()).unwrap();
+    assert_eq!(stored["task"]["taskId"], "t1");
+
+    let asks = mrtr(&["call", &url, "--resume", &first, "--detach", &second]);
+    assert_eq!((asks.status.code(), text(&asks.stdout).as_str()), (Some(5), "year: Which year?\n"));
+    let stderr = text(&asks.stderr);
+    assert!(stderr.contains("task input_required: waits for you"), "{stderr}");
+    let paused = mrtr(&[&arguments[..], &["--pause", &second]].concat());
+    assert_eq!(text(&paused.stdout), "year: Which year?\n", "a pause is at the question");
+    let done = mrtr(&["call", &url, "--resume", &second, "--answers", &answers]);
+    assert_eq!(text(&done.stdout), "The report of 2026.\n", "{}", text(&done.stderr));
+    let at_once = mrtr(&arguments);
+    assert_eq!(text(&at_once.stdout), "The report of 2026.\n", "{}", text(&at_once.stderr));
+
+    let cancelled = mrtr(&["cancel", &url, &first]);
+    assert_eq!(cancelled.status.code(), Some(0), "{}", text(&cancelled.stderr));
+    let gone = mrtr(&["call", &url, "--resume", &first]);
+    assert_eq!(gone.status.code(), Some(3));
+    assert!(text(&gone.stderr).contains("the task was cancelled"), "{}", text(&gone.stderr));
+    let mut stored = stored;
+    stored["task"] = Value::Null;
+    stored["mrtrContinuation"] = json!(1);
+    stored["requestState"] = json!("sealed");
+    std::fs::write(&first, stored.to_string()).unwrap();
+    let nothing = mrtr(&["cancel", &url, &first]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(text(&nothing.stderr).contains("not a task"), "{}", text(&nothing.stderr));
 }
 
 /// Checks the exit codes that the help documents.
