@@ -1,5 +1,8 @@
 //! The claims of a token: the request that it is bound to, and its validity.
 
+use std::fmt;
+use std::sync::Arc;
+
 use sha2::{Digest as _, Sha256};
 
 use crate::canonical::{self, CanonicalError};
@@ -51,7 +54,7 @@ impl Validity {
 /// An authenticated caller, as identified by the authentication layer in front of the server.
 ///
 /// A subject is unique within its issuer only. Do not derive a principal from an access token
-/// itself: the token is renewed while the caller stays the same.
+/// itself: the token is renewed while the caller stays the same. A principal is cheap to clone.
 ///
 /// ```
 /// use mrtr_codec::Principal;
@@ -61,8 +64,13 @@ impl Validity {
 /// assert_eq!(principal.subject(), "user-17");
 /// assert_eq!(principal.client(), Some("mobile-app"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
+    names: Arc<Names>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Names {
     issuer: String,
     subject: String,
     client: Option<String>,
@@ -71,29 +79,40 @@ pub struct Principal {
 impl Principal {
     /// Creates a principal that `issuer` identifies as `subject`.
     pub fn new(issuer: impl Into<String>, subject: impl Into<String>) -> Self {
-        Self { issuer: issuer.into(), subject: subject.into(), client: None }
+        let (issuer, subject) = (issuer.into(), subject.into());
+        Self { names: Arc::new(Names { issuer, subject, client: None }) }
     }
 
     /// Sets the OAuth client that the subject uses. A token sealed for one client is rejected from
     /// another.
     pub fn with_client(mut self, client: impl Into<String>) -> Self {
-        self.client = Some(client.into());
+        Arc::make_mut(&mut self.names).client = Some(client.into());
         self
     }
 
     /// Returns the issuer.
     pub fn issuer(&self) -> &str {
-        &self.issuer
+        &self.names.issuer
     }
 
     /// Returns the subject, which is unique within its issuer.
     pub fn subject(&self) -> &str {
-        &self.subject
+        &self.names.subject
     }
 
     /// Returns the OAuth client, if one is set.
     pub fn client(&self) -> Option<&str> {
-        self.client.as_deref()
+        self.names.client.as_deref()
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Principal")
+            .field("issuer", &self.names.issuer)
+            .field("subject", &self.names.subject)
+            .field("client", &self.names.client)
+            .finish()
     }
 }
 
@@ -207,8 +226,8 @@ pub(crate) fn encode(binding: &Binding<'_>, validity: Validity, body: &[u8]) -> 
         has(binding.principal.is_some(), HAS_PRINCIPAL) | has(binding.proof_key.is_some(), HAS_KEY),
     );
     if let Some(principal) = binding.principal {
-        out.bytes(principal.issuer.as_bytes()).bytes(principal.subject.as_bytes());
-        out.option(principal.client.as_ref().map(String::as_bytes));
+        out.bytes(principal.issuer().as_bytes()).bytes(principal.subject().as_bytes());
+        out.option(principal.client().map(str::as_bytes));
     }
     if let Some(key) = binding.proof_key {
         out.bytes(key.as_bytes());
@@ -229,9 +248,7 @@ pub(crate) fn verify(
     let same_principal = match (claims.principal, binding.principal) {
         (None, None) => true,
         (Some((issuer, subject, client)), Some(caller)) => {
-            issuer == caller.issuer
-                && subject == caller.subject
-                && client == caller.client.as_deref()
+            issuer == caller.issuer() && subject == caller.subject() && client == caller.client()
         }
         _ => false,
     };
