@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use jsonwebtoken as jwt;
-
 /// An algorithm that signs tokens (RFC 7518, section 3.1; RFC 8037).
 ///
 /// There is no `none` and no symmetric algorithm: a shared secret would let the resource server
@@ -36,7 +34,7 @@ impl Algorithm {
     pub(super) const DEFAULT: [Self; 5] =
         [Self::Es256, Self::Es384, Self::EdDsa, Self::Rs256, Self::Ps256];
 
-    const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Es256,
         Self::Es384,
         Self::EdDsa,
@@ -67,20 +65,6 @@ impl Algorithm {
     pub(super) fn parse(name: &str) -> Option<Self> {
         let name = if name == "Ed25519" { "EdDSA" } else { name };
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
-    }
-
-    pub(super) fn backend(self) -> jwt::Algorithm {
-        match self {
-            Self::Es256 => jwt::Algorithm::ES256,
-            Self::Es384 => jwt::Algorithm::ES384,
-            Self::EdDsa => jwt::Algorithm::EdDSA,
-            Self::Rs256 => jwt::Algorithm::RS256,
-            Self::Rs384 => jwt::Algorithm::RS384,
-            Self::Rs512 => jwt::Algorithm::RS512,
-            Self::Ps256 => jwt::Algorithm::PS256,
-            Self::Ps384 => jwt::Algorithm::PS384,
-            Self::Ps512 => jwt::Algorithm::PS512,
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::fetch::Fetcher;
 use super::issuer::{IssuerState, TokenIssuer};
 use super::protected_resource::{ProtectedResource, State, metadata_service};
 use super::scope_hierarchy::ScopeHierarchy;
-use super::token_cache::{self, TokenCache};
+use super::token_cache::{self, DigestKey, TokenCache};
 use crate::metadata::ResourceMetadata;
 use crate::{ResourceId, Scopes};
 
@@ -111,8 +111,8 @@ impl ProtectedResourceBuilder {
     /// # Errors
     ///
     /// If a URL, a scope or a key set is invalid, there is no issuer, an issuer occurs twice, a
-    /// scope is `offline_access`, or TLS cannot be initialized. Without the feature `tls`: if an
-    /// issuer is `https`, except one with fixed keys.
+    /// scope is `offline_access`, TLS cannot be initialized, or the system has no random numbers.
+    /// Without the feature `tls`: if an issuer is `https`, except one with fixed keys.
     pub fn build(self) -> Result<ProtectedResource, ConfigError> {
         let id = ResourceId::new(self.url)?;
         let fetcher = Fetcher::new()
@@ -170,6 +170,9 @@ impl ProtectedResourceBuilder {
             hierarchy,
             metadata,
             clock: self.clock,
+            digest_key: DigestKey::random().map_err(|error| {
+                ConfigError::new(format!("cannot create a random key: {error}"))
+            })?,
             verified: TokenCache::new(token_cache::CAPACITY),
             inactive: TokenCache::new(token_cache::CAPACITY),
         }))

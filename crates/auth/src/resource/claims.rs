@@ -1,10 +1,9 @@
 //! The claims of an access token: pure checks (RFC 7519, section 4.1; RFC 9068, section 4).
 
-use serde_json::{Map, Value};
-
 use super::algorithm::Algorithm;
 use super::jwk::KeySet;
 use super::jws::{MalformedToken, UnverifiedToken};
+use super::strict_json::{Json, Object};
 use crate::Scopes;
 
 /// The tolerance for the times in tokens, in seconds.
@@ -104,8 +103,7 @@ pub(super) fn check_header(
 ) -> Result<Algorithm, InvalidToken> {
     // The media type may be abbreviated, and case does not matter (RFC 7515, section 4.1.9).
     let is_access_token = token.header.typ.as_deref().is_some_and(|typ| {
-        let typ = typ.to_ascii_lowercase();
-        typ.strip_prefix("application/").unwrap_or(&typ) == "at+jwt"
+        ["at+jwt", "application/at+jwt"].iter().any(|known| typ.eq_ignore_ascii_case(known))
     });
     if !policy.any_typ && !is_access_token {
         return Err(InvalidToken::Type);
@@ -150,13 +148,13 @@ pub(super) fn verify(
 ///
 /// If the token is not active, or a claim is not accepted.
 pub(super) fn check_introspection(
-    response: &Map<String, Value>,
+    response: &Object<'_>,
     policy: &Policy<'_>,
     now: u64,
 ) -> Result<Claims, InvalidToken> {
     match response.get("active") {
-        Some(Value::Bool(true)) => {}
-        Some(Value::Bool(false)) => return Err(InvalidToken::Inactive),
+        Some(Json::Bool(true)) => {}
+        Some(Json::Bool(false)) => return Err(InvalidToken::Inactive),
         _ => return Err(InvalidToken::Claim("active")),
     }
     if text(response, "iss")?.is_some_and(|issuer| issuer != policy.issuer) {
@@ -166,19 +164,15 @@ pub(super) fn check_introspection(
 }
 
 /// Checks the claims that both kinds of tokens have.
-fn check(
-    claims: &Map<String, Value>,
-    policy: &Policy<'_>,
-    now: u64,
-) -> Result<Claims, InvalidToken> {
+fn check(claims: &Object<'_>, policy: &Policy<'_>, now: u64) -> Result<Claims, InvalidToken> {
     let is_for_us = match claims.get("aud") {
         None => return Err(InvalidToken::Missing("aud")),
-        Some(Value::String(audience)) => policy.accepts_audience(audience),
-        Some(Value::Array(audiences)) => {
-            if !audiences.iter().all(Value::is_string) {
+        Some(Json::String(audience)) => policy.accepts_audience(audience),
+        Some(Json::Array(audiences)) => {
+            if !audiences.iter().all(|one| one.as_str().is_some()) {
                 return Err(InvalidToken::Claim("aud"));
             }
-            audiences.iter().filter_map(Value::as_str).any(|one| policy.accepts_audience(one))
+            audiences.iter().filter_map(Json::as_str).any(|one| policy.accepts_audience(one))
         }
         Some(_) => return Err(InvalidToken::Claim("aud")),
     };
@@ -209,70 +203,65 @@ fn check(
 }
 
 /// Returns a claim that is a text, which must not be empty.
-fn text<'a>(
-    claims: &'a Map<String, Value>,
-    name: &'static str,
-) -> Result<Option<&'a str>, InvalidToken> {
+fn text<'a>(claims: &'a Object<'_>, name: &'static str) -> Result<Option<&'a str>, InvalidToken> {
     match claims.get(name) {
         None => Ok(None),
-        Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),
+        Some(Json::String(text)) if !text.is_empty() => Ok(Some(text)),
         Some(_) => Err(InvalidToken::Claim(name)),
     }
 }
 
 /// Returns a claim that is a time, in whole seconds since 1970 (RFC 7519, section 2: fractions are
 /// allowed).
-pub(super) fn time(
-    claims: &Map<String, Value>,
-    name: &'static str,
-) -> Result<Option<u64>, InvalidToken> {
+pub(super) fn time(claims: &Object<'_>, name: &'static str) -> Result<Option<u64>, InvalidToken> {
     // Whole numbers up to here are exact as floating point.
     const MAX: f64 = 9_007_199_254_740_992.0;
-    let Some(value) = claims.get(name) else { return Ok(None) };
-    if let Some(time) = value.as_u64() {
-        return Ok(Some(time));
+    match claims.get(name) {
+        None => Ok(None),
+        Some(Json::Unsigned(time)) => Ok(Some(*time)),
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        Some(Json::Float(time)) if (0.0..MAX).contains(time) => Ok(Some(*time as u64)),
+        Some(_) => Err(InvalidToken::Claim(name)),
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-    let time = value.as_f64().filter(|time| (0.0..MAX).contains(time)).map(|time| time as u64);
-    time.map(Some).ok_or(InvalidToken::Claim(name))
 }
 
 /// Returns the scopes: `scope` (RFC 9068, section 2.2.3), or `scp`, as Entra ID and Okta name it.
 /// Some authorization servers write an array of scopes instead of a text.
-fn scopes(claims: &Map<String, Value>) -> Result<Scopes, InvalidToken> {
+fn scopes(claims: &Object<'_>) -> Result<Scopes, InvalidToken> {
     let (name, value) = match (claims.get("scope"), claims.get("scp")) {
         (Some(scope), _) => ("scope", scope),
         (None, Some(scp)) => ("scp", scp),
         (None, None) => return Ok(Scopes::default()),
     };
     let scopes = match value {
-        Value::String(scopes) => Scopes::parse(scopes),
-        Value::Array(scopes) if scopes.iter().all(Value::is_string) => {
-            Scopes::new(scopes.iter().filter_map(Value::as_str))
+        Json::String(scopes) => Scopes::parse(scopes),
+        Json::Array(scopes) if scopes.iter().all(|one| one.as_str().is_some()) => {
+            Scopes::new(scopes.iter().filter_map(Json::as_str))
         }
         _ => return Err(InvalidToken::Claim(name)),
     };
     scopes.map_err(|_| InvalidToken::Claim(name))
 }
 
-fn confirmation(claims: &Map<String, Value>) -> Result<Option<Confirmation>, InvalidToken> {
+fn confirmation(claims: &Object<'_>) -> Result<Option<Confirmation>, InvalidToken> {
     let Some(confirmation) = claims.get("cnf") else { return Ok(None) };
     let methods = confirmation.as_object().ok_or(InvalidToken::Claim("cnf"))?;
     // With a second method, both would have to be checked.
     match (methods.len(), methods.get("jkt")) {
-        (1, Some(Value::String(thumbprint))) => {
-            Ok(Some(Confirmation::Thumbprint(thumbprint.clone())))
+        (1, Some(Json::String(thumbprint))) => {
+            Ok(Some(Confirmation::Thumbprint(thumbprint.as_ref().to_owned())))
         }
-        (_, Some(Value::String(_)) | None) => Ok(Some(Confirmation::Unsupported)),
+        (_, Some(Json::String(_)) | None) => Ok(Some(Confirmation::Unsupported)),
         (_, Some(_)) => Err(InvalidToken::Claim("cnf")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::jws::Kind;
+    use super::super::jws::{DecodedToken, Kind};
+    use super::super::strict_json;
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     const NOW: u64 = 1_800_000_000;
 
@@ -289,14 +278,23 @@ mod tests {
         json!({ "aud": POLICY.audience, "exp": NOW + 60, "sub": "user", "client_id": "app" })
     }
 
-    #[track_caller]
-    fn checked(changes: Value) -> Result<Claims, InvalidToken> {
+    fn check(claims: &Value, policy: &Policy<'_>) -> Result<Claims, InvalidToken> {
+        super::check(&strict_json::object(claims.to_string().as_bytes()).unwrap(), policy, NOW)
+    }
+
+    /// Returns the good claims with changes. Members that are null are left out.
+    fn changed(changes: Value) -> Value {
         let (Value::Object(mut claims), Value::Object(changes)) = (good(), changes) else {
             unreachable!()
         };
         claims.extend(changes);
         claims.retain(|_, value| !value.is_null());
-        check(&claims, &POLICY, NOW)
+        Value::Object(claims)
+    }
+
+    #[track_caller]
+    fn checked(changes: Value) -> Result<Claims, InvalidToken> {
+        check(&changed(changes), &POLICY)
     }
 
     #[test]
@@ -367,7 +365,8 @@ mod tests {
             let signed = format!("{header}.{claims}");
             let signature = pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
             let token = format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature));
-            let token = UnverifiedToken::parse(&token, Kind::AccessToken).unwrap();
+            let token = DecodedToken::decode(&token).unwrap();
+            let token = token.parse(Kind::AccessToken).unwrap();
             assert_eq!(verify(&token, &keys, &POLICY, NOW).err(), expected);
         }
     }
@@ -383,14 +382,13 @@ mod tests {
         ] {
             assert_eq!(checked(claims.clone()), Err(expected), "{claims}");
         }
-        let Value::Object(mut claims) = good() else { unreachable!() };
-        claims.remove("sub");
         let policy = Policy { client_as_subject: true, ..POLICY };
-        assert_eq!(check(&claims, &policy, NOW).unwrap().subject, "app");
-        claims.remove("client_id");
-        assert_eq!(check(&claims, &policy, NOW), Err(InvalidToken::Missing("sub")));
-        claims.insert("azp".to_owned(), json!("other"));
-        assert_eq!(check(&claims, &policy, NOW).unwrap().client.as_deref(), Some("other"));
+        let checked = |changes| check(&changed(changes), &policy);
+        assert_eq!(checked(json!({ "sub": null })).unwrap().subject, "app");
+        let neither = json!({ "sub": null, "client_id": null });
+        assert_eq!(checked(neither), Err(InvalidToken::Missing("sub")));
+        let party = checked(json!({ "sub": null, "client_id": null, "azp": "other" })).unwrap();
+        assert_eq!(party.client.as_deref(), Some("other"));
     }
 
     #[test]
@@ -427,11 +425,8 @@ mod tests {
     #[test]
     fn introspected_tokens_are_active_and_for_this_resource() {
         let response = |changes: Value| {
-            let (Value::Object(mut claims), Value::Object(changes)) = (good(), changes) else {
-                unreachable!()
-            };
-            claims.extend(changes);
-            claims.retain(|_, value| !value.is_null());
+            let claims = changed(changes).to_string();
+            let claims = strict_json::object(claims.as_bytes()).unwrap();
             check_introspection(&claims, &POLICY, NOW).err()
         };
         assert_eq!(response(json!({ "active": true })), None);

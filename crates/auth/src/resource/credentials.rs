@@ -1,7 +1,10 @@
 //! The access token of a request (OAuth 2.1, section 5.1).
 
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use url::form_urlencoded;
+
+/// The rule that a token breaks that is not [well-formed](is_well_formed).
+pub(super) const MALFORMED: &str = "malformed access token";
 
 /// How a token is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,53 +28,57 @@ impl Scheme {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Credentials<'a> {
     pub(super) scheme: Scheme,
-    pub(super) token: &'a str,
+    pub(super) token: &'a [u8],
 }
 
-impl Credentials<'_> {
-    /// Checks the syntax of the token (RFC 6750, section 2.1). It reads every byte, so it is for
-    /// tokens that are not known yet.
-    ///
-    /// # Errors
-    ///
-    /// With the rule that the token breaks.
-    pub(super) fn check(self) -> Result<(), &'static str> {
-        let bare = self.token.trim_end_matches('=');
-        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b);
-        if bare.is_empty() || !bare.bytes().all(is_token) {
-            return Err("malformed access token");
-        }
-        Ok(())
+/// Returns true if the syntax of a token is right (RFC 6750, section 2.1). It reads every byte, so
+/// it is for tokens that are not known yet.
+pub(super) fn is_well_formed(token: &[u8]) -> bool {
+    let length = token.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let (bare, _) = token.split_at(length);
+    let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(b);
+    !bare.is_empty() && bare.iter().all(is_token)
+}
+
+impl<'a> Credentials<'a> {
+    /// Returns the credentials in a header. Other schemes count as no credentials.
+    pub(super) fn parse(value: &'a HeaderValue) -> Option<Self> {
+        let value = value.as_bytes();
+        let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+        let (scheme, token) = value.split_at(end);
+        let scheme = match scheme {
+            _ if scheme.eq_ignore_ascii_case(b"Bearer") => Scheme::Bearer,
+            _ if scheme.eq_ignore_ascii_case(b"DPoP") => Scheme::Dpop,
+            _ => return None,
+        };
+        Some(Self { scheme, token: token.trim_ascii() })
     }
 }
 
-/// Returns the token of a request, if it has one. Other schemes count as no token.
+/// Removes the `Authorization` header of a request, and returns it.
 ///
 /// # Errors
 ///
 /// With the rule that the request breaks.
-pub(super) fn credentials<'a>(
-    headers: &'a HeaderMap,
+pub(super) fn take_authorization(
+    headers: &mut HeaderMap,
     uri: &Uri,
-) -> Result<Option<Credentials<'a>>, &'static str> {
+) -> Result<Option<HeaderValue>, &'static str> {
     // A token in the URL would be logged and sent as a referrer.
-    let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-    if query.into_iter().any(|(name, _)| name == "access_token") {
+    if uri.query().is_some_and(has_token) {
         return Err("access tokens are not accepted in the URL");
     }
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
+    let header::Entry::Occupied(entry) = headers.entry(header::AUTHORIZATION) else {
+        return Ok(None);
+    };
+    if entry.iter().nth(1).is_some() {
         return Err("more than one Authorization header");
     }
-    let value = value.to_str().map_err(|_| "malformed Authorization header")?;
-    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
-    let scheme = match scheme {
-        _ if scheme.eq_ignore_ascii_case("Bearer") => Scheme::Bearer,
-        _ if scheme.eq_ignore_ascii_case("DPoP") => Scheme::Dpop,
-        _ => return Ok(None),
-    };
-    Ok(Some(Credentials { scheme, token: token.trim_matches(' ') }))
+    Ok(Some(entry.remove()))
+}
+
+fn has_token(query: &str) -> bool {
+    form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "access_token")
 }
 
 #[cfg(test)]
@@ -84,9 +91,13 @@ mod tests {
         for value in values {
             headers.append(header::AUTHORIZATION, value.parse().unwrap());
         }
-        let credentials = credentials(&headers, &uri.parse().unwrap())?;
-        credentials.map(Credentials::check).transpose()?;
-        Ok(credentials.map(|found| (found.scheme, found.token.to_owned())))
+        let value = take_authorization(&mut headers, &uri.parse().unwrap())?;
+        assert!(headers.is_empty(), "the header is removed");
+        let read = |found: Credentials<'_>| {
+            let token = is_well_formed(found.token).then(|| found.token.to_owned());
+            Ok((found.scheme, String::from_utf8(token.ok_or(MALFORMED)?).unwrap()))
+        };
+        value.as_ref().and_then(Credentials::parse).map(read).transpose()
     }
 
     #[test]

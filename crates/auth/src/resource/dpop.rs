@@ -119,7 +119,7 @@ impl DpopState {
     pub(super) fn check(
         &self,
         head: &Parts,
-        token: &str,
+        token: &[u8],
         thumbprint: &str,
         now: u64,
     ) -> Result<Option<HeaderValue>, Refusal> {

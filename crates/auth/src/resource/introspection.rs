@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
@@ -133,12 +134,15 @@ impl IntrospectionState {
         clock: &Clock,
     ) -> Result<Claims, Refusal> {
         let endpoint = self.endpoint.get(None, |_| true).await?;
-        let response = timeout(fetch::TIMEOUT, self.ask(&endpoint, token)).await;
-        let response = response.unwrap_or(Err(FetchError::Timeout)).map_err(|error| {
+        let unavailable = |error: FetchError| {
             let issuer = &self.issuer;
             tracing::warn!(target: "mrtr::auth", %issuer, %error, "cannot introspect a token");
             Unavailable
-        })?;
+        };
+        let response = timeout(fetch::TIMEOUT, self.ask(&endpoint, token)).await;
+        let response = response.unwrap_or(Err(FetchError::Timeout)).map_err(unavailable)?;
+        let response =
+            strict_json::object(&response).map_err(|_| unavailable(FetchError::Introspection))?;
         let policy = Policy {
             issuer: self.issuer.as_str(),
             audience,
@@ -150,11 +154,7 @@ impl IntrospectionState {
         Ok(claims::check_introspection(&response, &policy, clock.now())?)
     }
 
-    async fn ask(
-        &self,
-        endpoint: &Url,
-        token: &str,
-    ) -> Result<serde_json::Map<String, serde_json::Value>, FetchError> {
+    async fn ask(&self, endpoint: &Url, token: &str) -> Result<BytesMut, FetchError> {
         // The semaphore is never closed, so this is never an error.
         let _slot = self.slots.acquire().await.ok();
         let form = Serializer::new(String::new())
@@ -162,8 +162,7 @@ impl IntrospectionState {
             .append_pair("token_type_hint", "access_token")
             .finish();
         let credentials = (self.client_id.as_str(), self.client_secret.as_str());
-        let response = self.fetcher.post(endpoint.clone(), credentials, form).await?;
-        strict_json::object(&response.bytes).map_err(|_| FetchError::Introspection)
+        Ok(self.fetcher.post(endpoint.clone(), credentials, form).await?.bytes)
     }
 }
 

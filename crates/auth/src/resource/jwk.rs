@@ -1,13 +1,13 @@
 //! Public keys, and the sets in which issuers publish them (RFC 7517).
 
-use aws_lc_rs::digest;
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::error::KeyRejected;
+use aws_lc_rs::signature::{self, ParsedPublicKey, RsaPublicKeyComponents};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::DecodingKey;
-use serde_json::{Map, Value, json};
 
 use super::algorithm::Algorithm;
-use super::strict_json;
+use super::strict_json::{self, Json, Object};
 
 /// The largest number of keys in a set.
 const MAX_KEYS: usize = 64;
@@ -30,81 +30,94 @@ pub(super) enum UnusableKey {
     Member,
     #[error("the RSA key is not 2048 to 8192 bits long")]
     RsaSize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
-    P256,
-    P384,
-    Ed25519,
-    Rsa,
+    #[error("the key is not valid, such as a point that is not on its curve")]
+    Invalid,
 }
 
 /// A public key for signatures.
 pub(super) struct PublicKey {
-    backend: DecodingKey,
-    family: Family,
+    /// The key, prepared for each algorithm that it is for.
+    verifiers: Vec<(Algorithm, ParsedPublicKey)>,
     kid: Option<String>,
-    /// `alg`: the only algorithm that the key is for.
-    alg: Option<String>,
     thumbprint: String,
 }
 
+/// The members that make a key.
+enum Material<'a> {
+    P256(Vec<u8>),
+    P384(Vec<u8>),
+    Ed25519(Vec<u8>),
+    Rsa { n: &'a [u8], e: &'a [u8] },
+}
+
 impl PublicKey {
-    /// Reads a key.
+    /// Reads a key, for those of `algorithms` that it is for.
     ///
     /// # Errors
     ///
     /// If it is not a public key for signatures, or not supported.
-    pub(super) fn from_jwk(jwk: &Map<String, Value>) -> Result<Self, UnusableKey> {
-        if PRIVATE.iter().any(|name| jwk.contains_key(*name)) {
+    pub(super) fn from_jwk(
+        jwk: &Object<'_>,
+        algorithms: &[Algorithm],
+    ) -> Result<Self, UnusableKey> {
+        if PRIVATE.iter().any(|name| jwk.get(name).is_some()) {
             return Err(UnusableKey::Private);
         }
-        let is_for_signatures = jwk.get("use").is_none_or(|value| value == "sig")
+        let is_for_signatures = jwk.get("use").is_none_or(|value| value.as_str() == Some("sig"))
             && jwk.get("key_ops").is_none_or(|ops| {
-                ops.as_array().is_some_and(|ops| ops.iter().any(|op| op == "verify"))
+                ops.as_array().is_some_and(|ops| ops.iter().any(|op| op.as_str() == Some("verify")))
             });
         if !is_for_signatures {
             return Err(UnusableKey::Use);
         }
-        let text = |name| jwk.get(name).and_then(Value::as_str);
-        let (family, backend, canonical) = match (text("kty"), text("crv")) {
-            (Some("EC"), Some("P-256")) => elliptic(jwk, Family::P256, 32)?,
-            (Some("EC"), Some("P-384")) => elliptic(jwk, Family::P384, 48)?,
+        let text = |name| jwk.get(name).and_then(Json::as_str);
+        let (n, e);
+        // RFC 7638: the members of the thumbprint are in lexicographic order. They are base64url,
+        // so they need no escapes.
+        let (material, canonical) = match (text("kty"), text("crv")) {
+            (Some("EC"), Some(curve @ "P-256")) => {
+                let (point, canonical) = elliptic(jwk, curve, 32)?;
+                (Material::P256(point), canonical)
+            }
+            (Some("EC"), Some(curve @ "P-384")) => {
+                let (point, canonical) = elliptic(jwk, curve, 48)?;
+                (Material::P384(point), canonical)
+            }
             (Some("OKP"), Some("Ed25519")) => {
                 let (x, text) = member(jwk, "x", Some(32))?;
-                let canonical = json!({ "crv": "Ed25519", "kty": "OKP", "x": text });
-                (Family::Ed25519, DecodingKey::from_ed_der(&x), canonical)
+                let canonical = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{text}"}}"#);
+                (Material::Ed25519(x), canonical)
             }
-            (Some("RSA"), _) => rsa(jwk)?,
+            (Some("RSA"), _) => {
+                let (n_text, e_text);
+                ((n, n_text), (e, e_text)) = (member(jwk, "n", None)?, member(jwk, "e", None)?);
+                let canonical = format!(r#"{{"e":"{e_text}","kty":"RSA","n":"{n_text}"}}"#);
+                (rsa(&n, &e)?, canonical)
+            }
             _ => return Err(UnusableKey::Type),
         };
-        // RFC 7638: the members are in lexicographic order, as they are written above.
-        let hash = digest::digest(&digest::SHA256, canonical.to_string().as_bytes());
+        let meant = text("alg");
+        let verifiers: Result<Vec<_>, _> = algorithms
+            .iter()
+            .filter(|one| meant.is_none_or(|alg| Algorithm::parse(alg) == Some(**one)))
+            .filter_map(|one| Some((*one, material.prepared(*one)?)))
+            .map(|(algorithm, key)| Ok((algorithm, key.map_err(|_| UnusableKey::Invalid)?)))
+            .collect();
         Ok(Self {
-            backend,
-            family,
+            verifiers: verifiers?,
             kid: text("kid").map(str::to_owned),
-            alg: text("alg").map(str::to_owned),
-            thumbprint: URL_SAFE_NO_PAD.encode(hash),
+            thumbprint: URL_SAFE_NO_PAD.encode(digest(&SHA256, canonical.as_bytes())),
         })
     }
 
-    /// Returns true if the key can sign with `algorithm`, and is not meant for another one.
+    /// Returns true if the key is for `algorithm`, and was read for it.
     pub(super) fn fits(&self, algorithm: Algorithm) -> bool {
-        let family = match algorithm {
-            Algorithm::Es256 => Family::P256,
-            Algorithm::Es384 => Family::P384,
-            Algorithm::EdDsa => Family::Ed25519,
-            Algorithm::Rs256
-            | Algorithm::Rs384
-            | Algorithm::Rs512
-            | Algorithm::Ps256
-            | Algorithm::Ps384
-            | Algorithm::Ps512 => Family::Rsa,
-        };
-        let meant = self.alg.as_deref();
-        self.family == family && meant.is_none_or(|alg| Algorithm::parse(alg) == Some(algorithm))
+        self.verifier(algorithm).is_some()
+    }
+
+    /// Returns true if `signature` is one of this key by `algorithm`.
+    pub(super) fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
+        self.verifier(algorithm).is_some_and(|key| key.verify_sig(message, signature).is_ok())
     }
 
     /// Returns the SHA-256 thumbprint, as base64url (RFC 7638).
@@ -112,46 +125,80 @@ impl PublicKey {
         &self.thumbprint
     }
 
-    pub(super) fn backend(&self) -> &DecodingKey {
-        &self.backend
+    fn verifier(&self, algorithm: Algorithm) -> Option<&ParsedPublicKey> {
+        self.verifiers.iter().find(|(own, _)| *own == algorithm).map(|(_, key)| key)
     }
 }
 
+impl Material<'_> {
+    /// Returns the key for `algorithm`, or none if the algorithm is for other keys.
+    fn prepared(&self, algorithm: Algorithm) -> Option<Result<ParsedPublicKey, KeyRejected>> {
+        let rsa = |parameters| match self {
+            Self::Rsa { n, e } => {
+                Some(RsaPublicKeyComponents { n, e }.to_parsed_public_key(parameters))
+            }
+            _ => None,
+        };
+        match (algorithm, self) {
+            (Algorithm::Es256, Self::P256(point)) => {
+                Some(ParsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point))
+            }
+            (Algorithm::Es384, Self::P384(point)) => {
+                Some(ParsedPublicKey::new(&signature::ECDSA_P384_SHA384_FIXED, point))
+            }
+            (Algorithm::EdDsa, Self::Ed25519(point)) => {
+                Some(ParsedPublicKey::new(&signature::ED25519, point))
+            }
+            (Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa, _) => None,
+            (Algorithm::Rs256, _) => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
+            (Algorithm::Rs384, _) => rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
+            (Algorithm::Rs512, _) => rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
+            (Algorithm::Ps256, _) => rsa(&signature::RSA_PSS_2048_8192_SHA256),
+            (Algorithm::Ps384, _) => rsa(&signature::RSA_PSS_2048_8192_SHA384),
+            (Algorithm::Ps512, _) => rsa(&signature::RSA_PSS_2048_8192_SHA512),
+        }
+    }
+}
+
+/// Returns a point, and the members of its thumbprint.
 fn elliptic(
-    jwk: &Map<String, Value>,
-    family: Family,
+    jwk: &Object<'_>,
+    curve: &str,
     length: usize,
-) -> Result<(Family, DecodingKey, Value), UnusableKey> {
+) -> Result<(Vec<u8>, String), UnusableKey> {
     let ((x, x_text), (y, y_text)) =
         (member(jwk, "x", Some(length))?, member(jwk, "y", Some(length))?);
     // The uncompressed form of a point (SEC 1, section 2.3.3).
     let point = [&[4], x.as_slice(), &y].concat();
-    let canonical = json!({ "crv": jwk.get("crv"), "kty": "EC", "x": x_text, "y": y_text });
-    Ok((family, DecodingKey::from_ec_der(&point), canonical))
+    Ok((point, format!(r#"{{"crv":"{curve}","kty":"EC","x":"{x_text}","y":"{y_text}"}}"#)))
 }
 
-fn rsa(jwk: &Map<String, Value>) -> Result<(Family, DecodingKey, Value), UnusableKey> {
-    let ((n, n_text), (e, e_text)) = (member(jwk, "n", None)?, member(jwk, "e", None)?);
-    let significant = n.iter().skip_while(|byte| **byte == 0);
-    let leading = significant.clone().next().map_or(0, |byte| byte.leading_zeros());
-    let bits = (significant.count() * 8).saturating_sub(usize::try_from(leading).unwrap_or(0));
+fn rsa<'a>(n: &'a [u8], e: &'a [u8]) -> Result<Material<'a>, UnusableKey> {
+    let n = without_zeros(n);
+    let leading = n.first().map_or(0, |byte| byte.leading_zeros());
+    let bits = (n.len() * 8).saturating_sub(usize::try_from(leading).unwrap_or(0));
     if !RSA_BITS.contains(&bits) {
         return Err(UnusableKey::RsaSize);
     }
     if e.len() > 8 {
         return Err(UnusableKey::Member);
     }
-    let canonical = json!({ "e": e_text, "kty": "RSA", "n": n_text });
-    Ok((Family::Rsa, DecodingKey::from_rsa_raw_components(&n, &e), canonical))
+    Ok(Material::Rsa { n, e: without_zeros(e) })
+}
+
+/// Returns a number without its leading zeros, which some issuers write.
+fn without_zeros(number: &[u8]) -> &[u8] {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    number.get(zeros..).unwrap_or_default()
 }
 
 /// Returns a member, decoded and as it is written.
 fn member<'a>(
-    jwk: &'a Map<String, Value>,
+    jwk: &'a Object<'_>,
     name: &str,
     length: Option<usize>,
 ) -> Result<(Vec<u8>, &'a str), UnusableKey> {
-    let text = jwk.get(name).and_then(Value::as_str).ok_or(UnusableKey::Member)?;
+    let text = jwk.get(name).and_then(Json::as_str).ok_or(UnusableKey::Member)?;
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| UnusableKey::Member)?;
     if bytes.is_empty() || length.is_some_and(|length| bytes.len() != length) {
         return Err(UnusableKey::Member);
@@ -183,15 +230,15 @@ impl KeySet {
     /// If the document is malformed, has more than 64 keys, or none that can be used.
     pub(super) fn parse(document: &[u8]) -> Result<Self, InvalidKeySet> {
         let document = strict_json::object(document)?;
-        let keys = document.get("keys").and_then(Value::as_array).ok_or(InvalidKeySet::NoKeys)?;
+        let keys = document.get("keys").and_then(Json::as_array).ok_or(InvalidKeySet::NoKeys)?;
         if keys.len() > MAX_KEYS {
             return Err(InvalidKeySet::TooMany);
         }
         let usable: Vec<_> = keys
             .iter()
-            .filter_map(Value::as_object)
+            .filter_map(Json::as_object)
             .filter_map(|jwk| {
-                PublicKey::from_jwk(jwk)
+                PublicKey::from_jwk(jwk, &Algorithm::ALL)
                     .inspect_err(|reason| {
                         tracing::debug!(target: "mrtr::auth", %reason, "key left out");
                     })
@@ -228,9 +275,11 @@ impl KeySet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     fn key(jwk: &Value) -> Result<PublicKey, UnusableKey> {
-        PublicKey::from_jwk(jwk.as_object().unwrap())
+        let text = jwk.to_string();
+        PublicKey::from_jwk(&strict_json::object(text.as_bytes()).unwrap(), &Algorithm::ALL)
     }
 
     fn with(mut jwk: Value, name: &str, value: impl Into<Value>) -> Value {
@@ -242,8 +291,14 @@ mod tests {
         URL_SAFE_NO_PAD.encode(vec![0xff; length])
     }
 
+    /// The key of RFC 7515, appendix A.3.
     fn p256() -> Value {
-        json!({ "kty": "EC", "crv": "P-256", "x": bytes(32), "y": bytes(32) })
+        json!({
+            "kty": "EC",
+            "crv": "P-256",
+            "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+            "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+        })
     }
 
     /// The example of RFC 7638, section 3.1.
@@ -276,6 +331,7 @@ mod tests {
             (with(p256(), "x", format!("{}=", bytes(32))), UnusableKey::Member),
             (with(p256(), "y", Value::Null), UnusableKey::Member),
             (with(p256(), "crv", "secp256k1"), UnusableKey::Type),
+            (with(p256(), "x", bytes(32)), UnusableKey::Invalid),
             (with(p256(), "kty", "oct"), UnusableKey::Type),
             (json!({ "kty": "oct", "k": "c2VjcmV0" }), UnusableKey::Private),
             (json!({ "kty": "RSA", "n": bytes(128), "e": "AQAB" }), UnusableKey::RsaSize),

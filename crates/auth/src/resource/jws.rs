@@ -1,13 +1,12 @@
 //! Signed tokens in the compact serialization (RFC 7515, section 7.1).
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::crypto::aws_lc;
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+use base64_simd::URL_SAFE_NO_PAD;
 
 use super::algorithm::Algorithm;
 use super::jwk::PublicKey;
-use super::strict_json;
+use super::strict_json::{self, Json, Object};
 
 /// The longest token, in bytes.
 pub(super) const MAX_TOKEN: usize = 16 << 10;
@@ -25,6 +24,8 @@ pub(super) enum MalformedToken {
     TooLong,
     #[error("not three parts")]
     Parts,
+    #[error("the first part is not a header")]
+    NoHeader,
     #[error("a part is not base64url without padding")]
     Base64,
     #[error("the header is not a JSON object with distinct members")]
@@ -39,20 +40,28 @@ pub(super) enum MalformedToken {
 
 /// The header of a token.
 #[derive(Debug)]
-pub(super) struct Header {
-    pub(super) alg: String,
-    pub(super) kid: Option<String>,
-    pub(super) typ: Option<String>,
+pub(super) struct Header<'a> {
+    pub(super) alg: Cow<'a, str>,
+    pub(super) kid: Option<Cow<'a, str>>,
+    pub(super) typ: Option<Cow<'a, str>>,
     /// The key of a proof. Absent in access tokens, where it is rejected.
-    pub(super) jwk: Option<Map<String, Value>>,
+    pub(super) jwk: Option<Object<'a>>,
+}
+
+/// A token whose three parts are decoded, but not parsed.
+pub(super) struct DecodedToken<'a> {
+    signed: &'a [u8],
+    header: Vec<u8>,
+    payload: Vec<u8>,
+    signature: Vec<u8>,
 }
 
 /// A token that was parsed. Nothing in it is verified.
 pub(super) struct UnverifiedToken<'a> {
-    pub(super) header: Header,
-    pub(super) payload: Map<String, Value>,
+    pub(super) header: Header<'a>,
+    pub(super) payload: Object<'a>,
     signed: &'a [u8],
-    signature: Vec<u8>,
+    signature: &'a [u8],
 }
 
 /// The kinds of tokens, which differ in the header.
@@ -63,20 +72,21 @@ pub(super) enum Kind {
     Proof,
 }
 
-/// Returns true if `token` looks like a JWT: three parts, of which the first is an object.
-pub(super) fn is_jwt(token: &str) -> bool {
-    let mut parts = token.split('.');
-    let header = parts.next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
-    parts.count() == 2 && header.is_some_and(|header| header.trim_ascii_start().starts_with(b"{"))
+impl MalformedToken {
+    /// Returns true if the token is not a JWT at all: it has not three parts, of which the first
+    /// may be an object.
+    pub(super) fn is_opaque(self) -> bool {
+        matches!(self, Self::Parts | Self::NoHeader)
+    }
 }
 
-impl<'a> UnverifiedToken<'a> {
-    /// Parses a token.
+impl<'a> DecodedToken<'a> {
+    /// Decodes the parts of a token. So all of its characters are known to be base64url or dots.
     ///
     /// # Errors
     ///
-    /// If it is malformed, or has a header parameter that is rejected.
-    pub(super) fn parse(token: &'a str, kind: Kind) -> Result<Self, MalformedToken> {
+    /// If it has not three parts of base64url, or the first does not begin like an object.
+    pub(super) fn decode(token: &'a str) -> Result<Self, MalformedToken> {
         if token.len() > MAX_TOKEN {
             return Err(MalformedToken::TooLong);
         }
@@ -85,45 +95,56 @@ impl<'a> UnverifiedToken<'a> {
         if payload.contains('.') {
             return Err(MalformedToken::Parts);
         }
-        let decode = |part| URL_SAFE_NO_PAD.decode(part).map_err(|_| MalformedToken::Base64);
-        let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
-        let header = strict_json::object(&header).map_err(|_| MalformedToken::Header)?;
-        let header = parse_header(header, kind)?;
-        let payload = strict_json::object(&payload).map_err(|_| MalformedToken::Payload)?;
-        Ok(Self { header, payload, signed: signed.as_bytes(), signature })
+        let header = URL_SAFE_NO_PAD.decode_to_vec(header).map_err(|_| MalformedToken::NoHeader)?;
+        if !header.trim_ascii_start().starts_with(b"{") {
+            return Err(MalformedToken::NoHeader);
+        }
+        let decode = |part| URL_SAFE_NO_PAD.decode_to_vec(part).map_err(|_| MalformedToken::Base64);
+        let (payload, signature) = (decode(payload)?, decode(signature)?);
+        Ok(Self { signed: signed.as_bytes(), header, payload, signature })
     }
 
-    /// Returns true if the signature is one of `key` by `algorithm`.
-    pub(super) fn is_signed_by(&self, key: &PublicKey, algorithm: Algorithm) -> bool {
-        // The provider of the process is not used: if another crate enables the second backend of
-        // `jsonwebtoken`, then it panics.
-        let verifier =
-            (aws_lc::DEFAULT_PROVIDER.verifier_factory)(&algorithm.backend(), key.backend());
-        key.fits(algorithm)
-            && verifier.is_ok_and(|verifier| verifier.verify(self.signed, &self.signature).is_ok())
+    /// Parses the token.
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed, or has a header parameter that is rejected.
+    pub(super) fn parse(&self, kind: Kind) -> Result<UnverifiedToken<'_>, MalformedToken> {
+        let header = strict_json::object(&self.header).map_err(|_| MalformedToken::Header)?;
+        let header = parse_header(header, kind)?;
+        let payload = strict_json::object(&self.payload).map_err(|_| MalformedToken::Payload)?;
+        Ok(UnverifiedToken { header, payload, signed: self.signed, signature: &self.signature })
     }
 }
 
-fn parse_header(mut header: Map<String, Value>, kind: Kind) -> Result<Header, MalformedToken> {
-    let jwk = match kind {
-        Kind::AccessToken => None,
-        Kind::Proof => header.remove("jwk"),
-    };
-    if let Some(name) = REJECTED.into_iter().find(|name| header.contains_key(*name)) {
-        return Err(MalformedToken::Parameter(name));
+impl UnverifiedToken<'_> {
+    /// Returns true if the signature is one of `key` by `algorithm`.
+    pub(super) fn is_signed_by(&self, key: &PublicKey, algorithm: Algorithm) -> bool {
+        key.verifies(algorithm, self.signed, self.signature)
     }
-    let jwk = match jwk {
-        None => None,
-        Some(Value::Object(jwk)) => Some(jwk),
-        Some(_) => return Err(MalformedToken::Type),
-    };
-    let mut text = |name| match header.remove(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(MalformedToken::Type),
-    };
-    let alg = text("alg")?.ok_or(MalformedToken::Type)?;
-    Ok(Header { alg, kid: text("kid")?, typ: text("typ")?, jwk })
+}
+
+fn parse_header(header: Object<'_>, token: Kind) -> Result<Header<'_>, MalformedToken> {
+    let (mut alg, mut kid, mut typ, mut jwk) = (None, None, None, None);
+    for (name, value) in header {
+        let parameter = match &*name {
+            "alg" => &mut alg,
+            "kid" => &mut kid,
+            "typ" => &mut typ,
+            "jwk" if token == Kind::Proof => {
+                let Json::Object(object) = value else { return Err(MalformedToken::Type) };
+                jwk = Some(object);
+                continue;
+            }
+            name => match REJECTED.into_iter().find(|rejected| *rejected == name) {
+                Some(name) => return Err(MalformedToken::Parameter(name)),
+                None => continue,
+            },
+        };
+        let Json::String(text) = value else { return Err(MalformedToken::Type) };
+        *parameter = Some(text);
+    }
+    Ok(Header { alg: alg.ok_or(MalformedToken::Type)?, kid, typ, jwk })
 }
 
 #[cfg(test)]
@@ -131,20 +152,23 @@ mod tests {
     use super::*;
 
     fn token(header: &str, payload: &str) -> String {
-        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode_to_string(text);
         format!("{}.{}.AA", encode(header), encode(payload))
+    }
+
+    fn parse(token: &str) -> Result<(), MalformedToken> {
+        DecodedToken::decode(token)?.parse(Kind::AccessToken).map(drop)
     }
 
     #[track_caller]
     fn error(token: &str) -> MalformedToken {
-        UnverifiedToken::parse(token, Kind::AccessToken).err().unwrap()
+        parse(token).err().unwrap()
     }
 
     #[test]
     fn token_has_three_parts_of_strict_base64url() {
         let good = token(r#"{"alg":"ES256"}"#, "{}");
-        assert!(UnverifiedToken::parse(&good, Kind::AccessToken).is_ok());
-        assert!(is_jwt(&good));
+        assert_eq!(parse(&good), Ok(()));
         for (bad, expected) in [
             (String::new(), MalformedToken::Parts),
             ("a.b".to_owned(), MalformedToken::Parts),
@@ -154,7 +178,7 @@ mod tests {
             (good.replace(".AA", ".AB"), MalformedToken::Base64),
             (good.replace(".AA", ".+/"), MalformedToken::Base64),
             (good.replace(".AA", ".A\nA"), MalformedToken::Base64),
-            (format!(" {good}"), MalformedToken::Base64),
+            (format!(" {good}"), MalformedToken::NoHeader),
             ("a".repeat(MAX_TOKEN + 1), MalformedToken::TooLong),
         ] {
             assert_eq!(error(&bad), expected, "{bad:.40}");
@@ -174,7 +198,8 @@ mod tests {
         for (header, expected) in [
             (r#"{"alg":"ES256","alg":"none"}"#, MalformedToken::Header),
             (r#"{"alg":"ES256","x":1,"x":2}"#, MalformedToken::Header),
-            ("[]", MalformedToken::Header),
+            ("[]", MalformedToken::NoHeader),
+            ("{", MalformedToken::Header),
             ("{}", MalformedToken::Type),
             (r#"{"alg":1}"#, MalformedToken::Type),
             (r#"{"alg":"ES256","kid":1}"#, MalformedToken::Type),
@@ -190,8 +215,10 @@ mod tests {
     #[test]
     fn opaque_tokens_are_told_from_jwts() {
         for opaque in ["", "abc", "a.b.c", "e30.e30", "e30.e30.e30.e30", "e30..x.y"] {
-            assert!(!is_jwt(opaque), "{opaque}");
+            assert!(error(opaque).is_opaque(), "{opaque}");
         }
-        assert!(is_jwt("e30.e30."));
+        for jwt in ["e30.e30.", "IHt9.e30.", "e30.a.", "e30.e30.!"] {
+            assert!(!error(jwt).is_opaque(), "{jwt}");
+        }
     }
 }

@@ -3,14 +3,14 @@
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::{Map, Value};
 use url::Url;
 
 use super::algorithm::Algorithm;
 use super::claims;
 use super::jwk::{PublicKey, UnusableKey};
-use super::jws::{Kind, MalformedToken, UnverifiedToken};
+use super::jws::{DecodedToken, Kind, MalformedToken};
 use super::replay::MAX_AGE;
+use super::strict_json::{Json, Object};
 
 /// The reason for which a proof is not accepted. It is logged, and not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ pub(super) enum InvalidProof {
 pub(super) struct Expected<'a> {
     pub(super) method: &'a str,
     pub(super) url: &'a Url,
-    pub(super) token: &'a str,
+    pub(super) token: &'a [u8],
     pub(super) algorithms: &'a [Algorithm],
     pub(super) now: u64,
 }
@@ -66,14 +66,16 @@ pub(super) struct Proof {
 ///
 /// With the rule that the proof breaks.
 pub(super) fn verify(proof: &str, expected: &Expected<'_>) -> Result<Proof, InvalidProof> {
-    let proof = UnverifiedToken::parse(proof, Kind::Proof)?;
+    let proof = DecodedToken::decode(proof)?;
+    let proof = proof.parse(Kind::Proof)?;
     if !proof.header.typ.as_deref().is_some_and(|typ| typ.eq_ignore_ascii_case("dpop+jwt")) {
         return Err(InvalidProof::Type);
     }
     let algorithm = Algorithm::parse(&proof.header.alg)
         .filter(|algorithm| expected.algorithms.contains(algorithm))
         .ok_or(InvalidProof::Algorithm)?;
-    let key = PublicKey::from_jwk(proof.header.jwk.as_ref().ok_or(InvalidProof::NoKey)?)?;
+    let jwk = proof.header.jwk.as_ref().ok_or(InvalidProof::NoKey)?;
+    let key = PublicKey::from_jwk(jwk, &[algorithm])?;
     if !proof.is_signed_by(&key, algorithm) {
         return Err(InvalidProof::Signature);
     }
@@ -100,8 +102,8 @@ pub(super) fn verify(proof: &str, expected: &Expected<'_>) -> Result<Proof, Inva
 }
 
 /// Returns a claim that is a text, which must not be empty.
-fn text<'a>(claims: &'a Map<String, Value>, name: &'static str) -> Result<&'a str, InvalidProof> {
-    let text = claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+fn text<'a>(claims: &'a Object<'_>, name: &'static str) -> Result<&'a str, InvalidProof> {
+    let text = claims.get(name).and_then(Json::as_str).filter(|text| !text.is_empty());
     text.ok_or(InvalidProof::Claim(name))
 }
 
@@ -119,8 +121,8 @@ fn is_same_url(text: &str, expected: &Url) -> bool {
 }
 
 /// Returns the hash of a token: `ath` (RFC 9449, section 4.2).
-fn token_hash(token: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, token.as_bytes()))
+fn token_hash(token: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, token))
 }
 
 #[cfg(test)]
@@ -158,7 +160,7 @@ mod tests {
     /// The token and the hash of RFC 9449, section 7.1.
     #[test]
     fn token_hash_is_that_of_the_rfc() {
-        let token = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU";
+        let token = b"Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU";
         assert_eq!(token_hash(token), "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo");
     }
 
@@ -177,7 +179,7 @@ mod tests {
         let expected = Expected {
             method: "GET",
             url: &url,
-            token: "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU",
+            token: b"Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU",
             algorithms: &[Algorithm::Es256],
             now: 1_562_262_618 + MAX_AGE,
         };

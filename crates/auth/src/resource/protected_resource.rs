@@ -1,26 +1,27 @@
 //! The state of a protected resource, and the check of a request.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, str};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Response, Uri, header};
+use http::{HeaderValue, Response, Uri};
 use mrtr_codec::Principal;
 use mrtr_transport::{GrantedScopes, ProofKey};
 
 use super::challenge::Challenges;
 use super::claims::{Claims, Confirmation, InvalidToken};
 use super::clock::Clock;
-use super::credentials::{Credentials, Scheme, credentials};
+use super::credentials::{Credentials, MALFORMED, Scheme, is_well_formed, take_authorization};
 use super::dpop::DpopState;
 use super::introspection;
 use super::issuer::IssuerState;
-use super::jws::{Kind, MAX_TOKEN, MalformedToken, UnverifiedToken, is_jwt};
+use super::jws::{DecodedToken, Kind, MAX_TOKEN, MalformedToken};
 use super::metadata_service::MetadataService;
 use super::rejection::Refusal;
 use super::scope_hierarchy::ScopeHierarchy;
-use super::token_cache::{TokenCache, TokenDigest};
+use super::strict_json::Json;
+use super::token_cache::{DigestKey, TokenCache};
 use crate::{ResourceId, Scopes};
 
 /// The time for which a verified JWT is not verified again, in seconds. A key that its issuer
@@ -54,6 +55,7 @@ pub(super) struct State {
     /// The path and the query of the metadata.
     pub(super) metadata_path: String,
     pub(super) clock: Clock,
+    pub(super) digest_key: DigestKey,
     pub(super) verified: TokenCache<Arc<VerifiedToken>>,
     pub(super) inactive: TokenCache<()>,
 }
@@ -65,6 +67,9 @@ pub(super) struct VerifiedToken {
     granted: GrantedScopes,
     confirmation: Option<Confirmation>,
 }
+
+/// The issuer of a token, its claims, and the time for which they are kept, in seconds.
+type Verdict<'a> = (&'a IssuerState, Claims, u64);
 
 /// What is kept of a request that passed, for its response.
 pub(super) struct Passed {
@@ -117,15 +122,15 @@ impl ProtectedResource {
             }
             response
         };
-        let credentials = match credentials(&head.headers, &head.uri) {
-            Ok(Some(credentials)) if state.accepts(credentials.scheme) => credentials,
-            Ok(_) => return Err(reject(Refusal::NoCredentials, None)),
-            Err(rule) => return Err(reject(Refusal::Malformed(rule), None)),
+        let malformed = |rule| reject(Refusal::Malformed(rule), None);
+        let value = take_authorization(&mut head.headers, &head.uri).map_err(malformed)?;
+        let credentials = match value.as_ref().and_then(Credentials::parse) {
+            Some(credentials) if state.accepts(credentials.scheme) => credentials,
+            _ => return Err(reject(Refusal::NoCredentials, None)),
         };
         let scheme = credentials.scheme;
         let (token, nonce) =
             state.authorize(credentials, head).await.map_err(|r| reject(r, Some(scheme)))?;
-        head.headers.remove(header::AUTHORIZATION);
         head.headers.remove("dpop");
         head.extensions.insert(token.principal.clone());
         head.extensions.insert(token.granted.clone());
@@ -167,7 +172,7 @@ impl State {
         credentials: Credentials<'_>,
         head: &Parts,
     ) -> Result<(Arc<VerifiedToken>, Option<HeaderValue>), Refusal> {
-        let token = self.verify(credentials).await?;
+        let token = self.verify(credentials.token).await?;
         let mut nonce = None;
         match (&token.confirmation, credentials.scheme, &self.dpop) {
             (Some(Confirmation::Unsupported), ..) => return Err(InvalidToken::Confirmation.into()),
@@ -188,12 +193,11 @@ impl State {
     }
 
     /// Verifies a token under its issuer, or remembers that it did lately.
-    async fn verify(&self, credentials: Credentials<'_>) -> Result<Arc<VerifiedToken>, Refusal> {
-        let token = credentials.token;
+    async fn verify(&self, token: &[u8]) -> Result<Arc<VerifiedToken>, Refusal> {
         if token.len() > MAX_TOKEN {
             return Err(InvalidToken::from(MalformedToken::TooLong).into());
         }
-        let digest = TokenDigest::of(token);
+        let digest = self.digest_key.digest(token);
         let now = self.clock.now();
         if let Some(verified) = self.verified.get(&digest, now) {
             return Ok(verified);
@@ -201,8 +205,8 @@ impl State {
         if self.inactive.get(&digest, now).is_some() {
             return Err(InvalidToken::Inactive.into());
         }
-        credentials.check().map_err(Refusal::Malformed)?;
-        let outcome = self.verify_with_issuers(token).await;
+        // A future is as large as the largest one in it, so the rare one is boxed.
+        let outcome = Box::pin(self.verify_with_issuers(token)).await;
         let now = self.clock.now();
         let (issuer, claims, age) = match outcome {
             Ok(found) => found,
@@ -221,27 +225,42 @@ impl State {
 
     /// Returns the issuer that vouches for a token, its claims, and the time for which they are
     /// kept.
-    async fn verify_with_issuers(
-        &self,
-        token: &str,
-    ) -> Result<(&IssuerState, Claims, u64), Refusal> {
-        let (audience, clock) = (self.id.as_str(), &self.clock);
-        if is_jwt(token) {
-            let jwt = UnverifiedToken::parse(token, Kind::AccessToken)
-                .map_err(InvalidToken::Malformed)?;
-            // Not verified: it only chooses the issuer, under which everything is verified.
-            let named = jwt.payload.get("iss").and_then(|issuer| issuer.as_str());
-            let issuer = self.issuers.iter().find(|one| Some(one.issuer().as_str()) == named);
-            let issuer = issuer.ok_or(InvalidToken::Issuer)?;
-            return match issuer {
-                IssuerState::Jwt(state) => {
-                    Ok((issuer, state.verify(&jwt, audience, clock).await?, JWT_AGE))
-                }
-                IssuerState::Introspection(state) => {
-                    Ok((issuer, state.check(token, audience, clock).await?, ACTIVE_AGE))
-                }
-            };
+    async fn verify_with_issuers(&self, token: &[u8]) -> Result<Verdict<'_>, Refusal> {
+        let malformed = Refusal::Malformed(MALFORMED);
+        let text = str::from_utf8(token).map_err(|_| malformed)?;
+        match DecodedToken::decode(text) {
+            Ok(decoded) => self.verify_jwt(text, &decoded).await,
+            // The characters of a token are known to be right only if it is decoded.
+            Err(_) if !is_well_formed(token) => Err(malformed),
+            Err(error) if error.is_opaque() => self.introspect(text).await,
+            Err(error) => Err(InvalidToken::from(error).into()),
         }
+    }
+
+    async fn verify_jwt(
+        &self,
+        text: &str,
+        decoded: &DecodedToken<'_>,
+    ) -> Result<Verdict<'_>, Refusal> {
+        let (audience, clock) = (self.id.as_str(), &self.clock);
+        let jwt = decoded.parse(Kind::AccessToken).map_err(InvalidToken::Malformed)?;
+        // Not verified: it only chooses the issuer, under which everything is verified.
+        let named = jwt.payload.get("iss").and_then(Json::as_str);
+        let issuer = self.issuers.iter().find(|one| Some(one.issuer().as_str()) == named);
+        let issuer = issuer.ok_or(InvalidToken::Issuer)?;
+        match issuer {
+            IssuerState::Jwt(state) => {
+                Ok((issuer, state.verify(&jwt, audience, clock).await?, JWT_AGE))
+            }
+            IssuerState::Introspection(state) => {
+                Ok((issuer, state.check(text, audience, clock).await?, ACTIVE_AGE))
+            }
+        }
+    }
+
+    /// Asks the issuers about an opaque token.
+    async fn introspect(&self, token: &str) -> Result<Verdict<'_>, Refusal> {
+        let (audience, clock) = (self.id.as_str(), &self.clock);
         let mut outcome = Refusal::InvalidToken(InvalidToken::Opaque);
         for issuer in &self.issuers {
             let IssuerState::Introspection(state) = issuer else { continue };

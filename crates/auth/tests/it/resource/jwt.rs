@@ -26,6 +26,26 @@ async fn each_algorithm_verifies() {
     }
 }
 
+/// A token in the cache is accepted without a check of its signature, so no other one may be taken
+/// for it.
+#[tokio::test]
+async fn tokens_that_resemble_a_cached_one_are_rejected() {
+    let key = Key::generate("ES256", "k1");
+    let fixture = Fixture::new(fixed(&[&key]));
+    let good = token(&key, ISSUER, json!({}));
+    assert_eq!(fixture.status(&good).await, 200);
+    for i in 0..good.len() {
+        let mut other = good.clone().into_bytes();
+        other[i] = if other[i] == b'A' { b'B' } else { b'A' };
+        let other = String::from_utf8(other).unwrap();
+        assert_eq!(fixture.status(&other).await, 401, "byte {i} differs");
+    }
+    for other in [format!("{good}A"), good[..good.len() - 1].to_owned()] {
+        assert_eq!(fixture.status(&other).await, 401);
+    }
+    assert_eq!(fixture.status(&good).await, 200);
+}
+
 #[tokio::test]
 async fn claims_that_do_not_fit_are_rejected() {
     let key = Key::generate("ES256", "k1");
