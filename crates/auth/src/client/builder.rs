@@ -73,6 +73,8 @@ impl OAuthClient {
     /// `id_token` returns the ID token of the user. `client` is the client at the identity
     /// provider, with whose `token_endpoint` the ID token is exchanged. Name the client at the
     /// authorization server of the MCP server with [`registered`](OAuthClientBuilder::registered).
+    /// An ID token expires soon:
+    /// [`identity_refresh_token`](OAuthClientBuilder::identity_refresh_token) can stand in for it.
     pub fn enterprise_managed(
         token_endpoint: impl Into<String>,
         client: ClientRegistration,
@@ -118,6 +120,19 @@ impl OAuthClientBuilder {
     /// in.
     pub fn user_agent(mut self, user_agent: impl UserAgent) -> Self {
         self.drivers.user_agent = Some(Box::new(user_agent));
+        self
+    }
+
+    /// Sets a source of refresh tokens of the identity provider, for a client that is
+    /// [enterprise-managed](OAuthClient::enterprise_managed). Other clients ignore it. Default:
+    /// none.
+    ///
+    /// It is asked if there is no ID token, if the ID token has expired by its `exp`, or if the
+    /// identity provider refuses it with `invalid_grant` or `invalid_request`. The refresh token
+    /// is then the `subject_token` of the exchange (ID-JAG, section 4.3), which identity providers
+    /// need not support. The user is not asked.
+    pub fn identity_refresh_token(mut self, source: impl AssertionSource) -> Self {
+        self.drivers.identity_refresh_token = Some(Box::new(source));
         self
     }
 
@@ -223,7 +238,11 @@ impl OAuthClientBuilder {
         }
         if let Some((url, client)) = self.token_endpoint {
             let token_endpoint = secure_url("token endpoint", &url)?;
-            options.grant = Grant::IdentityAssertion(IdentityProvider { token_endpoint, client });
+            options.grant = Grant::IdentityAssertion(IdentityProvider {
+                token_endpoint,
+                client,
+                has_refresh_token: drivers.identity_refresh_token.is_some(),
+            });
         }
         options.scopes = Scopes::new(self.scopes)?;
         let issuers: Result<_, _> = self.issuers_for_pkce.into_iter().map(Issuer::new).collect();

@@ -22,7 +22,7 @@ use crate::identifier::{Issuer, ResourceId};
 use crate::metadata::{ResourceMetadata, ServerMetadata};
 use crate::scope::Scopes;
 use crate::www_authenticate::Challenge;
-use discovery::{Discovery, Found};
+pub(super) use discovery::{Discovery, Found};
 
 /// The most actions of a login. No login needs as many: the limit ends those that would go on
 /// forever.
@@ -34,7 +34,9 @@ pub(crate) enum Action {
     /// Send a request, and return the response.
     Fetch(HttpRequest),
     /// Obtain an assertion for an authorization server and a resource.
-    Assertion { issuer: Issuer, resource: String },
+    Assertion { subject: Subject, issuer: Issuer, resource: String },
+    /// Create a key that tokens are bound to.
+    CreateKey,
     /// Let the user open a page, and return the callback.
     Authorize(AuthorizationPage),
     /// The login is complete. The session is to be stored.
@@ -48,7 +50,20 @@ pub(crate) enum Event {
     /// There was no response.
     NoResponse(String),
     Assertion(Secret),
+    /// There is no assertion.
+    NoAssertion(String),
+    /// A key, and its stored form.
+    Key(SigningKey, Secret),
     Callback(String),
+}
+
+/// The kind of an assertion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A token of the platform, or an ID token.
+    Identity,
+    /// A refresh token of the identity provider.
+    RefreshToken,
 }
 
 /// The time, and random numbers, for one event.
@@ -84,6 +99,21 @@ impl Reason {
     }
 }
 
+/// The settings of a login.
+pub(crate) struct Settings {
+    pub(crate) options: Arc<Options>,
+    pub(crate) bound_issuer: Arc<BoundIssuer>,
+    pub(crate) server: ResourceId,
+    /// Empty if the user takes no part.
+    pub(crate) redirect_uri: String,
+    pub(crate) reason: Reason,
+    /// False if the user is to log in, although there is a refresh token.
+    pub(crate) may_refresh: bool,
+    pub(crate) session: StoredSession,
+    /// The key of the session, if it has one.
+    pub(crate) key: Option<SigningKey>,
+}
+
 /// A login in progress.
 pub(crate) struct Login {
     options: Arc<Options>,
@@ -93,7 +123,8 @@ pub(crate) struct Login {
     reason: Reason,
     may_refresh: bool,
     session: StoredSession,
-    key: SigningKey,
+    /// Absent as long as no token is to be bound to a key.
+    key: Option<SigningKey>,
     uses_dpop: bool,
     /// A token that is not bound to the key would not be accepted.
     needs_dpop: bool,
@@ -103,12 +134,13 @@ pub(crate) struct Login {
 
 enum State {
     Discovering(Discovery),
+    CreatingKey(Target),
     Registering(Target),
     Authorizing(Target, ClientRegistration, Pending),
     /// Waits for an assertion of the platform or the identity provider.
-    Asserting(Target),
+    Asserting(Target, Subject),
     /// Exchanges a login for an assertion at the identity provider.
-    ExchangingIdentity(Target, TokenRequest),
+    ExchangingIdentity(Target, TokenRequest, Subject),
     Requesting(Target, TokenRequest, Purpose),
     Done,
 }
@@ -130,19 +162,17 @@ struct Target {
 type Next = Result<(State, Action), LoginError>;
 
 impl Login {
-    /// Creates a login. `redirect_uri` is empty if the user takes no part. `key` is the key that
-    /// tokens may be bound to.
-    #[expect(clippy::too_many_arguments, reason = "called once")]
-    pub(crate) fn new(
-        options: Arc<Options>,
-        bound_issuer: Arc<BoundIssuer>,
-        server: ResourceId,
-        redirect_uri: String,
-        reason: Reason,
-        may_refresh: bool,
-        session: StoredSession,
-        key: SigningKey,
-    ) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let Settings {
+            options,
+            bound_issuer,
+            server,
+            redirect_uri,
+            reason,
+            may_refresh,
+            session,
+            key,
+        } = settings;
         let asks_for = |scheme| reason.challenges().iter().any(|challenge| challenge.is(scheme));
         let needs_dpop = options.dpop == DpopMode::Required
             || asks_for("DPoP") && !asks_for("Bearer")
@@ -230,17 +260,25 @@ impl Login {
                 ];
                 self.request(target, client, form, Purpose::Grant, moment)
             }
-            (State::Asserting(target), Event::Assertion(assertion)) => {
-                self.asserted(target, assertion, moment)
+            (State::CreatingKey(target), Event::Key(key, stored)) => {
+                (self.key, self.session.dpop_key) = (Some(key), Some(stored));
+                self.located(target, moment)
             }
-            (State::ExchangingIdentity(target, request), Event::Response(response)) => {
-                self.identity_exchanged(target, &request, &response, moment)
+            (State::Asserting(target, subject), Event::Assertion(assertion)) => {
+                self.asserted(target, subject, assertion, moment)
+            }
+            (State::Asserting(target, subject), Event::NoAssertion(reason)) => {
+                let failed = LoginError::Driver { what: "the assertion source", reason };
+                self.other_subject(target, subject).unwrap_or(Err(failed))
+            }
+            (State::ExchangingIdentity(target, request, subject), Event::Response(response)) => {
+                self.identity_exchanged(target, subject, &request, &response, moment)
             }
             (State::Requesting(target, request, purpose), Event::Response(response)) => {
                 self.token_response(target, request, purpose, &response, moment)
             }
             (
-                State::ExchangingIdentity(target, _) | State::Requesting(target, ..),
+                State::ExchangingIdentity(target, ..) | State::Requesting(target, ..),
                 Event::NoResponse(reason),
             ) => Err(LoginError::TokenFailed { issuer: target.issuer, reason }),
             _ => {
@@ -266,6 +304,9 @@ impl Login {
             }
             Found::Server { resource, issuer, metadata, scopes } => {
                 let target = Target { resource, issuer, metadata, scopes };
+                if self.uses_dpop && self.key.is_none() {
+                    return Ok((State::CreatingKey(target), Action::CreateKey));
+                }
                 self.located(target, moment)
             }
         }
@@ -327,4 +368,76 @@ fn push_scopes(form: &mut Vec<(&'static str, Secret)>, scopes: &Scopes) {
 
 fn unsupported(issuer: &Issuer, reason: &str) -> LoginError {
     LoginError::Unsupported { issuer: issuer.clone(), reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+    use serde_json::json;
+
+    use super::*;
+    use crate::client::OAuthClient;
+
+    const SERVER: &str = "https://a.example/mcp";
+
+    fn login(scheme: &str) -> Login {
+        let client = OAuthClient::builder("app").build().unwrap();
+        Login::new(Settings {
+            options: Arc::clone(&client.0.options),
+            bound_issuer: Arc::default(),
+            server: ResourceId::new(SERVER).unwrap(),
+            redirect_uri: "http://127.0.0.1/callback".to_owned(),
+            reason: Reason::Challenged(Challenge::parse(scheme).unwrap()),
+            may_refresh: true,
+            session: StoredSession::default(),
+            key: None,
+        })
+    }
+
+    fn moment() -> Moment {
+        Moment { now: 0, seed: Seed::random().unwrap() }
+    }
+
+    /// Returns the action after the discovery.
+    fn discovered(login: &mut Login, resource: &serde_json::Value) -> Action {
+        let server = json!({
+            "issuer": "https://login.example",
+            "authorization_endpoint": "https://login.example/authorize",
+            "token_endpoint": "https://login.example/token",
+            "registration_endpoint": "https://login.example/register",
+            "code_challenge_methods_supported": ["S256"],
+        });
+        let mut action = login.start(&moment()).unwrap();
+        for document in [resource, &server] {
+            assert!(matches!(action, Action::Fetch(_)), "{action:?}");
+            let body = document.to_string().into_bytes();
+            let response = HttpResponse::new(StatusCode::OK, HeaderMap::new(), body);
+            action = login.handle(Event::Response(response), &moment()).unwrap();
+        }
+        action
+    }
+
+    #[test]
+    fn key_is_created_for_bound_tokens_only() {
+        let unbound =
+            json!({ "resource": SERVER, "authorization_servers": ["https://login.example"] });
+        let mut bound = unbound.clone();
+        bound["dpop_bound_access_tokens_required"] = true.into();
+        for (scheme, resource, is_created) in
+            [("Bearer", &unbound, false), ("DPoP", &unbound, true), ("Bearer", &bound, true)]
+        {
+            let mut login = login(scheme);
+            let action = discovered(&mut login, resource);
+            if !is_created {
+                assert!(matches!(action, Action::Fetch(_)), "{scheme}: {action:?}");
+                assert_eq!(login.into_session().dpop_key, None);
+                continue;
+            }
+            assert!(matches!(action, Action::CreateKey), "{scheme}: {action:?}");
+            let (key, stored) = crate::client::key::new_key().unwrap();
+            let action = login.handle(Event::Key(key, stored.clone()), &moment()).unwrap();
+            assert!(matches!(action, Action::Fetch(_)), "{scheme}: {action:?}");
+            assert_eq!(login.into_session().dpop_key, Some(stored));
+        }
+    }
 }

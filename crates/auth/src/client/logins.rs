@@ -9,8 +9,8 @@ use super::bound_issuer::BoundIssuer;
 use super::drivers::Drivers;
 use super::error::{LoginError, driver};
 use super::fetch::Fetcher;
-use super::key::key_of;
-use super::login::{Action, Event, Login, Moment, Reason};
+use super::key::{key_of, new_key};
+use super::login::{Action, Event, Login, Moment, Reason, Settings, Subject};
 use super::options::{Grant, Options};
 use super::random::Seed;
 use super::secret::Secret;
@@ -205,7 +205,7 @@ impl Inner {
         &self,
         url: &str,
         Obtain { reason, may_refresh, .. }: Obtain,
-        mut session: StoredSession,
+        session: StoredSession,
     ) -> Result<(Login, Option<Box<dyn CallbackReceiver>>, Arc<Fetcher>), LoginError> {
         let server = ResourceId::new(url).map_err(|error| LoginError::NoResourceMetadata {
             server: shown(url),
@@ -215,20 +215,19 @@ impl Inner {
             && !matches!(reason, Reason::Expiring);
         let receiver = if asks_user { Some(self.prepare(&session).await?) } else { None };
         let redirect_uri = receiver.as_ref().map_or("", |receiver| receiver.redirect_uri());
-        let (key, stored_key) = key_of(&session)?;
+        let key = key_of(&session);
         let policy = self.drivers.address_policy(&server);
         let fetcher = self.drivers.fetcher(policy)?;
-        session.dpop_key = Some(stored_key);
-        let login = Login::new(
-            Arc::clone(&self.options),
-            Arc::clone(&self.bound_issuer),
+        let login = Login::new(Settings {
+            options: Arc::clone(&self.options),
+            bound_issuer: Arc::clone(&self.bound_issuer),
             server,
-            redirect_uri.to_owned(),
+            redirect_uri: redirect_uri.to_owned(),
             reason,
             may_refresh,
             session,
             key,
-        );
+        });
         Ok((login, receiver, fetcher))
     }
 
@@ -248,12 +247,22 @@ impl Inner {
                         Err(reason) => Event::NoResponse(reason),
                     }
                 }
-                Action::Assertion { issuer, resource } => {
-                    let source = self.drivers.assertion.as_ref();
-                    let source = source.ok_or_else(|| driver("the assertion source", "none"))?;
-                    let assertion = source.assertion(issuer.as_str(), &resource).await;
-                    let failed = |error| driver("the assertion source", &error);
-                    Event::Assertion(assertion.map_err(failed)?)
+                Action::CreateKey => {
+                    let (key, stored) = new_key()?;
+                    Event::Key(key, stored)
+                }
+                Action::Assertion { subject, issuer, resource } => {
+                    let source = match subject {
+                        Subject::Identity => &self.drivers.assertion,
+                        Subject::RefreshToken => &self.drivers.identity_refresh_token,
+                    };
+                    match source {
+                        None => Event::NoAssertion("none".to_owned()),
+                        Some(source) => match source.assertion(issuer.as_str(), &resource).await {
+                            Ok(assertion) => Event::Assertion(assertion),
+                            Err(error) => Event::NoAssertion(error.to_string()),
+                        },
+                    }
                 }
                 Action::Authorize(page) => {
                     let receiver = receiver.take();
@@ -277,7 +286,9 @@ impl Inner {
         let current = session.issuer().and_then(|issuer| session.clients.get(issuer));
         let registered = current.or_else(|| session.clients.values().next());
         let preferred = registered.map(|client| client.redirect_uri.as_str());
-        user_agent.prepare(preferred).await.map_err(|error| driver("the user agent", &error))
+        let receiver = user_agent.prepare(preferred).await;
+        let receiver = receiver.map_err(|error| driver("the user agent", &error))?;
+        Ok(receiver)
     }
 
     fn moment(&self) -> Result<Moment, LoginError> {

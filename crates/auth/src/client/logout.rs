@@ -1,11 +1,10 @@
 //! Logging out (RFC 7009).
 
-use std::sync::Arc;
-
 use mrtr_transport::BoxError;
 
 use super::error::{LoginError, driver};
 use super::fetch::Fetcher;
+use super::login::{Discovery, Found};
 use super::message::HttpRequest;
 use super::oauth_client::{OAuthClient, normalized};
 use super::random::Seed;
@@ -14,6 +13,7 @@ use super::token::TokenRequest;
 use super::token_client::client_of_tokens;
 use crate::identifier::{Issuer, ResourceId};
 use crate::metadata::ServerMetadata;
+use crate::scope::Scopes;
 
 /// What became of the tokens of a session that was deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl OAuthClient {
         let issuer = Issuer::new(tokens.issuer.clone()).map_err(|error| error.to_string())?;
         let fetcher = self.0.drivers.fetcher(self.0.drivers.address_policy(&server));
         let fetcher = fetcher.map_err(|error| error.to_string())?;
-        let metadata = metadata(&fetcher, &issuer).await?;
+        let metadata = self.metadata(&fetcher, &server, &issuer, tokens).await?;
         // A secret goes to the authorization server that it is for.
         self.0.bound_issuer.load(&*self.0.drivers.store, &self.0.options).await.map_err(text)?;
         let client = client_of_tokens(&self.0.options, session, &issuer, &self.0.bound_issuer);
@@ -95,19 +95,29 @@ impl OAuthClient {
         }
         Err(format!("{issuer} answered {}", response.status()))
     }
-}
 
-async fn metadata(fetcher: &Arc<Fetcher>, issuer: &Issuer) -> Result<ServerMetadata, String> {
-    let mut failure = format!("no metadata of {issuer}");
-    for url in issuer.metadata_urls() {
-        match fetcher.fetch(HttpRequest::get(url)).await {
-            Ok(response) if response.status().is_success() => {
-                return ServerMetadata::parse(response.body(), issuer)
-                    .map_err(|error| error.to_string());
+    /// Returns the metadata of the authorization server.
+    async fn metadata(
+        &self,
+        fetcher: &Fetcher,
+        server: &ResourceId,
+        issuer: &Issuer,
+        tokens: &Tokens,
+    ) -> Result<ServerMetadata, String> {
+        let text = |error: LoginError| error.to_string();
+        let (resource, scopes) = (tokens.resource.clone(), Scopes::default());
+        let mut found = Discovery::of_issuer(resource, issuer.clone(), scopes);
+        loop {
+            match found.map_err(text)? {
+                Found::Fetch(discovery, url) => {
+                    let response = fetcher.fetch(HttpRequest::get(url)).await;
+                    let reason = response.as_ref().err().map_or("", String::as_str);
+                    let options = &self.0.options;
+                    found = discovery.response(response.as_ref().ok(), reason, server, options);
+                }
+                Found::Server { metadata, .. } => return Ok(metadata),
+                Found::Resource(..) => return Err(format!("no metadata of {issuer}")),
             }
-            Ok(response) => failure = format!("{issuer} answered {}", response.status()),
-            Err(reason) => failure = reason,
         }
     }
-    Err(failure)
 }

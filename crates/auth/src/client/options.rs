@@ -46,6 +46,8 @@ pub(crate) enum Grant {
 pub(crate) struct IdentityProvider {
     pub(crate) token_endpoint: Url,
     pub(crate) client: ClientRegistration,
+    /// A refresh token of the identity provider can stand in for the ID token.
+    pub(crate) has_refresh_token: bool,
 }
 
 /// When tokens are bound to a key of the client (RFC 9449).

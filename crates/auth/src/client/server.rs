@@ -51,7 +51,7 @@ impl Server {
     pub(super) fn adopt(&mut self, session: StoredSession) {
         let is_bound = session.tokens.as_ref().is_some_and(|tokens| tokens.is_bound);
         // A key that cannot be read costs a login.
-        self.key = if is_bound { key_of(&session).ok().map(|(key, _)| key) } else { None };
+        self.key = if is_bound { key_of(&session) } else { None };
         self.session = session;
         self.is_loaded = true;
     }

@@ -1,5 +1,6 @@
 //! The client, against an authorization server and an MCP server that follow a script.
 
+mod enterprise;
 mod hostile;
 mod loopback;
 mod refresh;

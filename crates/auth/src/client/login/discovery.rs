@@ -17,7 +17,7 @@ const MAX_ISSUERS: usize = 4;
 
 /// A search in progress: first for the metadata of the resource, then for that of its authorization
 /// servers.
-pub(super) struct Discovery {
+pub(in crate::client) struct Discovery {
     /// The places of the document that is searched for. The first one was fetched.
     urls: VecDeque<Url>,
     resource: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Discovery {
 }
 
 /// The next step of a search.
-pub(super) enum Found {
+pub(in crate::client) enum Found {
     /// Fetch a document.
     Fetch(Discovery, Url),
     /// The resource is known. Its authorization servers come next.
@@ -80,7 +80,7 @@ impl Discovery {
     }
 
     /// Starts with the metadata of an authorization server.
-    pub(super) fn of_issuer(
+    pub(in crate::client) fn of_issuer(
         resource: String,
         issuer: Issuer,
         scopes: Scopes,
@@ -107,7 +107,7 @@ impl Discovery {
     }
 
     /// Reads the document at the first place.
-    pub(super) fn response(
+    pub(in crate::client) fn response(
         mut self,
         response: Option<&HttpResponse>,
         no_response: &str,

@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use url::Url;
 
-use super::{Action, Login, Next, Purpose, Reason, State, Target, push_scopes, unsupported};
+use super::{
+    Action, Login, Next, Purpose, Reason, State, Subject, Target, push_scopes, unsupported,
+};
 use crate::client::authorization::{AuthorizationPage, Parameters, Pending};
 use crate::client::error::LoginError;
 use crate::client::login::Moment;
@@ -14,6 +16,7 @@ use crate::client::message::{HttpRequest, HttpResponse};
 use crate::client::options::Grant;
 use crate::client::registration::{ClientMetadata, ClientRegistration, DynamicClient};
 use crate::client::secret::Secret;
+use crate::client::signing_key::SigningKey;
 use crate::client::token::{TokenRequest, TokenResponse};
 use crate::client::token_client::client_of_tokens;
 use crate::identifier::Issuer;
@@ -64,8 +67,7 @@ impl Login {
                 self.request(target, client, form, Purpose::Grant, moment)
             }
             Grant::JwtBearer | Grant::IdentityAssertion(_) => {
-                let (issuer, resource) = (target.issuer.clone(), target.resource.clone());
-                Ok((State::Asserting(target), Action::Assertion { issuer, resource }))
+                Ok(asserting(target, Subject::Identity))
             }
         }
     }
@@ -146,7 +148,8 @@ impl Login {
     }
 
     fn authorize(&self, target: Target, client: ClientRegistration, moment: &Moment) -> Next {
-        let thumbprint = if self.uses_dpop { Some(self.key.thumbprint()?) } else { None };
+        let key = self.key.as_ref().filter(|_| self.uses_dpop);
+        let thumbprint = key.map(SigningKey::thumbprint).transpose()?;
         let parameters = Parameters {
             client_id: client.id(),
             redirect_uri: &self.redirect_uri,
@@ -170,7 +173,13 @@ impl Login {
         Ok((State::Authorizing(target, client, pending), action))
     }
 
-    pub(super) fn asserted(&mut self, target: Target, assertion: Secret, moment: &Moment) -> Next {
+    pub(super) fn asserted(
+        &mut self,
+        target: Target,
+        subject: Subject,
+        assertion: Secret,
+        moment: &Moment,
+    ) -> Next {
         let Grant::IdentityAssertion(provider) = &self.options.grant else {
             // A client may be known to the authorization server, but need not.
             let client = self.registered_client(&target.issuer)?;
@@ -178,30 +187,51 @@ impl Login {
             check_audience(&assertion, &target)?;
             return self.request(target, client, jwt_bearer(assertion), Purpose::Grant, moment);
         };
+        if subject == Subject::Identity && provider.has_refresh_token {
+            let expires_at = claim(&assertion, "exp").and_then(|exp| exp.as_f64());
+            #[expect(clippy::cast_precision_loss, reason = "exact for thousands of years")]
+            if expires_at.is_some_and(|expires_at| expires_at <= moment.now as f64) {
+                return Ok(asserting(target, Subject::RefreshToken));
+            }
+        }
+        let subject_token_type = match subject {
+            Subject::Identity => "urn:ietf:params:oauth:token-type:id_token",
+            Subject::RefreshToken => "urn:ietf:params:oauth:token-type:refresh_token",
+        };
         let mut form = vec![
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange".into()),
             ("requested_token_type", ID_JAG.into()),
             ("audience", target.issuer.as_str().into()),
             ("resource", target.resource.as_str().into()),
             ("subject_token", assertion),
-            ("subject_token_type", "urn:ietf:params:oauth:token-type:id_token".into()),
+            ("subject_token_type", subject_token_type.into()),
         ];
         push_scopes(&mut form, &target.scopes);
         let request =
             TokenRequest::at(provider.token_endpoint.clone(), provider.client.clone(), form);
         let action = Action::Fetch(request.write(None, &moment.seed, moment.now)?);
-        Ok((State::ExchangingIdentity(target, request), action))
+        Ok((State::ExchangingIdentity(target, request, subject), action))
+    }
+
+    /// Continues with the refresh token of the identity provider, if there is one and it was not
+    /// tried yet.
+    pub(super) fn other_subject(&self, target: Target, tried: Subject) -> Option<Next> {
+        let Grant::IdentityAssertion(provider) = &self.options.grant else { return None };
+        (tried == Subject::Identity && provider.has_refresh_token)
+            .then(|| Ok(asserting(target, Subject::RefreshToken)))
     }
 
     pub(super) fn identity_exchanged(
         &mut self,
         target: Target,
+        subject: Subject,
         request: &TokenRequest,
         response: &HttpResponse,
         moment: &Moment,
     ) -> Next {
+        let issuer = target.issuer.clone();
         let failed = |what: &str| LoginError::TokenFailed {
-            issuer: target.issuer.clone(),
+            issuer: issuer.clone(),
             reason: format!("the identity provider at {}: {what}", request.url()),
         };
         match TokenResponse::parse(response) {
@@ -217,10 +247,21 @@ impl Login {
             }
             TokenResponse::Granted(_) => Err(failed("issued another kind of token than an ID-JAG")),
             TokenResponse::Nonce(_) => Err(failed("asked for a DPoP nonce")),
-            TokenResponse::Refused(error) => Err(failed(&format!("refused: {error}"))),
+            TokenResponse::Refused(error) => {
+                // The codes of an invalid subject token (RFC 6749, section 5.2; RFC 8693, section
+                // 2.2.2). Others, such as `access_denied`, are a decision that stands.
+                let is_of_subject = ["invalid_grant", "invalid_request"].contains(&error.as_str());
+                let other = is_of_subject.then(|| self.other_subject(target, subject)).flatten();
+                other.unwrap_or_else(|| Err(failed(&format!("refused: {error}"))))
+            }
             TokenResponse::Failed(why) => Err(failed(why)),
         }
     }
+}
+
+fn asserting(target: Target, subject: Subject) -> (State, Action) {
+    let (issuer, resource) = (target.issuer.clone(), target.resource.clone());
+    (State::Asserting(target, subject), Action::Assertion { subject, issuer, resource })
 }
 
 /// Checks that an assertion is meant for the authorization server, which the MCP server has named:
@@ -239,16 +280,21 @@ fn check_audience(assertion: &Secret, target: &Target) -> Result<(), LoginError>
 
 /// Returns the audiences of an assertion. `None` if it is not a JSON Web Token.
 fn audiences(assertion: &Secret) -> Option<Vec<String>> {
-    let payload = assertion.expose().split('.').nth(1)?;
-    let payload = zeroize::Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?);
-    let claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;
-    match claims.get("aud")? {
-        serde_json::Value::String(one) => Some(vec![one.clone()]),
+    match claim(assertion, "aud")? {
+        serde_json::Value::String(one) => Some(vec![one]),
         serde_json::Value::Array(all) => {
             Some(all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect())
         }
         _ => None,
     }
+}
+
+/// Returns a claim of an assertion, which is not verified: the server that gets it does that.
+fn claim(assertion: &Secret, name: &str) -> Option<serde_json::Value> {
+    let payload = assertion.expose().split('.').nth(1)?;
+    let payload = zeroize::Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?);
+    let mut claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;
+    claims.get_mut(name).map(serde_json::Value::take)
 }
 
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";

@@ -42,7 +42,7 @@ impl Login {
         purpose: Purpose,
         moment: &Moment,
     ) -> Next {
-        let key = self.uses_dpop.then_some(&self.key);
+        let key = self.key.as_ref().filter(|_| self.uses_dpop);
         let action = Action::Fetch(request.write(key, &moment.seed, moment.now)?);
         Ok((State::Requesting(target, request, purpose), action))
     }
