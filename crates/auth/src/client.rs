@@ -22,6 +22,7 @@ mod oauth_client;
 mod options;
 mod proof_header;
 mod random;
+mod redirect_uri;
 mod registration;
 mod secret;
 mod server;

@@ -115,6 +115,15 @@ pub enum LoginError {
     /// The token is not bound to the key of the client, though it must be.
     #[error("{0} issued a token that is not bound to the key of the client (DPoP)")]
     NotBound(Issuer),
+    /// The redirect URI of the user agent is not one that a code may be sent to (RFC 8252, section
+    /// 7).
+    #[error("the user agent has the redirect URI {redirect_uri:.200?}, but {reason}")]
+    RedirectUri {
+        /// The redirect URI.
+        redirect_uri: String,
+        /// The rule.
+        reason: &'static str,
+    },
     /// The user has to log in, and the client cannot ask: it has no user agent.
     #[error("the server demands a login, and the client has no user agent for it")]
     NoUserAgent,

@@ -13,6 +13,7 @@ use super::key::{key_of, new_key};
 use super::login::{Action, Event, Login, Moment, Reason, Settings, Subject};
 use super::options::{Grant, Options};
 use super::random::Seed;
+use super::redirect_uri;
 use super::secret::Secret;
 use super::server::{LoginFuture, Server};
 use super::session::StoredSession;
@@ -288,6 +289,7 @@ impl Inner {
         let preferred = registered.map(|client| client.redirect_uri.as_str());
         let receiver = user_agent.prepare(preferred).await;
         let receiver = receiver.map_err(|error| driver("the user agent", &error))?;
+        redirect_uri::check(receiver.redirect_uri())?;
         Ok(receiver)
     }
 

@@ -31,8 +31,9 @@ pub trait UserAgent: Send + Sync + 'static {
 
 /// Receives one callback.
 pub trait CallbackReceiver: Send {
-    /// Returns the redirect URI: a loopback URL, an `https` URL, or one with a scheme of the
-    /// application.
+    /// Returns the redirect URI: an `https` URL, an `http` URL on the loopback interface, or one
+    /// with a scheme of the application, which has a period (`com.example.app:/callback`; RFC
+    /// 8252, section 7). With another one, the login fails.
     fn redirect_uri(&self) -> &str;
 
     /// Shows a page to the user, and returns the URL to which the authorization server redirects
