@@ -9,8 +9,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::json::CowStr;
-use crate::jsonrpc::{ErrorObject, Params, Request};
+use crate::jsonrpc::{ErrorObject, Request};
 use crate::meta::RequestMeta;
+use crate::method;
 
 /// The parameters that HTTP headers mirror, for all methods.
 #[derive(Debug, Default, Deserialize)]
@@ -37,8 +38,7 @@ impl<'r> RequestHead<'r> {
     /// [`INVALID_PARAMS`](crate::jsonrpc::code::INVALID_PARAMS), naming the offending field of
     /// `_meta`.
     pub fn from_request(request: &'r Request) -> Result<Self, ErrorObject> {
-        let Some(params) = &request.params else { return Ok(Self::default()) };
-        let meta = match params.member("_meta") {
+        let meta = match request.params.as_ref().and_then(|params| params.member("_meta")) {
             None => None,
             Some(meta) => match serde_json::from_str::<Option<RequestMeta>>(meta) {
                 Ok(meta) => meta.map(Arc::new),
@@ -46,17 +46,20 @@ impl<'r> RequestHead<'r> {
                 Err(_) => return request.decode_params(),
             },
         };
-        Ok(Self::with_meta(meta, params))
+        Ok(Self::with_meta(meta, request))
     }
 
-    /// Reads the head of a request whose `_meta` was read before.
-    pub fn with_meta(meta: Option<Arc<RequestMeta>>, params: &'r Params) -> Self {
-        Self {
-            meta,
-            name: params.string("name"),
-            uri: params.string("uri"),
-            task_id: params.string("taskId"),
+    /// Reads the head of a request whose `_meta` was read before. Of the other members, it has the
+    /// one that requests of this method mirror.
+    pub fn with_meta(meta: Option<Arc<RequestMeta>>, request: &'r Request) -> Self {
+        let member = |name| request.params.as_ref()?.string(name);
+        let mut head = Self { meta, ..Self::default() };
+        match &*request.method {
+            method::RESOURCES_READ => head.uri = member("uri"),
+            other if other.starts_with("tasks/") => head.task_id = member("taskId"),
+            _ => head.name = member("name"),
         }
+        head
     }
 }
 
@@ -78,7 +81,7 @@ fn string_or_none<'de, D: Deserializer<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jsonrpc::RequestId;
+    use crate::jsonrpc::{Params, RequestId};
 
     #[test]
     fn request_head_names_the_offending_field_of_meta() {

@@ -69,6 +69,7 @@ impl RoundExecution<'_> {
         if let Some(response) = self.claim().await? {
             return response;
         }
+        tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
         self.round.allow_detach();
         let response = self.respond_or_detach(registry, task, handler).await;
         self.settle_claim(&response).await;

@@ -161,12 +161,17 @@ impl<'a> RoundExecution<'a> {
         unwrap: impl FnOnce(O) -> Box<W>,
         complete: impl FnOnce(Result<Box<W>, Error>) -> Outcome,
     ) -> Outcome {
-        if let Some(response) = self.claim().await? {
+        if self.claim.is_some()
+            && let Some(response) = Box::pin(self.claim()).await?
+        {
             return response;
         }
+        tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
         let ending = self.drive(&mut handler).await;
         let response = ending.and_then(|ending| self.respond(ending, unwrap, complete));
-        self.settle_claim(&response).await;
+        if self.claim.is_some() {
+            Box::pin(self.settle_claim(&response)).await;
+        }
         response
     }
 
@@ -174,18 +179,17 @@ impl<'a> RoundExecution<'a> {
     pub(super) async fn claim(&self) -> Result<Option<Outcome>, ErrorObject> {
         if let Some(claim) = &self.claim
             && let Claim::Answered(response) =
-                Box::pin(claim.claim(&self.round.parts.notifier.outbox)).await?
+                claim.claim(&self.round.parts.notifier.outbox).await?
         {
             return Ok(Some(response));
         }
-        tracing::Span::current().record("mrtr.round", self.round.rounds() + 1);
         Ok(None)
     }
 
     /// Keeps the response of a single-use state.
     pub(super) async fn settle_claim(&self, response: &Outcome) {
         if let Some(claim) = &self.claim {
-            Box::pin(claim.settle(response)).await;
+            claim.settle(response).await;
         }
     }
 

@@ -18,6 +18,13 @@ pub(super) struct Commits {
     pub(super) writer: Option<Waker>,
 }
 
+impl Commits {
+    /// Creates the commits of a journal whose changes so far are in the store.
+    pub(super) fn new(changes: u64) -> Self {
+        Self { committed: changes, ..Self::default() }
+    }
+}
+
 /// Whether a call becomes a task when its handler asks for that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Detach {

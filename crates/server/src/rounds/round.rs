@@ -67,7 +67,7 @@ pub(super) struct State {
     pub(super) is_stopping: bool,
     pub(super) detach: Detach,
     /// The commits to a store, if the journal is in one.
-    pub(super) commits: Option<Commits>,
+    pub(super) commits: Option<Box<Commits>>,
 }
 
 /// What a handler waits for after a poll that was pending.

@@ -51,7 +51,7 @@ impl Round {
         round.initial_answers = known;
         let mut state = round.lock();
         state.replay.mark_saved();
-        state.commits = Some(Commits { committed: state.replay.changes(), ..Commits::default() });
+        state.commits = Some(Box::new(Commits::new(state.replay.changes())));
         drop(state);
         round
     }
@@ -74,7 +74,7 @@ impl Round {
         state.detach = Detach::Never;
         state.replay.keep_arrived();
         let (_, entries) = state.replay.take_unsaved();
-        state.commits = Some(Commits { committed: state.replay.changes(), ..Commits::default() });
+        state.commits = Some(Box::new(Commits::new(state.replay.changes())));
         state.close_waiters.drain(..).for_each(Waker::wake);
         Ok(entries)
     }
@@ -212,7 +212,7 @@ impl State {
     }
 
     pub(super) fn wake_writer(&mut self) {
-        if let Some(Commits { writer: Some(writer), .. }) = &self.commits {
+        if let Some(writer) = self.commits.as_ref().and_then(|commits| commits.writer.as_ref()) {
             writer.wake_by_ref();
         }
     }

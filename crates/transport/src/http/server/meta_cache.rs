@@ -40,13 +40,12 @@ impl MetaCache {
     ) -> Result<RequestHead<'r>, ErrorObject> {
         let params = request.params.as_ref();
         let text = params.and_then(|params| params.member("_meta"));
-        let (Some(params), Some(text)) = (params, text.filter(|text| text.len() <= MAX_CACHED))
-        else {
+        let Some(text) = text.filter(|text| text.len() <= MAX_CACHED) else {
             return RequestHead::from_request(request);
         };
         if let Some((_, meta)) = self.0.as_ref().filter(|(cached, _)| **cached == *text) {
             let meta = Some(Arc::clone(meta));
-            return Ok(RequestHead::with_meta(meta, params));
+            return Ok(RequestHead::with_meta(meta, request));
         }
         let mirrored = RequestHead::from_request(request)?;
         if let Some(meta) = &mirrored.meta {
