@@ -4,32 +4,32 @@
 //! The login itself is a state machine that takes events and returns actions. [`OAuthClient`]
 //! carries them out with drivers: an HTTP client, a [`UserAgent`], and a [`TokenStore`].
 
-mod authorization;
+pub(crate) mod authorization;
 mod bound_issuer;
 mod builder;
 mod dpop;
 mod drivers;
 mod error;
-mod fetch;
+pub(crate) mod fetch;
 mod key;
 mod lenient;
 mod login;
 mod logins;
 mod logout;
 mod loopback;
-mod message;
+pub(crate) mod message;
 mod oauth_client;
 mod options;
 mod proof_header;
-mod random;
+pub(crate) mod random;
 mod redirect_uri;
-mod registration;
+pub(crate) mod registration;
 mod secret;
 mod server;
 mod session;
 mod signing_key;
 mod store;
-mod token;
+pub(crate) mod token;
 mod token_client;
 mod upgrades;
 mod user_agent;

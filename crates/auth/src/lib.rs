@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `client` | `client`: logs in, and adds its tokens to the requests of an `HttpClient` |
 //! | `resource` | `resource`: checks the access tokens of requests, as a tower layer |
+//! | `connect` | `connect`: connects accounts at third parties in the middle of a call |
 //! | `tls` | `https` for what both of them fetch |
 //!
 //! # Out of scope
@@ -21,6 +22,8 @@
 mod address;
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "connect")]
+pub mod connect;
 mod identifier;
 pub mod metadata;
 #[cfg(feature = "resource")]

@@ -4,6 +4,7 @@
 #[cfg(all(
     any(doc, doctest),
     feature = "auth-client",
+    feature = "auth-connect",
     feature = "auth-server",
     feature = "client",
     feature = "macros",
@@ -41,7 +42,7 @@ use current_client_revision as client_revisions;
 use current_revision as revisions;
 
 /// Authorization by OAuth 2.1.
-#[cfg(any(feature = "auth-client", feature = "auth-server"))]
+#[cfg(any(feature = "auth-client", feature = "auth-connect", feature = "auth-server"))]
 pub mod auth {
     pub use mrtr_auth::*;
     #[cfg(feature = "auth-server")]

@@ -155,6 +155,7 @@ fn features() -> Result {
         &["--package", "mrtr", "--no-default-features", "--features", "client,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-client"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-server"],
+        &["--package", "mrtr", "--no-default-features", "--features", "auth-connect"],
         &["--package", "mrtr", "--no-default-features", "--features", "aws-lc"],
     ] {
         step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;

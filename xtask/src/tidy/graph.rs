@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
     ("mrtr-legacy", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
-    ("mrtr-auth", &["mrtr-codec", "mrtr-transport"]),
+    ("mrtr-auth", &["mrtr-codec", "mrtr-transport", "mrtr-server"]),
     (
         "mrtr",
         &[

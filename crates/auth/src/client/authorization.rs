@@ -30,7 +30,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) client_id: &'a str,
     pub(crate) redirect_uri: &'a str,
     pub(crate) scopes: &'a Scopes,
-    pub(crate) resource: &'a str,
+    /// `None` for other servers than those of MCP.
+    pub(crate) resource: Option<&'a str>,
     /// The thumbprint of the key that the code is bound to (RFC 9449, section 10).
     pub(crate) dpop_jkt: Option<&'a str>,
     pub(crate) prompts_consent: bool,
@@ -61,6 +62,23 @@ pub enum CallbackError {
 }
 
 impl Pending {
+    /// Restores what is known about a request that was created elsewhere from the same seed.
+    #[cfg(feature = "connect")]
+    pub(crate) fn of_seed(
+        issuer: &Issuer,
+        names_issuer: bool,
+        redirect_uri: &str,
+        seed: &Seed,
+    ) -> Self {
+        Self {
+            issuer: issuer.clone(),
+            names_issuer,
+            state: seed.derive("state").into(),
+            verifier: seed.derive("verifier").into(),
+            redirect_uri: redirect_uri.to_owned(),
+        }
+    }
+
     /// Creates an authorization request: the URL for the browser, and what its response is checked
     /// against. `None` if the authorization server has no page for it.
     pub(crate) fn new(
@@ -85,8 +103,10 @@ impl Pending {
                 .append_pair("redirect_uri", parameters.redirect_uri)
                 .append_pair("state", pending.state.expose())
                 .append_pair("code_challenge", &sha256_base64url(pending.verifier.expose()))
-                .append_pair("code_challenge_method", "S256")
-                .append_pair("resource", parameters.resource);
+                .append_pair("code_challenge_method", "S256");
+            if let Some(resource) = parameters.resource {
+                query.append_pair("resource", resource);
+            }
             if !parameters.scopes.is_empty() {
                 query.append_pair("scope", &parameters.scopes.to_string());
             }
@@ -236,7 +256,7 @@ mod tests {
             client_id: "app",
             redirect_uri: "http://127.0.0.1:1/callback",
             scopes: &Scopes::parse("read write").unwrap(),
-            resource: "https://booking.example/mcp",
+            resource: Some("https://booking.example/mcp"),
             dpop_jkt: None,
             prompts_consent: true,
         };

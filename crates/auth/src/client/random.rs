@@ -14,6 +14,12 @@ impl Seed {
         Self(Zeroizing::new(bytes))
     }
 
+    /// Returns the bytes.
+    #[cfg(feature = "connect")]
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Reads random bytes from the operating system.
     pub(crate) fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];

@@ -9,5 +9,7 @@
 
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "connect")]
+mod connect;
 #[cfg(feature = "resource")]
 mod resource;

@@ -154,7 +154,7 @@ impl Login {
             client_id: client.id(),
             redirect_uri: &self.redirect_uri,
             scopes: &target.scopes,
-            resource: &target.resource,
+            resource: Some(&target.resource),
             dpop_jkt: thumbprint.as_deref(),
             prompts_consent: self.options.prompts_consent,
         };
