@@ -10,7 +10,7 @@
 //! use mrtr_auth::client::ClientRegistration;
 //! use mrtr_auth::connect::{AccountConnector, BuildError, MemoryAccounts};
 //! use mrtr_codec::{Principal, SharedKeyRing};
-//! use mrtr_server::{Context, Result, Tool};
+//! use mrtr_server::{Context, Result, State};
 //!
 //! # fn example(ring: SharedKeyRing) -> std::result::Result<(), BuildError> {
 //! let github = AccountConnector::builder("github", "GitHub", "https://booking.example")
@@ -28,14 +28,14 @@
 //! let paths = [github.start_path(), github.redirect_path()];
 //! assert_eq!(paths, ["/connect/github", "/connect/github/callback"]);
 //!
-//! let list = async move |cx: Context| -> Result<String> {
+//! # Ok(())
+//! # }
+//!
+//! async fn list(cx: Context, State(github): State<AccountConnector>) -> Result<String> {
 //!     let account = github.connect(&cx).await?;
 //!     let _header = format!("Bearer {}", account.access_token());
 //!     Ok("Listed.".to_owned())
-//! };
-//! # let _ = list;
-//! # Ok(())
-//! # }
+//! }
 //! ```
 //!
 //! # What is checked
