@@ -273,7 +273,9 @@ async fn task_is_refused_for_other_methods_and_without_the_declaration() {
 /// Requests about a task are sent again by themselves. The call itself is not.
 #[tokio::test(start_paused = true)]
 async fn only_requests_about_a_task_are_sent_again_after_an_interruption() {
-    let states = [requires(&["a"]), working(), completed("done")];
+    // More interruptions than one request may have in a row.
+    let states = std::iter::repeat_n(working(), 15);
+    let states = [requires(&["a"])].into_iter().chain(states).chain([completed("done")]);
     let inner = server(created(&json!({})), states);
     let last = Mutex::new(Value::Null);
     let flaky = ScriptedServer::new(move |received| {
@@ -290,7 +292,7 @@ async fn only_requests_about_a_task_are_sent_again_after_an_interruption() {
     assert_eq!(call(&flaky).await.unwrap().text(), "done");
     let received = flaky.received();
     let count = |method: &str| received.iter().filter(|one| one.method == method).count();
-    assert_eq!((count("tools/call"), count("tasks/get"), count("tasks/update")), (1, 6, 2));
+    assert_eq!((count("tools/call"), count("tasks/get"), count("tasks/update")), (1, 34, 2));
 
     let interrupted = ScriptedServer::new(|_| Reply::Interrupted);
     assert!(call(&interrupted).await.unwrap_err().as_transport_error().is_some());
