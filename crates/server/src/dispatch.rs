@@ -5,6 +5,7 @@ mod detach;
 pub(crate) mod discovery;
 mod execute;
 mod extension;
+mod failure;
 pub(crate) mod listen;
 pub(crate) mod prompts;
 pub(crate) mod resources;
@@ -28,7 +29,7 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::Instrument as _;
 
-pub(crate) use self::execute::fault_response;
+pub(crate) use self::failure::fault_response;
 pub(crate) use self::scopes::missing_scopes;
 use crate::call_options::CallOptions;
 use crate::error::Error;

@@ -8,15 +8,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mrtr_codec::{Binding, Digest, OpenError, UnixSeconds, Validity, open, seal};
-use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::ObjectWriter;
-use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::peer_text::quote;
-use serde_json::json;
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 
+use super::failure::{fault_response, log_error, missing_capability};
 use super::scopes::{check_scopes, scopes_error};
 use super::single_use::{Claim, SingleUseClaim};
 use crate::call_options::{CallOptions, SingleUse};
@@ -343,47 +342,6 @@ impl<'a> RoundExecution<'a> {
     }
 }
 
-/// Logs an error that a handler returned.
-pub(super) fn log_error(error: &Error, method: &str, target: &str) {
-    if error.is_internal() {
-        let error = format!("{error:#}");
-        tracing::error!(target: "mrtr::handler", method, target, error, "handler failed");
-    } else {
-        tracing::debug!(
-            target: "mrtr::handler",
-            method, target, %error,
-            "handler returned an error"
-        );
-    }
-}
-
-/// Logs a fault, and returns the error response, which hides the details from the client.
-pub(crate) fn fault_response(fault: &Fault, method: &str, target: &str) -> ErrorObject {
-    match fault {
-        Fault::Capability(missing) => {
-            tracing::debug!(
-                target: "mrtr::rounds",
-                method, target, ?missing,
-                "client lacks capabilities"
-            );
-            missing_capability(missing)
-        }
-        Fault::Changed(_) => {
-            tracing::error!(
-                target: "mrtr::rounds",
-                method, target, %fault,
-                "the call cannot continue"
-            );
-            internal("The server has changed since this call began; start it over")
-                .with_data(json!({ "reason": "call_changed" }))
-        }
-        Fault::Handler(_) | Fault::Panicked(_) => {
-            tracing::error!(target: "mrtr::rounds", method, target, %fault, "the call failed");
-            internal("Internal error")
-        }
-    }
-}
-
 /// Creates a later round.
 ///
 /// # Errors
@@ -470,11 +428,6 @@ pub(super) async fn catch_panics<T>(call: impl FnOnce() -> BoxFuture<T>) -> Resu
 
 fn internal(message: &str) -> ErrorObject {
     ErrorObject::internal(message)
-}
-
-pub(super) fn missing_capability(missing: &ClientCapabilities) -> ErrorObject {
-    ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability")
-        .with_data(json!({ "requiredCapabilities": missing }))
 }
 
 fn arguments_digest(target: &Target<'_>) -> Result<Digest, ErrorObject> {

@@ -13,7 +13,7 @@ use mrtr_schema::tasks::{
 use mrtr_schema::{Object, method};
 use serde_json::value::RawValue;
 
-use super::execute::missing_capability;
+use super::failure::missing_capability;
 use crate::registry::{Methods, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::rounds::MAX_STORED_ENTRY;
