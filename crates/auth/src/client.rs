@@ -29,6 +29,8 @@ mod server;
 mod session;
 mod signing_key;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 pub(crate) mod token;
 mod token_client;
 mod upgrades;

@@ -19,11 +19,11 @@
 //! - OpenID Connect beyond the discovery document: ID tokens are not read.
 
 #[cfg(feature = "client")]
-mod address;
-#[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "connect")]
 pub mod connect;
+#[cfg(any(feature = "client", feature = "resource"))]
+mod fetch;
 mod identifier;
 pub mod metadata;
 #[cfg(feature = "resource")]

@@ -21,7 +21,7 @@ pub struct OAuthClientBuilder {
     issuers_for_pkce: Vec<String>,
     registered: Vec<(Option<String>, ClientRegistration)>,
     token_endpoint: Option<(String, ClientRegistration)>,
-    drivers: Drivers,
+    pub(super) drivers: Drivers,
 }
 
 /// A setting of a client that is not acceptable.
@@ -37,6 +37,12 @@ pub enum BuildError {
     /// The URL of the client's metadata has no path (specification: client ID metadata documents).
     #[error("invalid client metadata URL {0:?}: it must be https and have a path")]
     ClientMetadataUrl(String),
+    /// The URL of the proxy is malformed. It may have a password, so it is not named.
+    #[error("invalid proxy URL")]
+    Proxy,
+    /// The text is not PEM, or has no certificate.
+    #[error("invalid root certificates")]
+    RootCertificates,
 }
 
 impl OAuthClient {
@@ -213,6 +219,21 @@ impl OAuthClientBuilder {
     pub fn allow_private_networks(mut self, allow: bool) -> Self {
         self.drivers.allows_private = allow;
         self
+    }
+
+    /// Sends the requests of logins through the proxy at `url`, which may contain a user and a
+    /// password. Default: the proxies in `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+    ///
+    /// Requests to the MCP server have their own:
+    /// [`HttpClientBuilder::proxy`](mrtr_transport::http::HttpClientBuilder::proxy). Loopback
+    /// addresses are asked without a proxy.
+    ///
+    /// # Errors
+    ///
+    /// If `url` is not a URL.
+    pub fn proxy(mut self, url: &str) -> Result<Self, BuildError> {
+        self.drivers.http.set_proxy(url).map_err(|_| BuildError::Proxy)?;
+        Ok(self)
     }
 
     /// Replaces the clock, which returns seconds since 1970.

@@ -6,10 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use url::{Host, Url};
 
 use super::error::{LoginError, driver};
-use super::fetch::Fetcher;
 use super::store::{MemoryStore, TokenStore};
 use super::user_agent::{AssertionSource, UserAgent};
-use crate::address::AddressPolicy;
+use crate::fetch::{AddressPolicy, Fetcher, HttpSettings};
 use crate::identifier::{ResourceId, is_loopback};
 
 /// The parts of a client that do I/O.
@@ -18,6 +17,7 @@ pub(super) struct Drivers {
     pub(super) user_agent: Option<Box<dyn UserAgent>>,
     pub(super) assertion: Option<Box<dyn AssertionSource>>,
     pub(super) identity_refresh_token: Option<Box<dyn AssertionSource>>,
+    pub(super) http: HttpSettings,
     pub(super) allows_private: bool,
     pub(super) clock: fn() -> u64,
     fetchers: Mutex<Vec<(AddressPolicy, Arc<Fetcher>)>>,
@@ -30,6 +30,7 @@ impl Drivers {
             user_agent: None,
             assertion: None,
             identity_refresh_token: None,
+            http: HttpSettings::default(),
             allows_private: false,
             clock: now,
             fetchers: Mutex::default(),
@@ -59,7 +60,8 @@ impl Drivers {
         if let Some((_, fetcher)) = fetchers.iter().find(|(known, _)| *known == policy) {
             return Ok(Arc::clone(fetcher));
         }
-        let fetcher = Fetcher::new(policy).map_err(|error| driver("the HTTP client", &error))?;
+        let fetcher = Fetcher::restricted(&self.http, policy)
+            .map_err(|error| driver("the HTTP client", &error))?;
         let fetcher = Arc::new(fetcher);
         fetchers.push((policy, Arc::clone(&fetcher)));
         Ok(fetcher)

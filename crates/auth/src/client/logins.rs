@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use super::bound_issuer::BoundIssuer;
 use super::drivers::Drivers;
 use super::error::{LoginError, driver};
-use super::fetch::Fetcher;
+use super::fetch::fetch;
 use super::key::{key_of, new_key};
 use super::login::{Action, Event, Login, Moment, Reason, Settings, Subject};
 use super::options::{Grant, Options};
@@ -18,6 +18,7 @@ use super::secret::Secret;
 use super::server::{LoginFuture, Server};
 use super::session::StoredSession;
 use super::user_agent::CallbackReceiver;
+use crate::fetch::Fetcher;
 use crate::identifier::{ResourceId, shown};
 
 /// The parts that clones of a client share.
@@ -243,7 +244,7 @@ impl Inner {
             let event = match action {
                 Action::Fetch(request) => {
                     tracing::debug!(target: "mrtr::auth", ?request, "login");
-                    match fetcher.fetch(request).await {
+                    match fetch(fetcher, request).await {
                         Ok(response) => Event::Response(response),
                         Err(reason) => Event::NoResponse(reason),
                     }

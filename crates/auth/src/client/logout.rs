@@ -3,7 +3,7 @@
 use mrtr_transport::BoxError;
 
 use super::error::{LoginError, driver};
-use super::fetch::Fetcher;
+use super::fetch::fetch;
 use super::login::{Discovery, Found};
 use super::message::HttpRequest;
 use super::oauth_client::{OAuthClient, normalized};
@@ -11,6 +11,7 @@ use super::random::Seed;
 use super::session::{StoredSession, Tokens};
 use super::token::TokenRequest;
 use super::token_client::client_of_tokens;
+use crate::fetch::Fetcher;
 use crate::identifier::{Issuer, ResourceId};
 use crate::metadata::ServerMetadata;
 use crate::scope::Scopes;
@@ -89,7 +90,7 @@ impl OAuthClient {
             .map_err(|error| error.to_string())?;
         let seed = Seed::random().map_err(|error| error.to_string())?;
         let request = request.write(None, &seed, self.0.drivers.now());
-        let response = fetcher.fetch(request.map_err(|error| error.to_string())?).await?;
+        let response = fetch(&fetcher, request.map_err(|error| error.to_string())?).await?;
         if response.status().is_success() {
             return Ok(());
         }
@@ -110,7 +111,7 @@ impl OAuthClient {
         loop {
             match found.map_err(text)? {
                 Found::Fetch(discovery, url) => {
-                    let response = fetcher.fetch(HttpRequest::get(url)).await;
+                    let response = fetch(fetcher, HttpRequest::get(url)).await;
                     let reason = response.as_ref().err().map_or("", String::as_str);
                     let options = &self.0.options;
                     found = discovery.response(response.as_ref().ok(), reason, server, options);

@@ -10,9 +10,8 @@ use url::Url;
 
 use super::account::AccountStore;
 use super::connector::{AccountConnector, Identify, Inner};
-use crate::address::AddressPolicy;
 use crate::client::ClientRegistration;
-use crate::client::fetch::Fetcher;
+use crate::fetch::{AddressPolicy, Fetcher, HttpSettings};
 use crate::identifier::{Issuer, is_loopback, secure_url};
 use crate::metadata::ServerMetadata;
 use crate::scope::Scopes;
@@ -209,7 +208,8 @@ impl AccountConnectorBuilder {
             store: self.store.ok_or_else(|| missing("store"))?,
             identify: self.identify.ok_or_else(|| missing("way to identify users"))?,
             clock: self.clock,
-            fetcher: Fetcher::new(policy).map_err(|error| invalid(&error))?,
+            fetcher: Fetcher::restricted(&HttpSettings::default(), policy)
+                .map_err(|error| invalid(&error))?,
             refreshing: tokio::sync::Mutex::default(),
         };
         Ok(AccountConnector { inner: Arc::new(inner) })

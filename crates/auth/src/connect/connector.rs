@@ -12,9 +12,10 @@ use url::Url;
 use super::account::{Account, AccountStore, StoredAccount};
 use crate::client::ClientRegistration;
 use crate::client::Secret;
-use crate::client::fetch::Fetcher;
+use crate::client::fetch::fetch;
 use crate::client::random::Seed;
 use crate::client::token::{TokenRequest, TokenResponse};
+use crate::fetch::Fetcher;
 use crate::identifier::Issuer;
 use crate::metadata::ServerMetadata;
 use crate::scope::Scopes;
@@ -194,7 +195,7 @@ impl Inner {
         let request = request.map_err(|error| failed(&error))?;
         let seed = Seed::random().map_err(|error| failed(&error))?;
         let request = request.write(None, &seed, self.now()).map_err(|error| failed(&error))?;
-        let response = self.fetcher.fetch(request).await.map_err(TokenError::Failed)?;
+        let response = fetch(&self.fetcher, request).await.map_err(TokenError::Failed)?;
         match TokenResponse::parse(&response) {
             TokenResponse::Granted(granted) if granted.is_of_type("bearer") => {
                 Ok(StoredAccount::new(granted, self.now()))

@@ -6,11 +6,11 @@ use super::challenge::{Challenges, DpopChallenge};
 use super::clock::Clock;
 use super::config_error::ConfigError;
 use super::dpop::Dpop;
-use super::fetch::Fetcher;
 use super::issuer::{IssuerState, TokenIssuer};
 use super::protected_resource::{ProtectedResource, State, metadata_service};
 use super::scope_hierarchy::ScopeHierarchy;
 use super::token_cache::{self, DigestKey, TokenCache};
+use crate::fetch::{Fetcher, HttpSettings};
 use crate::metadata::ResourceMetadata;
 use crate::{ResourceId, Scopes};
 
@@ -115,7 +115,7 @@ impl ProtectedResourceBuilder {
     /// Without the feature `tls`: if an issuer is `https`, except one with fixed keys.
     pub fn build(self) -> Result<ProtectedResource, ConfigError> {
         let id = ResourceId::new(self.url)?;
-        let fetcher = Fetcher::new()
+        let fetcher = Fetcher::new(&HttpSettings::default())
             .map_err(|error| ConfigError::new(format!("cannot create an HTTP client: {error}")))?;
         let issuers: Result<Vec<_>, _> = self
             .issuers

@@ -2,8 +2,9 @@
 
 use url::Url;
 
-use super::fetch::{FetchError, Fetcher};
+use super::fetch::{self, FetchError};
 use crate::Issuer;
+use crate::fetch::Fetcher;
 use crate::metadata::ServerMetadata;
 
 /// Fetches the metadata of an issuer from the first of its places that has it.
@@ -13,7 +14,7 @@ pub(super) async fn discover(
 ) -> Result<ServerMetadata, FetchError> {
     let mut failure = FetchError::NoEndpoint("URL");
     for url in issuer.metadata_urls() {
-        let document = match fetcher.get(url).await {
+        let document = match fetch::get(fetcher, url).await {
             Ok(document) => document,
             // The metadata may be at the next place.
             Err(error @ FetchError::Status(status)) if status.is_client_error() => {

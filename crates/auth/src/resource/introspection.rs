@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
@@ -15,11 +14,12 @@ use super::claims::{self, Claims, InvalidToken, Policy};
 use super::clock::Clock;
 use super::config_error::ConfigError;
 use super::discovery;
-use super::fetch::{self, FetchError, Fetcher};
+use super::fetch::{self, FetchError};
 use super::refresh::{Load, Refreshed, Unavailable};
 use super::rejection::Refusal;
 use super::strict_json;
 use crate::Issuer;
+use crate::fetch::{Fetcher, TIMEOUT};
 
 /// The largest number of introspection requests in flight, for each issuer.
 const MAX_IN_FLIGHT: usize = 64;
@@ -83,7 +83,7 @@ impl IntrospectionIssuer {
     ) -> Result<IntrospectionState, ConfigError> {
         let issuer = Issuer::new(self.url)?;
         let audiences = audience::check(&issuer, self.audiences)?;
-        Fetcher::check(&issuer)?;
+        fetch::check(&issuer)?;
         // RFC 6749, section 2.3.1: both are encoded as in a form.
         let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
         let loader = EndpointLoader { issuer, fetcher: fetcher.clone() };
@@ -139,7 +139,7 @@ impl IntrospectionState {
             tracing::warn!(target: "mrtr::auth", %issuer, %error, "cannot introspect a token");
             Unavailable
         };
-        let response = timeout(fetch::TIMEOUT, self.ask(&endpoint, token)).await;
+        let response = timeout(TIMEOUT, self.ask(&endpoint, token)).await;
         let response = response.unwrap_or(Err(FetchError::Timeout)).map_err(unavailable)?;
         let response =
             strict_json::object(&response).map_err(|_| unavailable(FetchError::Introspection))?;
@@ -154,7 +154,7 @@ impl IntrospectionState {
         Ok(claims::check_introspection(&response, &policy, clock.now())?)
     }
 
-    async fn ask(&self, endpoint: &Url, token: &str) -> Result<BytesMut, FetchError> {
+    async fn ask(&self, endpoint: &Url, token: &str) -> Result<Vec<u8>, FetchError> {
         // The semaphore is never closed, so this is never an error.
         let _slot = self.slots.acquire().await.ok();
         let form = Serializer::new(String::new())
@@ -162,7 +162,7 @@ impl IntrospectionState {
             .append_pair("token_type_hint", "access_token")
             .finish();
         let credentials = (self.client_id.as_str(), self.client_secret.as_str());
-        Ok(self.fetcher.post(endpoint.clone(), credentials, form).await?.bytes)
+        Ok(fetch::post(&self.fetcher, endpoint.clone(), credentials, form).await?.bytes)
     }
 }
 

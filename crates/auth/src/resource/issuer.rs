@@ -9,13 +9,14 @@ use super::claims::{self, Claims, InvalidToken, Policy};
 use super::clock::Clock;
 use super::config_error::ConfigError;
 use super::discovery;
-use super::fetch::{FetchError, Fetcher};
+use super::fetch::{self, FetchError};
 use super::introspection::{self, IntrospectionIssuer};
 use super::jwk::KeySet;
 use super::jws::UnverifiedToken;
 use super::refresh::{Load, Refreshed};
 use super::rejection::Refusal;
 use crate::Issuer;
+use crate::fetch::Fetcher;
 
 /// An issuer of tokens: a [`JwtIssuer`] or an [`IntrospectionIssuer`].
 #[derive(Debug, Clone)]
@@ -206,7 +207,7 @@ impl JwtState {
                 })?))
             }
             None => {
-                Fetcher::check(&issuer)?;
+                fetch::check(&issuer)?;
                 let loader = KeyLoader { issuer: issuer.clone(), fetcher: fetcher.clone() };
                 Keys::Fetched(Refreshed::new(loader, clock.clone()))
             }
@@ -267,7 +268,7 @@ impl Load for KeyLoader {
     async fn load(&self) -> Result<(KeySet, Option<u64>), FetchError> {
         let metadata = discovery::discover(&self.issuer, &self.fetcher).await?;
         let url = discovery::endpoint(&self.issuer, "jwks_uri", metadata.jwks_uri.as_deref())?;
-        let document = self.fetcher.get(url).await?;
+        let document = fetch::get(&self.fetcher, url).await?;
         Ok((KeySet::parse(&document.bytes)?, document.max_age))
     }
 

@@ -3,6 +3,8 @@
 mod enterprise;
 mod hostile;
 mod loopback;
+#[cfg(feature = "tls")]
+mod network;
 mod refresh;
 mod secrets;
 mod sessions;
