@@ -47,5 +47,7 @@ pub use registration::{ClientMetadata, ClientRegistration};
 pub use secret::Secret;
 pub use session::StoredSession;
 pub use signing_key::{InvalidKey, SigningKey};
+#[cfg(feature = "keyring")]
+pub use store::KeyringStore;
 pub use store::{FileStore, MemoryStore, TokenStore};
 pub use user_agent::{AssertionSource, CallbackReceiver, DriverFuture, UserAgent};

@@ -11,6 +11,7 @@
 //! | `client` | `client`: logs in, and adds its tokens to the requests of an `HttpClient` |
 //! | `resource` | `resource`: checks the access tokens of requests, as a tower layer |
 //! | `connect` | `connect`: connects accounts at third parties in the middle of a call |
+//! | `keyring` | `client::KeyringStore`: keeps sessions in the keyring of the operating system |
 //! | `tls` | `https` for what both of them fetch |
 //!
 //! # Out of scope

@@ -1,6 +1,8 @@
 //! Stores of tokens.
 
 mod file;
+#[cfg(feature = "keyring")]
+mod keyring;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,6 +12,8 @@ use super::session::StoredSession;
 use super::user_agent::DriverFuture;
 
 pub use file::FileStore;
+#[cfg(feature = "keyring")]
+pub use keyring::KeyringStore;
 
 /// Keeps sessions by key: the URL of an MCP server, or another text for what is not of one server.
 /// Treat the key as opaque, and do not use it as a file name.
