@@ -41,12 +41,16 @@
 //!
 //! [`Replicas`] is a [`Transport`](mrtr_transport::Transport), so any client can talk to it. To
 //! test an upgrade or a key rotation, put replicas with old and new handlers or keys side by side.
+//!
+//! [`task_store_contract`] tests a [`TaskStore`](crate::tasks::TaskStore) of your own.
 
 mod call;
 mod replicas;
 mod steps;
+mod task_store;
 
 pub use call::{Fault, TestCall, TestError, Transcript};
 pub use replicas::{Exchange, Replicas, RequestLog, TestClock};
 pub use steps::StepExecution;
 pub(crate) use steps::StepLog;
+pub use task_store::task_store_contract;

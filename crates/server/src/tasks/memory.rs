@@ -195,6 +195,7 @@ impl TaskStore for MemoryTaskStore {
                 .unwrap_or(Verdict::Lost));
         }
         let mut state = self.lock();
+        state.delete_expired(now);
         let Some(mut row) = state.remove(write.key) else { return Ok(Verdict::Lost) };
         let key = write.key;
         let verdict = row.write(write, now);

@@ -27,7 +27,7 @@ pub struct TaskRow {
     /// The time from which it is due; the end of the lease, while it is held. `None`: it waits for
     /// an answer, or has ended.
     wake: Option<UnixMillis>,
-    /// The number of times that answers came, and that number at the last claim.
+    /// The number of times that answers came, and that number when answers were last taken in.
     posts: u64,
     posts_seen: u64,
     cancel: bool,
@@ -116,7 +116,8 @@ impl TaskRow {
         self.posts += 1;
         self.updated = now;
         if self.lease.is_none() {
-            self.wake = Some(now);
+            // A task that is due already keeps its place in the order.
+            self.wake = Some(self.wake.map_or(now, |wake| wake.min(now)));
         }
     }
 
@@ -154,8 +155,10 @@ impl TaskRow {
         }
         self.lease = Some(lease.id);
         self.wake = Some(now.after(lease.time));
-        self.posts_seen = self.posts;
+        // Answers that came while the epoch went on are not taken in after a crash either, so its
+        // end has to see that they are there.
         if !self.is_mid_epoch {
+            self.posts_seen = self.posts;
             self.is_mid_epoch = true;
             self.epoch += 1;
             for (epoch, _) in self.answers.values_mut() {
@@ -188,7 +191,10 @@ impl TaskRow {
     /// Writes progress, if the task is held with the lease of the write.
     pub fn write(&mut self, write: TaskWrite, now: UnixMillis) -> Verdict {
         let TaskWrite { key: _, lease, renew, position, entries, handler, view, end } = write;
-        if !self.is_held_with(lease) {
+        // A journal that is shorter than its writer knows was restored from a backup, or is that of a
+        // replica of the database that was behind.
+        let has_gap = position.is_some_and(|position| position > self.entries.len());
+        if !self.is_held_with(lease) || has_gap {
             return Verdict::Lost;
         }
         if let Some(handler) = handler {

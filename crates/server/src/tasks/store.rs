@@ -14,7 +14,7 @@ use mrtr_codec::Digest;
 /// The server decides what is stored, and seals it: the values are opaque bytes. The store decides
 /// which replica may run a task, with *leases*, and it alone reads a clock for that: the clocks of
 /// replicas are never compared. [`row::TaskRow`](super::row::TaskRow) defines each operation in
-/// memory, and `task_store_contract` (feature `testing`) tests a store against it.
+/// memory, and `testing::task_store_contract` (feature `testing`) tests a store against it.
 ///
 /// # Promises
 ///
@@ -251,8 +251,8 @@ pub struct TaskWrite {
     pub lease: LeaseId,
     /// Renews the lease for this time from now.
     pub renew: Option<Duration>,
-    /// Replaces all entries of the journal from this position on with `entries`. `None`: the
-    /// journal stays as it is.
+    /// Replaces all entries of the journal from this position on with `entries`. If the journal is
+    /// shorter, entries were lost, and so the lease is. `None`: the journal stays as it is.
     pub position: Option<usize>,
     /// The new entries.
     pub entries: Vec<Vec<u8>>,
@@ -283,8 +283,8 @@ impl TaskWrite {
 /// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
-    /// The handler waits for answers. The task is due at once if an answer has come since it was
-    /// claimed.
+    /// The handler waits for answers. The task is due at once if an answer has come that no epoch
+    /// has taken in.
     Waits,
     /// The run is to be continued, by any replica, after this time. The epoch goes on.
     Released(Duration),
@@ -300,7 +300,7 @@ pub enum Verdict {
         /// True if the task is to be cancelled.
         cancel: bool,
     },
-    /// The lease was lost, or the run has ended. Nothing was written.
+    /// The lease was lost, or the run has ended, or the store has lost entries. Nothing was written.
     Lost,
 }
 

@@ -30,6 +30,7 @@ mod structured;
 mod support;
 mod suspension;
 mod task_recovery;
+mod task_stores;
 mod tasks;
 mod telemetry;
 mod testing;
