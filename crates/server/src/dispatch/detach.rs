@@ -141,7 +141,7 @@ impl RoundExecution<'_> {
             handler: task_handler(&tool.wire.name, self.version),
             ttl: policy.ttl,
             retention: policy.retention,
-            call: sealed(Part::Call, &call.pack())?,
+            call: sealed(Part::Call(&tool.wire.name), &call.pack())?,
             view: sealed(Part::View(parts.principal.as_ref()), &view.pack())?,
             entries: entries
                 .map(|(position, entry)| sealed(Part::Entry(position), &entry.pack()))

@@ -121,7 +121,7 @@ impl Run {
         let seal = registry.task_seal(key);
         let failed = |error: OpenError| error.reason().to_owned();
         let malformed = |_| "malformed".to_owned();
-        let call = seal.open(Part::Call, &call).map_err(failed)?;
+        let call = seal.open(Part::Call(&handler.tool), &call).map_err(failed)?;
         let call = StoredCall::unpack(&call).map_err(malformed)?;
         let view = seal.open(Part::View(call.principal.as_ref()), &view).map_err(failed)?;
         let mut view = View::unpack(&view).map_err(malformed)?;

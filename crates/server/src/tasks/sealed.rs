@@ -15,7 +15,8 @@ const SEPARATOR: u8 = b'\n';
 /// A part of a task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part<'a> {
-    Call,
+    /// The call of this tool. Without the name, a row could be made to run another tool.
+    Call(&'a str),
     /// What the caller may see. It opens for the same caller only.
     View(Option<&'a Principal>),
     /// The entry of the journal at this position.
@@ -82,7 +83,7 @@ impl TaskSeal<'_> {
 fn target(part: Part<'_>, n: usize, count: usize) -> String {
     let chunk = format!("{n} of {count}");
     match part {
-        Part::Call => format!("call {chunk}"),
+        Part::Call(tool) => format!("call {chunk} {tool}"),
         Part::View(_) => format!("view {chunk}"),
         Part::Entry(position) => format!("entry {position} {chunk}"),
         Part::Answer(question) => format!("answer {chunk} {question}"),
@@ -104,7 +105,8 @@ mod tests {
         for length in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
             let body: Vec<u8> = (0..length).map(|n| u8::try_from(n % 251).unwrap()).collect();
             for (part, other) in [
-                (Part::Call, Part::Entry(0)),
+                (Part::Call("a"), Part::Call("b")),
+                (Part::Call("a"), Part::Entry(0)),
                 (Part::Entry(1), Part::Entry(2)),
                 (Part::View(Some(&alice)), Part::View(Some(&bob))),
                 (Part::View(Some(&alice)), Part::View(None)),
