@@ -63,7 +63,7 @@ pub(crate) async fn cancel(cancel: &Cancel, json: bool) -> Result<ExitCode> {
         let message = format!("{file}: the call is not a task: the server is not processing it");
         return Err(Failure::usage(message));
     };
-    cancel.server.client()?.build().cancel(&call).await?;
+    cancel.server.client()?.with_tasks().build().cancel(&call).await?;
     if json {
         output::json(&serde_json::json!({ "taskId": task_id }));
     } else {
@@ -134,6 +134,7 @@ fn client(call: &Call, answers: Answers) -> Result<Client<HttpConnection>> {
     let mut client = call
         .server
         .client()?
+        .with_tasks()
         .on_form(move |context, form| forms(context, ElicitParams::Form(form)))
         .on_url(move |context, url| ask(context, ElicitParams::Url(url)))
         .on_progress(|progress| {

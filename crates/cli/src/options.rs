@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Discover(Server),
     /// Lists a server's tools
     Tools(Server),
-    /// Calls a tool, and answers its questions
+    /// Calls a tool, and answers its questions; waits if the server makes the call a task
     Call(Call),
     /// Asks the server to cancel the task in a file that --detach or --pause wrote
     Cancel(Cancel),

@@ -35,8 +35,8 @@ const DEFAULT_CACHE_BYTES: usize = 4 << 20;
 /// Builds a [`Client`].
 ///
 /// The client declares a capability for each kind of handler it has, and no other. Servers only
-/// request input that the client declared. It also declares that it supports tasks, unless
-/// [`without_tasks`](Self::without_tasks) is called.
+/// request input that the client declared. Extensions are declared only if
+/// [`with_tasks`](Self::with_tasks) or [`extension`](Self::extension) is called.
 ///
 /// ```
 /// use std::time::Duration;
@@ -83,7 +83,7 @@ impl<T: Transport> Client<T> {
             limits: RoundLimits::default(),
             options: CallOptions::default(),
             cache_bytes: DEFAULT_CACHE_BYTES,
-            extensions: Object::from_iter([(tasks::EXTENSION.to_owned(), Object::new().into())]),
+            extensions: Object::new(),
             result_types: Vec::new(),
         }
     }
@@ -348,11 +348,14 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Does not declare the extension for tasks (`io.modelcontextprotocol/tasks`). The server then
-    /// has to complete each tool call in its response. Default: declared.
-    pub fn without_tasks(mut self) -> Self {
-        self.extensions.shift_remove(tasks::EXTENSION);
-        self
+    /// Declares the extension for tasks (`io.modelcontextprotocol/tasks`): the server can then turn
+    /// a tool call into a task, and complete it after its response. [`Client`] describes how calls
+    /// wait for their task. Default: not declared, and a task is an invalid response.
+    ///
+    /// A client that resumes or cancels a task of another client needs the extension, too. It is not
+    /// declared to legacy servers, which do not have it.
+    pub fn with_tasks(self) -> Self {
+        self.extension(tasks::EXTENSION, Object::new())
     }
 
     /// Declares an extension of the protocol, with its settings.

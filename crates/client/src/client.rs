@@ -26,11 +26,11 @@ use crate::trace::TraceSource;
 /// all input requests of a round concurrently, and the call is sent again with their responses.
 /// Dropping the future of a call cancels it, including its handlers.
 ///
-/// A server can turn a tool call into a task and complete it later. The client then polls the task
+/// A client built [`with_tasks`](crate::ClientBuilder::with_tasks) lets the server turn a tool
+/// call into a task and complete it later. The client then polls the task
 /// at the interval that the server states, and sends these requests again if a connection fails.
 /// Dropping the future does not cancel the task; see
-/// [`with_cancel_on_drop`](Self::with_cancel_on_drop), [`Client::cancel`] and
-/// [`ClientBuilder::without_tasks`](crate::ClientBuilder::without_tasks).
+/// [`with_cancel_on_drop`](Self::with_cancel_on_drop) and [`Client::cancel`].
 ///
 /// Lists, `server/discover` and resources are cached for as long as the server says they are
 /// fresh, unless they took more than one round or a [`Subscription`](crate::Subscription) of this

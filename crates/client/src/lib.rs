@@ -40,8 +40,8 @@
 //!
 //! - The server's request state is sent back byte for byte, and only with the call it belongs to.
 //!   Each request has an id of its own.
-//! - The client declares exactly the capabilities that it has handlers for, and the extension for
-//!   tasks unless [`ClientBuilder::without_tasks`] is called.
+//! - The client declares exactly the capabilities that it has handlers for. Extensions,
+//!   tasks among them, are declared on request alone ([`ClientBuilder::with_tasks`]).
 //! - Results are reused only for as long as the server allows, and never if they took more than
 //!   one round.
 //! - Every call ends: the rounds are counted and limited ([`RoundLimits`]). A call that the server

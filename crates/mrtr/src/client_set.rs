@@ -38,9 +38,9 @@ use crate::http_connection::HttpConnection;
 ///         "headers": { "Authorization": "Bearer ${BOOKING_TOKEN}" }
 ///     }
 /// } }"#;
-/// // Sets the handlers of each server's client.
+/// // Sets the handlers of each server's client, and which extensions it declares.
 /// let set = ClientSet::from_json(config, |_, client| {
-///     client.on_form(async |_, _| Ok(ElicitResult::decline()))
+///     client.with_tasks().on_form(async |_, _| Ok(ElicitResult::decline()))
 /// })?;
 /// for listed in set.list_tools().await {
 ///     match listed.tools {

@@ -175,7 +175,7 @@ async fn undeclared_input_requests_are_rejected() {
         (on_roots, json!({ "roots": {} }), vec![roots()], vec![form(), sampling(&json!({}))]),
     ] {
         let server = server_requesting(roots());
-        let _ = add(server.client().without_tasks()).build().call_tool("t", json!({})).await;
+        let _ = add(server.client()).build().call_tool("t", json!({})).await;
         let meta = &server.received()[0].meta;
         assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared);
         for request in accepted {
@@ -187,10 +187,7 @@ async fn undeclared_input_requests_are_rejected() {
         }
     }
     let all = server_requesting(roots());
-    let _ = on_roots(on_url(on_form(all.client().without_tasks())))
-        .build()
-        .call_tool("t", json!({}))
-        .await;
+    let _ = on_roots(on_url(on_form(all.client()))).build().call_tool("t", json!({})).await;
     assert_eq!(
         all.received()[0].meta["io.modelcontextprotocol/clientCapabilities"],
         json!({ "elicitation": { "form": {}, "url": {} }, "roots": {} }),
@@ -235,7 +232,7 @@ async fn sampling_with_tools_or_context_is_accepted_only_if_declared() {
         (without_handler, json!({ "roots": {} }), vec![roots()], vec![plain(), tools(), context()]),
     ] {
         let server = server_requesting(roots());
-        let _ = add(server.client().without_tasks()).build().call_tool("t", json!({})).await;
+        let _ = add(server.client()).build().call_tool("t", json!({})).await;
         let meta = &server.received()[0].meta;
         assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], declared);
         for request in accepted {

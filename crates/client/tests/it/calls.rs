@@ -322,7 +322,7 @@ async fn extension_is_declared_and_its_methods_and_result_types_are_accepted() {
         Reply::Result(json!({ "resultType": "task", "state": "working" }))
     });
     let settings = json!({ "list": true }).as_object().unwrap().clone();
-    let with = || server.client().without_tasks().extension("com.example/tasks", settings.clone());
+    let with = || server.client().extension("com.example/tasks", settings.clone());
     let params = json!({ "id": 7 });
     let error = with().build().request::<Value>("tasks/get", &params).await.unwrap_err();
     assert!(error.is_protocol(), "{error}");

@@ -75,7 +75,7 @@ async fn task_is_resumed_by_another_client_without_asking_again() {
 async fn resumed_task_is_polled_at_the_interval() {
     let states = std::iter::repeat_n(working(), 3).chain([completed("done")]);
     let server = server(created(&json!({})), states);
-    let client = server.client().build();
+    let client = server.client().with_tasks().build();
     let start = Instant::now();
     let mut outcome = client.begin_tool("t", json!({})).await.unwrap();
     while let CallOutcome::Working(call) = outcome {
@@ -88,7 +88,7 @@ async fn resumed_task_is_polled_at_the_interval() {
 #[tokio::test(start_paused = true)]
 async fn task_has_a_stable_json_form() {
     let server = server(created(&json!({ "ttlMs": 60_000 })), [working()]);
-    let outcome = server.client().build().begin_tool("t", json!({})).await.unwrap();
+    let outcome = server.client().with_tasks().build().begin_tool("t", json!({})).await.unwrap();
     let CallOutcome::Working(call) = outcome else { panic!("{outcome:?}") };
     let stored = serde_json::to_value(&call).unwrap();
     let expected = json!({
@@ -151,7 +151,7 @@ async fn observer_sees_each_update_of_a_task_and_can_store_the_call() {
 #[tokio::test(start_paused = true)]
 async fn task_is_cancelled_by_its_own_method_and_only_on_request() {
     let server = server(created(&json!({})), [working()]);
-    let client = server.client().build();
+    let client = server.client().with_tasks().build();
     let outcome = client.begin_tool("t", json!({})).await.unwrap();
     let CallOutcome::Working(call) = outcome else { panic!("{outcome:?}") };
     server.received();
@@ -194,7 +194,7 @@ async fn cancellation_is_sent_again_and_its_error_is_returned() {
         }
         other => Reply::Error(ErrorObject::method_not_found(other)),
     });
-    let client = server.client().build();
+    let client = server.client().with_tasks().build();
     let outcome = client.begin_tool("t", json!({})).await.unwrap();
     let CallOutcome::Working(call) = outcome else { panic!("{outcome:?}") };
     let error = client.cancel(&call).await.unwrap_err();
@@ -208,7 +208,7 @@ async fn cancellation_is_sent_again_and_its_error_is_returned() {
         Reply::Result(json!({ "resultType": "input_required",
             "inputRequests": { "a": { "method": "roots/list" } } }))
     });
-    let client = asks.client().on_roots(async |_| Ok(Vec::new())).build();
+    let client = asks.client().with_tasks().on_roots(async |_| Ok(Vec::new())).build();
     let outcome = client.begin_tool("t", json!({})).await.unwrap();
     let CallOutcome::InputRequired(call) = outcome else { panic!("{outcome:?}") };
     client.cancel(&call).await.unwrap();

@@ -62,7 +62,7 @@ pub(crate) fn server(created: Value, states: impl IntoIterator<Item = Value>) ->
 }
 
 pub(crate) fn accepting(server: &ScriptedServer) -> ClientBuilder<ScriptedServer> {
-    server.client().on_form(async |_, _| Ok(ElicitResult::accept(json!({}))?))
+    server.client().with_tasks().on_form(async |_, _| Ok(ElicitResult::accept(json!({}))?))
 }
 
 async fn call(server: &ScriptedServer) -> Result<CallToolResult, CallError> {
@@ -79,7 +79,7 @@ async fn task_is_polled_at_the_interval_of_the_server_until_it_is_complete() {
     let recorder = Arc::clone(&times);
     let slower = task("working", &json!({ "pollIntervalMs": 60_000, "statusMessage": "half" }));
     let server = server(created(&json!({})), [working(), slower, completed("done")]);
-    let client = server.client().on_event(move |event| {
+    let client = server.client().with_tasks().on_event(move |event| {
         if let CallEvent::RequestSent(request) = event {
             assert_eq!(request.target, "t");
             recorder.lock().unwrap().push(Instant::now());
@@ -256,12 +256,12 @@ async fn invalid_responses_about_tasks_are_protocol_errors() {
 #[tokio::test(start_paused = true)]
 async fn task_is_refused_for_other_methods_and_without_the_declaration() {
     let server = server(created(&json!({})), [completed("done")]);
-    let client = server.client().build();
+    let client = server.client().with_tasks().build();
     let error = client.get_prompt("p", json!({})).await.unwrap_err();
     assert!(error.is_protocol(), "{error}");
     assert!(error.to_string().contains("prompts/get must not create a task"), "{error}");
 
-    let client = server.client().without_tasks().build();
+    let client = server.client().build();
     let error = client.call_tool("t", json!({})).await.unwrap_err();
     assert!(error.is_protocol(), "{error}");
     assert!(error.to_string().contains("did not declare io.modelcontextprotocol/tasks"), "{error}");
@@ -311,7 +311,7 @@ async fn only_requests_about_a_task_are_sent_again_after_an_interruption() {
 async fn tasks_are_not_cached() {
     let state = task("working", &json!({ "ttlMs": 3_600_000 }));
     let server = server(created(&json!({})), [state]);
-    let client = server.client().build();
+    let client = server.client().with_tasks().build();
     for _ in 0..2 {
         let _: Value = client.request("tasks/get", json!({ "taskId": "kT9w" })).await.unwrap();
     }
