@@ -352,8 +352,8 @@ impl<T: Transport> ClientBuilder<T> {
     /// a tool call into a task, and complete it after its response. [`Client`] describes how calls
     /// wait for their task. Default: not declared, and a task is an invalid response.
     ///
-    /// A client that resumes or cancels a task of another client needs the extension, too. It is not
-    /// declared to legacy servers, which do not have it.
+    /// A client that resumes or cancels a task of another client needs the extension, too. It is
+    /// not declared to legacy servers, which do not have it.
     pub fn with_tasks(self) -> Self {
         self.extension(tasks::EXTENSION, Object::new())
     }

@@ -147,7 +147,8 @@ impl Registry {
 
     /// Returns what seals the parts of a task.
     pub(crate) fn task_seal(&self, key: TaskKey) -> TaskSeal<'_> {
-        TaskSeal { sealer: &*self.sealer, now: self.clock.now(), key }
+        let service = self.tasks.as_ref().map_or("", |tasks| &*tasks.binding);
+        TaskSeal { sealer: &*self.sealer, now: self.clock.now(), service, key }
     }
 
     pub(crate) fn has_resources(&self) -> bool {

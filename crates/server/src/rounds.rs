@@ -23,6 +23,7 @@ mod stored;
 mod version;
 
 pub(crate) use checkpoint::checkpoint;
+pub(crate) use commits::Unsaved;
 pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
 pub use input::{ElicitOutcome, InputFuture};

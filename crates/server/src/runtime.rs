@@ -54,12 +54,22 @@ impl HandOverPolicy {
         if self.disabled {
             return std::future::pending().await;
         }
+        self.closing().await;
+    }
+
+    /// Waits until shutdown has begun.
+    pub(crate) async fn closing(&self) {
         let mut closed = pin!(self.closed.notified());
         // A shutdown after this line is noticed.
         closed.as_mut().enable();
         if !self.closing.load(Ordering::Acquire) {
             closed.await;
         }
+    }
+
+    /// Returns true if shutdown has begun, and another replica can continue the calls.
+    pub(crate) fn is_closing(&self) -> bool {
+        !self.disabled && self.closing.load(Ordering::Relaxed)
     }
 
     pub(crate) fn should_hand_over(&self) -> bool {

@@ -60,6 +60,9 @@
 //!   a missing scope ends it.
 //! - [`Context::progress`](crate::Context::progress) sets the status message of the task.
 //!   [`Context::log`](crate::Context::log) sends nothing.
+//! - A step has no timeout unless it sets [one](crate::StepFuture::timeout), and the timeouts of
+//!   the call do not count. When the task is cancelled or the server shuts down, no step begins, and
+//!   those in flight have 10 s.
 //! - One result has at most 256 KiB, and a journal 4 MiB.
 //! - A handler whose new version does not fit a journal is tried again every minute, until the task
 //!   expires: an unsuitable deployment loses no task.
@@ -89,7 +92,7 @@ pub use policy::TaskPolicy;
 pub(crate) use policy::TaskStart;
 pub(crate) use run::{Run, task_handler};
 pub(crate) use sealed::{Part, TaskSeal};
-pub(crate) use service::{TaskService, within_request};
+pub(crate) use service::{TaskService, is_unavailable, within_request};
 pub(crate) use store::ErasedTaskStore;
 pub use store::{
     Claim, Created, HeldTask, Lease, LeaseId, NewTask, RunEnd, StoredAnswer, StoredStatus,

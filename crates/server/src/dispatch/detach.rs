@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::execute::{RoundExecution, with_timeout};
+use super::execute::{CloseOnDrop, RoundExecution, with_timeout};
 use super::tasks::{declares_tasks, missing_extension, task_on_wire};
 use crate::error::Error;
 use crate::handler::BoxFuture;
@@ -21,8 +21,8 @@ use crate::registry::{Outcome, Registry};
 use crate::request_parts::RequestParts;
 use crate::rounds::{Ending, Fault, drive};
 use crate::tasks::{
-    Created, Holding, NewTask, Part, Run, RunEnd, StoredCall, TaskKey, TaskPolicy, TaskService,
-    TaskStart, TaskWrite, View, task_handler, within_request,
+    Created, Holding, NewTask, Part, Run, RunEnd, StoredCall, TaskKey, TaskPolicy, TaskRecord,
+    TaskService, TaskStart, TaskWrite, View, task_handler, within_request,
 };
 use crate::tool::Tool;
 
@@ -82,6 +82,9 @@ impl RoundExecution<'_> {
         task: Detachable<'_>,
         mut handler: ToolFuture,
     ) -> Outcome {
+        // Tasks of the handler's own must learn of the end of the round, also if the client
+        // disconnects. The run of a task ends the round itself.
+        let mut close = CloseOnDrop(Some(&*self.round));
         let ending = match task.policy.start {
             TaskStart::Immediately => Ending::Detached,
             TaskStart::After(time) if time < self.target.options.request_timeout => {
@@ -89,12 +92,12 @@ impl RoundExecution<'_> {
                     let driven = pin!(drive(&self.round, handler.as_mut()));
                     with_timeout(time, driven).await
                 };
-                // Without a permit, the call goes on as it is.
                 match driven {
                     Some(ending) => ending,
-                    None => match task.service.try_permit() {
-                        Some(permit) => {
-                            return self.detach(registry, task, handler, Some(permit)).await;
+                    None => match self.create_in_time(registry, task).await {
+                        Some(created) => {
+                            close.0 = None;
+                            return self.detach(registry, task, handler, created).await;
                         }
                         None => self.drive(&mut handler).await?,
                     },
@@ -104,31 +107,45 @@ impl RoundExecution<'_> {
         };
         if let Ending::Detached = ending {
             let permit = task.service.try_permit();
-            return self.detach(registry, task, handler, permit).await;
+            let created = self.create(registry, task, permit).await?;
+            close.0 = None;
+            return self.detach(registry, task, handler, created).await;
         }
         let complete = |outcome| registry.tool_response(task.tool, outcome);
         self.respond(ending, |output: ToolOutput| output.0, complete)
     }
 
-    /// Creates the task, and continues the handler beside the response. Without a permit, the
-    /// handler is dropped, and a replica with room continues it from its journal.
-    async fn detach(
+    /// Creates the task of a call that takes long. Without a permit, or if the store fails, the
+    /// call goes on as it is: returns `None`.
+    async fn create_in_time(
+        &self,
+        registry: &Arc<Registry>,
+        task: Detachable<'_>,
+    ) -> Option<CreatedTask> {
+        let permit = task.service.try_permit()?;
+        let created = self.create(registry, task, Some(permit)).await.ok();
+        if created.is_none() {
+            self.round.detach_failed();
+        }
+        created
+    }
+
+    /// Creates the task in the store.
+    async fn create(
         &self,
         registry: &Arc<Registry>,
         Detachable { service, policy, tool }: Detachable<'_>,
-        handler: ToolFuture,
         permit: Option<OwnedSemaphorePermit>,
-    ) -> Outcome {
+    ) -> Result<CreatedTask, ErrorObject> {
         let fault = |fault: Fault| self.fault_response(&fault);
         let entries = self.round.attach().map_err(fault)?;
         let meta = self.round.next_meta(registry.clock.now()).map_err(fault)?;
-        let task_id = task_id(&meta.id, self.round.answers_digest());
-        let key = TaskKey::of(&task_id);
+        let id = task_id(&meta.id, self.round.answers_digest());
+        let key = TaskKey::of(&id);
         let lease = service.new_lease();
         let lease = lease.map_err(|_| fault(Fault::Handler("no random numbers".to_owned())))?;
         let parts = &self.round.parts;
         let call = StoredCall::new(meta, self.round.known_answers(), self.target.arguments, parts);
-        let view = View::default();
         let seal = registry.task_seal(key);
         let sealed = |part, body: &[u8]| {
             seal.seal(part, body)
@@ -142,51 +159,82 @@ impl RoundExecution<'_> {
             ttl: policy.ttl,
             retention: policy.retention,
             call: sealed(Part::Call(&tool.wire.name), &call.pack())?,
-            view: sealed(Part::View(parts.principal.as_ref()), &view.pack())?,
+            view: sealed(Part::View(parts.principal.as_ref()), &View::default().pack())?,
             entries: entries
                 .map(|(position, entry)| sealed(Part::Entry(position), &entry.pack()))
                 .collect::<Result<_, _>>()?,
         };
-        let asked_at = Instant::now();
+        let holding = Holding::new(Instant::now(), service.usable_lease());
         let (record, is_new) = match within_request(service.store.create(new, lease)).await? {
             Created::New(record) => (record, true),
             // The client has repeated its request.
             Created::Exists(record) => (record, false),
         };
-        if is_new {
-            let tool = tool.wire.name.clone();
-            let span = tracing::info_span!(target: "mrtr::tasks", "task", tool, ?key);
-            let tracked = registry.runtime.tasks.track();
-            let run = Run {
-                registry: Arc::clone(registry),
-                key,
-                lease: lease.id,
-                tool,
-                call,
-                view,
-                epoch: 0,
-                answered: Vec::new(),
-                round: Arc::clone(&self.round),
-                holding: Holding::new(asked_at, service.usable_lease()),
-            };
-            if permit.is_some() {
+        let run = is_new.then(|| Run {
+            registry: Arc::clone(registry),
+            key,
+            lease: lease.id,
+            tool: tool.wire.name.clone(),
+            call,
+            view: View::default(),
+            epoch: 0,
+            answered: Vec::new(),
+            round: Arc::clone(&self.round),
+            holding,
+        });
+        Ok(CreatedTask { id, key, record, run, permit })
+    }
+
+    /// Continues the handler of a new task beside the response. Without a permit, the handler is
+    /// dropped, and a replica with room continues it from its journal.
+    async fn detach(
+        &self,
+        registry: &Arc<Registry>,
+        Detachable { service, policy, .. }: Detachable<'_>,
+        handler: ToolFuture,
+        created: CreatedTask,
+    ) -> Outcome {
+        let CreatedTask { id, key, record, run, permit } = created;
+        match (run, permit) {
+            (Some(run), Some(permit)) => {
+                self.round.task_created();
+                let span =
+                    tracing::info_span!(target: "mrtr::tasks", "task", tool = run.tool, ?key);
+                let tracked = registry.runtime.tasks.track();
                 let run = async move {
                     run.execute(handler).await;
                     drop((permit, tracked));
                 };
                 tokio::spawn(run.instrument(span));
-            } else {
+            }
+            (Some(run), None) => {
                 self.round.close();
                 let end = Some(RunEnd::Released(Duration::ZERO));
-                let write = TaskWrite { end, ..TaskWrite::new(key, lease.id) };
+                let write = TaskWrite { end, ..TaskWrite::new(key, run.lease) };
                 // If it fails, the lease runs out.
                 drop(within_request(service.store.write(write)).await);
             }
+            (None, _) => self.round.close(),
         }
-        let view = View::default();
-        let (task, _) = task_on_wire(&task_id, &record, &view, policy)?.into_parts();
+        let part = Part::View(self.round.parts.principal.as_ref());
+        let view = registry.task_seal(key).open(part, &record.view).ok();
+        let view = view.and_then(|view| View::unpack(&view).ok());
+        let view = view.ok_or_else(|| {
+            self.fault_response(&Fault::Handler("the task cannot be opened".to_owned()))
+        })?;
+        let (task, _) = task_on_wire(&id, &record, &view, policy)?.into_parts();
         registry.complete(&CreateTaskResult::new(task))
     }
+}
+
+/// A task in the store.
+struct CreatedTask {
+    id: String,
+    key: TaskKey,
+    record: TaskRecord,
+    /// The run of a new task. `None`: the task existed.
+    run: Option<Run>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Returns the id of a task: 22 characters, with 128 bits that cannot be guessed.

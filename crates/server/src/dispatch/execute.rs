@@ -32,6 +32,7 @@ use crate::rounds::{
     Suspended, Version, check_size, drive,
 };
 use crate::state_error::{refuse, refuse_newer, refuse_panic};
+use crate::tasks::is_unavailable;
 
 /// The target of a call: its handler, and its arguments.
 #[derive(Clone, Copy)]
@@ -187,7 +188,10 @@ impl<'a> RoundExecution<'a> {
 
     /// Keeps the response of a single-use state.
     pub(super) async fn settle_claim(&self, response: &Outcome) {
-        if let Some(claim) = &self.claim {
+        let Some(claim) = &self.claim else { return };
+        if response.as_ref().is_err_and(is_unavailable) {
+            claim.release().await;
+        } else {
             claim.settle(response).await;
         }
     }
@@ -396,7 +400,7 @@ pub(super) async fn with_timeout<F: Future>(
 }
 
 /// Closes the round when it is dropped.
-struct CloseOnDrop<'a>(Option<&'a Round>);
+pub(super) struct CloseOnDrop<'a>(pub(super) Option<&'a Round>);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {

@@ -135,6 +135,20 @@ impl<'a> SingleUseClaim<'a> {
         tokio::time::timeout(self.max_wait(), wait).await.unwrap_or_else(timed_out)
     }
 
+    /// Gives the state back, because the round had no effect.
+    pub(super) async fn release(&self) {
+        let entry = self.entry(CLAIMED, &[]);
+        let released =
+            with_timeout(self.store.settle(&self.key, &entry, Duration::from_millis(1))).await;
+        if let Err(error) = released {
+            tracing::error!(
+                target: "mrtr::state",
+                %error,
+                "the single-use store did not release a request state"
+            );
+        }
+    }
+
     /// Keeps the response for repetitions of the request.
     pub(super) async fn settle(&self, response: &Outcome) {
         let settle = async |entry: &[u8]| {

@@ -16,7 +16,7 @@ use crate::request_parts::RequestParts;
 use crate::tasks::TaskKey;
 
 /// Maximum number of tasks in one subscription.
-const MAX_TASKS: usize = 1_000;
+const MAX_TASKS: usize = 100;
 
 /// The interval at which all tasks are read: a store may not announce every change.
 const INTERVAL: Duration = Duration::from_secs(5);

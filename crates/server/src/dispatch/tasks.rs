@@ -14,6 +14,7 @@ use mrtr_schema::{Object, method};
 use serde_json::value::RawValue;
 
 use super::failure::missing_capability;
+use super::scopes::check_scopes;
 use crate::registry::{Methods, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
 use crate::rounds::MAX_STORED_ENTRY;
@@ -138,7 +139,13 @@ impl Registry {
         let view =
             opened.and_then(|view| View::unpack(&view).map_err(|_| OpenError::UnknownFormat));
         match view {
-            Ok(view) => Ok((record, view)),
+            Ok(view) => {
+                // The answers of a caller have to be allowed what the call is allowed.
+                if let Some(tool) = self.tool(&record.handler.tool) {
+                    check_scopes(&tool.options, parts, None)?;
+                }
+                Ok((record, view))
+            }
             Err(error) => {
                 let reason = error.reason();
                 tracing::warn!(target: "mrtr::tasks", ?key, reason, "a task was not opened");

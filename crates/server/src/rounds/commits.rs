@@ -7,6 +7,8 @@ use super::journal::Entry;
 /// The commits of a journal to a store. Changes of the journal are numbered.
 #[derive(Default)]
 pub(super) struct Commits {
+    /// True if the task exists. Until then, no step begins, and no result counts.
+    pub(super) is_created: bool,
     /// The last change that is committed.
     pub(super) committed: u64,
     /// The last change that is a decision.
@@ -21,7 +23,7 @@ pub(super) struct Commits {
 impl Commits {
     /// Creates the commits of a journal whose changes so far are in the store.
     pub(super) fn new(changes: u64) -> Self {
-        Self { committed: changes, ..Self::default() }
+        Self { is_created: true, committed: changes, ..Self::default() }
     }
 }
 
@@ -45,6 +47,8 @@ pub(crate) struct Unsaved {
     /// The position of the first entry.
     pub(crate) position: usize,
     pub(crate) entries: Vec<Entry>,
+    /// True if the journal has changed.
+    pub(crate) is_journal_changed: bool,
     /// The progress that was reported last.
     pub(crate) message: Option<String>,
 }

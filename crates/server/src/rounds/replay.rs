@@ -370,6 +370,11 @@ impl Replay {
         self.saved = self.journal.entries.len();
     }
 
+    /// Marks all entries as not saved.
+    pub(super) fn mark_unsaved(&mut self) {
+        self.saved = 0;
+    }
+
     /// Puts answers that have arrived into the journal, so that they are saved with it.
     pub(super) fn keep_arrived(&mut self) {
         self.journal.entries.append(&mut self.arrived);

@@ -317,9 +317,12 @@ impl Round {
             return StepStart::Abandoned;
         }
         // The client takes no part in the hand-over of a task.
-        let may_hand_over = state.commits.is_some()
-            || (self.hand_overs < MAX_HAND_OVERS && self.rounds < LAST_HAND_OVER_ROUND);
-        if may_hand_over && state.may_hand_over() && self.runtime().hand_over.should_hand_over() {
+        let is_task = state.commits.is_some();
+        let may_hand_over =
+            is_task || (self.hand_overs < MAX_HAND_OVERS && self.rounds < LAST_HAND_OVER_ROUND);
+        let policy = &self.runtime().hand_over;
+        let is_wanted = || if is_task { policy.is_closing() } else { policy.should_hand_over() };
+        if may_hand_over && state.may_hand_over() && is_wanted() {
             state.handed_over = true;
             return StepStart::HandOver;
         }
@@ -465,6 +468,9 @@ impl State {
 
     fn close(&mut self) -> Suspended {
         self.driver = None;
+        if let Some(commits) = &mut self.commits {
+            commits.waiters.drain(..).for_each(Waker::wake);
+        }
         self.close_waiters.drain(..).for_each(Waker::wake);
         if std::mem::replace(&mut self.closed, true) {
             return Suspended::default();

@@ -258,8 +258,9 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             other => other,
         };
         if let StepState::Deciding(_, decision, _) = this.progress {
-            ready!(round.poll_committed(decision, cx.waker()));
+            let is_committed = ready!(round.poll_committed(decision, cx.waker()));
             this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
+                _ if !is_committed => return Poll::Ready(Err(Error::round_closed(key))),
                 StepState::Deciding(run, _, guard) => start(guard, &this.options, this.detach, run),
                 other => other,
             };
@@ -307,8 +308,9 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
 impl<T> StepFuture<'_, T> {
     /// Waits until the result of the step is committed.
     fn poll_saved(&mut self, change: u64, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        ready!(self.round.poll_committed(change, cx.waker()));
+        let is_committed = ready!(self.round.poll_committed(change, cx.waker()));
         match std::mem::replace(&mut self.progress, StepState::Done) {
+            _ if !is_committed => Poll::Ready(Err(Error::round_closed(&self.key))),
             StepState::Saving(result, ..) => Poll::Ready(result),
             _ => Poll::Pending,
         }

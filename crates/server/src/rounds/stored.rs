@@ -25,11 +25,14 @@ pub(crate) async fn detach(round: Arc<Round>) -> Result<(), Error> {
         if state.closed {
             return Poll::Ready(Err(Error::round_closed("detach")));
         }
-        if state.commits.is_some() || state.detach == Detach::Never {
+        let is_created = state.commits.as_ref().map(|commits| commits.is_created);
+        if is_created == Some(true) || (is_created.is_none() && state.detach == Detach::Never) {
             return Poll::Ready(Ok(()));
         }
-        state.detach = Detach::Requested;
-        state.wake_driver();
+        if is_created.is_none() {
+            state.detach = Detach::Requested;
+            state.wake_driver();
+        }
         state.wake_on_close(cx.waker());
         Poll::Pending
     })
@@ -74,9 +77,29 @@ impl Round {
         state.detach = Detach::Never;
         state.replay.keep_arrived();
         let (_, entries) = state.replay.take_unsaved();
-        state.commits = Some(Box::new(Commits::new(state.replay.changes())));
-        state.close_waiters.drain(..).for_each(Waker::wake);
+        let commits = Commits::new(state.replay.changes());
+        state.commits = Some(Box::new(Commits { is_created: false, ..commits }));
         Ok(entries)
+    }
+
+    /// Reports that the store has created the task.
+    pub(crate) fn task_created(&self) {
+        let mut state = self.lock();
+        if let Some(commits) = &mut state.commits {
+            commits.is_created = true;
+            commits.waiters.drain(..).for_each(Waker::wake);
+        }
+        state.close_waiters.drain(..).for_each(Waker::wake);
+    }
+
+    /// Returns the journal to the request, because the store has not created the task.
+    pub(crate) fn detach_failed(&self) {
+        let mut state = self.lock();
+        state.replay.mark_unsaved();
+        if let Some(commits) = state.commits.take() {
+            commits.waiters.into_iter().for_each(Waker::wake);
+        }
+        state.close_waiters.drain(..).for_each(Waker::wake);
     }
 
     /// Returns the answers that were known when the round began.
@@ -97,26 +120,31 @@ impl Round {
         result: (StepKind, String),
     ) -> Result<u64, (StepKind, String)> {
         let mut state = self.lock();
-        if state.commits.is_none() || state.closed {
+        if state.commits.is_none() {
             return Err(result);
         }
-        state.record_step(key, result.0, result.1);
-        state.wake_writer();
+        // The result does not count if the round has ended: see `poll_committed`.
+        if !state.closed {
+            state.record_step(key, result.0, result.1);
+            state.wake_writer();
+        }
         Ok(state.replay.changes())
     }
 
-    /// Waits until a change is committed. It never is if the round has ended.
-    pub(super) fn poll_committed(&self, change: u64, waker: &Waker) -> Poll<()> {
+    /// Waits until a change is committed. Returns false if the round has ended instead.
+    pub(super) fn poll_committed(&self, change: u64, waker: &Waker) -> Poll<bool> {
         let mut state = self.lock();
-        let closed = state.closed;
+        if state.closed {
+            return Poll::Ready(false);
+        }
         match &mut state.commits {
-            Some(commits) if closed || commits.committed < change => {
+            Some(commits) if !commits.is_created || commits.committed < change => {
                 if !commits.waiters.iter().any(|other| other.will_wake(waker)) {
                     commits.waiters.push(waker.clone());
                 }
                 Poll::Pending
             }
-            _ => Poll::Ready(()),
+            _ => Poll::Ready(true),
         }
     }
 
@@ -132,9 +160,10 @@ impl Round {
         if commits.committed >= change && !(takes_message && commits.message.is_some()) {
             return Poll::Pending;
         }
+        let is_journal_changed = commits.committed < change;
         let message = commits.message.take();
         let (position, entries) = state.replay.take_unsaved();
-        Poll::Ready(Unsaved { change, position, entries, message })
+        Poll::Ready(Unsaved { change, position, entries, is_journal_changed, message })
     }
 
     /// Reports that a change was committed.
@@ -208,7 +237,8 @@ impl State {
     /// Returns the last decision, if it is not committed yet.
     pub(super) fn uncommitted_decision(&self) -> Option<u64> {
         let commits = self.commits.as_ref()?;
-        (commits.last_decision > commits.committed).then_some(commits.last_decision)
+        let waits = !commits.is_created || commits.last_decision > commits.committed;
+        waits.then_some(commits.last_decision)
     }
 
     pub(super) fn wake_writer(&mut self) {

@@ -1,17 +1,19 @@
 //! The commits of a run, and the renewal of its lease.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use super::holding::Stop;
 use super::run::Run;
 use super::service::TaskService;
 use super::store::{TaskWrite, Verdict};
+use super::view::View;
+use crate::rounds::Unsaved;
 
 /// The pause before a failed write is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -19,11 +21,22 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The shortest time between two writes of nothing but progress.
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The time that the steps in flight have when a task is cancelled, or its server shuts down.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a run does next beside its handler.
+enum Next {
+    /// Writes changes of the journal, if any, and perhaps renews the lease.
+    Write(Option<Unsaved>, bool),
+    Stop(Stop),
+}
+
 impl Run {
     /// Commits the journal as it grows, and keeps the lease, until the run has to stop.
     pub(super) async fn keep(&self, service: &TaskService, hint: &Notify) -> Stop {
         let mut closed = pin!(self.registry.runtime.hand_over.closed());
-        let mut stop = None;
+        // The reason to stop, and the time that the steps in flight have.
+        let mut stop: Option<(Stop, Pin<Box<Sleep>>)> = None;
         let mut last_message = None;
         let third = service.lease / 3;
         let mut renew = Box::pin(sleep(third));
@@ -31,59 +44,80 @@ impl Run {
             let takes_message =
                 last_message.is_none_or(|last: Instant| last.elapsed() >= MESSAGE_INTERVAL);
             let mut hinted = pin!(hint.notified());
-            let (unsaved, renews) = poll_fn(|cx| {
-                if let Poll::Ready(unsaved) = self.round.poll_unsaved(cx.waker(), takes_message) {
-                    return Poll::Ready((Some(unsaved), false));
+            let next = poll_fn(|cx| {
+                // Polled first: commits may come back to back.
+                let renews = renew.as_mut().poll(cx).is_ready();
+                if stop.is_none() && closed.as_mut().poll(cx).is_ready() {
+                    stop = Some((Stop::Released, Box::pin(sleep(STOP_TIMEOUT))));
                 }
-                if stop.is_some() && self.round.stop() {
-                    return Poll::Ready((None, false));
+                if let Poll::Ready(unsaved) = self.round.poll_unsaved(cx.waker(), takes_message) {
+                    return Poll::Ready(Next::Write(Some(unsaved), renews));
+                }
+                if let Some((reason, timeout)) = &mut stop
+                    && (self.round.stop() || timeout.as_mut().poll(cx).is_ready())
+                {
+                    return Poll::Ready(Next::Stop(*reason));
                 }
                 // Any write tells if the task was cancelled.
-                let is_due = renew.as_mut().poll(cx).is_ready();
-                if is_due || hinted.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready((None, true));
-                }
-                if stop.is_none() && closed.as_mut().poll(cx).is_ready() {
-                    stop = Some(Stop::Released);
-                    if self.round.stop() {
-                        return Poll::Ready((None, false));
-                    }
+                if renews || hinted.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Next::Write(None, true));
                 }
                 Poll::Pending
             })
             .await;
+            let (unsaved, renews) = match next {
+                Next::Stop(reason) => return reason,
+                Next::Write(unsaved, renews) => (unsaved, renews),
+            };
             let mut write = TaskWrite::new(self.key, self.lease);
-            match &unsaved {
-                None if !renews => return stop.unwrap_or(Stop::Released),
-                None => {
-                    write.renew = Some(service.lease);
-                    renew = Box::pin(sleep(third));
+            if renews {
+                write.renew = Some(service.lease);
+                renew = Box::pin(sleep(third));
+            }
+            if let Some(unsaved) = &unsaved {
+                if !self.add_unsaved(unsaved, &mut write) {
+                    return Stop::Lost;
                 }
-                Some(unsaved) => {
-                    if !unsaved.entries.is_empty() {
-                        let Some(entries) = self.seal_entries(unsaved.position, &unsaved.entries)
-                        else {
-                            return Stop::Lost;
-                        };
-                        write.position = Some(unsaved.position);
-                        write.entries = entries;
-                    }
-                    if unsaved.message.is_some() {
-                        let mut view = self.view.clone();
-                        view.message.clone_from(&unsaved.message);
-                        write.view = self.seal_view(&view);
-                        last_message = Some(Instant::now());
-                    }
-                    self.holding.set_writing_from(Some(unsaved.position));
+                if unsaved.message.is_some() {
+                    last_message = Some(Instant::now());
                 }
+                self.holding.set_writing_from(Some(unsaved.position));
             }
             let Some(cancel) = self.write(write).await else { return Stop::Lost };
             if let Some(unsaved) = unsaved {
                 self.holding.committed(unsaved.message);
                 self.round.committed(unsaved.change);
             }
-            if cancel {
-                stop = Some(Stop::Cancelled);
+            if cancel && !matches!(stop, Some((Stop::Cancelled, _))) {
+                stop = Some((Stop::Cancelled, Box::pin(sleep(STOP_TIMEOUT))));
+            }
+        }
+    }
+
+    /// Adds the changes of the journal to a write. Returns false if they cannot be sealed.
+    fn add_unsaved(&self, unsaved: &Unsaved, write: &mut TaskWrite) -> bool {
+        let mut view = None;
+        if unsaved.is_journal_changed {
+            let Some(entries) = self.seal_entries(unsaved.position, &unsaved.entries) else {
+                return false;
+            };
+            // Also without entries: the last one may have been removed.
+            (write.position, write.entries) = (Some(unsaved.position), entries);
+            let length = (unsaved.position + unsaved.entries.len()) as u64;
+            if length < self.view.entries {
+                let shorter: &mut View = view.get_or_insert_with(|| self.view.clone());
+                shorter.entries = length;
+            }
+        }
+        if unsaved.message.is_some() {
+            let changed = view.get_or_insert_with(|| self.view.clone());
+            changed.message.clone_from(&unsaved.message);
+        }
+        match view.map(|view| self.seal_view(&view)) {
+            Some(None) => false,
+            sealed => {
+                write.view = sealed.flatten();
+                true
             }
         }
     }

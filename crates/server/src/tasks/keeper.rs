@@ -29,7 +29,7 @@ impl Server {
     /// [`drained`](Self::drained) waits for them.
     pub async fn run_tasks(&self) {
         let Some(service) = self.registry.tasks.as_deref() else { return };
-        let closed = pin!(self.registry.runtime.hand_over.closed());
+        let closed = pin!(self.registry.runtime.hand_over.closing());
         let changes = pin!(announce_changes(service));
         let claims = pin!(claim_tasks(&self.registry, service));
         let work = pin!(either(changes, claims));

@@ -164,8 +164,14 @@ impl Run {
                 );
                 journal = Journal::default();
                 responses = InputResponses::default();
-                view.questions.clear();
-                change = Some(TaskWrite { position: Some(0), ..TaskWrite::new(key, lease) });
+                view.restart();
+                let sealed = seal.seal(Part::View(call.principal.as_ref()), &view.pack());
+                let sealed = sealed.map_err(|error| error.to_string())?;
+                change = Some(TaskWrite {
+                    position: Some(0),
+                    view: Some(sealed),
+                    ..TaskWrite::new(key, lease)
+                });
             }
             Compatibility::Refuse => return Err("the handler is too old".to_owned()),
         }
@@ -308,7 +314,7 @@ impl Run {
     /// Ends the run, with the last entries of the journal, which begin at a position.
     async fn end(self, end: RunEnd, entries: Option<(usize, Vec<Entry>)>) {
         let mut write = TaskWrite { end: Some(end), ..TaskWrite::new(self.key, self.lease) };
-        if let Some((position, entries)) = entries.filter(|(_, entries)| !entries.is_empty()) {
+        if let Some((position, entries)) = entries {
             let Some(entries) = self.seal_entries(position, &entries) else { return };
             (write.position, write.entries) = (Some(position), entries);
         }

@@ -30,6 +30,8 @@ pub(crate) enum Part<'a> {
 pub(crate) struct TaskSeal<'a> {
     pub(crate) sealer: &'a dyn Seal,
     pub(crate) now: UnixSeconds,
+    /// Names the server: a store may have tasks of several.
+    pub(crate) service: &'a str,
     pub(crate) key: TaskKey,
 }
 
@@ -68,7 +70,7 @@ impl TaskSeal<'_> {
         Ok(body)
     }
 
-    fn binding<'a>(&self, part: Part<'a>, target: &'a str) -> Binding<'a> {
+    fn binding<'b>(&'b self, part: Part<'b>, target: &'b str) -> Binding<'b> {
         let principal = match part {
             Part::View(principal) => principal,
             _ => None,
@@ -76,7 +78,7 @@ impl TaskSeal<'_> {
         // The digest is of the task instead of arguments: only its caller knows these.
         let arguments = Digest::from_bytes(self.key.0);
         // A task may outlive the key that its caller proves.
-        Binding { principal, proof_key: None, method: "tasks", target, arguments }
+        Binding { principal, proof_key: None, method: self.service, target, arguments }
     }
 }
 
@@ -101,7 +103,12 @@ mod tests {
         let ring = KeyRing::ephemeral().unwrap();
         let alice = Principal::new("https://login.example", "alice");
         let bob = Principal::new("https://login.example", "bob");
-        let of = |id| TaskSeal { sealer: &ring, now: UnixSeconds(1), key: TaskKey::of(id) };
+        let of = |id| TaskSeal {
+            sealer: &ring,
+            now: UnixSeconds(1),
+            service: "tasks of test",
+            key: TaskKey::of(id),
+        };
         for length in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
             let body: Vec<u8> = (0..length).map(|n| u8::try_from(n % 251).unwrap()).collect();
             for (part, other) in [

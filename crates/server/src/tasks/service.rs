@@ -22,6 +22,8 @@ pub(crate) struct TaskService {
     pub(crate) store: Box<dyn ErasedTaskStore>,
     /// The name of the server: the tasks of others in the same store are not its own.
     pub(crate) name: String,
+    /// What the parts of its tasks are bound to.
+    pub(crate) binding: String,
     pub(crate) handlers: Arc<[TaskHandler]>,
     /// The time for which a replica that has died keeps its tasks.
     pub(crate) lease: Duration,
@@ -43,6 +45,7 @@ impl TaskService {
     ) -> Self {
         Self {
             store,
+            binding: format!("tasks of {name}"),
             name,
             handlers,
             lease,
@@ -115,6 +118,14 @@ impl TaskService {
     }
 }
 
+/// The `data.reason` of the error response of an unavailable store.
+const UNAVAILABLE: &str = "task_store_unavailable";
+
+/// Returns true if the error is that of an unavailable store.
+pub(crate) fn is_unavailable(error: &ErrorObject) -> bool {
+    error.data.as_ref().is_some_and(|data| data.get("reason") == Some(&UNAVAILABLE.into()))
+}
+
 /// Awaits an operation of the store within a request.
 ///
 /// # Errors
@@ -131,6 +142,6 @@ pub(crate) async fn within_request<T>(
     done.map_err(|error| {
         tracing::error!(target: "mrtr::tasks", %error, "an operation of the task store failed");
         ErrorObject::internal("The task store is unavailable; try again")
-            .with_data(json!({ "reason": "task_store_unavailable" }))
+            .with_data(json!({ "reason": UNAVAILABLE }))
     })
 }

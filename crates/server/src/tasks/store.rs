@@ -300,7 +300,8 @@ pub enum Verdict {
         /// True if the task is to be cancelled.
         cancel: bool,
     },
-    /// The lease was lost, or the run has ended, or the store has lost entries. Nothing was written.
+    /// The lease was lost, or the run has ended, or the store has lost entries. Nothing was
+    /// written.
     Lost,
 }
 

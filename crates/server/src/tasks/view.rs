@@ -51,8 +51,9 @@ impl View {
     /// Replaces the open questions. `is_answered` tells if a question of the previous ones, by its
     /// wire key, was answered.
     ///
-    /// A question that is open as it was keeps its wire key. A question that is asked again gets
-    /// another one: in a task, a key must not be reused.
+    /// A question that is open as it was keeps its wire key and its text: an answer to it may be on
+    /// its way. A question that is asked again gets another key: in a task, a key must not be
+    /// reused.
     pub(crate) fn ask(&mut self, open: &[OpenInput], is_answered: impl Fn(&str) -> bool) {
         let previous = std::mem::take(&mut self.questions);
         for OpenInput { key, question } in open {
@@ -62,9 +63,7 @@ impl View {
                 String::from(question.write(wire_key, writer).end())
             };
             let same = previous.iter().find(|before| {
-                before.key == *key
-                    && !is_answered(&before.wire_key)
-                    && before.request == request(&before.wire_key)
+                before.key == *key && !is_answered(&before.wire_key) && before.digest == digest
             });
             let question = same.cloned().unwrap_or_else(|| {
                 let wire_key = self.unused_key(key);
@@ -103,6 +102,12 @@ impl View {
             }
         }
         Ok(InputRequests(all))
+    }
+
+    /// Starts the task over: no question is open, and the journal is empty.
+    pub(crate) fn restart(&mut self) {
+        self.questions.clear();
+        self.entries = 0;
     }
 
     /// Ends the task: nothing is open any more.

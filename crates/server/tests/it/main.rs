@@ -29,6 +29,7 @@ mod steps;
 mod structured;
 mod support;
 mod suspension;
+mod task_edges;
 mod task_promises;
 mod task_recovery;
 mod task_stores;

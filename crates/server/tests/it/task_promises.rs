@@ -133,7 +133,7 @@ async fn complete(fleet: &TaskFleet, declares_tasks: bool) -> Value {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("the task was never completed")
+    unreachable!("the task was never completed")
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,12 +268,12 @@ async fn ask_once(cx: Context) -> Result<String> {
 fn fleet_of(server: Server) -> TaskFleet {
     let running = server.clone();
     tokio::spawn(async move { running.run_tasks().await });
-    TaskFleet { servers: vec![server], connections: Vec::new(), caller: alice() }
+    TaskFleet { servers: vec![server], connections: Vec::new(), caller: alice(), scopes: None }
 }
 
 /// Changes that an attacker with access to the database can make.
 const ATTACKS: [fn(&mut HeldTask); 6] = [
-    |task| task.handler.tool = "other".to_owned(),
+    |task| "other".clone_into(&mut task.handler.tool),
     |task| task.entries.swap(0, 1),
     |task| drop(task.entries.pop()),
     |task| task.entries.insert(1, task.entries[1].clone()),
@@ -287,7 +287,7 @@ struct Altered {
     /// The position in [`ATTACKS`], if it is one.
     attack: Arc<AtomicU8>,
     /// The number of claimed tasks that were altered.
-    altered: Counter,
+    alterations: Counter,
 }
 
 impl TaskStore for Altered {
@@ -316,7 +316,7 @@ impl TaskStore for Altered {
         if let Some(attack) = ATTACKS.get(usize::from(self.attack.load(Ordering::SeqCst))) {
             for task in &mut held {
                 attack(task);
-                self.altered.increment();
+                self.alterations.increment();
             }
         }
         Ok(held)
@@ -336,7 +336,7 @@ async fn altered_rows_are_not_continued() {
         let store = Altered {
             store: MemoryTaskStore::new(10),
             attack: Arc::clone(&attack_now),
-            altered: altered.clone(),
+            alterations: altered.clone(),
         };
         let (other_ran, last_ran) = (other.clone(), last.clone());
         let tool = Tool::new("t", "", move |cx: Context| {
@@ -432,6 +432,7 @@ async fn subscription_to_the_task_of_another_caller_is_not_acknowledged() {
         servers: fleet.servers.clone(),
         connections: Vec::new(),
         caller: mrtr_server::Principal::new("https://login.example", "mallory"),
+        scopes: None,
     };
     let (received, ids) = (Mutex::default(), [&*id]);
     let answer = async {

@@ -145,7 +145,7 @@ async fn cancelled_is_cancelled() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     fleet.cancel(0, &id).await;
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(fleet.get(0, &id).await["status"], "working");
     go.add_permits(3);
     fleet.wait_for(0, &id, "cancelled").await;

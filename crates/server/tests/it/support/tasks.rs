@@ -11,7 +11,7 @@ use mrtr_server::tasks::{
 };
 use mrtr_server::{Context, Error, Principal, Server, ServerBuilder, Tool};
 use mrtr_testkit::TestClock;
-use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
+use mrtr_transport::{GrantedScopes, InProcess, OutgoingRequest, Transport as _};
 use serde_json::{Value, json};
 
 use super::counter::Counter;
@@ -116,6 +116,8 @@ pub(crate) struct TaskFleet {
     pub(crate) servers: Vec<Server>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) caller: Principal,
+    /// The scopes of the access tokens. `None`: requests come as over stdio.
+    pub(crate) scopes: Option<GrantedScopes>,
 }
 
 impl TaskFleet {
@@ -143,7 +145,7 @@ impl TaskFleet {
             let server = server.clone();
             tokio::spawn(async move { server.run_tasks().await });
         }
-        Self { servers, connections, caller: alice() }
+        Self { servers, connections, caller: alice(), scopes: None }
     }
 
     pub(crate) async fn send(&self, replica: usize, method: &str, params: Value) -> Value {
@@ -160,6 +162,9 @@ impl TaskFleet {
         let mut transport = InProcess::new(self.servers[replica].clone());
         if let Some(caller) = caller {
             transport = transport.with_extension(caller.clone());
+        }
+        if let Some(scopes) = &self.scopes {
+            transport = transport.with_extension(scopes.clone());
         }
         let outgoing = OutgoingRequest::new(request(method, &params));
         let response = transport.send(outgoing).await.unwrap();

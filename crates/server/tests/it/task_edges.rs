@@ -1,0 +1,240 @@
+//! Tasks at the edges: where calls become tasks, and where several features meet.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mrtr_server::single_use::MemoryStore;
+use mrtr_server::tasks::TaskPolicy;
+use mrtr_server::{Context, Error, Tool};
+use mrtr_transport::GrantedScopes;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::support::tasks::{TaskFleet, accept, id_of, order, text};
+use crate::support::{Counter, Text, with_meta};
+
+/// Asks one question.
+fn ask(policy: TaskPolicy) -> Tool {
+    let tool = Tool::new("t", "", async |cx: Context| {
+        let answer: Text = cx.elicit("q", "What?").await?;
+        cx.detach().await?;
+        Ok::<_, Error>(answer.text)
+    });
+    tool.task(policy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_crashes_is_a_restart_again() {
+    let (go, old_answers) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let fleet = TaskFleet::start_with(3, |n, builder| {
+        let (go, seen) = (Arc::clone(&go), Arc::clone(&old_answers));
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let (go, seen) = (Arc::clone(&go), Arc::clone(&seen));
+            async move {
+                cx.step("one", async |_| Ok(())).await?;
+                if n > 0 {
+                    let wait = async |_| {
+                        go.acquire().await.unwrap().forget();
+                        Ok(())
+                    };
+                    cx.step("two", wait).await?;
+                }
+                let answer: Text = cx.elicit("q", "What?").await?;
+                seen.lock().unwrap().push(answer.text.clone());
+                Ok::<_, Error>(answer.text)
+            }
+        });
+        let version = if n == 0 { 1 } else { 2 };
+        let tool = tool.version(version).min_compatible_version(version);
+        builder.tool(tool.task(TaskPolicy::immediately()))
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.connections[0].cut();
+    fleet.connections[2].cut();
+    fleet.answer(1, &id, json!({ "q": accept("old") })).await;
+    fleet.wait_for(1, &id, "working").await;
+    // Restarted, with fewer entries than before; then its replica dies.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    fleet.connections[1].cut();
+    fleet.connections[2].restore();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    go.add_permits(2);
+    let task = fleet.wait_for(2, &id, "input_required").await;
+    assert!(task["inputRequests"].get("q~2").is_some(), "{task}");
+    fleet.answer(2, &id, json!({ "q~2": accept("new") })).await;
+    assert_eq!(text(&fleet.wait_for(2, &id, "completed").await), "new");
+    assert_eq!(*old_answers.lock().unwrap(), ["new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_became_part_of_the_task_can_be_rejected() {
+    let fleet = TaskFleet::start(1, || ask(TaskPolicy::immediately()));
+    let params = with_meta(json!({ "name": "t", "arguments": {} }));
+    let asked = fleet.send(0, "tools/call", params).await;
+    let wrong = json!({ "action": "accept", "content": { "text": 5 } });
+    let retry = json!({ "requestState": asked["requestState"], "inputResponses": { "q": wrong } });
+    let id = id_of(&fleet.call(0, retry).await);
+    let task = fleet.wait_for(0, &id, "input_required").await;
+    let key = task["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    fleet.answer(0, &id, json!({ key: accept("right") })).await;
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "right");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_replica_still_runs_its_tasks() {
+    let (held, placed) = (Counter::default(), Counter::default());
+    let fleet = TaskFleet::start_with(2, |_, builder| {
+        builder.tool(order(TaskPolicy::immediately(), &held, &placed)).shed_load_when(|| true)
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.answer(0, &id, json!({ "one": accept("a"), "other": accept("b") })).await;
+    fleet.wait_for(0, &id, "completed").await;
+    assert_eq!((held.get(), placed.get()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_about_a_task_need_the_scopes_of_its_tool() {
+    let mut fleet = TaskFleet::start(1, || ask(TaskPolicy::immediately()).requires_scope("pay"));
+    fleet.scopes = Some(GrantedScopes::new(["pay"]));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.scopes = Some(GrantedScopes::new(["read"]));
+    for refused in [
+        fleet.get(0, &id).await,
+        fleet.answer(0, &id, json!({ "q": accept("a") })).await,
+        fleet.cancel(0, &id).await,
+    ] {
+        assert_eq!(refused["error"]["data"]["reason"], "insufficient_scope", "{refused}");
+    }
+    fleet.scopes = Some(GrantedScopes::new(["pay"]));
+    assert_eq!(fleet.get(0, &id).await["status"], "input_required");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_gets_the_task_as_it_is() {
+    let fleet = TaskFleet::start(1, || ask(TaskPolicy::on_detach()));
+    let asked = fleet.call(0, json!({})).await;
+    let retry = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "q": accept("a") },
+    });
+    let id = id_of(&fleet.call(0, retry.clone()).await);
+    fleet.wait_for(0, &id, "completed").await;
+    let again = fleet.call(0, retry).await;
+    assert_eq!((id_of(&again), &again["status"]), (id, &json!("completed")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_goes_on_if_the_store_does_not_take_it() {
+    let runs = Counter::default();
+    let fleet = TaskFleet::start(1, || {
+        let runs = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                cx.step("s", async |_| {
+                    tokio::time::sleep(Duration::from_secs(20)).await;
+                    Ok(runs.increment())
+                })
+                .await?;
+                let answer: Text = cx.elicit("q", "What?").await?;
+                Ok::<_, Error>(answer.text)
+            }
+        });
+        tool.task(TaskPolicy::after(Duration::from_secs(5)))
+    });
+    fleet.connections[0].cut();
+    let asked = fleet.call(0, json!({})).await;
+    assert_eq!(asked["resultType"], "input_required");
+    let retry = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "q": accept("a") },
+    });
+    assert_eq!(fleet.call(0, retry).await["content"][0]["text"], "a");
+    assert_eq!(runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_use_state_survives_a_store_of_tasks_that_fails() {
+    let fleet = TaskFleet::start_with(1, |_, builder| {
+        let tool = ask(TaskPolicy::on_detach()).single_use();
+        builder.tool(tool).single_use_store(MemoryStore::new(1_000_000))
+    });
+    let asked = fleet.call(0, json!({})).await;
+    let retry = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "q": accept("a") },
+    });
+    fleet.connections[0].cut();
+    let refused = fleet.call(0, retry.clone()).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    fleet.connections[0].restore();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let id = id_of(&fleet.call(0, retry).await);
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_was_not_committed_is_not_seen_by_tasks_of_the_handler() {
+    let (go, seen) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let fleet = TaskFleet::start(1, || {
+        let (go, seen) = (Arc::clone(&go), Arc::clone(&seen));
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let (go, seen) = (Arc::clone(&go), Arc::clone(&seen));
+            async move {
+                let spawned = tokio::spawn(async move {
+                    let wait = async move |_| {
+                        go.acquire().await.unwrap().forget();
+                        Ok(1)
+                    };
+                    let result = cx.step("s", wait).await;
+                    seen.lock().unwrap().push(result.is_err_and(|e| e.is_round_closed()));
+                });
+                spawned.await.map_err(Error::internal)?;
+                Ok::<_, Error>("done")
+            }
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    id_of(&fleet.call(0, json!({})).await);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    fleet.connections[0].cut();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    go.add_permits(1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(*seen.lock().unwrap(), [true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_question_whose_link_changes_keeps_its_key() {
+    let links = Counter::default();
+    let fleet = TaskFleet::start(1, || {
+        let links = links.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let links = links.clone();
+            async move {
+                let url = format!("https://a.example/pay?token={}", links.increment());
+                let (answer, ()) = tokio::try_join!(
+                    cx.elicit::<Text>("q", "What?"),
+                    cx.elicit_url("u", "Please pay.", url)
+                )?;
+                Ok::<_, Error>(answer.text)
+            }
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let mut params = crate::support::tasks::with_tasks(json!({ "name": "t", "arguments": {} }));
+    let capabilities = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    capabilities["elicitation"] = json!({ "form": {}, "url": {} });
+    let id = id_of(&fleet.send(0, "tools/call", params).await);
+    fleet.wait_for(0, &id, "input_required").await;
+    fleet.answer(0, &id, json!({ "q": accept("a") })).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let task = fleet.wait_for(0, &id, "input_required").await;
+    let open: Vec<_> = task["inputRequests"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(open, ["u"]);
+    fleet.answer(0, &id, json!({ "u": { "action": "accept" } })).await;
+    assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
+}
