@@ -61,8 +61,8 @@
 //! - [`Context::progress`](crate::Context::progress) sets the status message of the task.
 //!   [`Context::log`](crate::Context::log) sends nothing.
 //! - A step has no timeout unless it sets [one](crate::StepFuture::timeout), and the timeouts of
-//!   the call do not count. When the task is cancelled or the server shuts down, no step begins, and
-//!   those in flight have 10 s.
+//!   the call do not count. When the task is cancelled or the server shuts down, no step begins,
+//!   and those in flight have 10 s.
 //! - One result has at most 256 KiB, and a journal 4 MiB.
 //! - A handler whose new version does not fit a journal is tried again every minute, until the task
 //!   expires: an unsuitable deployment loses no task.
