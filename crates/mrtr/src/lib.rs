@@ -118,6 +118,12 @@ pub mod single_use {
 #[cfg(feature = "server")]
 pub mod tasks {
     pub use mrtr_server::tasks::*;
+    #[cfg(feature = "tasks-postgres")]
+    pub use mrtr_stores::PostgresTaskStore;
+    #[cfg(feature = "tasks-redis")]
+    pub use mrtr_stores::RedisTaskStore;
+    #[cfg(feature = "tasks-sqlite")]
+    pub use mrtr_stores::SqliteTaskStore;
 }
 
 /// Tests of handlers: replicas in memory, and a network with simulated failures.

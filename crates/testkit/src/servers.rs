@@ -1,6 +1,7 @@
 //! Servers of other projects, each a process in a folder of its own, on a Unix socket.
 
 #![expect(
+    clippy::expect_used,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
     reason = "a test fails if its server does not start"

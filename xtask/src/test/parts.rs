@@ -147,6 +147,10 @@ fn features() -> Result {
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "redis"],
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "postgres"],
         &["--package", "mrtr-auth"],
+        &["--package", "mrtr-stores"],
+        &["--package", "mrtr-stores", "--features", "postgres"],
+        &["--package", "mrtr-stores", "--features", "redis"],
+        &["--package", "mrtr-stores", "--features", "sqlite"],
         &["--package", "mrtr-auth", "--features", "client"],
         &["--package", "mrtr-auth", "--features", "resource"],
         &["--package", "mrtr", "--no-default-features", "--features", "server"],
@@ -157,6 +161,9 @@ fn features() -> Result {
         &["--package", "mrtr", "--no-default-features", "--features", "auth-server"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-connect"],
         &["--package", "mrtr", "--no-default-features", "--features", "aws-lc"],
+        &["--package", "mrtr", "--no-default-features", "--features", "tasks-postgres"],
+        &["--package", "mrtr", "--no-default-features", "--features", "tasks-redis"],
+        &["--package", "mrtr", "--no-default-features", "--features", "tasks-sqlite"],
     ] {
         step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;
     }

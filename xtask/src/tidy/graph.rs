@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
     ("mrtr-legacy", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-auth", &["mrtr-codec", "mrtr-transport", "mrtr-server"]),
+    ("mrtr-stores", &["mrtr-server"]),
     (
         "mrtr",
         &[
@@ -28,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mrtr-legacy",
             "mrtr-auth",
             "mrtr-macros",
+            "mrtr-stores",
         ],
     ),
     ("mrtr-cli", &["mrtr", "mrtr-codec"]),
@@ -41,7 +43,8 @@ const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-schema", &["tokio", "hyper", "getrandom", "aes"]),
     ("mrtr-codec", &["tokio", "hyper", "serde"]),
     ("mrtr-client", &["aes", "aes-gcm", "mrtr-codec", "reqwest", "hyper"]),
-    ("mrtr-server", &["reqwest", "rustls", "hyper", "axum"]),
+    ("mrtr-server", &["reqwest", "rustls", "hyper", "axum", "tokio-postgres", "redis", "rusqlite"]),
+    ("mrtr-stores", &["reqwest", "rustls", "hyper", "axum", "tokio-postgres", "redis", "rusqlite"]),
     ("mrtr-auth", &["reqwest", "aws-lc-rs", "jsonwebtoken", "tokio"]),
     ("mrtr-legacy", &["reqwest", "rustls", "hyper", "axum", "mrtr-server"]),
 ];

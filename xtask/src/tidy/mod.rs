@@ -24,6 +24,7 @@ const PUBLISHED: &[&str] = &[
     "client",
     "legacy",
     "auth",
+    "stores",
     "mrtr",
     "cli",
 ];

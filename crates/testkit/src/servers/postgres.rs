@@ -15,11 +15,21 @@ const NOBODY: u32 = 65_534;
 pub struct Postgres {
     process: Child,
     folder: PathBuf,
+    options: &'static [&'static str],
 }
 
 impl Postgres {
-    /// Creates a database and starts its server.
+    /// Creates a database and starts its server, which writes nothing to the disk.
     pub fn start() -> Self {
+        Self::create(&["-c", "fsync=off"])
+    }
+
+    /// Creates a database and starts its server, which is durable.
+    pub fn start_durable() -> Self {
+        Self::create(&[])
+    }
+
+    fn create(options: &'static [&'static str]) -> Self {
         let folder = new_folder("postgres");
         if is_root() {
             chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -27,15 +37,38 @@ impl Postgres {
         let data = folder.join("data");
         let mut initdb = command("initdb", &folder);
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync", "-D"]);
-        let created = initdb.arg(&data).output().unwrap();
+        let created = initdb.arg(&data).output();
+        let created = created.expect("these tests need PostgreSQL: apt-get install postgresql");
         assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
-        let mut server = command("postgres", &folder);
-        server.arg("-D").arg(&data).arg("-k").arg(&folder);
-        server.args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=8MB"]);
+        let process = Self::spawn(&folder, options);
+        Self { process: process.expect("postgres did not start"), folder, options }
+    }
+
+    /// Starts a server. Returns `None` if it ends at once.
+    fn spawn(folder: &Path, options: &[&str]) -> Option<Child> {
+        let mut server = command("postgres", folder);
+        server.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(options);
+        server.args(["-c", "listen_addresses=", "-c", "shared_buffers=8MB"]);
         let mut process = server.stderr(Stdio::piped()).spawn().unwrap();
         let log = process.stderr.take().unwrap();
-        assert!(wait_for("ready to accept connections", log), "postgres did not start");
-        Self { process, folder }
+        let is_ready = wait_for("ready to accept connections", log);
+        if !is_ready {
+            process.wait().unwrap();
+        }
+        is_ready.then_some(process)
+    }
+
+    /// Kills the server. Its children end when they notice that it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts the server again after it was killed.
+    pub fn restart(&mut self) {
+        // It refuses to start while children of the killed one are alive.
+        let started = (0..1_000).find_map(|_| Self::spawn(&self.folder, self.options));
+        self.process = started.expect("postgres did not start again");
     }
 
     /// Returns the settings of a connection.

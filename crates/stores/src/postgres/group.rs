@@ -1,0 +1,188 @@
+//! Groups jobs that come while earlier ones are under way.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mrtr_server::tasks::{TaskKey, TaskStoreError};
+use tokio::sync::oneshot;
+
+/// Maximum number of jobs in a group, and of their bytes. A group has at least one job.
+const MAX_JOBS: usize = 128;
+const MAX_BYTES: usize = 4 << 20;
+
+/// Something to do for one task.
+pub(super) trait Job: Clone + Send + 'static {
+    type Output: Send + 'static;
+
+    fn key(&self) -> TaskKey;
+
+    fn size(&self) -> usize;
+}
+
+/// A future with one result per job.
+type Running<T> = Pin<Box<dyn Future<Output = Result<Vec<T>, TaskStoreError>> + Send>>;
+
+/// Executes a group of jobs, at most one per task.
+type Execute<J> = dyn Fn(Vec<J>) -> Running<<J as Job>::Output> + Send + Sync;
+
+/// A queue of jobs. As many groups as allowed are under way at a time.
+pub(super) struct Group<J: Job>(Arc<Inner<J>>);
+
+struct Inner<J: Job> {
+    queue: Mutex<Queue<J>>,
+    max_running: usize,
+    execute: Box<Execute<J>>,
+}
+
+struct Queue<J: Job> {
+    waiting: VecDeque<Waiting<J>>,
+    running: usize,
+}
+
+struct Waiting<J: Job> {
+    job: J,
+    reply: oneshot::Sender<Result<J::Output, TaskStoreError>>,
+}
+
+impl<J: Job> Group<J> {
+    pub(super) fn new(
+        max_running: usize,
+        execute: impl Fn(Vec<J>) -> Running<J::Output> + Send + Sync + 'static,
+    ) -> Self {
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), running: 0 });
+        Self(Arc::new(Inner { queue, max_running, execute: Box::new(execute) }))
+    }
+
+    /// Adds a job, and waits for its result. Dropping the future withdraws the job, unless it is
+    /// under way.
+    pub(super) async fn add(&self, job: J) -> Result<J::Output, TaskStoreError> {
+        let (reply, result) = oneshot::channel();
+        self.0.start(Waiting { job, reply });
+        let gone = |error| Err(TaskStoreError::Unavailable(Box::new(error)));
+        result.await.unwrap_or_else(gone)
+    }
+}
+
+impl<J: Job> Inner<J> {
+    fn start(self: &Arc<Self>, waiting: Waiting<J>) {
+        let mut queue = self.lock();
+        queue.waiting.push_back(waiting);
+        if queue.running < self.max_running {
+            queue.running += 1;
+            tokio::spawn(run(Runner { inner: Arc::clone(self), is_counted: true }));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue<J>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<J: Job> Queue<J> {
+    /// Takes the next group. A second job of a task stays for the next one.
+    fn take(&mut self) -> Vec<Waiting<J>> {
+        let (mut group, mut later) = (Vec::<Waiting<J>>::new(), VecDeque::new());
+        let mut bytes = 0;
+        while group.len() < MAX_JOBS
+            && let Some(next) = self.waiting.pop_front()
+        {
+            if next.reply.is_closed() {
+                // Nobody waits for it any more, and its lease may be over.
+                continue;
+            }
+            bytes += next.job.size();
+            if bytes > MAX_BYTES && !group.is_empty() {
+                later.push_back(next);
+                break;
+            }
+            let key = next.job.key();
+            if group.iter().any(|other| other.job.key() == key) {
+                later.push_back(next);
+            } else {
+                group.push(next);
+            }
+        }
+        later.append(&mut self.waiting);
+        self.waiting = later;
+        group
+    }
+}
+
+/// Counts as running until it is finished, or dropped.
+struct Runner<J: Job> {
+    inner: Arc<Inner<J>>,
+    is_counted: bool,
+}
+
+impl<J: Job> Runner<J> {
+    /// Takes the next group, or stops counting.
+    fn next(&mut self) -> Option<Vec<Waiting<J>>> {
+        let mut queue = self.inner.lock();
+        let group = queue.take();
+        if group.is_empty() {
+            // Under the same lock: a job that comes later needs another runner.
+            queue.running -= 1;
+            self.is_counted = false;
+            return None;
+        }
+        Some(group)
+    }
+
+    /// Executes a group, and each job alone if the database refuses the group.
+    async fn execute(&self, group: Vec<Waiting<J>>) {
+        let jobs = group.iter().map(|waiting| waiting.job.clone()).collect();
+        let error = match (self.inner.execute)(jobs).await {
+            Ok(outputs) => {
+                for (waiting, output) in group.into_iter().zip(outputs) {
+                    waiting.reply(Ok(output));
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        let is_alone = group.len() == 1;
+        for waiting in group {
+            if is_alone || !is_refused(&error) {
+                waiting.reply(Err(TaskStoreError::Unavailable(error.to_string().into())));
+                continue;
+            }
+            let alone = (self.inner.execute)(vec![waiting.job.clone()]).await;
+            let output = alone.and_then(|outputs| {
+                let none = || TaskStoreError::Unavailable("a job has no result".into());
+                outputs.into_iter().next().ok_or_else(none)
+            });
+            waiting.reply(output);
+        }
+    }
+}
+
+impl<J: Job> Drop for Runner<J> {
+    fn drop(&mut self) {
+        if self.is_counted {
+            self.inner.lock().running -= 1;
+        }
+    }
+}
+
+impl<J: Job> Waiting<J> {
+    fn reply(self, result: Result<J::Output, TaskStoreError>) {
+        // Sending fails if nobody waits any more.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// Executes groups until the queue is empty.
+async fn run<J: Job>(mut runner: Runner<J>) {
+    while let Some(group) = runner.next() {
+        runner.execute(group).await;
+    }
+}
+
+/// Returns true if the database has rejected a statement.
+fn is_refused(error: &TaskStoreError) -> bool {
+    let TaskStoreError::Unavailable(source) = error else { return false };
+    let error = source.downcast_ref::<tokio_postgres::Error>();
+    error.is_some_and(|error| error.as_db_error().is_some())
+}

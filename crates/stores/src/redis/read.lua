@@ -1,0 +1,2 @@
+-- ARGV: prefix, id.
+return record(ARGV[2])

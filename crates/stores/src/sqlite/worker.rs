@@ -1,0 +1,127 @@
+//! A thread that owns a connection, and executes what has gathered in one transaction.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::SystemTime;
+
+use mrtr_server::tasks::TaskStoreError;
+use rusqlite::{Connection, Error, ErrorCode};
+use tokio::sync::oneshot;
+
+use crate::millis::millis;
+
+/// Maximum number of operations in one transaction.
+const MAX_GROUP: usize = 256;
+
+/// Executes an operation within a transaction, at a time, and returns what is to be done when the
+/// transaction has ended. `None`: its caller has gone.
+type Job = Box<dyn FnOnce(&Connection, i64) -> Option<Done> + Send>;
+
+/// Reports the result of an operation: its own error, or that of the transaction.
+type Done = Box<dyn FnOnce(Result<(), Arc<Error>>) + Send>;
+
+/// A thread with a connection. It ends when this is dropped.
+pub(super) struct Worker {
+    jobs: Sender<Job>,
+}
+
+impl Worker {
+    pub(super) fn start(
+        name: &str,
+        connection: Connection,
+        begin: &'static str,
+    ) -> Result<Self, TaskStoreError> {
+        let (jobs, receiver) = channel();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let started = thread.spawn(move || work(&connection, begin, &receiver));
+        started.map_err(|error| TaskStoreError::Unavailable(error.into()))?;
+        Ok(Self { jobs })
+    }
+
+    /// Executes an operation, and waits until it is committed. Dropping the future withdraws it,
+    /// unless it has begun.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, TaskStoreError> {
+        let (reply, result) = oneshot::channel();
+        let job = move |connection: &Connection, now| {
+            if reply.is_closed() {
+                return None;
+            }
+            let done = execute(connection, |connection| operation(connection, now));
+            Some(Box::new(move |committed: Result<(), Arc<Error>>| {
+                let done = match (done, committed) {
+                    (Ok(value), Ok(())) => Ok(value),
+                    (Err(error), _) => Err(failed(error)),
+                    (_, Err(error)) => Err(failed_together(&error)),
+                };
+                // Sending fails if nobody waits any more.
+                let _ = reply.send(done);
+            }) as Done)
+        };
+        let ended = || TaskStoreError::Unavailable("the thread of SQLite has ended".into());
+        self.jobs.send(Box::new(job)).map_err(|_| ended())?;
+        result.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+/// Executes an operation. If it fails, nothing is left of it, and the transaction goes on.
+fn execute<T>(
+    connection: &Connection,
+    operation: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    connection.execute_batch("SAVEPOINT operation")?;
+    let done = operation(connection);
+    // Some failures end the transaction. Its commit then fails.
+    if done.is_err() && !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK TO operation")?;
+    }
+    if !connection.is_autocommit() {
+        connection.execute_batch("RELEASE operation")?;
+    }
+    done
+}
+
+fn work(connection: &Connection, begin: &str, jobs: &Receiver<Job>) {
+    while let Ok(first) = jobs.recv() {
+        // Jobs that come from here on see a later time than those that were replied to.
+        let group: Vec<_> =
+            [first].into_iter().chain(jobs.try_iter().take(MAX_GROUP - 1)).collect();
+        let mut done = Vec::new();
+        let transaction = connection.execute_batch(begin);
+        let now = now();
+        let ended = transaction.and_then(|()| {
+            done.extend(group.into_iter().filter_map(|job| job(connection, now)));
+            connection.execute_batch("COMMIT")
+        });
+        if ended.is_err() && !connection.is_autocommit() {
+            // If this fails, the next transaction does not begin.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        let ended = ended.map_err(Arc::new);
+        for done in done {
+            done(ended.clone());
+        }
+    }
+}
+
+/// Returns the time of the machine in milliseconds.
+fn now() -> i64 {
+    millis(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Converts an error of the database.
+pub(super) fn failed(error: Error) -> TaskStoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+        return TaskStoreError::Full;
+    }
+    TaskStoreError::Unavailable(Box::new(error))
+}
+
+fn failed_together(error: &Error) -> TaskStoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+        return TaskStoreError::Full;
+    }
+    TaskStoreError::Unavailable(error.to_string().into())
+}

@@ -1,0 +1,11 @@
+//! Tests of the stores, each with the real database.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+#[cfg(all(feature = "postgres", unix))]
+mod postgres;
+#[cfg(all(feature = "redis", unix))]
+mod redis;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod support;

@@ -1,0 +1,99 @@
+//! The store in Redis.
+
+use std::time::Duration;
+
+use mrtr_server::tasks::{RunEnd, TaskKey, TaskStore as _, TaskStoreError, TaskWrite};
+use mrtr_server::testing::task_store_contract;
+use mrtr_stores::RedisTaskStore;
+use mrtr_testkit::servers::Redis;
+
+use crate::support::{KEPT, append, claim, create, lease, task};
+
+async fn store(redis: &Redis) -> RedisTaskStore {
+    RedisTaskStore::connect(&redis.url()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn redis_task_store_keeps_the_contract() {
+    let redis = Redis::start();
+    task_store_contract(async || store(&redis).await).await;
+}
+
+#[tokio::test]
+async fn redis_announces_changes_to_all_replicas() {
+    let redis = Redis::start();
+    let (one, other) = (store(&redis).await, store(&redis).await);
+    let (key, lease) = create(&one, task("a")).await;
+    let answer = async || one.answer(key, vec![("q".to_owned(), Vec::new())]).await.unwrap();
+    // The first call subscribes.
+    while tokio::time::timeout(Duration::from_millis(100), other.next_change()).await.is_err() {
+        answer().await;
+    }
+    one.write(append(key, lease, 0)).await.unwrap();
+    let (last, _) = create(&one, task("last")).await;
+    one.cancel(last).await.unwrap();
+    while other.next_change().await != last {}
+    let end = Some(RunEnd::Released(Duration::ZERO));
+    one.write(TaskWrite { end, ..TaskWrite::new(key, lease) }).await.unwrap();
+    assert_eq!(other.next_change().await, key);
+}
+
+/// Nothing is left of tasks that have expired.
+#[tokio::test]
+async fn redis_deletes_what_is_over() {
+    let redis = Redis::start();
+    let store = store(&redis).await;
+    let (waits, lease) = create(&store, task("waits")).await;
+    let end = Some(RunEnd::Waits);
+    store.write(TaskWrite { end, ..append(waits, lease, 0) }).await.unwrap();
+    store.answer(waits, vec![("q".to_owned(), Vec::new())]).await.unwrap();
+    store.cancel(waits).await.unwrap();
+    assert_eq!(redis.command("DBSIZE"), ":1", "a journal, answers or an index were kept");
+    for n in 0..50 {
+        let mut task = task(&n.to_string());
+        (task.ttl, task.entries) = (Some(Duration::from_millis(50)), vec![Vec::new()]);
+        let (key, lease) = create(&store, task).await;
+        store.answer(key, vec![("q".to_owned(), Vec::new())]).await.unwrap();
+        let end = Some(RunEnd::Waits);
+        store.write(TaskWrite { end, ..append(key, lease, 1) }).await.unwrap();
+    }
+    while redis.command("DBSIZE") != ":1" {
+        store.claim(claim()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn redis_reports_a_full_server() {
+    let redis = Redis::start();
+    let store = store(&redis).await;
+    assert_eq!(redis.command("CONFIG SET maxmemory 1"), "+OK");
+    let full = store.create(task("a"), lease()).await;
+    assert!(matches!(full, Err(TaskStoreError::Full)), "{full:?}");
+    assert_eq!(redis.command("CONFIG SET maxmemory 0"), "+OK");
+    create(&store, task("a")).await;
+}
+
+/// Operations fail while Redis is down, and work again on the same connection.
+#[tokio::test]
+async fn redis_store_reconnects() {
+    let mut redis = Redis::start();
+    let store = store(&redis).await;
+    let (key, lease) = create(&store, task("a")).await;
+    assert_eq!(store.write(append(key, lease, 0)).await.unwrap(), KEPT);
+    redis.stop();
+    let error = store.read(key).await.unwrap_err();
+    assert!(matches!(error, TaskStoreError::Unavailable(_)), "{error}");
+    redis.restart();
+    // The first commands may still find the broken connection.
+    while store.read(TaskKey::of("b")).await.is_err() {}
+}
+
+#[tokio::test]
+async fn redis_errors_hide_the_password() {
+    for url in ["", "http://x", "redis://u:hunter2@127.0.0.1:1"] {
+        let error = RedisTaskStore::connect(url).await.unwrap_err();
+        assert!(matches!(error, TaskStoreError::Unavailable(_)), "{url}: {error}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
+}
