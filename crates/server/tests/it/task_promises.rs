@@ -133,7 +133,7 @@ async fn complete(fleet: &TaskFleet, declares_tasks: bool) -> Value {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    unreachable!("the task was never completed")
+    Value::Null
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,16 +186,22 @@ async fn subscription_to_a_task_has_no_progress_and_no_log_messages() {
     assert!(methods[1..].iter().all(|method| *method == "notifications/tasks"), "{methods:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn write_without_the_lease_changes_nothing() {
-    let store = MemoryTaskStore::new(10);
-    let key = TaskKey::of("a task");
-    let lease = |n| Lease { id: LeaseId([n; 16]), time: Duration::from_secs(10) };
+fn lease(n: u8) -> Lease {
+    Lease { id: LeaseId([n; 16]), time: Duration::from_secs(10) }
+}
+
+fn claim(n: u8) -> Claim {
     let handler = TaskHandler { tool: "t".to_owned(), version: 0, min_version: 0 };
+    Claim { service: "s".to_owned(), handlers: [handler].into(), lease: lease(n), limit: 10 }
+}
+
+/// Creates a task with one entry, which is held with the lease 1.
+async fn store_with_task(key: TaskKey) -> MemoryTaskStore {
+    let store = MemoryTaskStore::new(10);
     let task = NewTask {
         key,
         service: "s".to_owned(),
-        handler: handler.clone(),
+        handler: claim(1).handlers[0].clone(),
         ttl: None,
         retention: Duration::ZERO,
         call: b"call".to_vec(),
@@ -203,32 +209,71 @@ async fn write_without_the_lease_changes_nothing() {
         entries: vec![b"one".to_vec()],
     };
     assert!(matches!(store.create(task, lease(1)).await, Ok(Created::New(_))));
-    let claim = |n| Claim {
-        service: "s".to_owned(),
-        handlers: [handler.clone()].into(),
-        lease: lease(n),
-        limit: 10,
-    };
+    store
+}
+
+/// Replaces the journal and the view.
+fn overwrite(key: TaskKey, holder: u8, end: Option<RunEnd>) -> TaskWrite {
+    TaskWrite {
+        renew: Some(Duration::from_hours(1)),
+        position: Some(0),
+        entries: vec![b"other".to_vec()],
+        view: Some(b"other".to_vec()),
+        end,
+        ..TaskWrite::new(key, LeaseId([holder; 16]))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_without_the_lease_changes_nothing() {
+    let key = TaskKey::of("a task");
+    let store = store_with_task(key).await;
     assert!(store.claim(claim(2)).await.unwrap().is_empty(), "it is held");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(store.claim(claim(2)).await.unwrap().len(), 1);
     // The first holder was suspended, and does not know that its lease has run out.
     for end in [None, Some(RunEnd::Waits), Some(RunEnd::Ended(StoredStatus::Completed))] {
-        let late = TaskWrite {
-            renew: Some(Duration::from_hours(1)),
-            position: Some(0),
-            entries: vec![b"late".to_vec()],
-            view: Some(b"late".to_vec()),
-            end,
-            ..TaskWrite::new(key, LeaseId([1; 16]))
-        };
-        assert_eq!(store.write(late).await.unwrap(), Verdict::Lost);
+        assert_eq!(store.write(overwrite(key, 1, end)).await.unwrap(), Verdict::Lost);
     }
     let record = store.read(key).await.unwrap().unwrap();
     assert_eq!((record.status, &*record.view), (StoredStatus::Open, &b"view"[..]));
     tokio::time::sleep(Duration::from_secs(11)).await;
     let held = store.claim(claim(3)).await.unwrap();
     assert_eq!(held[0].entries, [b"one"], "and the lease of the second was not renewed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_task_does_not_change() {
+    for status in [StoredStatus::Completed, StoredStatus::Failed, StoredStatus::Cancelled] {
+        let key = TaskKey::of("a task");
+        let store = store_with_task(key).await;
+        let end = overwrite(key, 1, Some(RunEnd::Ended(status)));
+        assert_eq!(store.write(end).await.unwrap(), Verdict::Kept { cancel: false });
+        let ended = store.read(key).await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // As if the requests had been on their way when the task ended.
+        store.cancel(key).await.unwrap();
+        store.answer(key, vec![("q".to_owned(), b"late".to_vec())]).await.unwrap();
+        let late = TaskWrite { view: Some(b"late".to_vec()), ..overwrite(key, 1, None) };
+        assert_eq!(store.write(late).await.unwrap(), Verdict::Lost);
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert!(store.claim(claim(2)).await.unwrap().is_empty());
+        let later = store.read(key).await.unwrap().unwrap();
+        assert_eq!((later.status, later.updated), (status, ended.updated));
+        assert_eq!((later.view, later.answered), (ended.view, ended.answered));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_answer_to_a_question_is_kept() {
+    let key = TaskKey::of("a task");
+    let store = store_with_task(key).await;
+    store.write(overwrite(key, 1, Some(RunEnd::Waits))).await.unwrap();
+    for answer in ["first", "second"] {
+        store.answer(key, vec![("q".to_owned(), answer.into())]).await.unwrap();
+    }
+    let held = store.claim(claim(2)).await.unwrap();
+    assert_eq!(held[0].answers[0].answer, b"first");
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,7 +332,7 @@ struct Altered {
     /// The position in [`ATTACKS`], if it is one.
     attack: Arc<AtomicU8>,
     /// The number of claimed tasks that were altered.
-    alterations: Counter,
+    count: Counter,
 }
 
 impl TaskStore for Altered {
@@ -316,7 +361,7 @@ impl TaskStore for Altered {
         if let Some(attack) = ATTACKS.get(usize::from(self.attack.load(Ordering::SeqCst))) {
             for task in &mut held {
                 attack(task);
-                self.alterations.increment();
+                self.count.increment();
             }
         }
         Ok(held)
@@ -336,7 +381,7 @@ async fn altered_rows_are_not_continued() {
         let store = Altered {
             store: MemoryTaskStore::new(10),
             attack: Arc::clone(&attack_now),
-            alterations: altered.clone(),
+            count: altered.clone(),
         };
         let (other_ran, last_ran) = (other.clone(), last.clone());
         let tool = Tool::new("t", "", move |cx: Context| {
