@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`start`] | a first server, from hello world to two replicas |
 //! | [`rounds`] | authors of handlers: the execution model, recipes, mistakes |
+//! | [`tasks`] | calls that outlive their request: policies, stores, leases, deployments |
 //! | [`clients`] | authors of clients: handlers, errors, tokens, suspended calls |
 //! | [`testing`] | tests of handlers: replicas in memory, lost responses, a virtual clock |
 //! | [`deploying`] | operators: keys, load balancers, upgrades, limits, metrics |
@@ -21,6 +22,9 @@ pub mod start {}
 
 #[doc = include_str!("guide/rounds.md")]
 pub mod rounds {}
+
+#[doc = include_str!("guide/tasks.md")]
+pub mod tasks {}
 
 #[doc = include_str!("guide/clients.md")]
 pub mod clients {}
