@@ -179,6 +179,7 @@ fn examples() -> Result {
     for mode in ["--auto", "--old-client"] {
         step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", mode]))?;
     }
+    step(&mut cargo(&["run", "--quiet", "--example", "report", "--", "--auto"]))?;
     step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
     for example in ["worker", "otlp"] {
         let manifest = format!("--manifest-path=examples/{example}/Cargo.toml");
