@@ -1,6 +1,6 @@
 //! Tests of the stores, each with the real database.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[cfg(all(feature = "postgres", unix))]
 mod postgres;
