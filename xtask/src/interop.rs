@@ -12,13 +12,14 @@ use crate::tools::{inspector, npm_programs, python, rmcp, rmcp_0, script};
 
 type Check = fn() -> Result;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 8] = [
     ("python", with_python),
     ("typescript", || with(&Peer::typescript()?)),
     ("python-1", || with(&Peer::python_1()?)),
     ("typescript-1", || with(&Peer::typescript_1()?)),
     ("rmcp", || with(&Peer::rmcp()?)),
     ("rmcp-0", || with(&Peer::rmcp_0()?)),
+    ("tasks", tasks),
     ("inspector", with_inspector),
 ];
 
@@ -176,7 +177,8 @@ fn with(peer: &Peer) -> Result {
         outcomes(our_client().arg(url(&theirs)))?,
         outcomes(our_client().arg(program).args(script).arg("--stdio"))?,
     ];
-    table(peer, &columns)
+    let columns: Vec<_> = COLUMNS.into_iter().zip(columns).collect();
+    table(peer.name, &peer.rows(), &columns)
 }
 
 /// Runs a program, and returns the outcome of each row that it prints.
@@ -196,13 +198,18 @@ pub fn outcomes(client: &mut Command, rows: &[&str]) -> Result<Vec<String>> {
     Ok(outcomes)
 }
 
-/// Prints the outcome of each row in each column, and fails if one is not `ok`.
-fn table(peer: &Peer, columns: &[Vec<String>; 4]) -> Result {
-    let (name, mut wrong) = (peer.name, Vec::new());
-    println!("\n  {name:<14}{}", COLUMNS.map(|column| format!("{column:>19}")).concat());
-    for (n, row) in peer.rows().iter().enumerate() {
+/// Prints the outcome of each row in each column, and fails if one is not `ok`. A column is a name
+/// and its outcomes.
+fn table(name: &str, rows: &[&str], columns: &[(&str, Vec<String>)]) -> Result {
+    let mut wrong = Vec::new();
+    print!("\n  {name:<14}");
+    for (column, _) in columns {
+        print!("{column:>19}");
+    }
+    println!();
+    for (n, row) in rows.iter().enumerate() {
         print!("  {row:<14}");
-        for (column, outcomes) in COLUMNS.iter().zip(columns) {
+        for (column, outcomes) in columns {
             match outcomes.get(n).map_or("", String::as_str) {
                 "ok" => print!("{:>19}", "ok"),
                 why => {
@@ -219,8 +226,44 @@ fn table(peer: &Peer, columns: &[Vec<String>; 4]) -> Result {
     for why in &wrong {
         println!("  {why}");
     }
-    Err(format!("{name}: {} of {} cells failed", wrong.len(), peer.rows().len() * COLUMNS.len())
-        .into())
+    Err(format!("{name}: {} of {} cells failed", wrong.len(), rows.len() * columns.len()).into())
+}
+
+/// The rows of tasks, in the order of `interop/README.md`.
+const TASK_ROWS: [&str; 3] = ["task", "question", "cancel"];
+
+/// Runs the rows of tasks with the SDKs that have the extension.
+fn tasks() -> Result {
+    let bin = build(&["--package", "mrtr-conformance", "--bin", "interop-tasks"])?;
+    let (ours, rmcp, fastmcp) = (bin.join("interop-tasks"), rmcp()?.join("tasks"), "fastmcp");
+    let python = python(fastmcp)?;
+    let (node, typescript) = npm_programs("typescript")?;
+    let command = |program: &Path, script: PathBuf| {
+        let mut command = Command::new(program);
+        command.arg(script);
+        command
+    };
+    let fastmcp = |file| command(&python, script(fastmcp, file));
+    let with = |mut client: Command, mut server: Command| -> Result<Vec<String>> {
+        let server = Server::start(&mut server)?;
+        let url = format!("http://127.0.0.1:{}/mcp", server.port);
+        outcomes(client.arg(url), &TASK_ROWS)
+    };
+    let (our_client, our_server) = (|| Command::new(&ours), || command(&ours, "serve".into()));
+    let [client, client_stdio, server, _] = COLUMNS;
+    let rmcp_columns = [
+        (client, with(Command::new(&rmcp), our_server())?),
+        (server, with(our_client(), command(&rmcp, "serve".into()))?),
+    ];
+    table("rmcp", &TASK_ROWS, &rmcp_columns)?;
+    // Over HTTP, its client does not send the header `Mcp-Name` of requests about a task.
+    let over_stdio = outcomes(fastmcp("client.py").arg(&ours).arg("--stdio"), &TASK_ROWS)?;
+    let fastmcp_columns =
+        [(client_stdio, over_stdio), (server, with(our_client(), fastmcp("server.py"))?)];
+    table("FastMCP", &TASK_ROWS, &fastmcp_columns)?;
+    // The package has no server for revision 2026-07-28.
+    let ext_tasks = command(&node, typescript.join("tasks.mjs"));
+    table("ext-tasks", &TASK_ROWS, &[(client, with(ext_tasks, our_server())?)])
 }
 
 /// Runs the rows, and books a table at the quickstart server with the Python SDK's client.

@@ -61,7 +61,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "interop",
-        usage: "[python|typescript|rmcp|inspector…]",
+        usage: "[python|typescript|rmcp|tasks|inspector…]",
         help: "runs other SDKs' clients against our server, and our client against their servers",
         run: interop::run,
     },

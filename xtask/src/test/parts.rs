@@ -34,6 +34,8 @@ const TYPESCRIPT: &[Need] = &[Need::Node, Need::NpmPackages("typescript")];
 const PYTHON: &[Need] = &[Need::PythonPackages("python")];
 const PYTHON_1: &[Need] = &[Need::PythonPackages("python-1")];
 const TYPESCRIPT_1: &[Need] = &[Need::Node, Need::NpmPackages("typescript-1")];
+const TASKS: &[Need] =
+    &[Need::PythonPackages("fastmcp"), Need::Node, Need::NpmPackages("typescript")];
 const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
 const AUTHORIZATION: &[Need] = &[Need::Node, Need::NpmPackages("authorization")];
 const BROWSER: &[Need] = &[Need::Node, Need::NpmPackages("authorization"), CHROMIUM];
@@ -75,6 +77,7 @@ pub const PARTS: &[Part] = &[
     part("interop-typescript-1", TYPESCRIPT_1, || interop::run(&["typescript-1".to_owned()])),
     part("interop-rmcp", &[], || interop::run(&["rmcp".to_owned()])),
     part("interop-rmcp-0", &[], || interop::run(&["rmcp-0".to_owned()])),
+    part("interop-tasks", TASKS, || interop::run(&["tasks".to_owned()])),
     part("interop-inspector", INSPECTOR, || interop::run(&["inspector".to_owned()])),
     part("authorization", AUTHORIZATION, authorization::without_browser),
     part("authorization-browser", BROWSER, authorization::with_browser),
