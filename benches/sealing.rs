@@ -31,8 +31,13 @@ fn mrtr(bencher: Bencher, size: usize) {
     let (ring, body) = (ring(), vec![b'x'; size]);
     let principal = Principal::new("https://login.example", "alice");
     let arguments = Digest::from_json(Some(r#"{"people":2}"#)).unwrap();
-    let binding =
-        Binding { principal: Some(&principal), proof_key: None, method: "tools/call", target: "book", arguments };
+    let binding = Binding {
+        principal: Some(&principal),
+        proof_key: None,
+        method: "tools/call",
+        target: "book",
+        arguments,
+    };
     bencher.bench(|| {
         let token = seal(&ring, &binding, Validity::starting(NOW, 600), black_box(&body)).unwrap();
         open(&ring, &token, &binding, NOW).unwrap().body().len()
