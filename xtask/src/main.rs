@@ -9,6 +9,7 @@ mod conformance;
 mod fuzz;
 mod instructions;
 mod interop;
+mod model;
 mod mutants;
 mod needs;
 mod package;
@@ -70,6 +71,12 @@ const COMMANDS: &[Command] = &[
         usage: "[row…]",
         help: "logs our client in at an authorization server from npm, with a browser, and sends its tokens to our server",
         run: authorization::run,
+    },
+    Command {
+        name: "model",
+        usage: "",
+        help: "checks every state of a small model of tasks, and that faults are found",
+        run: model::run,
     },
     Command {
         name: "simulate",

@@ -9,8 +9,8 @@ use crate::needs::{
 };
 use crate::run::{cargo, output, run as step, scratch};
 use crate::{
-    api, authorization, chaos, conformance, instructions, interop, package, rivals, simulate, tidy,
-    vectors,
+    api, authorization, chaos, conformance, instructions, interop, model, package, rivals,
+    simulate, tidy, vectors,
 };
 
 pub struct Part {
@@ -85,6 +85,7 @@ pub const PARTS: &[Part] = &[
     part("authorization-typescript", AUTHORIZATION_TYPESCRIPT, authorization::with_typescript),
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
+    part("model", &[], || model::run(&[])),
     part("simulate", &[], || simulate::run(&[])),
     part("simulate-legacy", &[], || simulate::run(&["--era", "2025-11-25"].map(str::to_owned))),
     part("chaos-nginx", &[NGINX], || chaos("--minutes 0.5 --balancer nginx")),

@@ -14,7 +14,7 @@ use super::store::{
 };
 
 /// A task as a store keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TaskRow {
     /// The server that the task belongs to.
     pub service: String,

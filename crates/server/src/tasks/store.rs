@@ -21,6 +21,8 @@ use mrtr_codec::Digest;
 /// - Each operation is atomic, and durable when it returns. Operations on one task are
 ///   linearizable.
 /// - Every operation may be repeated: after an error, it may or may not have been performed.
+/// - A [`write`](Self::write) that failed is not performed after a later one with the same lease: a
+///   request that was delayed on an abandoned connection must not take entries back.
 /// - [`write`](Self::write) changes nothing unless the task is held with that lease. A lease is a
 ///   random number, not a counter: after the restoration of a backup, a counter would repeat.
 /// - [`claim`](Self::claim) returns a task to one caller only.
@@ -110,7 +112,7 @@ pub struct Lease {
 }
 
 /// The handler that a task needs: a tool, and its version.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TaskHandler {
     /// The name of the tool.
     pub tool: String,
@@ -151,7 +153,7 @@ pub enum Created {
 }
 
 /// A point in time, in milliseconds since 1970-01-01T00:00:00Z, by the clock of the store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
@@ -162,7 +164,7 @@ impl UnixMillis {
 }
 
 /// The status of a task in the store. If an open task waits for input is part of the view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StoredStatus {
     /// It has not ended.
@@ -243,7 +245,7 @@ pub struct StoredAnswer {
 }
 
 /// The progress of a task.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TaskWrite {
     /// The key.
     pub key: TaskKey,
@@ -281,7 +283,7 @@ impl TaskWrite {
 }
 
 /// The end of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunEnd {
     /// The handler waits for answers. The task is due at once if an answer has come that no epoch
     /// has taken in.
@@ -293,7 +295,7 @@ pub enum RunEnd {
 }
 
 /// The result of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The write was performed.
     Kept {
