@@ -125,3 +125,62 @@ fn failed_together(error: &Error) -> TaskStoreError {
     }
     TaskStoreError::Unavailable(error.to_string().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::schema;
+
+    fn count(connection: &Connection) -> i64 {
+        let count = "SELECT count(*) FROM mrtr_change";
+        connection.query_row(count, [], |row| row.get(0)).unwrap()
+    }
+
+    fn insert(connection: &Connection) -> rusqlite::Result<usize> {
+        connection.execute("INSERT INTO mrtr_change (source, key) VALUES (1, x'00')", [])
+    }
+
+    /// An operation that fails does not fail the others.
+    #[tokio::test]
+    async fn operations_that_gather_are_committed_together() {
+        let folder = std::env::temp_dir().join(format!("mrtr-sqlite-group-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("tasks.db");
+        let connection = schema::open(&file).unwrap();
+        for (pragma, expected) in [("synchronous", 2), ("fullfsync", 1), ("busy_timeout", 5_000)] {
+            let value = connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+            assert_eq!(value.unwrap(), expected, "{pragma}");
+        }
+        let worker = Worker::start("writer", connection, "BEGIN IMMEDIATE").unwrap();
+        let observer = schema::open(&file).unwrap();
+
+        let (release, released) = channel::<()>();
+        let (start, started) = oneshot::channel();
+        let first = worker.run(move |db, _| {
+            start.send(()).unwrap();
+            released.recv().unwrap();
+            insert(db)
+        });
+        let good = worker.run(|db, _| insert(db));
+        let bad = worker.run(|db, _| {
+            insert(db)?;
+            db.execute("INSERT INTO mrtr_change (source) VALUES (2)", [])
+        });
+        let last = worker.run(move |db, _| Ok((count(&observer), insert(db)?)));
+        let gathered = async {
+            started.await.unwrap();
+            let release = async { release.send(()).unwrap() };
+            // Polled in this order: the first operation ends after the others were sent.
+            tokio::join!(biased; good, bad, last, release)
+        };
+        let (first, (good, bad, last, ())) = tokio::join!(first, gathered);
+        assert!(first.is_ok() && good.is_ok());
+        assert!(matches!(bad, Err(TaskStoreError::Unavailable(_))), "{bad:?}");
+        // Only the first was committed when the last ran.
+        assert_eq!(last.unwrap(), (1, 1));
+        let seen = worker.run(|db, _| Ok(count(db))).await.unwrap();
+        assert_eq!(seen, 3);
+        drop(worker);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

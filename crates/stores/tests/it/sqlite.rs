@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mrtr_server::tasks::{RunEnd, TaskKey, TaskStore as _, TaskStoreError, TaskWrite};
 use mrtr_server::testing::task_store_contract;
 use mrtr_stores::SqliteTaskStore;
-use tokio::task::JoinSet;
 
 use crate::support::{KEPT, append, claim, create, task};
 
@@ -89,44 +87,6 @@ async fn sqlite_announces_changes_to_all_processes() {
     let file = rusqlite::Connection::open(folder.file()).unwrap();
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM mrtr_change"), 1_024);
-}
-
-/// Concurrent writes share commits.
-#[tokio::test(flavor = "multi_thread")]
-async fn sqlite_writes_are_grouped() {
-    const TASKS: usize = 64;
-    const STEPS: usize = 50;
-    let folder = Folder::create();
-    let store = Arc::new(folder.open());
-    let mut created = Vec::new();
-    for n in 0..TASKS {
-        created.push(create(&*store, task(&n.to_string())).await);
-    }
-    let file = rusqlite::Connection::open(folder.file()).unwrap();
-    file.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
-    let mut runs = JoinSet::new();
-    for (key, lease) in created {
-        let store = Arc::clone(&store);
-        runs.spawn(async move {
-            for position in 0..STEPS {
-                assert_eq!(store.write(append(key, lease, position)).await.unwrap(), KEPT);
-            }
-        });
-    }
-    let commits = Arc::new(AtomicUsize::new(0));
-    // The version of the file, as another connection sees it, changes with each commit.
-    let mut last = 0_i64;
-    while !runs.is_empty() {
-        while runs.try_join_next().is_some() {}
-        let version = file.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap();
-        if version != last {
-            commits.fetch_add(1, Ordering::Relaxed);
-            last = version;
-        }
-    }
-    let entries = "SELECT count(*) FROM mrtr_entry";
-    let entries: usize = file.query_row(entries, [], |row| row.get(0)).unwrap();
-    assert_eq!(entries, TASKS * STEPS);
 }
 
 /// A process that is killed loses nothing that was acknowledged.
