@@ -13,7 +13,7 @@ use crate::tools::{npm_programs, python, script};
 const LOGIN: &str = "login";
 
 /// The rows without a browser, in the order of `interop/README.md`.
-const ROWS: [&str; 10] = [
+const ROWS: [&str; 11] = [
     "refresh",
     "client credentials, basic",
     "client credentials, jwt",
@@ -22,6 +22,7 @@ const ROWS: [&str; 10] = [
     "revocation",
     "introspection",
     "step-up",
+    "step-up in a call",
     "no login",
     // Last, because resource servers fetch new keys at most every 30 seconds.
     "key rotation",

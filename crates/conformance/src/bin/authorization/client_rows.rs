@@ -1,12 +1,14 @@
 //! The rows about clients.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::{join_all, try_join};
-use mrtr::Client;
 use mrtr::auth::client::{ClientRegistration, Logout, OAuthClient, SigningKey};
 use mrtr::http::HttpConnection;
+use mrtr::{Client, ElicitResult};
 use serde_json::{Value, json};
 
 use crate::user::{Browser, User};
@@ -124,7 +126,6 @@ impl World {
         expect(&format!("{body} is invalid_grant"), body.contains("\"invalid_grant\""), true)
     }
 
-    /// The server learns the scope from a layer of its own until tools have scopes.
     pub(crate) async fn step_up(&self) -> Result {
         let user = User::default();
         let oauth = OAuthClient::builder("mrtr").user_agent(user.agent()).build()?;
@@ -134,6 +135,27 @@ impl World {
         let mut scopes: Vec<_> = text.trim_start_matches("alice may ").split(' ').collect();
         scopes.sort_unstable();
         expect("the scopes", scopes, vec!["booking:pay", "booking:read"])?;
+        let pages = user.scopes().into_iter();
+        let pages: Vec<_> = pages.map(|page| page.contains("booking:pay")).collect();
+        expect("the pages ask for booking:pay", pages, vec![false, true])
+    }
+
+    /// The handler has run a step and asked a question before it requires the scope.
+    pub(crate) async fn step_up_in_a_call(&self) -> Result {
+        let user = User::default();
+        let oauth = OAuthClient::builder("mrtr").user_agent(user.agent()).build()?;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let client = self.servers.connect_with("/step-up", &oauth, |builder| {
+            builder.on_form(move |_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+                ready(ElicitResult::accept(json!({ "yes": true })).map_err(Into::into))
+            })
+        })?;
+        whoami(&client, READER).await?;
+        let text = client.call_tool("deposit", json!({})).await?.text();
+        expect("the deposit", &*text, "1 hold, 1 charge")?;
+        expect("the questions", asked.load(Ordering::Relaxed), 1)?;
         let pages = user.scopes().into_iter();
         let pages: Vec<_> = pages.map(|page| page.contains("booking:pay")).collect();
         expect("the pages ask for booking:pay", pages, vec![false, true])

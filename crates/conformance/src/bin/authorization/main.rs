@@ -96,6 +96,7 @@ impl World {
                 "revocation" => self.revocation().await,
                 "introspection" => self.introspection().await,
                 "step-up" => self.step_up().await,
+                "step-up in a call" => self.step_up_in_a_call().await,
                 "no login" => self.no_login().await,
                 "key rotation" => self.key_rotation().await,
                 _ => self.with_peer(row).await,

@@ -2,7 +2,7 @@
 //! own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::http::header::WWW_AUTHENTICATE;
@@ -12,7 +12,9 @@ use mrtr::auth::resource::{
     Dpop, IntrospectionIssuer, JwtIssuer, ProtectedResource, ProtectedResourceBuilder,
 };
 use mrtr::http::{HttpClient, HttpConnection};
-use mrtr::{Client, Extension, Principal, Server, Tool};
+use mrtr::{Client, ClientBuilder, Context, Extension, Principal, Server, State, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use crate::Result;
@@ -80,8 +82,17 @@ impl Servers {
         path: &str,
         client: &OAuthClient,
     ) -> Result<Client<HttpConnection>> {
+        self.connect_with(path, client, |builder| builder)
+    }
+
+    pub(crate) fn connect_with(
+        &self,
+        path: &str,
+        client: &OAuthClient,
+        configure: impl FnOnce(ClientBuilder<HttpConnection>) -> ClientBuilder<HttpConnection>,
+    ) -> Result<Client<HttpConnection>> {
         let http = HttpClient::builder(self.url(path)).credentials(client.clone()).build()?;
-        Ok(Client::builder(HttpConnection::new(http)).build())
+        Ok(configure(Client::builder(HttpConnection::new(http))).build())
     }
 
     /// Sends a request with a bearer token, and returns the status of its response and the
@@ -99,9 +110,35 @@ fn server() -> Result<Server> {
     Ok(Server::builder("booking", env!("CARGO_PKG_VERSION"))
         .tool(Tool::new("whoami", "Names the caller and its scopes", whoami))
         .tool(Tool::new("pay", "Needs `booking:pay`, too", whoami).requires_scope("booking:pay"))
+        .tool(Tool::new("deposit", "Needs `booking:pay` after a question", deposit))
+        .state(Arc::new(Effects::default()))
         .require_principal()
         .ephemeral_key()
         .build()?)
+}
+
+/// How often the steps of `deposit` ran.
+#[derive(Default)]
+struct Effects {
+    holds: AtomicUsize,
+    charges: AtomicUsize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Consent {
+    yes: bool,
+}
+
+async fn deposit(cx: Context, State(effects): State<Arc<Effects>>) -> mrtr::Result<String> {
+    let run = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed) + 1;
+    let holds = cx.step("hold", async |_| Ok(run(&effects.holds))).await?;
+    let Consent { yes } = cx.elicit("deposit", "Pay a deposit of 20 €?").await?;
+    if !yes {
+        return Ok("not paid".to_owned());
+    }
+    cx.require_scope("booking:pay").await?;
+    let charges = cx.step("charge", async |_| Ok(run(&effects.charges))).await?;
+    Ok(format!("{holds} hold, {charges} charge"))
 }
 
 async fn whoami(caller: Principal, Extension(scopes): Extension<GrantedScopes>) -> String {
