@@ -22,6 +22,7 @@
 mod legacy;
 mod network;
 mod program;
+mod tasks;
 mod tokens;
 mod world;
 
@@ -39,6 +40,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 pub use legacy::simulate_legacy;
+pub use tasks::{Carrier, simulate_tasks};
 use network::{Outcome, Sent, Upgrade};
 use program::{Expected, Program, Version, mix};
 use tokens::Tokens;
@@ -74,6 +76,8 @@ pub struct Report {
     pub refused: u64,
     /// Calls of legacy clients that had nothing to resume from.
     pub lost: u64,
+    /// Calls that became tasks.
+    pub tasks: u64,
 }
 
 impl Report {
@@ -90,6 +94,7 @@ impl Report {
         self.logins += other.logins;
         self.refused += other.refused;
         self.lost += other.lost;
+        self.tasks += other.tasks;
         self.most_rounds = self.most_rounds.max(other.most_rounds);
     }
 }

@@ -37,6 +37,17 @@ pub(super) enum Node {
 }
 
 impl Node {
+    /// Returns the number of keys, this node's own included.
+    fn keys(&self) -> u64 {
+        let sum = |nodes: &[Self]| nodes.iter().map(Self::keys).sum::<u64>();
+        1 + match self {
+            Self::Join(parts) => parts.iter().map(|part| sum(part)).sum(),
+            Self::Branch(one, other) => sum(one) + sum(other),
+            Self::Loop(body) => sum(body),
+            Self::Ask { .. } | Self::Step(_) | Self::Checkpoint { .. } | Self::Scope(_) => 0,
+        }
+    }
+
     fn differs(&self) -> bool {
         let any = |nodes: &[Self]| nodes.iter().any(Self::differs);
         match self {
@@ -98,6 +109,9 @@ pub(super) enum Takes {
 pub(super) struct Program {
     pub(super) seed: u64,
     pub(super) version: Version,
+    /// The question or step before which the handler turns the call into a task, if the client can
+    /// follow tasks.
+    pub(super) detaches_at: Option<u32>,
     nodes: Vec<Node>,
 }
 
@@ -113,7 +127,19 @@ impl Program {
         let mut keys = 0;
         let length = random.below(4) + 1;
         let nodes = nodes(&mut random, &mut keys, length, 3);
-        Self { seed, version, nodes }
+        Self { seed, version, detaches_at: None, nodes }
+    }
+
+    /// Lets the handler turn the call into a task at a random point.
+    pub(super) fn detaching(mut self) -> Self {
+        let mut random = Random::new(mix(self.seed, 2));
+        let keys = self.nodes.iter().map(Node::keys).sum::<u64>();
+        self.detaches_at = u32::try_from(random.below(keys) + 1).ok();
+        self
+    }
+
+    async fn detach_at(&self, key: u32, cx: &Context) -> Result<(), Error> {
+        if self.detaches_at == Some(key) { cx.detach().await } else { Ok(()) }
     }
 
     /// Returns true if the two versions differ.
@@ -260,6 +286,7 @@ impl Program {
                         value
                     }
                     Node::Ask { key, yields, spawned, differs } => {
+                        self.detach_at(*key, cx).await?;
                         let key = format!("q{key}{suffix}");
                         yield_times(*yields).await;
                         let message = self.message(&key, *differs);
@@ -282,6 +309,7 @@ impl Program {
                         after_checkpoint,
                         ..
                     }) => {
+                        self.detach_at(*key, cx).await?;
                         let key = format!("s{key}{suffix}");
                         let mut step = cx.step(key.clone(), async |step| {
                             world.ran(self.seed, &key, step.idempotency_key(), cx);
@@ -300,7 +328,9 @@ impl Program {
                         if *after_checkpoint {
                             step = step.after_checkpoint();
                         }
-                        mix(value, step.await?)
+                        let result = step.await?;
+                        world.done(self.seed, &key);
+                        mix(value, result)
                     }
                     Node::Checkpoint { key } => {
                         cx.checkpoint(format!("c{key}{suffix}")).await?;
