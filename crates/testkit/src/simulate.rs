@@ -40,9 +40,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 pub use legacy::simulate_legacy;
-pub use tasks::{Carrier, simulate_tasks};
 use network::{Outcome, Sent, Upgrade};
 use program::{Expected, Program, Version, mix};
+pub use tasks::{Carrier, simulate_tasks};
 use tokens::Tokens;
 use world::World;
 

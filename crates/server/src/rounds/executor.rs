@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -42,10 +42,7 @@ pub(crate) async fn drive<T>(
     round: &Round,
     mut handler: Pin<&mut (dyn Future<Output = T> + Send + '_)>,
 ) -> Ending<T> {
-    let handler_waker = Arc::new(HandlerWaker {
-        woken: AtomicBool::new(false),
-        parent: Mutex::new(Waker::noop().clone()),
-    });
+    let handler_waker = HandlerWaker::new();
     let waker = Waker::from(Arc::clone(&handler_waker));
     loop {
         let polled = poll_fn(|cx| {
@@ -84,7 +81,7 @@ pub(crate) async fn drive<T>(
         };
         let mut waits_elsewhere = has_other_holders();
         if waits_elsewhere != Some(false) {
-            tokio::task::yield_now().await;
+            deferred_wakes().await;
             waits_elsewhere = has_other_holders();
         }
         if !handler_waker.is_woken()
@@ -102,6 +99,28 @@ pub(crate) async fn drive<T>(
             return Ending::Suspended(suspended);
         }
     }
+}
+
+/// Waits until the runtime has made the wake-ups that are deferred, such as that of a handler in
+/// `yield_now`.
+///
+/// A poll of the task for another reason does not end this early, as it would end `yield_now`: the
+/// writer of a task is polled together with its handler.
+async fn deferred_wakes() {
+    let turn = HandlerWaker::new();
+    let waker = Waker::from(Arc::clone(&turn));
+    let mut yielded = pin!(tokio::task::yield_now());
+    if yielded.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+        return;
+    }
+    poll_fn(|cx| {
+        if turn.is_woken() {
+            return Poll::Ready(());
+        }
+        turn.forward_to(cx.waker());
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The result of polling a handler.
@@ -123,6 +142,11 @@ struct HandlerWaker {
 // what the other side then reads, and one of them has to see the other's write; weaker orderings
 // would rely on the mutex between them.
 impl HandlerWaker {
+    fn new() -> Arc<Self> {
+        let parent = Mutex::new(Waker::noop().clone());
+        Arc::new(Self { woken: AtomicBool::new(false), parent })
+    }
+
     /// Forgets earlier calls.
     fn reset(&self) {
         self.woken.store(false, Ordering::SeqCst);

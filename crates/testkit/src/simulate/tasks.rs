@@ -110,8 +110,7 @@ impl Call {
         let cuts = if is_faulty { random.below(20) } else { 0 };
         let garbled = if random.below(4) == 0 { 20 } else { 0 };
         let (world, store) = (World::default(), Arc::new(MemoryTaskStore::new(100)));
-        let connections: Vec<_> =
-            (0..REPLICAS).map(|_| Connection::new(&store, &faults)).collect();
+        let connections: Vec<_> = (0..REPLICAS).map(|_| Connection::new(&store, &faults)).collect();
         let servers = connections.iter().map(|store| replica(&world, start, store.clone()));
         let servers: Vec<_> = servers.collect::<Result<_, String>>()?;
         for server in &servers {
@@ -210,7 +209,8 @@ impl Call {
             if some.is_empty() {
                 continue;
             }
-            let update = |answers: &Map<String, Value>| json!({ "taskId": id, "inputResponses": answers });
+            let update =
+                |answers: &Map<String, Value>| json!({ "taskId": id, "inputResponses": answers });
             if self.send("tasks/update", update(&some), true).await?.is_none() {
                 // It is sent again, with the same answers, if they are still required.
                 continue;
