@@ -80,8 +80,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "simulate",
-        usage: "[--flows N] [--seed S] [--era 2025-11-25]",
-        help: "runs random handlers under random faults and checks the guarantees (default: 100,000 calls); --era: of legacy clients",
+        usage: "[--flows N] [--seed S] [--era 2025-11-25] [--carrier token|store|handover|all]",
+        help: "runs random handlers under random faults and checks the guarantees (default: 100,000 calls); --era: of legacy clients; --carrier: as tasks",
         run: simulate::run,
     },
     Command {

@@ -87,6 +87,7 @@ pub const PARTS: &[Part] = &[
     part("instructions", &[VALGRIND], || instructions::run(&[])),
     part("model", &[], || model::run(&[])),
     part("simulate", &[], || simulate::run(&[])),
+    part("simulate-tasks", &[], simulate_tasks),
     part("simulate-legacy", &[], || simulate::run(&["--era", "2025-11-25"].map(str::to_owned))),
     part("chaos-nginx", &[NGINX], || chaos("--minutes 0.5 --balancer nginx")),
     part("chaos-haproxy", &[HAPROXY], || chaos("--minutes 0.5 --balancer haproxy")),
@@ -203,6 +204,14 @@ fn benches() -> Result {
     check(&["--benches", "--manifest-path=benches/Cargo.toml"])?;
     for name in ["load", "floors", "mrtr", "minimal/mrtr-server", "minimal/mrtr-client"] {
         check(&[&format!("--manifest-path=benches/{name}/Cargo.toml")])?;
+    }
+    Ok(())
+}
+
+/// Simulates calls as tasks, and calls that become tasks.
+fn simulate_tasks() -> Result {
+    for carrier in ["store", "handover"] {
+        simulate::run(&["--flows", "20000", "--carrier", carrier].map(str::to_owned))?;
     }
     Ok(())
 }
