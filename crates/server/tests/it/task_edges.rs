@@ -238,3 +238,27 @@ async fn an_open_question_whose_link_changes_keeps_its_key() {
     fleet.answer(0, &id, json!({ "u": { "action": "accept" } })).await;
     assert_eq!(text(&fleet.wait_for(0, &id, "completed").await), "a");
 }
+
+/// The writer of a task is polled together with the handler, and must not end its epoch early.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_yields_beside_a_question_asks_all_at_once() {
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |cx: Context| {
+            let later = async {
+                for n in 0..5 {
+                    cx.step(format!("s{n}"), async |_| Ok(())).await?;
+                    cx.progress(f64::from(n), None, None);
+                    tokio::task::yield_now().await;
+                }
+                cx.elicit::<Text>("later", "Later?").await
+            };
+            let (now, later) = tokio::try_join!(cx.elicit::<Text>("now", "Now?"), later)?;
+            Ok::<_, Error>(now.text + &later.text)
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    let task = fleet.wait_for(0, &id, "input_required").await;
+    let open: Vec<_> = task["inputRequests"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(open, ["now", "later"]);
+}
