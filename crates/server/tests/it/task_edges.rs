@@ -32,7 +32,9 @@ async fn a_restart_that_crashes_is_a_restart_again() {
             let (go, seen) = (Arc::clone(&go), Arc::clone(&seen));
             async move {
                 cx.step("one", async |_| Ok(())).await?;
-                if n > 0 {
+                if n == 0 {
+                    cx.step("more", async |_| Ok(())).await?;
+                } else {
                     let wait = async |_| {
                         go.acquire().await.unwrap().forget();
                         Ok(())
