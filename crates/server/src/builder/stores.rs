@@ -22,8 +22,8 @@ impl ServerBuilder {
 
     /// Sets the store of [tasks](crate::tasks), and declares their extension.
     ///
-    /// [`Server::run_tasks`] continues the tasks of other replicas, and those that were answered;
-    /// `mrtr::serve` calls it.
+    /// [`Server::run_tasks`](crate::Server::run_tasks) continues the tasks of other replicas, and
+    /// those that were answered; `mrtr::serve` calls it.
     pub fn task_store(mut self, store: impl TaskStore) -> Self {
         self.task_store = Some(Box::new(store));
         self.extension(EXTENSION, Object::new()).serving(tasks::METHODS)

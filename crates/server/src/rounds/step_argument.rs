@@ -37,15 +37,15 @@ impl Step {
     /// runs several times: 32 hexadecimal digits.
     ///
     /// The key is the same for the same step of the same call, given the same answers. If the step
-    /// is [`idempotent_on`](StepFuture::idempotent_on) inputs, it depends on those instead of the
-    /// answers.
+    /// is [`idempotent_on`](crate::StepFuture::idempotent_on) inputs, it depends on those instead
+    /// of the answers.
     ///
     /// Within one HTTP or stdio request, a step runs at most once. A client that lost a response
     /// repeats the request, and only the external system can know that the operation was performed.
     /// The key does not cover these cases:
     ///
     /// - A *first* request that is sent twice starts two calls with two keys, unless the step runs
-    ///   [`after_checkpoint`](StepFuture::after_checkpoint).
+    ///   [`after_checkpoint`](crate::StepFuture::after_checkpoint).
     /// - A client that goes back to an older state and answers differently gets another key,
     ///   because it requests another operation.
     /// - A client that lost a response repeats the request with a token that lacks a scope before
@@ -53,7 +53,7 @@ impl Step {
     ///
     /// The key also changes if a failed step runs again after another question was answered: a
     /// declined card and the next card are two payments. If it is the same operation, name its
-    /// inputs with [`idempotent_on`](StepFuture::idempotent_on).
+    /// inputs with [`idempotent_on`](crate::StepFuture::idempotent_on).
     ///
     /// ```
     /// # use mrtr_server::{Context, Result};
@@ -72,7 +72,7 @@ impl Step {
     /// The pause after the first attempt is 100 ms. It doubles with each attempt, up to 10 s, and
     /// is shortened at random by up to half, so that many clients do not retry at the same time.
     /// All attempts share the [idempotency key](Self::idempotency_key), and the
-    /// [timeout](StepFuture::timeout) of the step.
+    /// [timeout](crate::StepFuture::timeout) of the step.
     ///
     /// ```
     /// # use mrtr_server::{Context, Result};
