@@ -92,7 +92,7 @@ pub use policy::TaskPolicy;
 pub(crate) use policy::TaskStart;
 pub(crate) use run::{Run, task_handler};
 pub(crate) use sealed::{Part, TaskSeal};
-pub(crate) use service::{TaskService, is_unavailable, within_request};
+pub(crate) use service::{TaskService, is_full, is_unavailable, within_request};
 pub(crate) use store::ErasedTaskStore;
 pub use store::{
     Claim, Created, HeldTask, Lease, LeaseId, NewTask, RunEnd, StoredAnswer, StoredStatus,

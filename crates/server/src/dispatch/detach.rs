@@ -22,7 +22,7 @@ use crate::request_parts::RequestParts;
 use crate::rounds::{Ending, Fault, drive};
 use crate::tasks::{
     Created, Holding, NewTask, Part, Run, RunEnd, StoredCall, TaskKey, TaskPolicy, TaskRecord,
-    TaskService, TaskStart, TaskWrite, View, task_handler, within_request,
+    TaskService, TaskStart, TaskWrite, View, is_full, task_handler, within_request,
 };
 use crate::tool::Tool;
 
@@ -94,7 +94,7 @@ impl RoundExecution<'_> {
                 };
                 match driven {
                     Some(ending) => ending,
-                    None => match self.create_in_time(registry, task).await {
+                    None => match self.create_in_time(registry, task).await? {
                         Some(created) => {
                             close.0 = None;
                             return self.detach(registry, task, handler, created).await;
@@ -115,19 +115,26 @@ impl RoundExecution<'_> {
         self.respond(ending, |output: ToolOutput| output.0, complete)
     }
 
-    /// Creates the task of a call that takes long. Without a permit, or if the store fails, the
+    /// Creates the task of a call that takes long. Without a permit, or if the store is full, the
     /// call goes on as it is: returns `None`.
+    ///
+    /// # Errors
+    ///
+    /// An error response, if the store fails. It may have created the task, which another replica
+    /// then runs, so this one must not go on.
     async fn create_in_time(
         &self,
         registry: &Arc<Registry>,
         task: Detachable<'_>,
-    ) -> Option<CreatedTask> {
-        let permit = task.service.try_permit()?;
-        let created = self.create(registry, task, Some(permit)).await.ok();
-        if created.is_none() {
-            self.round.detach_failed();
+    ) -> Result<Option<CreatedTask>, ErrorObject> {
+        let Some(permit) = task.service.try_permit() else { return Ok(None) };
+        match self.create(registry, task, Some(permit)).await {
+            Err(error) if is_full(&error) => {
+                self.round.detach_failed();
+                Ok(None)
+            }
+            created => created.map(Some),
         }
-        created
     }
 
     /// Creates the task in the store.

@@ -121,9 +121,21 @@ impl TaskService {
 /// The `data.reason` of the error response of an unavailable store.
 const UNAVAILABLE: &str = "task_store_unavailable";
 
-/// Returns true if the error is that of an unavailable store.
+/// The `data.reason` of the error response of a full store.
+const FULL: &str = "task_store_full";
+
+/// Returns true if the error is that of an unavailable or a full store.
 pub(crate) fn is_unavailable(error: &ErrorObject) -> bool {
-    error.data.as_ref().is_some_and(|data| data.get("reason") == Some(&UNAVAILABLE.into()))
+    has_reason(error, UNAVAILABLE) || is_full(error)
+}
+
+/// Returns true if the error is that of a full store: nothing was created.
+pub(crate) fn is_full(error: &ErrorObject) -> bool {
+    has_reason(error, FULL)
+}
+
+fn has_reason(error: &ErrorObject, reason: &str) -> bool {
+    error.data.as_ref().is_some_and(|data| data.get("reason") == Some(&reason.into()))
 }
 
 /// Awaits an operation of the store within a request.
@@ -141,7 +153,8 @@ pub(crate) async fn within_request<T>(
     });
     done.map_err(|error| {
         tracing::error!(target: "mrtr::tasks", %error, "an operation of the task store failed");
+        let reason = if matches!(error, TaskStoreError::Full) { FULL } else { UNAVAILABLE };
         ErrorObject::internal("The task store is unavailable; try again")
-            .with_data(json!({ "reason": UNAVAILABLE }))
+            .with_data(json!({ "reason": reason }))
     })
 }

@@ -129,7 +129,7 @@ async fn a_repeated_request_gets_the_task_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_call_goes_on_if_the_store_does_not_take_it() {
+async fn a_slow_call_goes_on_if_the_store_is_full() {
     let runs = Counter::default();
     let fleet = TaskFleet::start(1, || {
         let runs = runs.clone();
@@ -147,7 +147,12 @@ async fn a_slow_call_goes_on_if_the_store_does_not_take_it() {
         });
         tool.task(TaskPolicy::after(Duration::from_secs(5)))
     });
+    // A store that fails may have created the task, so the call cannot go on beside it.
     fleet.connections[0].cut();
+    let refused = fleet.call(0, json!({})).await;
+    assert_eq!(refused["error"]["data"]["reason"], "task_store_unavailable");
+    fleet.connections[0].restore();
+    fleet.connections[0].is_full.store(true, std::sync::atomic::Ordering::SeqCst);
     let asked = fleet.call(0, json!({})).await;
     assert_eq!(asked["resultType"], "input_required");
     let retry = json!({

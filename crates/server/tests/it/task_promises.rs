@@ -287,7 +287,7 @@ async fn full_store_and_oversized_requests_are_refused() {
     let id = id_of(&fleet.call(0, json!({})).await);
     id_of(&fleet.call(0, json!({})).await);
     let third = fleet.call(0, json!({})).await;
-    assert_eq!(third["error"]["data"]["reason"], "task_store_unavailable");
+    assert_eq!(third["error"]["data"]["reason"], "task_store_full");
     fleet.wait_for(0, &id, "input_required").await;
 
     let long = "x".repeat(256 * 1024);

@@ -23,6 +23,8 @@ use super::requests::request;
 pub(crate) struct Connection {
     store: Arc<MemoryTaskStore>,
     is_cut: Arc<AtomicBool>,
+    /// Refuses new tasks.
+    pub(crate) is_full: Arc<AtomicBool>,
     /// All operations but reads, claims that found nothing, and waiting for changes.
     pub(crate) operations: Arc<AtomicUsize>,
     /// All bytes that were stored.
@@ -34,6 +36,7 @@ impl Connection {
         Self {
             store: Arc::clone(store),
             is_cut: Arc::default(),
+            is_full: Arc::default(),
             operations: Arc::default(),
             written: Arc::default(),
         }
@@ -68,6 +71,9 @@ impl Connection {
 impl TaskStore for Connection {
     async fn create(&self, task: NewTask, lease: Lease) -> Result<Created, TaskStoreError> {
         self.count()?;
+        if self.is_full.load(Ordering::SeqCst) {
+            return Err(TaskStoreError::Full);
+        }
         self.keep(task.entries.iter().chain([&task.call, &task.view]));
         TaskStore::create(&self.store, task, lease).await
     }
