@@ -29,7 +29,7 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::Instrument as _;
 
-pub(crate) use self::failure::fault_response;
+pub(crate) use self::failure::{fault_response, log_error};
 pub(crate) use self::scopes::missing_scopes;
 use crate::call_options::CallOptions;
 use crate::error::Error;

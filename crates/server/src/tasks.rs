@@ -90,7 +90,7 @@ pub(crate) use keeper::either;
 pub use memory::MemoryTaskStore;
 pub use policy::TaskPolicy;
 pub(crate) use policy::TaskStart;
-pub(crate) use run::{Run, task_handler};
+pub(crate) use run::{Run, ToolFuture, task_handler};
 pub(crate) use sealed::{Part, TaskSeal};
 pub(crate) use service::{TaskService, is_full, is_unavailable, within_request};
 pub(crate) use store::ErasedTaskStore;

@@ -13,20 +13,15 @@ use tracing::Instrument as _;
 
 use super::execute::{CloseOnDrop, RoundExecution, with_timeout};
 use super::tasks::{declares_tasks, missing_extension, task_on_wire};
-use crate::error::Error;
-use crate::handler::BoxFuture;
-use crate::manual::ManualOutput;
 use crate::output::ToolOutput;
 use crate::registry::{Outcome, Registry};
 use crate::request_parts::RequestParts;
 use crate::rounds::{Ending, Fault, drive};
 use crate::tasks::{
     Created, Holding, NewTask, Part, Run, RunEnd, StoredCall, TaskKey, TaskPolicy, TaskRecord,
-    TaskService, TaskStart, TaskWrite, View, is_full, task_handler, within_request,
+    TaskService, TaskStart, TaskWrite, ToolFuture, View, is_full, task_handler, within_request,
 };
 use crate::tool::Tool;
-
-type ToolFuture = BoxFuture<Result<ManualOutput<ToolOutput>, Error>>;
 
 /// A call that may become a task.
 #[derive(Clone, Copy)]

@@ -251,12 +251,8 @@ impl<'a> RoundExecution<'a> {
             }
             Ending::Finished(outcome, journal) => {
                 // With an error, the handler may return before steps that were joined with it.
-                if let Some(step) = journal.unreached_step().filter(|_| outcome.is_ok()) {
-                    let why = format!(
-                        "the handler returned without reaching the recorded step {:?}",
-                        step.key
-                    );
-                    return Err(self.fault_response(&Fault::Changed(why)));
+                if outcome.is_ok() {
+                    journal.check_reached().map_err(|fault| self.fault_response(&fault))?;
                 }
                 match outcome {
                     Ok(ManualOutput::Complete(output)) => complete(Ok(unwrap(output))),
@@ -295,8 +291,7 @@ impl<'a> RoundExecution<'a> {
     fn suspend(&self, open: &[OpenInput], content: CallStateContent) -> Outcome {
         let max_rounds = self.target.options.max_rounds;
         if self.round.rounds() >= max_rounds.into() {
-            let why = format!("the call needs more than {max_rounds} rounds");
-            return Err(self.fault_response(&Fault::Handler(why)));
+            return Err(self.fault_response(&Fault::too_many_rounds(max_rounds)));
         }
         let now = self.server.clock.now();
         let meta = self.round.next_meta(now).map_err(|fault| self.fault_response(&fault))?;

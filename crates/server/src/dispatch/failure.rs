@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::rounds::Fault;
 
 /// Logs an error that a handler returned.
-pub(super) fn log_error(error: &Error, method: &str, target: &str) {
+pub(crate) fn log_error(error: &Error, method: &str, target: &str) {
     if error.is_internal() {
         let error = format!("{error:#}");
         tracing::error!(target: "mrtr::handler", method, target, error, "handler failed");

@@ -10,7 +10,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
-use super::tasks::{declares_tasks, missing_extension};
+use super::tasks::check_extension;
 use crate::registry::Registry;
 use crate::request_parts::RequestParts;
 use crate::tasks::TaskKey;
@@ -46,8 +46,8 @@ impl TaskWatch {
         parts: &RequestParts,
     ) -> Result<Self, ErrorObject> {
         let mut tasks: Vec<Watched> = Vec::new();
-        if !task_ids.is_empty() && !declares_tasks(parts) {
-            return Err(missing_extension());
+        if !task_ids.is_empty() {
+            check_extension(parts)?;
         }
         if task_ids.len() > MAX_TASKS {
             let why = format!("Invalid params: at most {MAX_TASKS} tasks in one subscription");

@@ -112,7 +112,7 @@ pub(super) fn missing_extension() -> ErrorObject {
 }
 
 /// Checks that the client declares the extension, before anything is looked up.
-fn check_extension(parts: &RequestParts) -> Result<(), ErrorObject> {
+pub(super) fn check_extension(parts: &RequestParts) -> Result<(), ErrorObject> {
     if declares_tasks(parts) { Ok(()) } else { Err(missing_extension()) }
 }
 

@@ -18,6 +18,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Creates the fault of a call that needs more rounds than it may have.
+    pub(crate) fn too_many_rounds(limit: u32) -> Self {
+        Self::Handler(format!("the call needs more than {limit} rounds"))
+    }
+
     /// Creates the fault of a caught panic, with the panic's message if it is a string.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         let message = match panic.downcast_ref::<&str>() {

@@ -202,13 +202,22 @@ impl Journal {
         self.entries.iter().skip(position).find(|entry| matches!(entry.kind, EntryKind::Step(_)))
     }
 
-    /// Returns a recorded step that the current replay should have reached and has not.
-    pub(crate) fn unreached_step(&self) -> Option<&Entry> {
+    /// Checks, after a handler has returned, that it has reached all recorded steps.
+    ///
+    /// # Errors
+    ///
+    /// A fault that names the first step that it has not reached.
+    pub(crate) fn check_reached(&self) -> Result<(), Fault> {
         let unreached = |entry: &&Entry| match entry.kind {
             EntryKind::Step(kind) => !entry.used && !kind.skippable,
             EntryKind::Answer { .. } | EntryKind::OtherWording(_) | EntryKind::Decision => false,
         };
-        self.entries.iter().find(unreached)
+        match self.entries.iter().find(unreached) {
+            None => Ok(()),
+            Some(Entry { key, .. }) => Err(Fault::Changed(format!(
+                "the handler returned without reaching the recorded step {key:?}"
+            ))),
+        }
     }
 
     /// Returns the entry with the longest value.

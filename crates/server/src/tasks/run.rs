@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::holding::{Holding, Stop};
 use super::store::{HeldTask, LeaseId, RunEnd, StoredStatus, TaskHandler, TaskKey, TaskWrite};
 use super::{Part, StoredCall, TaskService, View, ViewOutcome};
-use crate::dispatch::{fault_response, missing_scopes};
+use crate::dispatch::{fault_response, log_error, missing_scopes};
 use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::handler_context::Invocation;
@@ -38,7 +38,8 @@ const CHANGED_PAUSE: Duration = Duration::from_mins(1);
 /// A run, its handler's future, and a write that has to be made first.
 type Prepared = (Run, Result<ToolFuture, Fault>, Option<TaskWrite>);
 
-type ToolFuture = BoxFuture<Result<ManualOutput<ToolOutput>, Error>>;
+/// The future of a tool's handler.
+pub(crate) type ToolFuture = BoxFuture<Result<ManualOutput<ToolOutput>, Error>>;
 
 /// A run of a task.
 pub(crate) struct Run {
@@ -240,12 +241,11 @@ impl Run {
         match ending {
             Ending::Detached => {}
             Ending::Finished(outcome, journal) => {
-                if let Some(step) = journal.unreached_step().filter(|_| outcome.is_ok()) {
-                    let why = format!(
-                        "the handler returned without reaching the recorded step {:?}",
-                        step.key
-                    );
-                    return self.settle_fault(tool, &Fault::Changed(why)).await;
+                // With an error, the handler may return before steps that were joined with it.
+                if outcome.is_ok()
+                    && let Err(fault) = journal.check_reached()
+                {
+                    return self.settle_fault(tool, &fault).await;
                 }
                 let outcome = match outcome {
                     Ok(ManualOutput::Complete(output)) => Ok(output.0),
@@ -253,7 +253,10 @@ impl Run {
                         let why = "a handler in the manual form cannot be a task".to_owned();
                         return self.settle_fault(tool, &Fault::Handler(why)).await;
                     }
-                    Err(error) => Err(error),
+                    Err(error) => {
+                        log_error(&error, method::TOOLS_CALL, &tool.wire.name);
+                        Err(error)
+                    }
                 };
                 let outcome = registry.tool_response(tool, outcome);
                 let status = match outcome {
@@ -276,8 +279,7 @@ impl Run {
         }
         let max_rounds = tool.options.max_rounds;
         if self.epoch >= max_rounds {
-            let why = format!("the call needs more than {max_rounds} rounds");
-            return self.settle_fault(tool, &Fault::Handler(why)).await;
+            return self.settle_fault(tool, &Fault::too_many_rounds(max_rounds)).await;
         }
         let saved = self.holding.writing_from().map_or(saved, |from| from.min(saved));
         self.view.entries = journal.entries.len() as u64;

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::support::tasks::{TaskFleet, accept, id_of, order, text};
-use crate::support::{Counter, Text, with_meta};
+use crate::support::{Counter, LogLines, Text, with_meta};
 
 /// Asks one question.
 fn ask(policy: TaskPolicy) -> Tool {
@@ -268,4 +268,21 @@ async fn a_handler_that_yields_beside_a_question_asks_all_at_once() {
     let task = fleet.wait_for(0, &id, "input_required").await;
     let open: Vec<_> = task["inputRequests"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(open, ["now", "later"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_internal_error_of_a_task_is_logged_and_not_shown() {
+    let (log, _guard) = LogLines::collect();
+    let fleet = TaskFleet::start(1, || {
+        let tool = Tool::new("t", "", async |_: Context| {
+            Err::<String, _>(Error::internal(std::io::Error::other("the disk is full")))
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    let task = fleet.wait_for(0, &id, "completed").await;
+    assert_eq!(task["result"]["isError"], true);
+    assert!(!task.to_string().contains("disk"), "{task}");
+    let text = log.text();
+    assert!(text.contains("handler failed") && text.contains("the disk is full"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! Promises of tasks that need a run of their own: `docs/tasks.md` lists all of them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::notification::LogLevel;
@@ -171,15 +171,7 @@ async fn subscription_to_a_task_has_no_progress_and_no_log_messages() {
     let mut params = with_tasks(json!({ "name": "t", "arguments": {} }));
     params["_meta"].as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
     let id = id_of(&fleet.send(0, "tools/call", params).await);
-    let received = Mutex::default();
-    let ids = [&*id];
-    let listening = fleet.listen(0, &ids, &received);
-    let minute = tokio::time::sleep(Duration::from_mins(1));
-    tokio::select! {
-        () = listening => panic!("the subscription has ended"),
-        () = minute => {}
-    }
-    let received = received.into_inner().unwrap();
+    let received = fleet.listen(0, &[&id], tokio::time::sleep(Duration::from_mins(1))).await;
     let methods: Vec<_> = received.iter().map(|notification| &*notification.method).collect();
     assert_eq!(methods[0], "notifications/subscriptions/acknowledged");
     assert!(methods.len() > 2, "{methods:?}");
@@ -479,17 +471,12 @@ async fn subscription_to_the_task_of_another_caller_is_not_acknowledged() {
         caller: mrtr_server::Principal::new("https://login.example", "mallory"),
         scopes: None,
     };
-    let (received, ids) = (Mutex::default(), [&*id]);
     let answer = async {
         tokio::time::sleep(Duration::from_secs(10)).await;
         fleet.answer(0, &id, json!({ "q": accept("a") })).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
     };
-    tokio::select! {
-        () = mallory.listen(0, &ids, &received) => panic!("the subscription has ended"),
-        () = answer => {}
-    }
-    let received = received.into_inner().unwrap();
+    let received = mallory.listen(0, &[&id], answer).await;
     assert_eq!(received.len(), 1, "the acknowledgement only");
     let acknowledged = serde_json::to_value(&received[0].params).unwrap();
     assert!(acknowledged["notifications"].get("taskIds").is_none_or(|ids| *ids == json!([])));

@@ -8,7 +8,7 @@ use mrtr_server::{Context, Error, Tool};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::support::tasks::{TaskFleet, accept, id_of, order, text};
+use crate::support::tasks::{TaskFleet, accept, id_of, order, text, wait_until};
 use crate::support::{Counter, Text};
 
 /// A tool that records the keys of its steps, and waits for `go` in the second one.
@@ -40,18 +40,10 @@ async fn another_replica_continues_after_a_crash() {
     let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
     let fleet = TaskFleet::start(2, || two_steps(&go, &keys));
     let id = id_of(&fleet.call(0, json!({})).await);
-    let in_second_step = |count| {
-        let keys = Arc::clone(&keys);
-        async move {
-            while keys.lock().unwrap().len() < count {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
-    };
-    in_second_step(2).await;
+    wait_until(|| keys.lock().unwrap().len() >= 2).await;
     let cut_at = tokio::time::Instant::now();
     fleet.connections[0].cut();
-    in_second_step(3).await;
+    wait_until(|| keys.lock().unwrap().len() >= 3).await;
     let taken = cut_at.elapsed();
     assert!(taken < Duration::from_millis(11_500), "the lease and 1.5 s: {taken:?}");
     go.add_permits(1);
@@ -92,17 +84,13 @@ async fn a_replica_that_shuts_down_releases_its_tasks() {
     let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
     let fleet = TaskFleet::start(2, || three_steps(&go, &keys));
     let id = id_of(&fleet.call(0, json!({})).await);
-    while keys.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_until(|| !keys.lock().unwrap().is_empty()).await;
     // The step in flight ends, and the next one runs elsewhere.
     fleet.servers[0].begin_shutdown();
     go.add_permits(1);
     fleet.servers[0].drained().await;
     let drained_at = tokio::time::Instant::now();
-    while keys.lock().unwrap().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_until(|| keys.lock().unwrap().len() >= 2).await;
     assert!(drained_at.elapsed() <= Duration::from_secs(1), "the keeper's pause");
     go.add_permits(2);
     fleet.wait_for(1, &id, "completed").await;
@@ -141,9 +129,7 @@ async fn cancelled_is_cancelled() {
     let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
     let fleet = TaskFleet::start(1, || three_steps(&go, &keys));
     let id = id_of(&fleet.call(0, json!({})).await);
-    while keys.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_until(|| !keys.lock().unwrap().is_empty()).await;
     fleet.cancel(0, &id).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(fleet.get(0, &id).await["status"], "working");

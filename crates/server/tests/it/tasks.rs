@@ -1,6 +1,5 @@
 //! Calls that become tasks.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use mrtr_server::tasks::TaskPolicy;
@@ -267,27 +266,16 @@ async fn subscriptions_send_the_task_when_it_changes() {
     let fleet = TaskFleet::start(1, || order(TaskPolicy::immediately(), &held, &placed));
     let id = id_of(&fleet.call(0, json!({})).await);
     fleet.wait_for(0, &id, "input_required").await;
-    let received = Mutex::default();
-    {
-        let ids = [&*id, "unknown"];
-        let mut listening = std::pin::pin!(fleet.listen(0, &ids, &received));
-        let story = async {
-            tokio::time::sleep(Duration::from_secs(6)).await;
-            fleet.answer(0, &id, json!({ "one": accept("a") })).await;
-            tokio::time::sleep(Duration::from_secs(6)).await;
-            fleet.answer(0, &id, json!({ "other": accept("b") })).await;
-            tokio::time::sleep(Duration::from_secs(6)).await;
-        };
-        let mut story = std::pin::pin!(story);
-        std::future::poll_fn(|cx| {
-            assert!(listening.as_mut().poll(cx).is_pending());
-            story.as_mut().poll(cx)
-        })
-        .await;
-    }
-    let received: Vec<Value> = received
-        .into_inner()
-        .unwrap()
+    let story = async {
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        fleet.answer(0, &id, json!({ "one": accept("a") })).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        fleet.answer(0, &id, json!({ "other": accept("b") })).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+    };
+    let received: Vec<Value> = fleet
+        .listen(0, &[&id, "unknown"], story)
+        .await
         .iter()
         .map(|n| json!({ "method": n.method, "params": serde_json::to_value(&n.params).unwrap() }))
         .collect();

@@ -215,20 +215,38 @@ impl TaskFleet {
         unreachable!("the task was never {status}");
     }
 
-    /// Subscribes to a task, and collects the notifications until the future is dropped.
+    /// Subscribes to tasks until `story` has ended, and returns the notifications.
     pub(crate) async fn listen(
         &self,
         replica: usize,
         ids: &[&str],
-        received: &Mutex<Vec<Notification>>,
-    ) {
+        story: impl Future<Output = ()>,
+    ) -> Vec<Notification> {
         let transport =
             InProcess::new(self.servers[replica].clone()).with_extension(self.caller.clone());
         let params = with_tasks(json!({ "notifications": { "taskIds": ids } }));
+        let received = Mutex::new(Vec::new());
         let collect = |notification| received.lock().unwrap().push(notification);
         let outgoing = OutgoingRequest::new(request("subscriptions/listen", &params));
-        transport.send(outgoing.with_notification_handler(&collect)).await.unwrap();
+        tokio::select! {
+            ended = transport.send(outgoing.with_notification_handler(&collect)) => {
+                unreachable!("the subscription has ended: {ended:?}")
+            }
+            () = story => {}
+        }
+        received.into_inner().unwrap()
     }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn wait_until(condition: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    unreachable!("the condition never held");
 }
 
 /// Adds the `_meta` of a client that supports forms and tasks.
