@@ -1,7 +1,7 @@
 //! Promises of tasks that need a run of their own: `docs/tasks.md` lists all of them.
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mrtr_schema::notification::LogLevel;
