@@ -98,7 +98,7 @@ impl<C: Connection> Adapter<C> {
             return Ok(Arc::clone(session));
         }
         let (server, link) = self.initialize(client).await?;
-        let opened = Arc::new(OpenSession::new(server, link));
+        let opened = Arc::new(OpenSession::open(server, link).await);
         *session = Some(Arc::clone(&opened));
         Ok(opened)
     }

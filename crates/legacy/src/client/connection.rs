@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mrtr_schema::jsonrpc::{Notification, Request, Response};
 use mrtr_transport::TransportError;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// A message of the server about one request.
 #[derive(Debug)]
@@ -72,11 +72,13 @@ pub(super) trait Connection: Send + Sync + 'static {
         reconnect: Arc<Notify>,
     ) -> impl Future<Output = ()> + Send + 'static;
 
-    /// Receives messages that are not about a request, until the receiver is dropped.
+    /// Receives messages that are not about a request, until the receiver is dropped. Drops
+    /// `opening` once such messages arrive, or once it is known that the server has none.
     fn listen(
         self: Arc<Self>,
         session: Self::Session,
         messages: mpsc::Sender<Incoming>,
+        opening: oneshot::Sender<()>,
     ) -> impl Future<Output = ()> + Send + 'static;
 
     /// The longest time that a call may be silent, while it does not wait for the client.

@@ -1,16 +1,21 @@
 //! A session with a legacy server, and what belongs to it.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::notification::LogLevel;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{Connection, Incoming, Link, MAX_UNREAD};
 use super::question;
 use super::routes::Routes;
 use crate::handshake::InitializeResult;
 use crate::legacy_method;
+
+/// How long the first request of a session waits until the stream of the session is open. A server
+/// may send the head of that stream only with its first message.
+const OPENING_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct OpenSession<C: Connection> {
     pub(super) server: InitializeResult,
@@ -24,16 +29,24 @@ pub(super) struct OpenSession<C: Connection> {
 
 impl<C: Connection> OpenSession<C> {
     /// Creates a session and begins to listen to it. Must be called in a tokio runtime.
-    pub(super) fn new(server: InitializeResult, link: Link<C>) -> Self {
+    ///
+    /// Returns when the stream of the session is open. Servers also ask on that stream in the
+    /// middle of a call, and what they send before it is open is lost.
+    pub(super) async fn open(server: InitializeResult, link: Link<C>) -> Self {
         let routes = Arc::<Routes>::default();
-        let listener = Mutex::new(spawn_listener(&link, &routes));
+        let (opening, opened) = oneshot::channel();
+        let listener = Mutex::new(spawn_listener(&link, &routes, opening));
+        if tokio::time::timeout(OPENING_LIMIT, opened).await.is_err() {
+            tracing::debug!(target: "mrtr::client", "the stream of the session does not open");
+        }
         Self { server, link, routes, log_level: Mutex::default(), listener }
     }
 
     /// Listens again if the stream of the session has ended.
     pub(super) fn listen_again(&self) {
         if self.routes.begin_again() {
-            let listener = spawn_listener(&self.link, &self.routes);
+            let (opening, _) = oneshot::channel();
+            let listener = spawn_listener(&self.link, &self.routes, opening);
             *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = listener;
         }
     }
@@ -45,14 +58,18 @@ impl<C: Connection> OpenSession<C> {
     }
 }
 
-fn spawn_listener<C: Connection>(link: &Link<C>, routes: &Arc<Routes>) -> AbortOnDrop {
-    AbortOnDrop(tokio::spawn(listen(link.clone(), Arc::clone(routes))).abort_handle())
+fn spawn_listener<C: Connection>(
+    link: &Link<C>,
+    routes: &Arc<Routes>,
+    opening: oneshot::Sender<()>,
+) -> AbortOnDrop {
+    AbortOnDrop(tokio::spawn(listen(link.clone(), Arc::clone(routes), opening)).abort_handle())
 }
 
 /// Reads what the server sends outside of calls, until it sends nothing more.
-async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>) {
+async fn listen<C: Connection>(link: Link<C>, routes: Arc<Routes>, opening: oneshot::Sender<()>) {
     let (sender, mut messages) = mpsc::channel(MAX_UNREAD);
-    let reading = Arc::clone(&link.connection).listen(link.session.clone(), sender);
+    let reading = Arc::clone(&link.connection).listen(link.session.clone(), sender, opening);
     let _reading = AbortOnDrop(tokio::spawn(reading).abort_handle());
     while let Some(message) = messages.recv().await {
         let unrelated = match message {

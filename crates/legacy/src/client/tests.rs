@@ -12,8 +12,8 @@ use mrtr_schema::tasks::EXTENSION;
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::adapter::{Adapter, ClientFacts};
@@ -77,6 +77,8 @@ struct Fake {
 struct Opened {
     count: usize,
     ended: HashSet<Session>,
+    /// If there is a list, streams of sessions open when they leave it.
+    opening: Option<Vec<oneshot::Sender<()>>>,
 }
 
 /// The server's side.
@@ -145,7 +147,15 @@ impl Connection for Fake {
         }
     }
 
-    async fn listen(self: Arc<Self>, session: Session, messages: mpsc::Sender<Incoming>) {
+    async fn listen(
+        self: Arc<Self>,
+        session: Session,
+        messages: mpsc::Sender<Incoming>,
+        opening: oneshot::Sender<()>,
+    ) {
+        if let Some(list) = &mut self.opened.lock().unwrap().opening {
+            list.push(opening);
+        }
         self.streams.send((session, messages)).unwrap_or(());
     }
 
@@ -340,6 +350,33 @@ async fn log_level_is_sent_until_the_server_accepts_it() {
     in_second.answer(json!({})).await;
     server.call("tools/call").await.answer(json!({ "content": [] })).await;
     result(sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_call_waits_until_the_stream_of_its_session_is_open() {
+    let (adapter, mut server) = connect();
+    server.opened.lock().unwrap().opening = Some(Vec::new());
+    let sent = call(&adapter, "t");
+    let _stream = soon(server.streams.recv()).await.unwrap();
+    // Each turn lets the other tasks continue as far as they can.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(server.calls.try_recv().is_err());
+    server.opened.lock().unwrap().opening = None;
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_that_does_not_open_delays_the_first_call_for_a_short_time_only() {
+    let (adapter, mut server) = connect();
+    server.opened.lock().unwrap().opening = Some(Vec::new());
+    let begun = Instant::now();
+    let sent = call(&adapter, "t");
+    server.call("tools/call").await.answer(json!({ "content": [] })).await;
+    result(sent).await;
+    assert!(begun.elapsed() < Duration::from_secs(3));
 }
 
 #[tokio::test(start_paused = true)]

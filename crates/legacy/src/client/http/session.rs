@@ -13,7 +13,7 @@ use mrtr_transport::TransportError;
 use mrtr_transport::http::{HttpClient, RawResponse};
 use mrtr_transport::sse::Decoder;
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::client::connection::{Connection, ConnectionError, Incoming};
 
@@ -290,7 +290,13 @@ impl Connection for HttpSession {
         let _ = messages.send(Incoming::Response(outcome)).await;
     }
 
-    async fn listen(self: Arc<Self>, session: HeaderMap, messages: mpsc::Sender<Incoming>) {
+    async fn listen(
+        self: Arc<Self>,
+        session: HeaderMap,
+        messages: mpsc::Sender<Incoming>,
+        opening: oneshot::Sender<()>,
+    ) {
+        let mut opening = Some(opening);
         let mut place = Place::default();
         let mut failed = 0;
         while failed < MAX_FAILED_ATTEMPTS && !messages.is_closed() {
@@ -298,6 +304,7 @@ impl Connection for HttpSession {
                 Ok(response) => self.check(&session, response).await,
                 Err(error) => Err(error.into()),
             };
+            opening.take();
             match opened {
                 Ok(mut response) => {
                     let read = read_events(&mut response, &mut place, None, Some(&messages)).await;

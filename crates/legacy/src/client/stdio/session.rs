@@ -8,7 +8,7 @@ use mrtr_schema::jsonrpc::{Message, Request, Response};
 use mrtr_transport::stdio::StreamClient;
 use mrtr_transport::{OutgoingRequest, Transport, TransportError};
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::client::connection::{Connection, ConnectionError, Incoming};
 
@@ -52,8 +52,14 @@ impl Connection for StreamSession {
         let _ = messages.send(Incoming::Response(outcome)).await;
     }
 
-    async fn listen(self: Arc<Self>, (): (), messages: mpsc::Sender<Incoming>) {
+    async fn listen(
+        self: Arc<Self>,
+        (): (),
+        messages: mpsc::Sender<Incoming>,
+        opening: oneshot::Sender<()>,
+    ) {
         let mut unsolicited = self.stream.unsolicited();
+        drop(opening);
         while let Some(message) = unsolicited.recv().await {
             let message = match message {
                 Message::Request(request) => Incoming::Request(request),
