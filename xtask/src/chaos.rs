@@ -78,7 +78,9 @@ pub fn run(args: &[String]) -> Result {
     if let Some((_, How::Option(option), _)) = broken {
         chaos.arg(option);
     }
-    let Some((name, _, guarantees)) = broken else { return step(&mut chaos) };
+    let Some((name, _, guarantees)) = broken else {
+        return step(&mut chaos).map_err(|error| reasons(&dir).map_or(error, Into::into));
+    };
     // The exit code is ignored: the run fails because it finds the fault.
     let _ = chaos.status()?;
     let report = fs::read_to_string(dir.join("report.md"))?;
@@ -88,6 +90,14 @@ pub fn run(args: &[String]) -> Result {
         return Ok(());
     }
     Err(format!("the fault {name} should break {guarantees}; the report says: {found}").into())
+}
+
+/// Returns why a run failed: the guarantees of its report that were broken, or the error that ended
+/// it before.
+fn reasons(dir: &Path) -> Option<String> {
+    let report = fs::read_to_string(dir.join("report.md")).ok()?;
+    let broken: Vec<_> = report.lines().filter(|line| line.contains("**no**")).collect();
+    Some(if broken.is_empty() { report } else { broken.join("\n  ") })
 }
 
 /// Sends requests over a thousand connections, at the highest rate that the machine allows.

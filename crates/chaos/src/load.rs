@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mrtr::Secret;
+use mrtr_testkit::free_ports;
 use mrtr_testkit::random::Random;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
     raise_descriptor_limit(connections + LISTENERS as u64 + 1_000)?;
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_ports(1)?.pop().ok_or("no port")?;
     let fleet = Fleet::new(&[port], &dir, Duration::from_mins(10), false);
     fleet.rotate(&format!("active {}\n", Secret::generate()?.to_base64url().as_str())).await?;
     fleet.start(&mut *fleet.hold(0).await?, 2).await?;

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mrtr::Secret;
+use mrtr_testkit::free_ports;
 use mrtr_testkit::random::Random;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -85,14 +85,7 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     let options = Options::read(args)?;
     let _ = fs::remove_dir_all(&options.dir);
     fs::create_dir_all(&options.dir)?;
-    let free = || TcpListener::bind("127.0.0.1:0");
-    // All listeners are kept until all ports are known, so that the ports are distinct.
-    let held = (0..=REPLICAS).map(|_| free()).collect::<std::io::Result<Vec<_>>>()?;
-    let mut ports = Vec::new();
-    for listener in &held {
-        ports.push(listener.local_addr()?.port());
-    }
-    drop(held);
+    let mut ports = free_ports(REPLICAS + 1)?;
     let front = ports.pop().ok_or("no port")?;
 
     let fleet = Fleet::new(&ports, &options.dir, LIFETIME, options.ignore_drain);

@@ -4,6 +4,7 @@
 pub mod fuzz;
 mod issuer;
 mod memory_bus;
+mod ports;
 pub mod random;
 #[cfg(unix)]
 pub mod servers;
@@ -12,3 +13,4 @@ pub mod simulate;
 pub use issuer::Issuer;
 pub use memory_bus::{BusChannel, MemoryBus};
 pub use mrtr_server::testing::{Exchange, Replicas, RequestLog, TestClock};
+pub use ports::free_ports;
