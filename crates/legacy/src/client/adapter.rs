@@ -3,6 +3,7 @@
 //! A request of the server in the middle of a call becomes an input request, and the call is kept
 //! here until its answers come. So a client has the same handlers, limits and hooks for both.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use mrtr_schema::tasks;
 use mrtr_transport::{OutgoingRequest, TransportError};
 use serde_json::json;
 use serde_json::value::to_raw_value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep};
 
 use super::connection::{self, Connection, ConnectionError, Incoming, Link};
@@ -38,6 +39,11 @@ const JOIN_WINDOW: Duration = Duration::from_millis(5);
 
 /// The pauses before an answer is sent again that may not have arrived.
 const ANSWER_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+
+/// The pauses before answers are sent again that were not accepted. The first is longer than a
+/// server lets its clients wait before they resume a stream, by its default.
+const REFUSED_PAUSES: [Duration; 3] =
+    [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
 
 /// How many messages are read in that time. Further ones wait for the next round.
 const MAX_JOINED: usize = 64;
@@ -213,7 +219,7 @@ impl<C: Connection> Adapter<C> {
                 return Ok(Response::error(Some(modern.legacy.id.clone()), error));
             }
         };
-        let mut is_refused = false;
+        let mut refused = Vec::new();
         for (question, answer) in call.answers(&modern.responses) {
             let message = match answer {
                 Some(result) => respond(question, "result", result),
@@ -221,21 +227,23 @@ impl<C: Connection> Adapter<C> {
                     respond_error(question, &ErrorObject::internal("the client did not answer"))
                 }
             };
-            match post_answer(&call.running.link, message).await {
+            match post_answer(&call.running.link, &message).await {
                 Ok(()) => {}
                 Err(error @ ConnectionError::SessionEnded) => return Err(error.into()),
                 // The replica that asked may be gone, or may not have the session any more. What
                 // comes next tells: the question again, or an error.
                 Err(error) => {
                     tracing::warn!(target: "mrtr::client", ?error, "an answer was not accepted");
-                    is_refused = true;
+                    refused.push(message);
                 }
             }
         }
-        if is_refused {
-            call.running.reconnect();
+        let (link, stream) = (call.running.link.clone(), call.running.reconnect());
+        let followed = self.follow(call.running, modern, on_notification);
+        tokio::select! {
+            followed = followed => Ok(followed?),
+            never = insist(&link, &stream, refused) => match never {},
         }
-        Ok(self.follow(call.running, modern, on_notification).await?)
     }
 
     /// Reads the messages of a call until its response, or until the server asks something.
@@ -367,17 +375,42 @@ impl<C: Connection> Adapter<C> {
 }
 
 /// Sends an answer, and repeats it if it may not have arrived. The server accepts it once.
-async fn post_answer<C: Connection>(
-    link: &Link<C>,
-    message: String,
-) -> Result<(), ConnectionError> {
+async fn post_answer<C: Connection>(link: &Link<C>, message: &str) -> Result<(), ConnectionError> {
     for pause in ANSWER_PAUSES {
-        match link.post(message.clone()).await {
+        match link.post(message.to_owned()).await {
             Err(ConnectionError::Transport(error)) if error.is_transient() => sleep(pause).await,
             outcome => return outcome,
         }
     }
-    link.post(message).await
+    link.post(message.to_owned()).await
+}
+
+/// Resumes the stream of a call whose answers were not accepted, and sends these again.
+///
+/// The replica at which the stream is resumed continues the call, and asks again if it does not
+/// know the questions. It may also be the one that asked, if only the answers went to another: that
+/// one waits for them.
+async fn insist<C: Connection>(
+    link: &Link<C>,
+    stream: &Notify,
+    mut refused: Vec<String>,
+) -> Infallible {
+    for pause in REFUSED_PAUSES {
+        if refused.is_empty() {
+            break;
+        }
+        stream.notify_one();
+        sleep(pause).await;
+        let mut still_refused = Vec::new();
+        for answer in refused {
+            if link.post(answer.clone()).await.is_err() {
+                still_refused.push(answer);
+            }
+        }
+        refused = still_refused;
+    }
+    // What comes next, if anything does, is read from the stream.
+    std::future::pending().await
 }
 
 /// Reads the messages of a call until its response, or until the server has asked `questions`.

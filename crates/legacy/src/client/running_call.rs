@@ -38,9 +38,10 @@ impl<C: Connection> RunningCall<C> {
         Self { link, routes, id, messages, task, reconnect, is_answered: false }
     }
 
-    /// Resumes the stream of the call, if it has one: another replica may continue it.
-    pub(super) fn reconnect(&self) {
-        self.reconnect.notify_one();
+    /// Returns what resumes the stream of the call, if it has one, when it is notified: another
+    /// replica may continue the call.
+    pub(super) fn reconnect(&self) -> Arc<Notify> {
+        Arc::clone(&self.reconnect)
     }
 
     /// Waits for the next message. The last is a response.

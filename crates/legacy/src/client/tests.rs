@@ -1,5 +1,7 @@
 //! The adapter on a connection whose server is the test.
 
+mod questions;
+
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +16,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
 
 use super::adapter::{Adapter, ClientFacts};
 use super::connection::{Connection, ConnectionError, Incoming};
@@ -79,6 +80,8 @@ struct Opened {
     ended: HashSet<Session>,
     /// If there is a list, streams of sessions open when they leave it.
     opening: Option<Vec<oneshot::Sender<()>>>,
+    /// How many of the next answers are not accepted.
+    refusals: usize,
 }
 
 /// The server's side.
@@ -165,8 +168,14 @@ impl Connection for Fake {
 
     async fn post(&self, session: &Session, message: String) -> Result<(), ConnectionError> {
         self.posts.send((*session, serde_json::from_str(&message).unwrap())).unwrap_or(());
-        if self.opened.lock().unwrap().ended.contains(session) {
+        let is_response = message.contains("\"result\"");
+        let mut opened = self.opened.lock().unwrap();
+        if opened.ended.contains(session) {
             return Err(ConnectionError::SessionEnded);
+        }
+        if is_response && opened.refusals > 0 {
+            opened.refusals -= 1;
+            return Err(TransportError::protocol("400 Bad Request").into());
         }
         Ok(())
     }
@@ -227,94 +236,7 @@ async fn result(sent: Sent) -> Value {
     serde_json::from_str(response.outcome.unwrap().get()).unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn question_reaches_the_client_while_notifications_arrive() {
-    let (adapter, mut server) = connect();
-    let sent = call(&adapter, "t");
-    let at_server = server.call("tools/call").await;
-    let begun = Instant::now();
-    at_server.ask(1).await;
-    let notifying = tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(Duration::from_millis(4)).await;
-            at_server.notify().await;
-        }
-    });
-    let suspended = result(sent).await;
-    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 1);
-    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
-    notifying.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn questions_without_end_are_asked_in_rounds() {
-    let (adapter, mut server) = connect();
-    let sent = call(&adapter, "t");
-    let at_server = server.call("tools/call").await;
-    for id in 0..200 {
-        at_server.ask(id).await;
-    }
-    let suspended = result(sent).await;
-    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 65);
-    let suspended = result(resume(&adapter, "t", &suspended)).await;
-    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 65);
-}
-
-#[tokio::test(start_paused = true)]
-async fn request_state_resumes_only_its_own_call() {
-    let (adapter, mut server) = connect();
-    let sent = call(&adapter, "a");
-    let at_server = server.call("tools/call").await;
-    at_server.ask(1).await;
-    let suspended = result(sent).await;
-    let mixed_up = resume(&adapter, "b", &suspended).await.unwrap().unwrap();
-    let error = mixed_up.outcome.unwrap_err();
-    assert!(error.message.contains("another call"), "{error}");
-    let sent = resume(&adapter, "a", &suspended);
-    assert_eq!(server.response().await.1["id"], 1);
-    at_server.answer(json!({ "content": [] })).await;
-    assert_eq!(result(sent).await, json!({ "content": [] }));
-
-    // The first call of another client has another state.
-    let (other, mut server) = connect();
-    let sent = call(&other, "a");
-    server.call("tools/call").await.ask(1).await;
-    assert_ne!(result(sent).await["requestState"], suspended["requestState"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn answer_goes_only_to_the_session_of_its_question() {
-    let (adapter, mut server) = connect();
-    let first = call(&adapter, "a");
-    let at_server = server.call("tools/call").await;
-    at_server.ask(1).await;
-    let suspended = result(first).await;
-    server.end_session(1);
-    let second = call(&adapter, "b");
-    let in_second = server.call("tools/call").await;
-    assert_eq!(in_second.session, 2);
-    in_second.ask(1).await;
-    result(second).await;
-    let resumed = resume(&adapter, "a", &suspended).await.unwrap().unwrap_err();
-    assert!(resumed.is_transient() && !resumed.is_not_sent(), "{resumed}");
-    assert_eq!(server.response().await.0, 1, "the answer went to another session");
-    assert!(server.posts.try_recv().is_ok_and(|(session, _)| session == 1), "the cancellation");
-}
-
-#[tokio::test(start_paused = true)]
-async fn call_is_not_repeated_after_an_answer_was_refused() {
-    let (adapter, mut server) = connect();
-    let sent = call(&adapter, "t");
-    let at_server = server.call("tools/call").await;
-    server.end_session(1);
-    let ping = Request::new(RequestId::Number(1), "ping", None);
-    at_server.messages.send(Incoming::Request(ping)).await.unwrap();
-    server.response().await;
-    at_server.answer(json!({ "content": [] })).await;
-    assert_eq!(result(sent).await, json!({ "content": [] }));
-    assert_eq!(server.sessions(), 1);
-}
-
+/// Only the answer went to another replica. The stream is resumed at the one that asked.
 #[tokio::test(start_paused = true)]
 async fn request_of_our_own_times_out() {
     let (adapter, mut server) = connect();
@@ -350,50 +272,6 @@ async fn log_level_is_sent_until_the_server_accepts_it() {
     in_second.answer(json!({})).await;
     server.call("tools/call").await.answer(json!({ "content": [] })).await;
     result(sent).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn first_call_waits_until_the_stream_of_its_session_is_open() {
-    let (adapter, mut server) = connect();
-    server.opened.lock().unwrap().opening = Some(Vec::new());
-    let sent = call(&adapter, "t");
-    let _stream = soon(server.streams.recv()).await.unwrap();
-    // Each turn lets the other tasks continue as far as they can.
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    assert!(server.calls.try_recv().is_err());
-    server.opened.lock().unwrap().opening = None;
-    server.call("tools/call").await.answer(json!({ "content": [] })).await;
-    result(sent).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn stream_that_does_not_open_delays_the_first_call_for_a_short_time_only() {
-    let (adapter, mut server) = connect();
-    server.opened.lock().unwrap().opening = Some(Vec::new());
-    let begun = Instant::now();
-    let sent = call(&adapter, "t");
-    server.call("tools/call").await.answer(json!({ "content": [] })).await;
-    result(sent).await;
-    assert!(begun.elapsed() < Duration::from_secs(3));
-}
-
-#[tokio::test(start_paused = true)]
-async fn question_on_the_stream_of_the_session_is_not_for_a_request_of_our_own() {
-    let (adapter, mut server) = connect();
-    let sent = call(&adapter, "t");
-    let _at_server = server.call("tools/call").await;
-    let (_, stream) = server.streams.recv().await.unwrap();
-    let other = send(&adapter, "tools/call", json!({ "name": "t" }), json!("info"));
-    let setting = server.call("logging/setLevel").await;
-    stream.send(Incoming::Request(question(RequestId::Number(5)))).await.unwrap();
-    let suspended = result(sent).await;
-    assert_eq!(suspended["inputRequests"].as_object().unwrap().len(), 1);
-    // What the server asks about a request of our own is answered.
-    setting.ask(6).await;
-    assert_eq!(server.response().await.1["error"]["code"], -32601);
-    other.abort();
 }
 
 #[tokio::test(start_paused = true)]
