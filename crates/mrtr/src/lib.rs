@@ -149,12 +149,12 @@ pub use mrtr_schema::elicitation::ElicitResult;
 pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
-    BuildError, CacheControl, Change, ChangeNotifier, ClientFeature, Clock, CompletionRequest,
-    Context, ElicitOutcome, Error, Extension, ExtensionRequest, Handler, InputFuture, IntoError,
-    IntoPromptResult, IntoResourceResult, IntoToolResult, Json, KeyRing, Principal, Progress,
-    Prompt, PromptOutput, RequestParts, Resource, ResourceOutput, ResourceTemplate, Result, Secret,
-    Server, ServerBuilder, SharedKeyRing, State, StateRequirements, Step, StepFuture, Tool,
-    ToolOutput, UnixSeconds, extract, form, manual,
+    AtMostOnce, BuildError, CacheControl, Change, ChangeNotifier, ClientFeature, Clock,
+    CompletionRequest, Context, ElicitOutcome, Error, Extension, ExtensionRequest, Handler,
+    InputFuture, IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json, KeyRing,
+    Principal, Progress, Prompt, PromptOutput, RequestParts, Resource, ResourceOutput,
+    ResourceTemplate, Result, Secret, Server, ServerBuilder, SharedKeyRing, State,
+    StateRequirements, Step, StepFuture, Tool, ToolOutput, UnixSeconds, extract, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{endpoint, serve, serve_stdio, shutdown};

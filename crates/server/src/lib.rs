@@ -126,7 +126,7 @@ pub use prompt::Prompt;
 pub use request_parts::RequestParts;
 pub use resource::{CacheControl, Resource, ResourceTemplate};
 pub use response::{IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json};
-pub use rounds::{ElicitOutcome, InputFuture, Step, StepFuture};
+pub use rounds::{AtMostOnce, ElicitOutcome, InputFuture, Step, StepFuture};
 pub use server::Server;
 pub use state::StateRequirements;
 pub use tool::Tool;

@@ -5,6 +5,7 @@
 //! over it, until the handler returns or can only wait for answers. The journal then goes into the
 //! next request state.
 
+mod at_most_once;
 mod checkpoint;
 mod commits;
 mod executor;
@@ -22,6 +23,7 @@ mod step_scope;
 mod stored;
 mod version;
 
+pub use at_most_once::AtMostOnce;
 pub(crate) use checkpoint::checkpoint;
 pub(crate) use commits::Unsaved;
 pub(crate) use executor::{Ending, drive};

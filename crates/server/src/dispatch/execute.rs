@@ -137,7 +137,9 @@ impl<'a> RoundExecution<'a> {
             Arc::new(ManualInput { unsolicited, ..ManualInput::default() })
         });
         let version = target.options.version;
-        let round = Arc::new(Round::first(parts));
+        let mut round = Round::first(parts);
+        round.is_single_use = target.options.single_use.is_on();
+        let round = Arc::new(round);
         Self { server, target, digest: None, version, claim: None, round, manual }
     }
 
@@ -355,7 +357,8 @@ fn resume(
     let CallState { meta, pending, content, .. } = saved;
     match content {
         CallStateContent::Journal(journal) if !target.options.manual => {
-            let round = Round::resume(meta, journal, &pending, responses, parts);
+            let mut round = Round::resume(meta, journal, &pending, responses, parts);
+            round.is_single_use = target.options.single_use.is_on();
             Ok((Arc::new(round), None))
         }
         CallStateContent::Manual(state) if target.options.manual => {

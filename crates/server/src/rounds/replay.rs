@@ -307,6 +307,17 @@ impl Replay {
         self.push(Entry { key: key.into(), kind, value: value.into(), used: true });
     }
 
+    /// Replaces the recorded result of a step of this replay.
+    pub(super) fn replace_step(&mut self, key: &str, kind: StepKind, value: String) {
+        let is_of = |entry: &Entry| *entry.key == *key && matches!(entry.kind, EntryKind::Step(_));
+        let Some(position) = self.journal.entries.iter().rposition(is_of) else { return };
+        let Some(entry) = self.journal.entries.get_mut(position) else { return };
+        *entry = Entry { kind: EntryKind::Step(kind), value: value.into(), ..entry.clone() };
+        self.size += entry.size();
+        self.changes += 1;
+        self.saved = self.saved.min(position);
+    }
+
     /// Returns true if this replay has recorded a step or a decision, which the request state that
     /// arrived does not have.
     pub(super) fn has_recorded(&self) -> bool {

@@ -34,6 +34,8 @@ pub struct Round {
     started: Option<UnixSeconds>,
     rounds: u64,
     hand_overs: u8,
+    /// True if the request states of the call can be used once.
+    pub(crate) is_single_use: bool,
     /// The answers that were known when the round began.
     pub(super) initial_answers: Vec<(SharedStr, SharedStr)>,
     /// The test that records the steps of this request.
@@ -130,6 +132,7 @@ impl Round {
             started: None,
             rounds: 0,
             hand_overs: 0,
+            is_single_use: false,
             initial_answers: Vec::new(),
             #[cfg(feature = "testing")]
             step_log: parts.extensions.get().cloned(),
@@ -346,8 +349,8 @@ impl Round {
     pub(crate) fn end_step(&self, key: &Arc<str>, result: Option<(StepKind, String)>) {
         let mut state = self.lock();
         state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
-        if let Some((kind, value)) = result {
-            state.record_step(key, kind, value);
+        if let Some(result) = result {
+            state.record_step(key, result, false);
         }
         state.wake_driver();
         state.wake_writer();

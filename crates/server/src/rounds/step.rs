@@ -13,12 +13,14 @@ use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 use tracing::Instrument as _;
 
+use super::at_most_once::{AtMostOnce, UNKNOWN};
 use super::checkpoint::SuspendRequest;
 use super::fault::Fault;
 use super::journal::StepKind;
 use super::round::{Round, StepStart};
 use super::step_argument::Step;
 use super::step_scope::StepScope;
+use super::stored::detach;
 use crate::error::Error;
 
 /// The default timeout of a step that [finishes on disconnect](StepFuture::finish_on_disconnect):
@@ -80,22 +82,33 @@ pub struct StepFuture<'a, T> {
 
 type StepOutput<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 type RunStep<'a, T> = Box<dyn FnOnce(Step) -> StepOutput<'a, T> + Send + 'a>;
-type Detach<'a, T> = fn(StepOutput<'a, T>, &str, Duration, &Round) -> StepOutput<'a, T>;
+type Detach<'a, T> = fn(StepOutput<'a, T>, Result<T, Error>, Duration, &Round) -> StepOutput<'a, T>;
 
 #[derive(Debug, Default)]
 struct StepOptions {
     after_checkpoint: bool,
     kind: StepKind,
     record_errors: bool,
+    at_most_once: bool,
     timeout: Option<Duration>,
     inputs: Option<Digest>,
 }
 
+impl StepOptions {
+    /// Returns true if a first request that is sent twice must not run the step twice.
+    fn needs_checkpoint(&self) -> bool {
+        self.after_checkpoint || self.at_most_once
+    }
+}
+
 enum StepState<'a, T> {
     New(RunStep<'a, T>),
+    /// Waits until the call is a task.
+    Detaching(RunStep<'a, T>, Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>),
     /// Left to another replica, unless a question is opened in this round.
     HandedOver(RunStep<'a, T>, SuspendRequest),
-    /// Waits for the commit of a decision, on which the step may act.
+    /// Waits for the commit of a decision, on which the step may act, or of what it records before
+    /// it runs.
     Deciding(RunStep<'a, T>, u64, InFlightGuard),
     /// The guard comes last: the step has ended when its future and its timer have been dropped.
     Running(StepOutput<'a, T>, Option<Pin<Box<Sleep>>>, InFlightGuard),
@@ -149,6 +162,41 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
         self
     }
 
+    /// Runs the step at most once in this call: if it is not known what became of it, it is not run
+    /// again, and its outcome is [`AtMostOnce::Unknown`]. The handler decides what to do then.
+    ///
+    /// Use it if the other system knows no idempotency keys, and two runs are worse than none. The
+    /// step costs a second commit, before it runs. A failure of the step is its outcome, as with
+    /// [`record_errors`](Self::record_errors); that it exceeded its timeout is an unknown outcome.
+    ///
+    /// The call becomes a task, as by [`Context::detach`](crate::Context::detach). If it cannot,
+    /// because the client has no tasks or the tool no policy for them, the tool has to be
+    /// [`single_use`](crate::Tool::single_use), and the step runs after a checkpoint: when its
+    /// outcome is unknown, so is that of the whole request. Without either, the call fails.
+    ///
+    /// A version of the handler that restarts calls runs the step again, in a new call.
+    pub fn at_most_once(self) -> StepFuture<'a, AtMostOnce<T>>
+    where
+        T: 'a,
+    {
+        let Self { round, key, options, detach, progress } = self;
+        if detach.is_some() {
+            let why = format!(
+                "the step {key:?} is set to finish on disconnect before it is set to run at most once"
+            );
+            round.fail(Fault::Handler(why));
+        }
+        let progress = match progress {
+            StepState::New(run) => StepState::New(Box::new(move |step| {
+                let output = run(step);
+                Box::pin(async move { output.await.map(AtMostOnce::Completed) })
+            })),
+            _ => StepState::Done,
+        };
+        let options = StepOptions { at_most_once: true, record_errors: true, ..options };
+        StepFuture { round, key, options, detach: None, progress }
+    }
+
     /// Sets a timeout. A step that exceeds it is cancelled, and fails with an error that the model
     /// can read. Default: the rest of the request's
     /// [`request_timeout`](crate::Tool::request_timeout) (1 min).
@@ -191,20 +239,19 @@ impl<T: Send + 'static> StepFuture<'static, T> {
     }
 }
 
-/// Runs a step in a separately spawned task.
+/// Runs a step in a separately spawned task. `late` is its result if it exceeds its time.
 fn run_detached<T: Send + 'static>(
     output: StepOutput<'static, T>,
-    key: &str,
+    late: Result<T, Error>,
     time: Duration,
     round: &Round,
 ) -> StepOutput<'static, T> {
     let tracked = round.runtime().tasks.track();
-    let timeout_error = timeout_error(key);
     let task = tokio::spawn(
         async move {
             let output = tokio::time::timeout(time, output).await;
             drop(tracked);
-            output.unwrap_or(Err(timeout_error))
+            output.unwrap_or(late)
         }
         .in_current_span(),
     );
@@ -219,8 +266,14 @@ fn run_detached<T: Send + 'static>(
     })
 }
 
-fn timeout_error(key: &str) -> Error {
-    Error::new(format!("The step {key:?} timed out."))
+/// Returns the result of a step that has exceeded its time.
+fn late<T: DeserializeOwned>(key: &str, options: &StepOptions) -> Result<T, Error> {
+    if options.at_most_once
+        && let Ok(unknown) = serde_json::from_str(UNKNOWN)
+    {
+        return Ok(unknown);
+    }
+    Err(Error::new(format!("The step {key:?} timed out.")))
 }
 
 impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
@@ -230,8 +283,15 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
         let this = &mut *self;
         let (round, key) = (&this.round, &this.key);
         this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
+            StepState::New(run) if this.options.at_most_once && round.may_detach() => {
+                StepState::Detaching(run, Box::pin(detach(Arc::clone(round))))
+            }
+            StepState::New(_) if this.options.at_most_once && !round.runs_once() => {
+                round.fail(needs_task(key));
+                StepState::Abandoned(None)
+            }
             StepState::New(_)
-                if this.options.after_checkpoint && round.rounds() == 0 && !round.is_task() =>
+                if this.options.needs_checkpoint() && round.rounds() == 0 && !round.is_task() =>
             {
                 StepState::Abandoned(Some(SuspendRequest::new(round, cx)))
             }
@@ -239,16 +299,11 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
                 StepStart::Abandoned => StepState::Abandoned(None),
                 StepStart::HandOver => StepState::HandedOver(run, SuspendRequest::new(round, cx)),
                 StepStart::Recorded(result) => return Poll::Ready(result),
-                StepStart::Run(None) => {
-                    start(InFlightGuard::new(round, key), &this.options, this.detach, run)
-                }
-                StepStart::Run(Some(decision)) => {
-                    StepState::Deciding(run, decision, InFlightGuard::new(round, key))
-                }
+                StepStart::Run(decision) => this.begin(run, decision),
             },
             StepState::HandedOver(run, request) if round.begin_handed_over_step() => {
                 drop(request);
-                start(InFlightGuard::new(round, key), &this.options, this.detach, run)
+                this.begin(run, None)
             }
             StepState::Done => {
                 let why = format!("the step {key:?} was awaited again after it completed");
@@ -257,6 +312,15 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             }
             other => other,
         };
+        if let StepState::Detaching(_, detached) = &mut this.progress {
+            ready!(detached.as_mut().poll(cx))?;
+            if let StepState::Detaching(run, _) =
+                std::mem::replace(&mut this.progress, StepState::Done)
+            {
+                this.progress = StepState::New(run);
+            }
+            return self.poll(cx);
+        }
         if let StepState::Deciding(_, decision, _) = this.progress {
             let is_committed = ready!(round.poll_committed(decision, cx.waker()));
             this.progress = match std::mem::replace(&mut this.progress, StepState::Done) {
@@ -278,12 +342,12 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             (Poll::Pending, None) => return Poll::Pending,
             (Poll::Pending, Some(timer)) => {
                 ready!(timer.as_mut().poll(cx));
-                Err(timeout_error(key))
+                late(key, &this.options)
             }
         };
         match encode(&result, &this.options) {
             Ok(None) => {}
-            Ok(Some(encoded)) => match round.save_step(key, encoded) {
+            Ok(Some(encoded)) => match round.save_step(key, encoded, this.options.at_most_once) {
                 Err(encoded) => guard.result = Some(encoded),
                 Ok(change) => {
                     if let StepState::Running(output, timer, guard) =
@@ -305,6 +369,29 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
     }
 }
 
+/// The fault of a step that runs at most once, in a call that cannot ensure it.
+fn needs_task(key: &str) -> Fault {
+    Fault::Handler(format!(
+        "the step {key:?} is to run at most once, but this call cannot become a task, and its \
+         request states are not for single use"
+    ))
+}
+
+impl<'a, T: DeserializeOwned + 'a> StepFuture<'a, T> {
+    /// Begins the step after a decision was committed, if any, and after what it records ahead.
+    fn begin(&self, run: RunStep<'a, T>, decision: Option<u64>) -> StepState<'a, T> {
+        let guard = InFlightGuard::new(&self.round, &self.key);
+        let ahead = self
+            .options
+            .at_most_once
+            .then(|| self.round.record_ahead(&self.key, self.options.kind, UNKNOWN));
+        match ahead.flatten().or(decision) {
+            None => start(guard, &self.options, self.detach, run),
+            Some(change) => StepState::Deciding(run, change, guard),
+        }
+    }
+}
+
 impl<T> StepFuture<'_, T> {
     /// Waits until the result of the step is committed.
     fn poll_saved(&mut self, change: u64, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
@@ -317,7 +404,7 @@ impl<T> StepFuture<'_, T> {
     }
 }
 
-fn start<'a, T: 'a>(
+fn start<'a, T: DeserializeOwned + 'a>(
     guard: InFlightGuard,
     options: &StepOptions,
     detach: Option<Detach<'a, T>>,
@@ -338,7 +425,8 @@ fn start<'a, T: 'a>(
         // The task has a timer of its own.
         Some(detach) => {
             let time = options.timeout.unwrap_or(DETACHED_TIMEOUT);
-            StepState::Running(detach(output, key, time, round), None, guard)
+            let late = late(key, options);
+            StepState::Running(detach(output, late, time, round), None, guard)
         }
     }
 }

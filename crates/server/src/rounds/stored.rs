@@ -107,17 +107,42 @@ impl Round {
         &self.initial_answers
     }
 
+    /// Returns true if no step of this round runs again in a repetition of its request: the journal
+    /// is in a store, or the request state can be used once.
+    pub(super) fn runs_once(&self) -> bool {
+        self.is_single_use || self.is_task()
+    }
+
+    /// Returns true if the handler may turn the call into a task.
+    pub(super) fn may_detach(&self) -> bool {
+        let state = self.lock();
+        state.detach != Detach::Never && state.commits.is_none()
+    }
+
+    /// Records the outcome of a step before it runs, if the journal is in a store. The step may run
+    /// after the returned change has been committed, and then replaces the outcome.
+    pub(super) fn record_ahead(&self, key: &Arc<str>, kind: StepKind, value: &str) -> Option<u64> {
+        let mut state = self.lock();
+        if state.commits.is_none() || state.closed {
+            return None;
+        }
+        state.record_step(key, (kind, value.to_owned()), false);
+        state.wake_writer();
+        Some(state.replay.changes())
+    }
+
     /// Returns true if the journal is in a store.
     pub(crate) fn is_task(&self) -> bool {
         self.lock().commits.is_some()
     }
 
     /// Records the result of a step, if the journal is in a store. Returns the change to wait for,
-    /// or the result.
+    /// or the result. `is_ahead` tells that an outcome was recorded [ahead](Self::record_ahead).
     pub(super) fn save_step(
         &self,
         key: &Arc<str>,
         result: (StepKind, String),
+        is_ahead: bool,
     ) -> Result<u64, (StepKind, String)> {
         let mut state = self.lock();
         if state.commits.is_none() {
@@ -125,7 +150,7 @@ impl Round {
         }
         // The result does not count if the round has ended: see `poll_committed`.
         if !state.closed {
-            state.record_step(key, result.0, result.1);
+            state.record_step(key, result, is_ahead);
             state.wake_writer();
         }
         Ok(state.replay.changes())
@@ -209,10 +234,20 @@ impl Round {
 }
 
 impl State {
-    /// Records the result of a step.
-    pub(super) fn record_step(&mut self, key: &Arc<str>, kind: StepKind, value: String) {
+    /// Records the result of a step. `is_ahead` tells that an outcome was recorded ahead, which it
+    /// replaces.
+    pub(super) fn record_step(
+        &mut self,
+        key: &Arc<str>,
+        (kind, value): (StepKind, String),
+        is_ahead: bool,
+    ) {
         let (length, limit) = (value.len(), self.limits().entry);
-        self.replay.record(key, EntryKind::Step(kind), value);
+        if is_ahead {
+            self.replay.replace_step(key, kind, value);
+        } else {
+            self.replay.record(key, EntryKind::Step(kind), value);
+        }
         if length > limit {
             let why =
                 format!("the result of step {key:?} has {length} bytes; the limit is {limit}");
