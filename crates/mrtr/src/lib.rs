@@ -150,10 +150,10 @@ pub use mrtr_schema::meta::TraceContext;
 #[cfg(feature = "server")]
 pub use mrtr_server::{
     AtMostOnce, BuildError, CacheControl, Change, ChangeNotifier, ClientFeature, Clock,
-    CompletionRequest, Context, ElicitOutcome, Error, Extension, ExtensionRequest, Handler,
-    InputFuture, IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json, KeyRing,
-    Principal, Progress, Prompt, PromptOutput, RequestParts, Resource, ResourceOutput,
-    ResourceTemplate, Result, Secret, Server, ServerBuilder, SharedKeyRing, State,
+    CompletionRequest, Context, ElicitOutcome, Error, Extension, ExtensionRequest, Feature,
+    Handler, InputFuture, IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json,
+    KeyRing, Principal, Progress, Prompt, PromptOutput, RequestParts, Resource, ResourceOutput,
+    ResourceTemplate, Result, Secret, Server, ServerBuilder, ServerUpdate, SharedKeyRing, State,
     StateRequirements, Step, StepFuture, Tool, ToolOutput, UnixSeconds, extract, form, manual,
 };
 #[cfg(feature = "server")]

@@ -75,6 +75,9 @@ pub enum BuildError {
     /// A tool in the manual form has a task policy.
     #[error("the tool {0:?} is in the manual form, and cannot be a task")]
     ManualTask(String),
+    /// An update changes a list that was not declared as updatable.
+    #[error("the server's {0} cannot be updated: build it with `.updatable::<…>()`")]
+    NotUpdatable(&'static str),
     /// The limits of tasks are too small.
     #[error("`task_lease` must be at least 1 s, and `max_running_tasks` at least 1")]
     TaskLimits,

@@ -9,37 +9,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_codec::{KeyRing, Seal};
+use mrtr_schema::Object;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::meta::{TraceContext, key};
-use mrtr_schema::{Object, uri};
-use mrtr_transport::headers::ParamHeader;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::build_error::BuildError;
-use crate::call_options::CallOptions;
-use crate::catalog::{Catalog, raw_json};
-use crate::changes::ChangeNotifier;
+use crate::catalog::raw_json;
+use crate::changes::{Change, ChangeNotifier};
 use crate::clock::{Clock, SystemClock};
-use crate::completion::Completer;
 use crate::dispatch::{completion, discovery, listen, prompts, resources, tools};
 use crate::error::Error;
 use crate::extension::{self, ExtensionRequest, is_identifier};
+use crate::features::{Feature, Features, Provided};
 use crate::prompt::Prompt;
-use crate::registry::{Method, Methods, ProtocolHandler, Registry};
+use crate::registry::{
+    Constants, Method, Methods, PROTOCOL_METHODS, ProtocolHandler, Registry, Updatable,
+};
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::runtime::{HandOverPolicy, Runtime};
-use crate::schema_validation::Schemas;
 use crate::server::Server;
 use crate::single_use::ErasedStore;
 use crate::state::StateMap;
 use crate::task_tracker::TaskTracker;
 use crate::tasks::ErasedTaskStore;
-use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
-use crate::validate::{
-    check_dialect, check_icons, check_methods, check_names, check_options, check_unique,
-};
+use crate::validate::{check_icons, check_unique};
 
 /// Builds a [`Server`].
 ///
@@ -70,6 +66,7 @@ pub struct ServerBuilder {
     prompts: Vec<Prompt>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
+    updatable: Updatable,
     list_cache: CacheControl,
     extensions: Object,
     protocol_methods: BTreeMap<&'static str, ProtocolHandler>,
@@ -106,6 +103,7 @@ impl Server {
             prompts: Vec::new(),
             resources: Vec::new(),
             templates: Vec::new(),
+            updatable: Updatable::default(),
             list_cache: CacheControl::default(),
             extensions: Object::new(),
             protocol_methods: [discovery::METHODS, listen::METHODS].concat().into_iter().collect(),
@@ -168,6 +166,22 @@ impl ServerBuilder {
         let completes = !template.completers.is_empty();
         self.templates.push(template);
         self.serving(resources::METHODS).serving_completion(completes)
+    }
+
+    /// Allows [`Server::update`] to change the features of kind `F` after the server was built:
+    /// [`Tool`], [`Prompt`], [`Resource`] or [`ResourceTemplate`]. The last two share one list.
+    ///
+    /// The server then declares their capability with `listChanged`, even if it has none yet, and
+    /// tells clients that subscribe.
+    pub fn updatable<F: Feature>(mut self) -> Self {
+        let Updatable { tools, prompts, resources } = &mut self.updatable;
+        let (list, methods) = match F::CHANGE {
+            Change::Tools => (tools, tools::METHODS),
+            Change::Prompts => (prompts, prompts::METHODS),
+            Change::Resources | Change::Resource(_) => (resources, resources::METHODS),
+        };
+        *list = true;
+        self.serving(methods).serving_completion(!matches!(F::CHANGE, Change::Tools))
     }
 
     fn serving(mut self, methods: Methods) -> Self {
@@ -335,25 +349,21 @@ impl ServerBuilder {
     /// - a task policy without a task store, or for a handler in the manual form;
     /// - no random numbers for the ephemeral key.
     pub fn build(mut self) -> Result<Server, BuildError> {
-        self.validate_names()?;
-        self.prepare_tools()?;
-        let templates = self.parse_templates()?;
-        for (of, declared, completers) in completers(&self.prompts, &templates) {
-            if let Some((name, _)) = completers.iter().find(|(name, _)| !declared.contains(name)) {
-                return Err(BuildError::Completion { of, argument: name.clone() });
-            }
-        }
-        for (kind, name, options) in options(&self, &templates) {
-            let of = || format!("the {kind} {name:?}");
-            check_options(options, self.store.is_some(), &self.state, of)?;
-        }
+        let features = self.take_features()?;
+        self.check_server()?;
+        features.check(&Provided {
+            single_use_store: self.store.is_some(),
+            task_store: self.task_store.is_some(),
+            state: &self.state,
+        })?;
         if let Some(duplicate) = self.state.duplicate {
             return Err(BuildError::DuplicateState(duplicate));
         }
         let authentication = self.authentication.ok_or(BuildError::NoAuthentication)?;
+        let has_handlers = features.options().next().is_some() || self.updatable.any();
         let sealer = match self.sealer.take() {
             Some(sealer) => sealer,
-            None if self.ephemeral_key || options(&self, &templates).next().is_none() => {
+            None if self.ephemeral_key || !has_handlers => {
                 self.hand_over = HandOverPolicy::disabled();
                 Arc::new(KeyRing::ephemeral()?)
             }
@@ -370,12 +380,9 @@ impl ServerBuilder {
             .extension_methods
             .into_iter()
             .map(|(name, added)| (name.into(), Method::Extension(added)));
-        let registry = Registry {
+        let constants = Constants {
             instructions: self.instructions,
-            tools: Catalog::new(self.tools),
-            prompts: Catalog::new(self.prompts),
-            resources: Catalog::new(self.resources),
-            templates: Catalog::new(templates),
+            updatable: self.updatable,
             list_cache: self.list_cache,
             extensions: self.extensions,
             methods: own.chain(added).collect(),
@@ -396,98 +403,46 @@ impl ServerBuilder {
             allows_anonymous: authentication == Authentication::Anonymous,
             trace_parent: self.trace_parent,
         };
-        Ok(Server { registry: Arc::new(registry) })
+        Ok(Server::new(Registry::new(features, Arc::new(constants))))
     }
 
-    fn validate_names(&self) -> Result<(), BuildError> {
-        check_names("tool", self.tools.iter().map(|tool| &tool.wire.name))?;
-        check_names("prompt", self.prompts.iter().map(|prompt| &prompt.wire.name))?;
-        check_unique("resource", self.resources.iter().map(|resource| &resource.wire.uri))?;
+    fn take_features(&mut self) -> Result<Features, BuildError> {
+        let mut features = Features::default();
+        for tool in std::mem::take(&mut self.tools) {
+            features.add(tool)?;
+        }
+        for prompt in std::mem::take(&mut self.prompts) {
+            features.add(prompt)?;
+        }
+        for resource in std::mem::take(&mut self.resources) {
+            features.add(resource)?;
+        }
+        for template in std::mem::take(&mut self.templates) {
+            features.add(template)?;
+        }
+        Ok(features)
+    }
+
+    /// Checks what concerns the server alone.
+    fn check_server(&self) -> Result<(), BuildError> {
         check_methods(self.extension_methods.iter().map(|(name, _)| name))?;
         if let Some(name) = self.extensions.keys().find(|name| !is_identifier(name)) {
             return Err(BuildError::Extension(name.clone()));
         }
-        for resource in &self.resources {
-            let uri = &resource.wire.uri;
-            uri::validate(uri)
-                .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
-        }
-        let info = (&self.info.name, &self.info.icons);
-        let tools = self.tools.iter().map(|tool| (&tool.wire.name, &tool.wire.icons));
-        let prompts = self.prompts.iter().map(|prompt| (&prompt.wire.name, &prompt.wire.icons));
-        let resources =
-            self.resources.iter().map(|resource| (&resource.wire.name, &resource.wire.icons));
-        let templates =
-            self.templates.iter().map(|template| (&template.wire.name, &template.wire.icons));
-        std::iter::once(info)
-            .chain(tools)
-            .chain(prompts)
-            .chain(resources)
-            .chain(templates)
-            .try_for_each(|(name, icons)| check_icons(name, icons))
-    }
-
-    /// Reads the tools' schemas: for header mirroring, and for validation.
-    fn prepare_tools(&mut self) -> Result<(), BuildError> {
-        for tool in &mut self.tools {
-            let name = &tool.wire.name;
-            tool.param_headers = ParamHeader::from_schema(&tool.wire.input_schema)
-                .map_err(|why| BuildError::Header { tool: name.clone(), why: why.to_string() })?;
-            if tool.wire.input_schema.get("type") != Some(&json!("object")) {
-                return Err(BuildError::Arguments(name.clone()));
-            }
-            std::iter::once(&tool.wire.input_schema)
-                .chain(&tool.wire.output_schema)
-                .try_for_each(check_dialect)
-                .and_then(|()| Schemas::new(&tool.wire, tool.custom_schema))
-                .map(|schemas| tool.schemas = schemas)
-                .map_err(|why| BuildError::Schema { tool: name.clone(), why })?;
-        }
-        Ok(())
-    }
-
-    fn parse_templates(&mut self) -> Result<Vec<(Template, ResourceTemplate)>, BuildError> {
-        let templates = std::mem::take(&mut self.templates).into_iter().map(|template| {
-            let uri_template = &template.wire.uri_template;
-            let parsed = Template::parse(uri_template)
-                .map_err(|why| BuildError::Template { template: uri_template.clone(), why })?;
-            Ok((parsed, template))
-        });
-        templates.collect()
+        check_icons(&self.info.name, &self.info.icons)
     }
 }
 
-/// Returns the options of each handler, with its kind and name.
-fn options<'a>(
-    builder: &'a ServerBuilder,
-    templates: &'a [(Template, ResourceTemplate)],
-) -> impl Iterator<Item = (&'static str, &'a String, &'a CallOptions)> {
-    let tools = builder.tools.iter().map(|tool| ("tool", &tool.wire.name, &tool.options));
-    let prompts =
-        builder.prompts.iter().map(|prompt| ("prompt", &prompt.wire.name, &prompt.options));
-    let resources =
-        builder.resources.iter().map(|found| ("resource", &found.wire.uri, &found.options));
-    let templates = templates
-        .iter()
-        .map(|(_, found)| ("resource template", &found.wire.uri_template, &found.options));
-    tools.chain(prompts).chain(resources).chain(templates)
-}
-
-/// Returns everything that can have completions: its name, its arguments, and its completers.
-fn completers<'a>(
-    prompts: &'a [Prompt],
-    templates: &'a [(Template, ResourceTemplate)],
-) -> impl Iterator<Item = (String, Vec<String>, &'a [(String, Completer)])> {
-    let prompts = prompts.iter().map(|prompt| {
-        let names = prompt.wire.arguments.iter().map(|argument| argument.name.clone()).collect();
-        (format!("the prompt {:?}", prompt.wire.name), names, prompt.completers.as_slice())
-    });
-    let templates = templates.iter().map(|(parsed, template)| {
-        let names = parsed.names().map(str::to_owned).collect();
-        let what = format!("the resource template {:?}", template.wire.uri_template);
-        (what, names, template.completers.as_slice())
-    });
-    prompts.chain(templates)
+/// Checks that extension methods are unique and not methods of the protocol, including those that
+/// this server does not serve.
+fn check_methods<'a>(
+    mut names: impl Iterator<Item = &'a String> + Clone,
+) -> Result<(), BuildError> {
+    check_unique("method", names.clone())?;
+    match names.find(|name| PROTOCOL_METHODS.contains(&name.as_str())) {
+        Some(name) => Err(BuildError::Method(name.clone())),
+        None => Ok(()),
+    }
 }
 
 impl fmt::Debug for ServerBuilder {

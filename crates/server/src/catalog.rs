@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use mrtr_schema::json::{ObjectWriter, RawJson};
 use serde::Serialize;
@@ -66,26 +67,52 @@ impl CatalogEntry for (Template, ResourceTemplate) {
     }
 }
 
-/// The entries of one kind, in the order in which they were added.
+/// Something that a server offers, or has disabled.
+pub(crate) struct Entry<T> {
+    pub(crate) item: Arc<T>,
+    pub(crate) is_enabled: bool,
+}
+
+impl<T> Clone for Entry<T> {
+    fn clone(&self) -> Self {
+        Self { item: Arc::clone(&self.item), is_enabled: self.is_enabled }
+    }
+}
+
+/// The enabled entries of one kind, in the order in which they were added.
 pub(crate) struct Catalog<T> {
-    entries: Vec<T>,
+    entries: Vec<Arc<T>>,
     /// The entries as JSON, in the same order.
     items_json: Vec<RawJson>,
     by_key: HashMap<String, usize>,
+    /// All entries.
+    all: Vec<Entry<T>>,
 }
 
 impl<T: CatalogEntry> Catalog<T> {
-    /// Creates a catalog. If several entries have the same key, [`get`](Self::get) finds the first.
-    pub(crate) fn new(entries: Vec<T>) -> Self {
-        let items_json = entries.iter().map(CatalogEntry::to_json).collect();
-        // Reversed, so that the first of several entries overwrites the others.
-        let reversed = entries.iter().enumerate().rev();
-        let by_key = reversed.map(|(index, entry)| (entry.key().to_owned(), index)).collect();
-        Self { entries, items_json, by_key }
+    /// Creates a catalog of entries with distinct keys.
+    pub(crate) fn new(all: Vec<Entry<T>>) -> Self {
+        let enabled = all.iter().filter(|entry| entry.is_enabled);
+        let entries: Vec<_> = enabled.map(|entry| Arc::clone(&entry.item)).collect();
+        let items_json = entries.iter().map(|entry| entry.to_json()).collect();
+        let keys = entries.iter().enumerate();
+        let by_key = keys.map(|(index, entry)| (entry.key().to_owned(), index)).collect();
+        Self { entries, items_json, by_key, all }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&T> {
-        self.entries.get(*self.by_key.get(key)?)
+    /// Returns the entry with this key.
+    pub(crate) fn find(&self, key: &str) -> Option<&T> {
+        self.entries.get(*self.by_key.get(key)?).map(|entry| &**entry)
+    }
+
+    /// Returns the position of an entry.
+    pub(crate) fn position(&self, key: &str) -> Option<usize> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Returns the enabled entries and the disabled ones.
+    pub(crate) fn all(&self) -> &[Entry<T>] {
+        &self.all
     }
 
     /// Returns the entries as JSON, in their order.
@@ -95,9 +122,9 @@ impl<T: CatalogEntry> Catalog<T> {
 }
 
 impl<T> Deref for Catalog<T> {
-    type Target = [T];
+    type Target = [Arc<T>];
 
-    fn deref(&self) -> &[T] {
+    fn deref(&self) -> &[Arc<T>] {
         &self.entries
     }
 }

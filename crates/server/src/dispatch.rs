@@ -45,13 +45,12 @@ impl RequestHandler for Server {
         mut call: IncomingRequest,
     ) -> impl Future<Output = Response<RawJson>> + Send + 'static {
         // As much as possible is done before the future: it holds its captures until it ends.
+        let registry = self.registry();
         let telemetry =
-            RequestTelemetry::start(&self.registry, &call.request, call.meta.as_deref())
-                .map(Box::new);
-        let parts = self.registry.request_parts(&mut call).map_err(Box::new);
+            RequestTelemetry::start(&registry, &call.request, call.meta.as_deref()).map(Box::new);
+        let parts = registry.request_parts(&mut call).map_err(Box::new);
         let request = call.request;
         async move {
-            let registry = &self.registry;
             let outcome = match (parts, telemetry) {
                 (Ok(parts), None) => registry.respond(&request, parts).await,
                 (Ok(parts), Some(telemetry)) => {
@@ -69,14 +68,14 @@ impl RequestHandler for Server {
     }
 
     fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
-        let registry = Arc::clone(&self.registry);
+        let registry = self.registry();
         async move { registry.runtime.hand_over.closed().await }
     }
 }
 
 impl Registry {
     async fn respond(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
-        if request.method != method::TOOLS_CALL || self.tools.is_empty() {
+        if request.method != method::TOOLS_CALL || !self.has_tools() {
             // Boxed, so that the future of a tool call, the most frequent one, stays small.
             return match self.methods.get(request.method.as_str()) {
                 Some(Method::Protocol(method)) => method(self, request, parts).await,

@@ -79,6 +79,7 @@ mod dispatch;
 mod error;
 mod extension;
 pub mod extract;
+mod features;
 pub mod form;
 mod form_answer;
 mod handler;
@@ -107,6 +108,7 @@ mod template;
 pub mod testing;
 mod tool;
 mod trace_parent;
+mod update;
 mod validate;
 
 pub use build_error::BuildError;
@@ -119,6 +121,7 @@ pub use context::Context;
 pub use error::Error;
 pub use extension::ExtensionRequest;
 pub use extract::{Extension, Progress, State};
+pub use features::Feature;
 pub use handler::Handler;
 pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use output::{PromptOutput, ResourceOutput, ToolOutput};
@@ -130,6 +133,7 @@ pub use rounds::{AtMostOnce, ElicitOutcome, InputFuture, Step, StepFuture};
 pub use server::Server;
 pub use state::StateRequirements;
 pub use tool::Tool;
+pub use update::ServerUpdate;
 
 /// Sealed request states: keys, key rotation, and custom sealers.
 pub mod seal {

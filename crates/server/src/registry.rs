@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,18 +12,19 @@ use mrtr_schema::capabilities::{ListCapability, ResourcesCapability, ServerCapab
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::{Object, RawJson, method};
 
+use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
 use crate::catalog::Catalog;
-use crate::changes::ChangeNotifier;
+use crate::changes::{Change, ChangeNotifier};
 use crate::clock::Clock;
 use crate::extension;
+use crate::features::{Features, ParsedTemplate, Provided};
 use crate::prompt::Prompt;
 use crate::request_parts::RequestParts;
-use crate::resource::{CacheControl, Resource, ResourceTemplate};
+use crate::resource::{CacheControl, Resource};
 use crate::runtime::Runtime;
 use crate::single_use::ErasedStore;
-use crate::tasks::{TaskKey, TaskSeal, TaskService};
-use crate::template::Template;
+use crate::tasks::{TaskHandler, TaskKey, TaskSeal, TaskService, task_handler};
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
 
@@ -62,19 +64,29 @@ pub(crate) enum Method {
 /// The result of a request as JSON, or its error.
 pub(crate) type Outcome = Result<RawJson, ErrorObject>;
 
-/// The parts of a built server. They do not change.
+/// What a server is made of at one time. It does not change: an update makes another one, and a
+/// request ends on the one that it began with.
 pub(crate) struct Registry {
-    pub(crate) instructions: Option<String>,
     pub(crate) tools: Catalog<Tool>,
     pub(crate) prompts: Catalog<Prompt>,
     pub(crate) resources: Catalog<Resource>,
-    pub(crate) templates: Catalog<(Template, ResourceTemplate)>,
+    pub(crate) templates: Catalog<ParsedTemplate>,
+    /// The tools whose tasks this server can continue.
+    pub(crate) task_handlers: Arc<[TaskHandler]>,
+    pub(crate) constants: Arc<Constants>,
+}
+
+/// The parts that an update does not change.
+pub(crate) struct Constants {
+    pub(crate) instructions: Option<String>,
+    /// The lists that may change.
+    pub(crate) updatable: Updatable,
     pub(crate) list_cache: CacheControl,
     pub(crate) extensions: Object,
     /// All methods but `tools/call`, the most frequent one, which is dispatched without a lookup.
     pub(crate) methods: HashMap<Cow<'static, str>, Method>,
     pub(crate) changes: ChangeNotifier,
-    /// True if the application gave the server a notifier, and may publish changes.
+    /// True if the application gave the server a notifier, and may publish any change.
     pub(crate) publishes_changes: bool,
     pub(crate) page_size: usize,
     /// The `_meta` of every result.
@@ -91,18 +103,122 @@ pub(crate) struct Registry {
     pub(crate) trace_parent: Option<TraceParent>,
 }
 
+/// The lists that [`Server::update`](crate::Server::update) may change.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Updatable {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+}
+
+impl Updatable {
+    /// Returns true if any list may change.
+    pub(crate) fn any(self) -> bool {
+        self.tools || self.prompts || self.resources
+    }
+}
+
+impl Deref for Registry {
+    type Target = Constants;
+
+    fn deref(&self) -> &Constants {
+        &self.constants
+    }
+}
+
 impl Registry {
+    /// Creates the registry of features that were checked.
+    pub(crate) fn new(features: Features, constants: Arc<Constants>) -> Self {
+        let tools = Catalog::new(features.tools);
+        let continued = tools.iter().filter(|tool| !tool.options.manual);
+        let task_handlers =
+            continued.map(|tool| task_handler(&tool.wire.name, tool.options.version)).collect();
+        Self {
+            tools,
+            prompts: Catalog::new(features.prompts),
+            resources: Catalog::new(features.resources),
+            templates: Catalog::new(features.templates),
+            task_handlers,
+            constants,
+        }
+    }
+
+    /// Returns the features, with those that are disabled.
+    pub(crate) fn features(&self) -> Features {
+        Features {
+            tools: self.tools.all().to_vec(),
+            prompts: self.prompts.all().to_vec(),
+            resources: self.resources.all().to_vec(),
+            templates: self.templates.all().to_vec(),
+        }
+    }
+
+    /// Creates the registry of the same server with other features.
+    ///
+    /// # Errors
+    ///
+    /// If the features are not valid.
+    pub(crate) fn with_features(&self, features: Features) -> Result<Self, BuildError> {
+        features.check(&Provided {
+            single_use_store: self.store.is_some(),
+            task_store: self.tasks.is_some(),
+            state: &self.runtime.state,
+        })?;
+        Ok(Self::new(features, Arc::clone(&self.constants)))
+    }
+
+    /// Returns the lists that differ in `other`.
+    pub(crate) fn changed_lists(&self, other: &Self) -> Vec<Change> {
+        let resources = self.resources.items_json() == other.resources.items_json()
+            && self.templates.items_json() == other.templates.items_json();
+        let is_same = [
+            (Change::Tools, self.tools.items_json() == other.tools.items_json()),
+            (Change::Prompts, self.prompts.items_json() == other.prompts.items_json()),
+            (Change::Resources, resources),
+        ];
+        is_same.into_iter().filter_map(|(change, is_same)| (!is_same).then_some(change)).collect()
+    }
+
+    /// Returns true if the server has tools, or may get some.
+    pub(crate) fn has_tools(&self) -> bool {
+        !self.tools.is_empty() || self.updatable.tools
+    }
+
+    /// Returns true if the server has prompts, or may get some.
+    pub(crate) fn has_prompts(&self) -> bool {
+        !self.prompts.is_empty() || self.updatable.prompts
+    }
+
+    /// Returns true if the server has resources or templates, or may get some.
+    pub(crate) fn has_resources(&self) -> bool {
+        !self.resources.is_empty() || !self.templates.is_empty() || self.updatable.resources
+    }
+
+    /// Returns the lists whose changes clients are told, if they subscribe to them.
+    pub(crate) fn announced(&self) -> Updatable {
+        let Updatable { tools, prompts, resources } = self.updatable;
+        let all = self.publishes_changes;
+        Updatable {
+            tools: self.has_tools() && (all || tools),
+            prompts: self.has_prompts() && (all || prompts),
+            resources: self.has_resources() && (all || resources),
+        }
+    }
+
     pub(crate) fn capabilities(&self) -> ServerCapabilities {
         let completes = self.methods.contains_key(method::COMPLETE);
-        let published = self.publishes_changes.then_some(true);
-        let mut list = ListCapability::default();
-        list.list_changed = published;
+        let announced = self.announced();
+        let list = |is_announced: bool| {
+            let mut list = ListCapability::default();
+            list.list_changed = is_announced.then_some(true);
+            list
+        };
         let mut resources = ResourcesCapability::default();
-        resources.subscribe = published;
-        resources.list_changed = published;
+        resources.subscribe = self.publishes_changes.then_some(true);
+        resources.list_changed = announced.resources.then_some(true);
         let mut capabilities = ServerCapabilities::default();
-        capabilities.tools = (!self.tools.is_empty()).then(|| list.clone());
-        capabilities.prompts = (!self.prompts.is_empty()).then_some(list);
+        capabilities.tools = self.has_tools().then(|| list(announced.tools));
+        capabilities.prompts = self.has_prompts().then(|| list(announced.prompts));
         capabilities.resources = self.has_resources().then_some(resources);
         capabilities.completions = completes.then(Object::new);
         capabilities.logging = Some(Object::new());
@@ -111,29 +227,30 @@ impl Registry {
     }
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.get(name)
+        self.tools.find(name)
     }
 
     pub(crate) fn prompt(&self, name: &str) -> Option<&Prompt> {
-        self.prompts.get(name)
+        self.prompts.find(name)
     }
 
     pub(crate) fn resource(&self, uri: &str) -> Option<&Resource> {
-        self.resources.get(uri)
+        self.resources.find(uri)
     }
 
     /// Returns the options of the resource with this URI, or of the first template that matches it.
     pub(crate) fn resource_options(&self, uri: &str) -> Option<&CallOptions> {
         let resource = self.resource(uri).map(|resource| &resource.options);
-        let matching =
-            || self.templates.iter().find(|(template, _)| template.matches(uri).is_some());
-        resource.or_else(|| matching().map(|(_, template)| &template.options))
+        resource.or_else(|| Some(&self.matching_template(uri)?.1.options))
     }
 
     /// Returns true if a resource has this URI, or a template matches it.
     pub(crate) fn has_resource(&self, uri: &str) -> bool {
-        self.resource(uri).is_some()
-            || self.templates.iter().any(|(template, _)| template.matches(uri).is_some())
+        self.resource(uri).is_some() || self.matching_template(uri).is_some()
+    }
+
+    fn matching_template(&self, uri: &str) -> Option<&ParsedTemplate> {
+        self.templates.iter().map(|found| &**found).find(|found| found.0.matches(uri).is_some())
     }
 
     /// Returns the tasks of the server.
@@ -149,9 +266,5 @@ impl Registry {
     pub(crate) fn task_seal(&self, key: TaskKey) -> TaskSeal<'_> {
         let service = self.tasks.as_ref().map_or("", |tasks| &*tasks.binding);
         TaskSeal { sealer: &*self.sealer, now: self.clock.now(), service, key }
-    }
-
-    pub(crate) fn has_resources(&self) -> bool {
-        !self.resources.is_empty() || !self.templates.is_empty()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwap;
 use mrtr_codec::Seal;
 
 use crate::registry::Registry;
@@ -11,7 +12,8 @@ use crate::registry::Registry;
 /// A Model Context Protocol server: handlers, and the keys that seal request states.
 ///
 /// It keeps no state of calls between requests. Clones are cheap, and share all parts. A transport
-/// calls it through [`mrtr_transport::RequestHandler`].
+/// calls it through [`mrtr_transport::RequestHandler`]. [`update`](Self::update) changes what it
+/// offers.
 ///
 /// ```
 /// use mrtr_server::{Context, Result, Server, Tool};
@@ -29,23 +31,40 @@ use crate::registry::Registry;
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) parts: Arc<ServerParts>,
+}
+
+pub(crate) struct ServerParts {
+    pub(crate) current: ArcSwap<Registry>,
+    /// Held by the update in progress.
+    pub(crate) updating: Mutex<()>,
 }
 
 impl Server {
+    pub(crate) fn new(registry: Registry) -> Self {
+        let current = ArcSwap::from_pointee(registry);
+        Self { parts: Arc::new(ServerParts { current, updating: Mutex::default() }) }
+    }
+
+    /// Returns what the server is made of now.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        self.parts.current.load_full()
+    }
+
     /// Begins a graceful shutdown: closes subscriptions, and hands calls over to other replicas
     /// between steps.
     ///
     /// Requests in flight continue. `mrtr::serve` calls this on SIGTERM.
     pub fn begin_shutdown(&self) {
-        self.registry.runtime.hand_over.close();
-        self.registry.changes.close();
+        let registry = self.registry();
+        registry.runtime.hand_over.close();
+        registry.changes.close();
     }
 
     /// Returns what seals the request states of this server: the key ring, or the sealer that was
     /// given to the builder.
     pub fn sealer(&self) -> Arc<dyn Seal> {
-        Arc::clone(&self.registry.sealer)
+        Arc::clone(&self.registry().sealer)
     }
 
     /// Waits for detached work: [single-use](crate::Tool::single_use) requests, and steps marked
@@ -56,16 +75,17 @@ impl Server {
     /// leaves its request state used, with an unknown outcome. Dropping the future stops waiting
     /// and aborts nothing.
     pub fn drained(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.registry.runtime.tasks.wait_idle()
+        self.registry().runtime.tasks.wait_idle()
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let registry = self.registry();
         f.debug_struct("Server")
-            .field("meta", &self.registry.meta)
-            .field("tools", &self.registry.tools)
-            .field("prompts", &self.registry.prompts)
+            .field("meta", &registry.meta)
+            .field("tools", &registry.tools)
+            .field("prompts", &registry.prompts)
             .finish_non_exhaustive()
     }
 }

@@ -90,10 +90,11 @@ pub(crate) use keeper::either;
 pub use memory::MemoryTaskStore;
 pub use policy::TaskPolicy;
 pub(crate) use policy::TaskStart;
-pub(crate) use run::{Run, ToolFuture, task_handler};
+pub(crate) use run::{Run, ToolFuture};
 pub(crate) use sealed::{Part, TaskSeal};
 pub(crate) use service::{TaskService, is_full, is_unavailable, within_request};
 pub(crate) use store::ErasedTaskStore;
+pub(crate) use store::task_handler;
 pub use store::{
     Claim, Created, HeldTask, Lease, LeaseId, NewTask, RunEnd, StoredAnswer, StoredStatus,
     TaskHandler, TaskKey, TaskRecord, TaskStore, TaskStoreError, TaskWrite, UnixMillis, Verdict,

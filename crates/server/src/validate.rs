@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
-use crate::registry::PROTOCOL_METHODS;
 use crate::state::StateMap;
 
 /// Checks that names are unique and valid (specification: tools, "Tool Names").
@@ -24,18 +23,6 @@ pub(crate) fn check_names<'a>(
         }
     }
     check_unique(kind, names)
-}
-
-/// Checks that extension methods are unique and not methods of the protocol, including those that
-/// this server does not serve.
-pub(crate) fn check_methods<'a>(
-    mut names: impl Iterator<Item = &'a String> + Clone,
-) -> Result<(), BuildError> {
-    check_unique("method", names.clone())?;
-    match names.find(|name| PROTOCOL_METHODS.contains(&name.as_str())) {
-        Some(name) => Err(BuildError::Method(name.clone())),
-        None => Ok(()),
-    }
 }
 
 /// Checks the options of one handler; `of` names it.

@@ -9,8 +9,7 @@ use super::ServerBuilder;
 use crate::build_error::BuildError;
 use crate::dispatch::tasks;
 use crate::single_use::SingleUseStore;
-use crate::tasks::{TaskService, TaskStore, task_handler};
-use crate::tool::Tool;
+use crate::tasks::{TaskService, TaskStore};
 
 impl ServerBuilder {
     /// Sets the store of used request states, for handlers with
@@ -47,24 +46,13 @@ impl ServerBuilder {
     }
 
     pub(super) fn task_service(&mut self) -> Result<Option<Box<TaskService>>, BuildError> {
-        let with_policy = |tool: &&Tool| tool.task.is_some();
-        if let Some(tool) = self.tools.iter().filter(with_policy).find(|tool| tool.options.manual) {
-            return Err(BuildError::ManualTask(tool.wire.name.clone()));
-        }
-        let Some(store) = self.task_store.take() else {
-            return match self.tools.iter().find(with_policy) {
-                Some(tool) => Err(BuildError::NoTaskStore(tool.wire.name.clone())),
-                None => Ok(None),
-            };
-        };
+        let Some(store) = self.task_store.take() else { return Ok(None) };
         if self.task_lease < Duration::from_secs(1) || self.max_running_tasks == 0 {
             return Err(BuildError::TaskLimits);
         }
-        let continues = self.tools.iter().filter(|tool| !tool.options.manual);
-        let handlers = continues.map(|tool| task_handler(&tool.wire.name, tool.options.version));
         let name = self.info.name.clone();
         let (lease, max_running) = (self.task_lease, self.max_running_tasks);
-        let service = TaskService::new(store, name, handlers.collect(), lease, max_running);
+        let service = TaskService::new(store, name, lease, max_running);
         Ok(Some(Box::new(service)))
     }
 }

@@ -40,12 +40,12 @@ impl Registry {
             }
             Reference::Resource { uri } => {
                 // The reference is the template itself, or a URI that matches it.
-                let mut templates = self.templates.iter();
-                let template = templates.find(|(template, resource)| {
+                let mut templates = self.templates.iter().map(|found| &**found);
+                let found = templates.find(|(template, resource)| {
                     resource.wire.uri_template == *uri || template.matches(uri).is_some()
                 });
                 let (template, resource) =
-                    template.ok_or_else(|| unknown("resource template", uri))?;
+                    found.ok_or_else(|| unknown("resource template", uri))?;
                 (template.names().collect(), &resource.completers)
             }
             _ => return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`")),

@@ -37,8 +37,8 @@ impl Registry {
 
     /// Returns one page of a list, as the member `name` of a result.
     ///
-    /// A cursor is a position in the list, which is the same on every replica. It is opaque to
-    /// clients.
+    /// A cursor names the last entry that was listed, so that a change of the list elsewhere does
+    /// not matter. It is opaque to clients.
     pub(super) fn page<T: CatalogEntry>(
         &self,
         name: &str,
@@ -48,7 +48,8 @@ impl Registry {
         let start = match &list.cursor {
             None => 0,
             Some(cursor) => read_cursor(cursor)
-                .filter(|start| (1..all.len()).contains(start))
+                .and_then(|last| all.position(&last))
+                .map(|last| last + 1)
                 .ok_or_else(|| ErrorObject::invalid_params("Invalid params: unknown `cursor`"))?,
         };
         let end = start.saturating_add(self.page_size).min(all.len());
@@ -56,8 +57,10 @@ impl Registry {
         let length = page.iter().map(|entry| entry.as_str().len() + 1).sum::<usize>() + 256;
         let mut result =
             ObjectWriter::with_capacity(length).string("resultType", "complete").array(name, page);
-        if end < all.len() {
-            result = result.string("nextCursor", &write_cursor(end));
+        if end < all.len()
+            && let Some(last) = end.checked_sub(1).and_then(|last| all.get(last))
+        {
+            result = result.string("nextCursor", &write_cursor(last.key()));
         }
         let result = result
             .member("ttlMs", &self.list_cache.ttl_ms)
@@ -67,13 +70,13 @@ impl Registry {
     }
 }
 
-fn write_cursor(position: usize) -> String {
-    URL_SAFE_NO_PAD.encode(format!("at {position}"))
+fn write_cursor(last: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("after {last}"))
 }
 
-/// Returns the position of a cursor, if it is exactly what [`write_cursor`] wrote.
-fn read_cursor(cursor: &str) -> Option<usize> {
+/// Returns the key in a cursor, if it is exactly what [`write_cursor`] wrote.
+fn read_cursor(cursor: &str) -> Option<String> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-    let position: usize = text.strip_prefix("at ")?.parse().ok()?;
-    (write_cursor(position) == cursor).then_some(position)
+    let last = text.strip_prefix("after ")?;
+    (write_cursor(last) == cursor).then(|| last.to_owned())
 }

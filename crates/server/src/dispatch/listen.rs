@@ -100,12 +100,12 @@ impl Registry {
         }
         let mut resource_subscriptions = asked.resource_subscriptions;
         resource_subscriptions.retain(|uri| self.publishes_changes && self.has_resource(uri));
-        let has = |asked: bool, all: bool| asked && all && self.publishes_changes;
+        let announced = self.announced();
         let mut granted = SubscriptionFilter::default();
         granted.task_ids = asked.task_ids;
-        granted.tools_list_changed = has(asked.tools_list_changed, !self.tools.is_empty());
-        granted.prompts_list_changed = has(asked.prompts_list_changed, !self.prompts.is_empty());
-        granted.resources_list_changed = has(asked.resources_list_changed, self.has_resources());
+        granted.tools_list_changed = asked.tools_list_changed && announced.tools;
+        granted.prompts_list_changed = asked.prompts_list_changed && announced.prompts;
+        granted.resources_list_changed = asked.resources_list_changed && announced.resources;
         granted.resource_subscriptions = resource_subscriptions;
         Ok(granted)
     }

@@ -67,10 +67,8 @@ impl Registry {
                 ResourceInfo { options: &resource.options, cache: resource.cache, mime_type };
             return self.read(call, parts, &info, "{}", &resource.handler).await;
         }
-        let matched = self
-            .templates
-            .iter()
-            .find_map(|(template, resource)| Some((template.matches(&call.uri)?, resource)));
+        let matched =
+            self.templates.iter().find_map(|found| Some((found.0.matches(&call.uri)?, &found.1)));
         let Some((variables, resource)) = matched else {
             let error = ErrorObject::invalid_params("Resource not found");
             return Err(error.with_data(json!({ "uri": call.uri })));

@@ -10,7 +10,6 @@ use tracing::Instrument as _;
 
 use super::run::Run;
 use super::service::TaskService;
-use crate::registry::Registry;
 use crate::server::Server;
 
 /// The pause between two looks for due tasks, unless the store announces a change.
@@ -28,10 +27,11 @@ impl Server {
     /// processes that serve no requests. Runs continue if the future is dropped:
     /// [`drained`](Self::drained) waits for them.
     pub async fn run_tasks(&self) {
-        let Some(service) = self.registry.tasks.as_deref() else { return };
-        let closed = pin!(self.registry.runtime.hand_over.closing());
+        let registry = self.registry();
+        let Some(service) = registry.tasks.as_deref() else { return };
+        let closed = pin!(registry.runtime.hand_over.closing());
         let changes = pin!(announce_changes(service));
-        let claims = pin!(claim_tasks(&self.registry, service));
+        let claims = pin!(claim_tasks(self, service));
         let work = pin!(either(changes, claims));
         either(closed, work).await;
     }
@@ -56,7 +56,7 @@ async fn announce_changes(service: &TaskService) {
     }
 }
 
-async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
+async fn claim_tasks(server: &Server, service: &TaskService) {
     let mut changes = service.changes.subscribe();
     loop {
         let mut permits = service.permits(MAX_CLAIM).await;
@@ -69,7 +69,9 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
         // Changes from here on may make a task due that this claim does not find.
         changes = changes.resubscribe();
         let claimed_at = tokio::time::Instant::now();
-        let claim = service.store.claim(service.claim_of(lease, limit));
+        let registry = server.registry();
+        let claim = service.claim_of(Arc::clone(&registry.task_handlers), lease, limit);
+        let claim = service.store.claim(claim);
         let held = match tokio::time::timeout(service.lease, claim).await {
             Ok(Ok(held)) => held,
             Ok(Err(error)) => {
@@ -84,7 +86,7 @@ async fn claim_tasks(registry: &Arc<Registry>, service: &TaskService) {
         let claimed = held.len();
         for (held, permit) in held.into_iter().zip(permits.drain(..)) {
             let tracked = registry.runtime.tasks.track();
-            let registry = Arc::clone(registry);
+            let registry = Arc::clone(&registry);
             let tool = held.handler.tool.clone();
             let span = tracing::info_span!(target: "mrtr::tasks", "task", tool, key = ?held.key);
             let run = async move {

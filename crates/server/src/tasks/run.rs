@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::holding::{Holding, Stop};
-use super::store::{HeldTask, LeaseId, RunEnd, StoredStatus, TaskHandler, TaskKey, TaskWrite};
+use super::store::{HeldTask, LeaseId, RunEnd, StoredStatus, TaskKey, TaskWrite, task_handler};
 use super::{Part, StoredCall, TaskService, View, ViewOutcome};
 use crate::dispatch::{fault_response, log_error, missing_scopes};
 use crate::error::Error;
@@ -350,12 +350,6 @@ fn log_seal_error<T>(sealed: Result<T, mrtr_codec::SealError>) -> Option<T> {
             tracing::error!(target: "mrtr::tasks", %error, "sealing a part of the task failed");
         })
         .ok()
-}
-
-/// Returns the handler that a task of this version needs.
-pub(crate) fn task_handler(tool: &str, version: Version) -> TaskHandler {
-    let Version { number, since } = version;
-    TaskHandler { tool: tool.to_owned(), version: number, min_version: since }
 }
 
 /// Ends the registration of a run, and closes its round.

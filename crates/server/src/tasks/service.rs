@@ -24,7 +24,6 @@ pub(crate) struct TaskService {
     pub(crate) name: String,
     /// What the parts of its tasks are bound to.
     pub(crate) binding: String,
-    pub(crate) handlers: Arc<[TaskHandler]>,
     /// The time for which a replica that has died keeps its tasks.
     pub(crate) lease: Duration,
     /// The changes of tasks at all replicas, as far as the store announces them.
@@ -39,7 +38,6 @@ impl TaskService {
     pub(crate) fn new(
         store: Box<dyn ErasedTaskStore>,
         name: String,
-        handlers: Arc<[TaskHandler]>,
         lease: Duration,
         max_running: usize,
     ) -> Self {
@@ -47,7 +45,6 @@ impl TaskService {
             store,
             binding: format!("tasks of {name}"),
             name,
-            handlers,
             lease,
             changes: broadcast::Sender::new(MAX_CHANGES),
             permits: Arc::new(Semaphore::new(max_running.min(Semaphore::MAX_PERMITS))),
@@ -72,9 +69,13 @@ impl TaskService {
         self.lease.mul_f64(0.9)
     }
 
-    /// Creates a claim of up to `limit` tasks.
-    pub(super) fn claim_of(&self, lease: Lease, limit: usize) -> Claim {
-        let handlers = Arc::clone(&self.handlers);
+    /// Creates a claim of up to `limit` tasks that one of the handlers can continue.
+    pub(super) fn claim_of(
+        &self,
+        handlers: Arc<[TaskHandler]>,
+        lease: Lease,
+        limit: usize,
+    ) -> Claim {
         Claim { service: self.name.clone(), handlers, lease, limit }
     }
 

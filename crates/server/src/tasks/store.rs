@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use mrtr_codec::Digest;
 
+use crate::rounds::Version;
+
 /// A store of tasks, shared by all replicas of a server.
 ///
 /// The server decides what is stored, and seals it: the values are opaque bytes. The store decides
@@ -120,6 +122,12 @@ pub struct TaskHandler {
     pub version: u32,
     /// The oldest version of the handler that can continue the task.
     pub min_version: u32,
+}
+
+/// Returns the handler that a task of this version needs.
+pub(crate) fn task_handler(tool: &str, version: Version) -> TaskHandler {
+    let Version { number, since } = version;
+    TaskHandler { tool: tool.to_owned(), version: number, min_version: since }
 }
 
 /// A task to create.

@@ -86,14 +86,17 @@ async fn list_pages_arrive_in_order_from_any_replica() {
 #[tokio::test]
 async fn unknown_cursors_are_rejected() {
     let fleet = fleet();
-    for cursor in ["", "x", "YXQgMw==", "YXQgMDM", "YXQgMA", "YXQgOTk", "YXQgLTE"] {
+    for cursor in
+        ["", "x", "YXQgMw", "YWZ0ZXIgdG9vbC0yCg", "YWZ0ZXIgdG9vbC05", "YWZ0ZXIg", "dG9vbC0y"]
+    {
         let outcome =
             send_request(&fleet, "tools/list", with_meta(json!({ "cursor": cursor }))).await;
         assert_eq!(outcome["error"]["code"], -32602, "{cursor}: {outcome}");
     }
-    // "at 3", as the server encodes it.
+    // "after tool-2", as the server encodes it.
     let outcome =
-        send_request(&fleet, "tools/list", with_meta(json!({ "cursor": "YXQgMw" }))).await;
+        send_request(&fleet, "tools/list", with_meta(json!({ "cursor": "YWZ0ZXIgdG9vbC0y" })))
+            .await;
     assert_eq!(outcome["tools"].as_array().unwrap().len(), 3);
 }
 

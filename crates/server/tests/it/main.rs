@@ -37,4 +37,5 @@ mod task_stores;
 mod tasks;
 mod telemetry;
 mod testing;
+mod updates;
 mod upgrades;

@@ -10,4 +10,4 @@ pub(crate) mod tasks;
 pub(crate) use counter::Counter;
 pub(crate) use log::LogLines;
 pub(crate) use replicas::{Text, alice, client, fleet, replica, ring, run, secret};
-pub(crate) use requests::{call_tool, invalid_state, send_request, with_meta};
+pub(crate) use requests::{call_tool, invalid_state, request, send_request, with_meta};

@@ -1,0 +1,225 @@
+//! The features of a server: its tools, prompts, resources and resource templates, before they are
+//! in catalogs.
+
+use std::sync::Arc;
+
+use mrtr_schema::uri;
+use mrtr_transport::headers::ParamHeader;
+use serde_json::json;
+
+use crate::build_error::BuildError;
+use crate::call_options::CallOptions;
+use crate::catalog::{CatalogEntry, Entry};
+use crate::changes::Change;
+use crate::completion::Completer;
+use crate::prompt::Prompt;
+use crate::resource::{Resource, ResourceTemplate};
+use crate::schema_validation::Schemas;
+use crate::state::StateMap;
+use crate::template::Template;
+use crate::tool::Tool;
+use crate::validate::{check_dialect, check_icons, check_names, check_options, check_unique};
+
+/// What a server offers, in the order in which it was added.
+#[derive(Clone, Default)]
+pub(crate) struct Features {
+    pub(crate) tools: Vec<Entry<Tool>>,
+    pub(crate) prompts: Vec<Entry<Prompt>>,
+    pub(crate) resources: Vec<Entry<Resource>>,
+    pub(crate) templates: Vec<Entry<ParsedTemplate>>,
+}
+
+/// A resource template, and its parsed URI template.
+pub(crate) type ParsedTemplate = (Template, ResourceTemplate);
+
+/// What handlers may need from their server.
+pub(crate) struct Provided<'a> {
+    pub(crate) single_use_store: bool,
+    pub(crate) task_store: bool,
+    pub(crate) state: &'a StateMap,
+}
+
+impl Features {
+    /// Adds a feature. [`check`](Self::check) finds duplicates.
+    pub(crate) fn add<F: Feature>(&mut self, feature: F) -> Result<(), BuildError> {
+        let item = Arc::new(feature.prepare()?);
+        F::entries(self).push(Entry { item, is_enabled: true });
+        Ok(())
+    }
+
+    /// Checks everything that concerns single features and their names.
+    pub(crate) fn check(&self, provided: &Provided<'_>) -> Result<(), BuildError> {
+        self.check_names()?;
+        for (of, declared, completers) in self.completers() {
+            if let Some((name, _)) = completers.iter().find(|(name, _)| !declared.contains(name)) {
+                return Err(BuildError::Completion { of, argument: name.clone() });
+            }
+        }
+        for (kind, name, options) in self.options() {
+            let of = || format!("the {kind} {name:?}");
+            check_options(options, provided.single_use_store, provided.state, of)?;
+        }
+        let tasks = || self.tools.iter().map(|tool| &tool.item).filter(|tool| tool.task.is_some());
+        if let Some(tool) = tasks().find(|tool| tool.options.manual) {
+            return Err(BuildError::ManualTask(tool.wire.name.clone()));
+        }
+        match tasks().next() {
+            Some(tool) if !provided.task_store => {
+                Err(BuildError::NoTaskStore(tool.wire.name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_names(&self) -> Result<(), BuildError> {
+        let tools = self.tools.iter().map(|tool| &tool.item.wire);
+        let prompts = self.prompts.iter().map(|prompt| &prompt.item.wire);
+        let resources = self.resources.iter().map(|resource| &resource.item.wire);
+        let templates = self.templates.iter().map(|template| &template.item.1.wire);
+        check_names(Tool::KIND, tools.clone().map(|tool| &tool.name))?;
+        check_names(Prompt::KIND, prompts.clone().map(|prompt| &prompt.name))?;
+        check_unique(Resource::KIND, resources.clone().map(|resource| &resource.uri))?;
+        let uri_templates = templates.clone().map(|template| &template.uri_template);
+        check_unique(ResourceTemplate::KIND, uri_templates)?;
+        let tools = tools.map(|tool| (&tool.name, &tool.icons));
+        let prompts = prompts.map(|prompt| (&prompt.name, &prompt.icons));
+        let resources = resources.map(|resource| (&resource.name, &resource.icons));
+        let templates = templates.map(|template| (&template.name, &template.icons));
+        let all = tools.chain(prompts).chain(resources).chain(templates);
+        all.into_iter().try_for_each(|(name, icons)| check_icons(name, icons))
+    }
+
+    /// Returns the options of each handler, with its kind and name.
+    pub(crate) fn options(&self) -> impl Iterator<Item = (&'static str, &str, &CallOptions)> {
+        let tools = self.tools.iter().map(|tool| &*tool.item);
+        let tools = tools.map(|tool| (Tool::KIND, tool.key(), &tool.options));
+        let prompts = self.prompts.iter().map(|prompt| &*prompt.item);
+        let prompts = prompts.map(|prompt| (Prompt::KIND, prompt.key(), &prompt.options));
+        let resources = self.resources.iter().map(|resource| &*resource.item);
+        let resources = resources.map(|found| (Resource::KIND, found.key(), &found.options));
+        let templates = self.templates.iter().map(|template| &*template.item);
+        let templates =
+            templates.map(|found| (ResourceTemplate::KIND, found.key(), &found.1.options));
+        tools.chain(prompts).chain(resources).chain(templates)
+    }
+
+    /// Returns everything that can have completions: its name, its arguments, and its completers.
+    fn completers(&self) -> impl Iterator<Item = (String, Vec<String>, &[(String, Completer)])> {
+        let prompts = self.prompts.iter().map(|prompt| &*prompt.item).map(|prompt| {
+            let arguments = prompt.wire.arguments.iter();
+            let names = arguments.map(|argument| argument.name.clone()).collect();
+            (format!("the prompt {:?}", prompt.wire.name), names, prompt.completers.as_slice())
+        });
+        let templates = self.templates.iter().map(|template| &*template.item);
+        let templates = templates.map(|(parsed, template)| {
+            let names = parsed.names().map(str::to_owned).collect();
+            let what = format!("the resource template {:?}", template.wire.uri_template);
+            (what, names, template.completers.as_slice())
+        });
+        prompts.chain(templates)
+    }
+}
+
+/// Something that a server offers to clients: a [`Tool`], a [`Prompt`], a [`Resource`] or a
+/// [`ResourceTemplate`] (specification: server features). Other crates cannot implement it.
+#[expect(private_bounds, reason = "other crates cannot implement this trait")]
+pub trait Feature: Sealed {}
+
+impl Feature for Tool {}
+impl Feature for Prompt {}
+impl Feature for Resource {}
+impl Feature for ResourceTemplate {}
+
+/// What a [`Feature`] is to this crate.
+pub(crate) trait Sealed: Sized {
+    /// What a catalog has of it.
+    type Item: CatalogEntry;
+
+    const KIND: &'static str;
+
+    /// The change of the list that has it.
+    const CHANGE: Change;
+
+    /// Checks it, and reads what is read once.
+    fn prepare(self) -> Result<Self::Item, BuildError>;
+
+    fn entries(features: &mut Features) -> &mut Vec<Entry<Self::Item>>;
+}
+
+impl Sealed for Tool {
+    type Item = Self;
+
+    const KIND: &'static str = "tool";
+    const CHANGE: Change = Change::Tools;
+
+    /// Reads the schemas: for header mirroring, and for validation.
+    fn prepare(mut self) -> Result<Self, BuildError> {
+        let name = &self.wire.name;
+        self.param_headers = ParamHeader::from_schema(&self.wire.input_schema)
+            .map_err(|why| BuildError::Header { tool: name.clone(), why: why.to_string() })?;
+        if self.wire.input_schema.get("type") != Some(&json!("object")) {
+            return Err(BuildError::Arguments(name.clone()));
+        }
+        self.schemas = std::iter::once(&self.wire.input_schema)
+            .chain(&self.wire.output_schema)
+            .try_for_each(check_dialect)
+            .and_then(|()| Schemas::new(&self.wire, self.custom_schema))
+            .map_err(|why| BuildError::Schema { tool: name.clone(), why })?;
+        Ok(self)
+    }
+
+    fn entries(features: &mut Features) -> &mut Vec<Entry<Self>> {
+        &mut features.tools
+    }
+}
+
+impl Sealed for Prompt {
+    type Item = Self;
+
+    const KIND: &'static str = "prompt";
+    const CHANGE: Change = Change::Prompts;
+
+    fn prepare(self) -> Result<Self, BuildError> {
+        Ok(self)
+    }
+
+    fn entries(features: &mut Features) -> &mut Vec<Entry<Self>> {
+        &mut features.prompts
+    }
+}
+
+impl Sealed for Resource {
+    type Item = Self;
+
+    const KIND: &'static str = "resource";
+    const CHANGE: Change = Change::Resources;
+
+    fn prepare(self) -> Result<Self, BuildError> {
+        let uri = &self.wire.uri;
+        uri::validate(uri)
+            .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
+        Ok(self)
+    }
+
+    fn entries(features: &mut Features) -> &mut Vec<Entry<Self>> {
+        &mut features.resources
+    }
+}
+
+impl Sealed for ResourceTemplate {
+    type Item = ParsedTemplate;
+
+    const KIND: &'static str = "resource template";
+    const CHANGE: Change = Change::Resources;
+
+    fn prepare(self) -> Result<ParsedTemplate, BuildError> {
+        let template = &self.wire.uri_template;
+        let parsed = Template::parse(template)
+            .map_err(|why| BuildError::Template { template: template.clone(), why })?;
+        Ok((parsed, self))
+    }
+
+    fn entries(features: &mut Features) -> &mut Vec<Entry<ParsedTemplate>> {
+        &mut features.templates
+    }
+}
