@@ -92,6 +92,12 @@ pub mod legacy {
     pub use mrtr_legacy::*;
 }
 
+/// The wire formats of the proposals that led to multi round-trip requests.
+#[cfg(feature = "dialects")]
+pub mod dialects {
+    pub use mrtr_dialects::*;
+}
+
 /// Standard streams, and other byte streams.
 pub mod stdio {
     #[cfg(feature = "client")]

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-server", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-client", &["mrtr-schema", "mrtr-transport"]),
     ("mrtr-legacy", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
+    ("mrtr-dialects", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-auth", &["mrtr-codec", "mrtr-transport", "mrtr-server"]),
     ("mrtr-stores", &["mrtr-server"]),
     (
@@ -27,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mrtr-server",
             "mrtr-client",
             "mrtr-legacy",
+            "mrtr-dialects",
             "mrtr-auth",
             "mrtr-macros",
             "mrtr-stores",
@@ -48,6 +50,10 @@ const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-stores", &["reqwest", "rustls", "hyper", "axum", "tokio-postgres", "redis", "rusqlite"]),
     ("mrtr-auth", &["reqwest", "aws-lc-rs", "jsonwebtoken", "tokio"]),
     ("mrtr-legacy", &["reqwest", "rustls", "hyper", "axum", "mrtr-server"]),
+    ("mrtr-dialects", &["reqwest", "rustls", "hyper", "axum", "mrtr-server", "mrtr-legacy"]),
+    // Dialects reach no build that does not ask for them.
+    ("mrtr", &["mrtr-dialects"]),
+    ("mrtr-cli", &["mrtr-dialects"]),
 ];
 
 pub fn check(problems: &mut Vec<String>) -> Result {

@@ -23,6 +23,7 @@ const PUBLISHED: &[&str] = &[
     "server",
     "client",
     "legacy",
+    "dialects",
     "auth",
     "stores",
     "mrtr",

@@ -1,0 +1,231 @@
+//! The tasks of the engine, as all dialects with tasks use them.
+
+use std::time::Duration;
+
+use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult};
+use mrtr_schema::input::{InputRequest, InputResponses};
+use mrtr_schema::jsonrpc::{ErrorObject, RequestId};
+use mrtr_schema::method;
+use mrtr_schema::roots::ListRootsResult;
+use mrtr_schema::sampling::CreateMessageResult;
+use mrtr_schema::tasks::{DetailedTask, GetTaskResult, Task, TaskState, TaskStatus};
+use mrtr_transport::RequestHandler;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::time::sleep;
+
+use super::answer::Answer;
+use super::engine::{Caller, Engine, malformed};
+use crate::Dialect;
+use crate::wire::call::{Call, add_is_error, plain_result, write_response};
+use crate::wire::members;
+use crate::wire::tasks::{TaskForm, with_related_task};
+
+pub(crate) const TASKS_RESULT: &str = "tasks/result";
+pub(crate) const TASKS_LIST: &str = "tasks/list";
+
+/// The first and the longest pause between two looks at a task that is working.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Parameters with a task id.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskParams {
+    task_id: String,
+}
+
+/// What a task method answers that differs between the dialects.
+pub(crate) enum TaskAnswer {
+    /// The questions of the task.
+    Questions {
+        id: RequestId,
+        task_id: String,
+        requests: Vec<(String, Box<RawValue>)>,
+    },
+    Other(Answer),
+}
+
+impl<H: RequestHandler> Engine<H> {
+    /// Returns a task of the caller.
+    pub(crate) async fn task(
+        &self,
+        caller: &Caller,
+        task_id: &str,
+    ) -> Result<DetailedTask, ErrorObject> {
+        let params = json!({ "taskId": task_id });
+        let result = self.request(caller, method::TASKS_GET, &params).await?;
+        let result: GetTaskResult =
+            serde_json::from_str(result.as_str()).map_err(|error| malformed(&error))?;
+        Ok(result.task)
+    }
+
+    /// Waits until a task has questions or has ended.
+    pub(crate) async fn settled_task(
+        &self,
+        caller: &Caller,
+        task_id: &str,
+    ) -> Result<DetailedTask, ErrorObject> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let task = self.task(caller, task_id).await?;
+            if task.task().status != TaskStatus::Working {
+                return Ok(task);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Answers questions of a task. An answer that is not of the form of its question is left out:
+    /// the question stays open.
+    pub(crate) async fn answer_task(
+        &self,
+        caller: &Caller,
+        task_id: &str,
+        responses: InputResponses,
+    ) -> Result<(), ErrorObject> {
+        let task = self.task(caller, task_id).await?;
+        let open = match task.state() {
+            TaskState::InputRequired(requests) => &requests.0[..],
+            _ => &[],
+        };
+        let mut accepted = InputResponses::default();
+        for (key, response) in responses.0 {
+            let question = open.iter().find(|(other, _)| *other == key);
+            if question.is_some_and(|(_, question)| is_answer_to(question, &response)) {
+                accepted.0.push((key, response));
+            } else {
+                let key = mrtr_schema::peer_text::quote(&key);
+                tracing::debug!(target: "mrtr::dialects", key, "an answer was ignored");
+            }
+        }
+        if !accepted.0.is_empty() {
+            let params = json!({ "taskId": task_id, "inputResponses": accepted });
+            self.request(caller, method::TASKS_UPDATE, &params).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers the methods of tasks that both dialects have; `None` for all others.
+    pub(crate) async fn task_method(
+        &self,
+        caller: &Caller,
+        form: TaskForm,
+        call: &Call,
+    ) -> Option<TaskAnswer> {
+        let id = call.request.id.clone();
+        let answer = match call.request.method.as_str() {
+            method::TASKS_GET => self.get_task(caller, form, call).await.map(TaskAnswer::Other),
+            method::TASKS_CANCEL => {
+                self.cancel_task(caller, form, call).await.map(TaskAnswer::Other)
+            }
+            TASKS_RESULT => self.task_result(caller, call).await,
+            // Without an identity, a list would show the tasks of others.
+            TASKS_LIST => Err(ErrorObject::method_not_found(TASKS_LIST)),
+            _ => return None,
+        };
+        Some(answer.unwrap_or_else(|error| TaskAnswer::Other(Answer::error(id, error))))
+    }
+
+    async fn get_task(
+        &self,
+        caller: &Caller,
+        form: TaskForm,
+        call: &Call,
+    ) -> Result<Answer, ErrorObject> {
+        let TaskParams { task_id } = call.request.decode_params()?;
+        let task = self.task(caller, &task_id).await?;
+        Ok(Answer::Json(write_response(&call.request.id, &form.write(&effective(&task)))))
+    }
+
+    async fn cancel_task(
+        &self,
+        caller: &Caller,
+        form: TaskForm,
+        call: &Call,
+    ) -> Result<Answer, ErrorObject> {
+        let TaskParams { task_id } = call.request.decode_params()?;
+        let mut task = effective(&self.task(caller, &task_id).await?);
+        if !matches!(task.status, TaskStatus::Working | TaskStatus::InputRequired) {
+            return Err(ErrorObject::invalid_params(format!(
+                "Cannot cancel task: already in terminal status '{}'",
+                task.status.as_str()
+            )));
+        }
+        let params = json!({ "taskId": task_id });
+        self.request(caller, method::TASKS_CANCEL, &params).await?;
+        // The engine stops the task as soon as its handler can be dropped.
+        task.status = TaskStatus::Cancelled;
+        Ok(Answer::Json(write_response(&call.request.id, &form.write(&task))))
+    }
+
+    async fn task_result(&self, caller: &Caller, call: &Call) -> Result<TaskAnswer, ErrorObject> {
+        let id = call.request.id.clone();
+        let TaskParams { task_id } = call.request.decode_params()?;
+        let (_, state) = self.settled_task(caller, &task_id).await?.into_parts();
+        match state {
+            TaskState::InputRequired(requests) => {
+                let requests = json!(requests).to_string();
+                let requests = members::read(&requests).map_err(|error| malformed(&error))?;
+                Ok(TaskAnswer::Questions { id, task_id, requests })
+            }
+            TaskState::Completed(result) => {
+                let result = if self.dialect == Dialect::Incomplete {
+                    plain_result(method::TOOLS_CALL, &result.into())
+                } else {
+                    members::read(result.get()).and_then(|mut all| {
+                        add_is_error(method::TOOLS_CALL, &mut all)?;
+                        Ok(members::write(&all))
+                    })
+                };
+                let result = result
+                    .and_then(|result| with_related_task(&result, &task_id))
+                    .map_err(|error| malformed(&error))?;
+                Ok(TaskAnswer::Other(Answer::Json(write_response(&id, &result))))
+            }
+            TaskState::Failed(error) => Err(error),
+            TaskState::Cancelled => Err(ErrorObject::internal("The task was cancelled")),
+            TaskState::Working => Err(malformed(&"a task that is working")),
+        }
+    }
+}
+
+/// Returns the metadata of a task. A tool that has failed makes its task fail, in the revision on
+/// which the dialects are built.
+fn effective(task: &DetailedTask) -> Task {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct OnlyIsError {
+        #[serde(default)]
+        is_error: bool,
+    }
+    let mut metadata = task.task().clone();
+    if let TaskState::Completed(result) = task.state()
+        && serde_json::from_str::<OnlyIsError>(result.get()).is_ok_and(|result| result.is_error)
+    {
+        metadata.status = TaskStatus::Failed;
+    }
+    metadata
+}
+
+/// Returns true if a response has the form of an answer to the question.
+fn is_answer_to(question: &InputRequest, response: &RawValue) -> bool {
+    let text = response.get();
+    match question {
+        InputRequest::Elicit(ElicitParams::Form(form)) => {
+            serde_json::from_str::<ElicitResult>(text).is_ok_and(|result| {
+                result.action != ElicitAction::Accept
+                    || form.requested_schema.validate(result.content.unwrap_or_default()).is_ok()
+            })
+        }
+        InputRequest::Elicit(ElicitParams::Url(_)) => {
+            serde_json::from_str::<ElicitResult>(text).is_ok()
+        }
+        InputRequest::Sample(_) => serde_json::from_str::<CreateMessageResult>(text).is_ok(),
+        InputRequest::Roots => serde_json::from_str::<ListRootsResult>(text).is_ok(),
+        _ => serde_json::from_str::<IgnoredAny>(text).is_ok(),
+    }
+}

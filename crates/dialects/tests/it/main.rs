@@ -1,0 +1,13 @@
+//! Servers and clients of the dialects.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod bad_input;
+mod promises;
+mod server_messages;
+mod support;

@@ -1,0 +1,173 @@
+//! What holds on every dialect: any replica continues a call, and its steps run once.
+
+use mrtr_dialects::Dialect;
+use serde_json::{Value, json};
+
+use crate::support::{Replica, World, accepted, call};
+
+fn text(result: &Value) -> &str {
+    result["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
+}
+
+/// Answers the only question of an incomplete response.
+fn retry(id: u32, tool: &str, before: &Value, key: &str, value: &str) -> Value {
+    let mut retry = call(id, tool);
+    let answer = json!({ key: { "result": accepted("input", value) } });
+    if let Some(asked) = before.get("dependent_requests") {
+        retry["dependent_responses"] = answer;
+        let keys = asked.as_object().unwrap().keys().filter(|other| *other != key);
+        for other in keys {
+            retry["dependent_responses"][other] = json!({ "result": {} });
+        }
+    } else {
+        assert!(before["input_requests"].get(key).is_some(), "{before}");
+        retry["input_responses"] = answer;
+        retry["request_state"] = before["request_state"].clone();
+    }
+    retry
+}
+
+#[tokio::test]
+async fn another_replica_finishes_a_call_with_an_envelope() {
+    for dialect in [Dialect::Incomplete, Dialect::Dependent] {
+        let world = World::new();
+        // Each replica is dropped after its round.
+        let first = world.endpoint(dialect).post(&call(1, "book")).await.json();
+        let second = retry(2, "book", &first, "first", "a");
+        let second = world.endpoint(dialect).post(&second).await.json();
+        let third = retry(3, "book", &second, "second", "b");
+        let result = world.endpoint(dialect).post(&third).await.json();
+        assert_eq!(text(&result), "a held b", "{dialect}");
+        assert_eq!(world.steps(), 1, "{dialect}");
+    }
+}
+
+/// Answers the only question of a turn.
+async fn answer_turn(
+    replica: &Replica,
+    turn: &crate::support::Answer,
+    value: &str,
+) -> crate::support::Answer {
+    let events = turn.events();
+    let (_, event_id, _) = events.last().unwrap();
+    let id = &events[1].2["id"];
+    let answers = json!([{ "jsonrpc": "2.0", "id": id, "result": accepted("input", value) }]);
+    replica.post_with(&[("last-event-id", event_id)], &answers.to_string()).await
+}
+
+#[tokio::test]
+async fn another_replica_finishes_a_call_in_turns() {
+    // With a task, the event id names it, and the journal is in the store.
+    for tool in ["book", "book_task"] {
+        let world = World::new();
+        let dialect = Dialect::MultiTurnSse;
+        let first = world.endpoint(dialect).post(&call(1, tool)).await;
+        let second = answer_turn(&world.endpoint(dialect), &first, "a").await;
+        let result = answer_turn(&world.endpoint(dialect), &second, "b").await;
+        assert_eq!(text(&result.json()), "a held b", "{tool}");
+        assert_eq!(result.json()["id"], 1);
+        assert_eq!(world.steps(), 1, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_journal_beyond_an_event_id_needs_the_task_store() {
+    let world = World::new();
+    let replica = world.endpoint(Dialect::MultiTurnSse);
+    let error = replica.post(&call(1, "long")).await.json();
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("The state of this call is too long for an event id: "),
+        "{message}"
+    );
+    assert_eq!(error["id"], 1);
+    let turn = replica.post(&call(1, "long_task")).await;
+    let result = answer_turn(&world.endpoint(Dialect::MultiTurnSse), &turn, "a").await;
+    assert_eq!(text(&result.json()), "a 7000");
+}
+
+#[tokio::test]
+async fn another_replica_finishes_a_task() {
+    for dialect in [Dialect::Incomplete, Dialect::Tasks2322] {
+        let world = World::new();
+        let mut begin = call(1, "book_task");
+        begin["params"]["task"] = json!({});
+        let created = world.endpoint(dialect).post(&begin).await.json();
+        let task_id = created["result"]["task"]["taskId"].as_str().unwrap().to_owned();
+        let related = json!({ "io.modelcontextprotocol/related-task": { "taskId": task_id } });
+        let result = json!({ "jsonrpc": "2.0", "id": 2, "method": "tasks/result",
+            "params": { "taskId": task_id } });
+        for (key, value) in [("first", "a"), ("second", "b")] {
+            let asked = world.endpoint(dialect).post(&result).await.json();
+            let requests =
+                asked.get("input_requests").unwrap_or_else(|| &asked["result"]["inputRequests"]);
+            assert!(requests.get(key).is_some(), "{asked}");
+            let answer = accepted("input", value);
+            let answers = if dialect == Dialect::Incomplete {
+                json!({ "jsonrpc": "2.0", "id": 3,
+                    "input_responses": { key: { "result": answer } }, "_meta": related })
+            } else {
+                json!({ "jsonrpc": "2.0", "id": 3, "method": "tasks/input_response",
+                    "params": { "inputResponses": { key: answer }, "_meta": related } })
+            };
+            let acknowledged = world.endpoint(dialect).post(&answers).await;
+            assert!(acknowledged.status.is_success(), "{acknowledged:?}");
+        }
+        let result = world.endpoint(dialect).post(&result).await.json();
+        assert_eq!(text(&result), "a held b", "{dialect}");
+        assert_eq!(world.steps(), 1, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_goes_from_rounds_to_a_task() {
+    let world = World::new();
+    let mut begin = call(1, "later");
+    begin["params"]["task"] = json!({});
+    let first = world.endpoint(Dialect::Tasks2322).post(&begin).await.json();
+    assert_eq!(first["result"]["resultType"], "input_required", "{first}");
+    let mut second = begin.clone();
+    second["id"] = json!(2);
+    second["params"]["inputResponses"] = json!({ "first": accepted("input", "a") });
+    second["params"]["requestState"] = first["result"]["requestState"].clone();
+    let created = world.endpoint(Dialect::Tasks2322).post(&second).await.json();
+    assert!(created["result"]["task"]["taskId"].is_string(), "{created}");
+
+    let mut begin = call(1, "later");
+    begin["params"]["task"] = json!({});
+    let first = world.endpoint(Dialect::Incomplete).post(&begin).await.json();
+    let mut second = retry(2, "later", &first, "first", "a");
+    second["params"]["task"] = json!({});
+    let created = world.endpoint(Dialect::Incomplete).post(&second).await.json();
+    assert_eq!(created["result"]["task"]["status"], "Working", "{created}");
+}
+
+#[tokio::test]
+async fn ends_of_tasks_are_those_of_the_older_revision() {
+    let replica = World::new().endpoint(Dialect::Tasks2322);
+    let request = |method: &str, id: &Value| json!({ "jsonrpc": "2.0", "id": 2, "method": method, "params": { "taskId": id } });
+    // A tool that fails makes its task fail; the result says how.
+    let mut failing = call(1, "failing");
+    failing["params"]["task"] = json!({});
+    let failing = replica.post(&failing).await.json()["result"]["task"]["taskId"].clone();
+    let result = replica.post(&request("tasks/result", &failing)).await.json();
+    assert_eq!(result["result"]["isError"], true, "{result}");
+    let task = replica.post(&request("tasks/get", &failing)).await.json();
+    assert_eq!(task["result"]["status"], "failed", "{task}");
+    let error = replica.post(&request("tasks/cancel", &failing)).await.json();
+    let why = "Cannot cancel task: already in terminal status 'failed'";
+    assert_eq!(
+        (&error["error"]["code"], &error["error"]["message"]),
+        (&json!(-32602), &json!(why))
+    );
+
+    let mut echo = call(1, "echo");
+    echo["params"]["task"] = json!({});
+    let echo = replica.post(&echo).await.json()["result"]["task"]["taskId"].clone();
+    let cancelled = replica.post(&request("tasks/cancel", &echo)).await.json();
+    assert_eq!(cancelled["result"]["status"], "cancelled");
+    let error = replica.post(&request("tasks/result", &echo)).await.json();
+    assert_eq!(error["error"]["message"], "The task was cancelled");
+    let error = replica.post(&request("tasks/list", &echo)).await.json();
+    assert_eq!(error["error"]["code"], -32601);
+}
