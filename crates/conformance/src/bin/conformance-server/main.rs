@@ -1,8 +1,12 @@
-//! The server that the official conformance suite calls: `/mcp` on the loopback port in `PORT`.
+//! The server that the official conformance suite calls: `/mcp` on the loopback port in `PORT`. The
+//! dialects are at `/wire/<name>`.
 
 mod content;
 mod questions;
 mod tasks;
+mod wire;
+
+use std::future::IntoFuture as _;
 
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::roots::Root;
@@ -22,7 +26,17 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let port: u16 =
         std::env::var("PORT").map_err(|_| "set PORT to the port to listen on")?.parse()?;
-    mrtr::serve(server()?, ("127.0.0.1", port)).await?;
+    let (server, dialects) = (server()?, wire::server()?);
+    let endpoint = mrtr::endpoint(server.clone())?;
+    let router = wire::mount(axum::Router::new().route_service("/mcp", endpoint), &dialects);
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
+    let end = mrtr::shutdown(server.clone(), mrtr::http::Readiness::default());
+    let serving = axum::serve(listener, router).with_graceful_shutdown(end).into_future();
+    let tasks = async { tokio::join!(server.run_tasks(), dialects.run_tasks()) };
+    tokio::select! {
+        outcome = serving => outcome?,
+        _ = tasks => {}
+    }
     Ok(())
 }
 
