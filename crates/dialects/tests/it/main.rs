@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod client_messages;
 mod promises;
 mod server_messages;
 mod support;
