@@ -2,6 +2,7 @@
 //! ordinary tests, over the corpus and variations of it.
 
 pub mod auth;
+pub mod dialects;
 pub mod legacy;
 pub mod protocol;
 
@@ -18,7 +19,7 @@ use mrtr_codec::{
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 14] = [
+pub const TARGETS: [(&str, Body); 16] = [
     ("token", token),
     ("claims", claims),
     ("canonical", canonical),
@@ -28,6 +29,8 @@ pub const TARGETS: [(&str, Body); 14] = [
     ("journal", protocol::journal),
     ("client", protocol::client),
     ("legacy", legacy::legacy),
+    ("dialect_request", dialects::dialect_request),
+    ("dialect_response", dialects::dialect_response),
     ("template", protocol::template),
     ("form", protocol::form),
     ("challenge", auth::challenge),

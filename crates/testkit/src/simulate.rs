@@ -24,6 +24,7 @@ mod network;
 mod program;
 mod tasks;
 mod tokens;
+mod wires;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,7 @@ use network::{Outcome, Sent, Upgrade};
 use program::{Expected, Program, Version, mix};
 pub use tasks::{Carrier, simulate_tasks};
 use tokens::Tokens;
+pub use wires::simulate_wire;
 use world::World;
 
 use crate::TestClock;

@@ -1,4 +1,4 @@
-//! Simulates calls: `simulate [--flows N] [--seed S] [--era REVISION] [--carrier CARRIER]`. See
+//! Simulates calls: `simulate [--flows N] [--seed S] [--era REVISION] [--carrier CARRIER] [--wire DIALECT]`. See
 //! `mrtr_testkit::simulate`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of a program")]
@@ -7,7 +7,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mrtr_testkit::simulate::{Carrier, Failure, Report, simulate, simulate_legacy, simulate_tasks};
+use mrtr_dialects::Dialect;
+use mrtr_testkit::simulate::{
+    Carrier, Failure, Report, simulate, simulate_legacy, simulate_tasks, simulate_wire,
+};
 
 /// Simulates a number of calls from a seed on, and counts them.
 type Simulation = fn(u64, u64, &AtomicU64) -> Result<Report, Box<Failure>>;
@@ -25,9 +28,23 @@ const LEGACY: (&str, Simulation) = (" --era 2025-11-25", simulate_legacy);
 const STORE: (&str, Simulation) = (" --carrier store", in_store);
 const HAND_OVER: (&str, Simulation) = (" --carrier handover", handed_over);
 
+/// The simulations of the dialects, in the order of [`Dialect::ALL`].
+const WIRES: [(&str, Simulation); 4] = [
+    (" --wire incomplete", |seed, calls, done| {
+        simulate_wire(Dialect::Incomplete, seed, calls, done)
+    }),
+    (" --wire dependent", |seed, calls, done| simulate_wire(Dialect::Dependent, seed, calls, done)),
+    (" --wire multi-turn-sse", |seed, calls, done| {
+        simulate_wire(Dialect::MultiTurnSse, seed, calls, done)
+    }),
+    (" --wire tasks-2322", |seed, calls, done| {
+        simulate_wire(Dialect::Tasks2322, seed, calls, done)
+    }),
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     const USAGE: &str = "usage: simulate [--flows N] [--seed S] [--era 2026-07-28|2025-11-25] \
-                         [--carrier token|store|handover|all]";
+                         [--carrier token|store|handover|all] [--wire DIALECT|all]";
     let (mut calls, mut seed, mut simulations) = (100_000, 0, vec![CURRENT]);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -41,6 +58,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("--carrier", _, "store") => simulations = vec![STORE],
             ("--carrier", _, "handover") => simulations = vec![HAND_OVER],
             ("--carrier", _, "all") => simulations = vec![CURRENT, STORE, HAND_OVER],
+            ("--wire", _, "all") => simulations = WIRES.to_vec(),
+            ("--wire", _, name) => {
+                let name = format!(" --wire {name}");
+                simulations.clear();
+                simulations.extend(WIRES.iter().filter(|(options, _)| *options == name));
+                if simulations.is_empty() {
+                    return Err(USAGE.into());
+                }
+            }
             _ => return Err(USAGE.into()),
         }
     }
