@@ -251,3 +251,22 @@ async fn malformed_messages_have_the_errors_of_the_current_revision() {
     let error = world.endpoint(Dialect::Dependent).post(&two).await.json();
     assert_eq!(error["error"]["code"], -32602);
 }
+
+#[tokio::test]
+async fn hosts_versions_and_capabilities_are_those_of_the_endpoint() {
+    for dialect in Dialect::ALL.iter().copied() {
+        let world = World::new();
+        let replica = world.endpoint(dialect);
+        let body = call(1, "book").to_string();
+        let post = async |name, value| replica.post_with(&[(name, value)], &body).await.status;
+        assert_eq!(post("host", "evil.example").await, 403, "{dialect}");
+        assert_eq!(post("origin", "https://evil.example").await, 403, "{dialect}");
+        assert_eq!(post("accept", "application/json").await, 406, "{dialect}");
+        // The standard endpoint's header does not lead to the standard endpoint.
+        let current = post("mcp-protocol-version", "2026-07-28").await;
+        let is_refused = dialect == Dialect::MultiTurnSse;
+        assert_eq!(current, if is_refused { 400 } else { 200 }, "{dialect}");
+        let mute = world.endpoint_for_mute_clients(dialect);
+        assert_eq!(mute.post(&call(1, "book")).await.json()["error"]["code"], -32021, "{dialect}");
+    }
+}

@@ -171,3 +171,22 @@ async fn ends_of_tasks_are_those_of_the_older_revision() {
     let error = replica.post(&request("tasks/list", &echo)).await.json();
     assert_eq!(error["error"]["code"], -32601);
 }
+
+#[tokio::test]
+async fn progress_comes_before_the_response() {
+    for dialect in Dialect::ALL.iter().copied() {
+        let replica = World::new().endpoint(dialect);
+        let mut count = call(7, "count");
+        count["params"]["_meta"] = json!({ "progressToken": "p" });
+        let answer = replica.post(&count).await;
+        let events = answer.events();
+        let [(_, _, first), (_, _, second), (_, _, result)] = &events[..] else {
+            panic!("{dialect}: {answer:?}")
+        };
+        let progress = [&first["params"]["progress"], &second["params"]["progress"]];
+        assert_eq!(progress, [&json!(1.0), &json!(2.0)]);
+        assert_eq!(first["params"]["progressToken"], "p");
+        assert_eq!(text(result), "counted", "{dialect}");
+        assert_eq!(text(&replica.post(&call(7, "count")).await.json()), "counted", "{dialect}");
+    }
+}

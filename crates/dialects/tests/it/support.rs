@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use mrtr_dialects::{Dialect, DialectEndpoint};
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::sampling::{CreateMessageParams, ModelHint, ModelPreferences};
 use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
 use mrtr_server::{Context, KeyRing, Principal, Result, Secret, Server, Tool};
@@ -119,6 +120,12 @@ impl World {
             .tool(Tool::new("echo", "", echo).task(now()))
             .tool(Tool::new("book", "", book.clone()))
             .tool(Tool::new("book_task", "", book).task(now()))
+            .tool(Tool::new("count", "", async |cx: Context| -> Result<&str> {
+                cx.progress(1.0, None, None);
+                tokio::task::yield_now().await;
+                cx.progress(2.0, None, None);
+                Ok("counted")
+            }))
             .tool(Tool::new("long", "", long))
             .tool(Tool::new("long_task", "", long).task(now()))
             .tool(Tool::new("later", "", later).task(TaskPolicy::on_detach()))
@@ -133,6 +140,12 @@ impl World {
         let runner = server.clone();
         tokio::spawn(async move { runner.run_tasks().await });
         server
+    }
+
+    /// Starts a replica whose clients can answer nothing.
+    pub(crate) fn endpoint_for_mute_clients(&self, dialect: Dialect) -> Replica {
+        let Replica(endpoint, principal) = self.endpoint(dialect);
+        Replica(endpoint.client_capabilities(ClientCapabilities::default()), principal)
     }
 
     pub(crate) fn endpoint(&self, dialect: Dialect) -> Replica {
