@@ -24,6 +24,7 @@ SET statement_timeout = '30s';
 SET idle_in_transaction_session_timeout = '30s';
 SET enable_seqscan = off;
 SET enable_mergejoin = off;
+SET plan_cache_mode = force_generic_plan;
 SET jit = off;
 SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') = 'off';

@@ -175,7 +175,10 @@ impl<J: Job> Waiting<J> {
 
 /// Executes groups until the queue is empty.
 async fn run<J: Job>(mut runner: Runner<J>) {
-    while let Some(group) = runner.next() {
+    loop {
+        // Tasks that were woken together add their jobs together.
+        tokio::task::yield_now().await;
+        let Some(group) = runner.next() else { return };
         runner.execute(group).await;
     }
 }

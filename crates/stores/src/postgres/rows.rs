@@ -5,10 +5,11 @@ use tokio_postgres::Row;
 
 use crate::millis::unix_millis;
 
-/// The time of the transaction, in milliseconds.
+/// The time of the transaction, in milliseconds. A subquery is evaluated once per statement, and not
+/// once per row.
 macro_rules! now {
     () => {
-        "floor(extract(epoch FROM now()) * 1000)::int8"
+        "(SELECT floor(extract(epoch FROM now()) * 1000)::int8)"
     };
 }
 pub(super) use now;

@@ -17,41 +17,72 @@ use crate::millis::millis;
 /// The number of groups of each kind that are under way at a time.
 const RUNNING: usize = 2;
 
-/// Adds entries to the journals of all tasks that are held with the lease of their write, and
-/// returns the numbers of these writes.
+/// The writes of a statement that hold the lease of their task, which they lock. `length` is the
+/// number of entries in the journal.
 ///
 /// The lock is the fence: a claim either waits for it (or passes over the task), or comes first,
-/// and then the lease differs. A journal that is too short was restored: its writer has lost.
-///
-/// `seq` grows with every statement of a process. A statement that arrives late, from a connection
-/// that its sender has given up, changes nothing that was written with the same lease since.
-macro_rules! append {
-    ($lock:literal) => {
+/// and then the lease differs.
+macro_rules! held {
+    ($condition:literal, $lock:literal) => {
         concat!(
-            "WITH write AS (
-                SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::int4[], $4::int4[])
+            "WITH write AS MATERIALIZED (
+                SELECT w.*, coalesce((SELECT e.position + 1 FROM mrtr_entry e WHERE e.key = w.key
+                    ORDER BY e.position DESC LIMIT 1), 0) AS length
+                FROM unnest($1::bytea[], $2::bytea[], $3::int4[], $4::int4[])
                     WITH ORDINALITY AS w(key, lease, position, upto, number)
             ), held AS MATERIALIZED (
-                SELECT w.number, w.key, w.lease, w.upto, t.cancel
+                SELECT w.number, w.key, w.lease, w.upto, w.length, t.cancel
                 FROM write w JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
                 WHERE ",
             exists!(),
-            " AND (w.position IS NULL OR w.position = 0 OR EXISTS (
-                    SELECT FROM mrtr_entry e
-                    WHERE e.key = w.key AND e.position = w.position - 1))
-                FOR ",
+            " AND ",
+            $condition,
+            " FOR ",
             $lock,
             " OF t
-            ), removed AS (
-                DELETE FROM mrtr_entry e USING held
-                WHERE e.key = held.key AND e.position >= held.upto
-                    AND NOT (e.lease = held.lease AND e.seq > $5)
-            ), added AS (
-                INSERT INTO mrtr_entry AS e (key, position, lease, seq, body)
+            )"
+        )
+    };
+}
+
+/// The entries of the writes that are held.
+macro_rules! add {
+    () => {
+        "INSERT INTO mrtr_entry AS e (key, position, lease, seq, body)
                 SELECT held.key, n.position, held.lease, $5, n.body
                 FROM unnest($6::int8[], $7::int4[], $8::bytea[]) AS n(number, position, body)
-                    JOIN held ON held.number = n.number
-                ON CONFLICT (key, position) DO UPDATE
+                    JOIN held ON held.number = n.number"
+    };
+}
+
+/// Adds entries at the ends of journals, and returns the numbers of the writes for which this was
+/// possible. Other writes of entries alone may hold the lock, too.
+///
+/// If another statement with the same lease adds these entries at the same time, this one fails.
+const APPEND: &str = concat!(
+    held!("w.position = w.length", "SHARE"),
+    ", added AS (",
+    add!(),
+    ") SELECT number, cancel FROM held"
+);
+
+/// Replaces the entries from a position on in the journals of all tasks that are held with the
+/// lease of their write, and returns the numbers of these writes. A journal that is too short was
+/// restored: its writer has lost.
+///
+/// `seq` grows with every statement of a process. A statement that arrives late, from a connection
+/// that its sender has given up, changes nothing that was written with the same lease since.
+macro_rules! replace {
+    ($lock:literal) => {
+        concat!(
+            held!("(w.position IS NULL OR w.position <= w.length)", $lock),
+            ", removed AS (
+                DELETE FROM mrtr_entry e USING held
+                WHERE held.upto < held.length AND e.key = held.key AND e.position >= held.upto
+                    AND NOT (e.lease = held.lease AND e.seq > $5)
+            ), added AS (",
+            add!(),
+            " ON CONFLICT (key, position) DO UPDATE
                     SET lease = excluded.lease, seq = excluded.seq, body = excluded.body
                     WHERE NOT (e.lease = excluded.lease AND e.seq > excluded.seq)
             )
@@ -60,11 +91,11 @@ macro_rules! append {
     };
 }
 
-/// For writes of entries alone: other such writes may hold the lock, too.
-const APPEND: &str = append!("SHARE");
+/// For writes of entries alone.
+const REPLACE: &str = replace!("SHARE");
 
 /// For writes that also change the task.
-const APPEND_AND_LOCK: &str = append!("NO KEY UPDATE");
+const REPLACE_AND_LOCK: &str = replace!("NO KEY UPDATE");
 
 /// Changes tasks that are locked. `ends`: 0 the run goes on, 1 it waits, 2 it was released, 3 the
 /// task has ended.
@@ -154,13 +185,25 @@ impl Writer {
     }
 }
 
-/// Writes entries, in one statement.
+/// Writes entries, in one statement if all of them are added to journals.
 async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, TaskStoreError> {
     let mut lent = pool.get().await?;
     let statement = lent.prepare(APPEND).await.map_err(failed)?;
     let rows = append_with(lent.client(), &statement, writes, next_seq()).await.map_err(failed)?;
+    let mut verdicts = verdicts(writes, &rows);
+    let is_other = |verdict: &Verdict| *verdict == Verdict::Lost;
+    if verdicts.iter().any(is_other) {
+        let others = writes.iter().zip(&verdicts).filter(|(_, verdict)| is_other(verdict));
+        let others: Vec<_> = others.map(|(write, _)| Arc::clone(write)).collect();
+        let statement = lent.prepare(REPLACE).await.map_err(failed)?;
+        let rows = append_with(lent.client(), &statement, &others, next_seq()).await;
+        let replaced = self::verdicts(&others, &rows.map_err(failed)?);
+        for (verdict, replaced) in verdicts.iter_mut().filter(|v| is_other(v)).zip(replaced) {
+            *verdict = replaced;
+        }
+    }
     lent.give_back();
-    Ok(verdicts(writes, &rows))
+    Ok(verdicts)
 }
 
 /// Returns the number of the next statement of this process.
@@ -209,7 +252,7 @@ fn verdicts(writes: &[Arc<TaskWrite>], rows: &[Row]) -> Vec<Verdict> {
 /// Writes entries and changes tasks, in one transaction.
 async fn change(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, TaskStoreError> {
     let mut lent = pool.get().await?;
-    let lock = lent.prepare(APPEND_AND_LOCK).await.map_err(failed)?;
+    let lock = lent.prepare(REPLACE_AND_LOCK).await.map_err(failed)?;
     let (begun, rows) = tokio::join!(biased;
         lent.client().batch_execute("BEGIN"),
         append_with(lent.client(), &lock, writes, next_seq()),
@@ -305,7 +348,7 @@ impl<'a> Changes<'a> {
 #[cfg(all(test, unix))]
 mod tests {
     use mrtr_testkit::servers::Postgres;
-    use tokio_postgres::NoTls;
+    use tokio_postgres::{NoTls, SimpleQueryMessage};
 
     use super::*;
     use crate::postgres::connect::Connector;
@@ -329,7 +372,7 @@ mod tests {
                 entries_at_claim, created, updated, retention, call, view)
             VALUES ($1, '', '', 1, 1, $2, 0, 0, 0, 0, '', '')";
         lent.query(insert, &[&&[1_u8; 32][..], &&lease.0[..]]).await.unwrap();
-        let statement = lent.prepare(APPEND).await.unwrap();
+        let statement = lent.prepare(REPLACE).await.unwrap();
         let journal = async || {
             let select = "SELECT string_agg(encode(body, 'escape'), ' ' ORDER BY position)
                 FROM mrtr_entry";
@@ -347,5 +390,35 @@ mod tests {
             append_with(lent.client(), &statement, &writes, seq).await.unwrap();
             assert_eq!(journal().await, expected, "after {entries:?} at {position}");
         }
+    }
+
+    /// A plan is made once per connection, perhaps on empty tables, and serves when they are full.
+    #[tokio::test]
+    async fn postgres_plans_of_empty_tables_look_up_entries_by_key() {
+        let server = Postgres::start();
+        let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
+        schema::migrate(&pool).await.unwrap();
+        let lent = pool.get().await.unwrap();
+        for sql in [APPEND, REPLACE, REPLACE_AND_LOCK] {
+            let types = "bytea[], bytea[], int4[], int4[], int8, int8[], int4[], bytea[]";
+            let prepare = format!("DEALLOCATE ALL; PREPARE write ({types}) AS {sql}");
+            lent.client().batch_execute(&prepare).await.unwrap();
+            let explain = "EXPLAIN EXECUTE write ('{}', '{}', '{}', '{}', 1, '{}', '{}', '{}')";
+            let plan = lent.client().simple_query(explain).await.unwrap();
+            let lines: Vec<_> = plan.iter().filter_map(line).collect();
+            // Each access to the two tables has its condition on a key.
+            let of_tables =
+                lines.iter().filter(|line| line.contains("Index") && line.contains("Scan"));
+            let by_key = lines.iter().filter(|line| line.contains("(key = "));
+            assert_eq!(of_tables.count(), by_key.count(), "{lines:#?}");
+            assert!(!lines.concat().contains("hashed"), "{lines:#?}");
+            assert!(lines.iter().all(|line| !line.contains("Seq Scan")), "{lines:#?}");
+        }
+    }
+
+    /// Returns a line of a plan.
+    fn line(message: &SimpleQueryMessage) -> Option<&str> {
+        let SimpleQueryMessage::Row(row) = message else { return None };
+        row.get(0)
     }
 }
