@@ -102,7 +102,7 @@ impl PostgresTaskStore {
         let pool = Arc::new(Pool::new(connector.clone()));
         schema::check(&pool).await?;
         let notifier = Notifier::start(connector)?;
-        let writer = Writer::new(&pool, notifier.changed());
+        let writer = Writer::new(&pool, notifier.announcer());
         Ok(Self { writer, notifier, sweeper: Sweeper::default(), pool })
     }
 

@@ -35,6 +35,11 @@ const CHANNEL: &str = "SELECT 'mrtr_task_' || 'mrtr_task'::regclass::oid::text";
 
 const NOTIFY: &str = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload";
 
+/// Announces changes within a transaction.
+pub(super) const NOTIFY_AT_COMMIT: &str =
+    "SELECT pg_notify('mrtr_task_' || 'mrtr_task'::regclass::oid::text, payload)
+    FROM unnest($1::text[]) AS payload";
+
 /// Announces and hears changes, on a connection of its own.
 pub(super) struct Notifier {
     shared: Arc<Shared>,
@@ -68,14 +73,28 @@ impl Notifier {
         self.shared.announce(key);
     }
 
-    /// Returns a function that does what [`announce`](Self::announce) does.
-    pub(super) fn changed(&self) -> impl Fn(TaskKey) + Clone + Send + Sync + 'static {
-        let shared = Arc::clone(&self.shared);
-        move |key| shared.announce(key)
+    pub(super) fn announcer(&self) -> Announcer {
+        Announcer(Arc::clone(&self.shared))
     }
 
     pub(super) async fn next(&self) -> TaskKey {
         self.shared.changes.next().await
+    }
+}
+
+/// Announces changes for a [`Notifier`].
+#[derive(Clone)]
+pub(super) struct Announcer(Arc<Shared>);
+
+impl Announcer {
+    /// Announces a change, a little later.
+    pub(super) fn announce(&self, key: TaskKey) {
+        self.0.announce(key);
+    }
+
+    /// Returns the payloads of notifications.
+    pub(super) fn payloads(&self, keys: &[TaskKey]) -> Vec<String> {
+        keys.chunks(KEYS).map(|keys| payload(&self.0.name, keys)).collect()
     }
 }
 

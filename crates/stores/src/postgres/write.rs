@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use mrtr_server::tasks::{RunEnd, StoredStatus, TaskKey, TaskStoreError, TaskWrite, Verdict};
 use tokio_postgres::types::ToSql;
@@ -10,6 +11,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::connect::failed;
 use super::group::{Group, Job};
+use super::notify::{Announcer, NOTIFY_AT_COMMIT};
 use super::pool::{Params, Pool};
 use super::rows::{DELETE_ANSWERS, DELETE_ENTRIES, exists, now, status_code};
 use crate::millis::millis;
@@ -148,11 +150,7 @@ impl Job for Arc<TaskWrite> {
 }
 
 impl Writer {
-    /// `announce` is called with the tasks whose clients see a change.
-    pub(super) fn new(
-        pool: &Arc<Pool>,
-        announce: impl Fn(TaskKey) + Clone + Send + Sync + 'static,
-    ) -> Self {
+    pub(super) fn new(pool: &Arc<Pool>, announcer: Announcer) -> Self {
         let appends = {
             let pool = Arc::clone(pool);
             Group::new(RUNNING, move |writes| {
@@ -162,13 +160,13 @@ impl Writer {
         };
         let pool = Arc::clone(pool);
         let changes = Group::new(RUNNING, move |writes: Vec<Arc<TaskWrite>>| {
-            let (pool, announce) = (Arc::clone(&pool), announce.clone());
+            let (pool, announcer) = (Arc::clone(&pool), announcer.clone());
             Box::pin(async move {
-                let verdicts = change(&pool, &writes).await?;
+                let verdicts = change(&pool, &writes, &announcer).await?;
                 for (write, verdict) in writes.iter().zip(&verdicts) {
                     let is_visible = write.view.is_some() || write.end.is_some();
                     if is_visible && *verdict != Verdict::Lost {
-                        announce(write.key);
+                        announcer.announce(write.key);
                     }
                 }
                 Ok(verdicts)
@@ -250,7 +248,11 @@ fn verdicts(writes: &[Arc<TaskWrite>], rows: &[Row]) -> Vec<Verdict> {
 }
 
 /// Writes entries and changes tasks, in one transaction.
-async fn change(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, TaskStoreError> {
+async fn change(
+    pool: &Pool,
+    writes: &[Arc<TaskWrite>],
+    announcer: &Announcer,
+) -> Result<Vec<Verdict>, TaskStoreError> {
     let mut lent = pool.get().await?;
     let lock = lent.prepare(REPLACE_AND_LOCK).await.map_err(failed)?;
     let (begun, rows) = tokio::join!(biased;
@@ -263,6 +265,7 @@ async fn change(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, 
     let change = lent.prepare(CHANGE).await.map_err(failed)?;
     let entries = lent.prepare(DELETE_ENTRIES).await.map_err(failed)?;
     let answers = lent.prepare(DELETE_ANSWERS).await.map_err(failed)?;
+    let notify = lent.prepare(NOTIFY_AT_COMMIT).await.map_err(failed)?;
     let client = lent.client();
     let ended = &changes.ended;
     let delete = async {
@@ -276,13 +279,22 @@ async fn change(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, 
         );
         entries.and(answers).map(drop)
     };
+    // This process may end before it can announce what it has released.
+    let payloads = announcer.payloads(&changes.released);
+    let announce = async {
+        if payloads.is_empty() {
+            return Ok(());
+        }
+        client.execute(&notify, &[&payloads]).await.map(drop)
+    };
     let params = changes.params();
-    let (updated, deleted, committed) = tokio::join!(biased;
+    let (updated, deleted, notified, committed) = tokio::join!(biased;
         client.execute(&change, &params),
         delete,
+        announce,
         client.batch_execute("COMMIT"),
     );
-    updated.map(drop).and(deleted).and(committed).map_err(failed)?;
+    updated.map(drop).and(deleted).and(notified).and(committed).map_err(failed)?;
     lent.give_back();
     Ok(verdicts)
 }
@@ -300,6 +312,8 @@ struct Changes<'a> {
     statuses: Vec<i16>,
     /// The keys of tasks that have ended.
     ended: Vec<&'a [u8]>,
+    /// The keys of tasks that another replica can take at once.
+    released: Vec<TaskKey>,
 }
 
 impl<'a> Changes<'a> {
@@ -326,6 +340,9 @@ impl<'a> Changes<'a> {
             changes.statuses.push(status_code(status));
             if ends == 3 {
                 changes.ended.push(key);
+            }
+            if ends == 2 && time == Some(Duration::ZERO) {
+                changes.released.push(write.key);
             }
         }
         changes

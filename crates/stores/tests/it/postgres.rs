@@ -134,6 +134,28 @@ async fn postgres_announces_changes_to_all_replicas() {
     assert_eq!(other.next_change().await, key);
 }
 
+/// The connection that announces changes may be gone before it has announced a release.
+#[tokio::test]
+async fn postgres_replica_announces_what_it_releases_before_it_ends() {
+    let database = Database::migrated().await;
+    let (one, other) = (database.connect().await, database.connect().await);
+    let (key, lease) = create(&one, task("a")).await;
+    let (first, _) = create(&other, task("first")).await;
+    // The connection of the other replica may not be there yet.
+    loop {
+        one.answer(first, vec![("q".to_owned(), Vec::new())]).await.unwrap();
+        let heard = tokio::time::timeout(Duration::from_millis(200), other.next_change()).await;
+        if heard.is_ok() {
+            break;
+        }
+    }
+    let end = Some(RunEnd::Released(Duration::ZERO));
+    one.write(TaskWrite { end, ..TaskWrite::new(key, lease) }).await.unwrap();
+    drop(one);
+    let heard = async { while other.next_change().await != key {} };
+    tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap();
+}
+
 /// A step adds rows to the journal and does not touch the task, and steps of concurrent tasks share
 /// their transactions.
 #[tokio::test(flavor = "multi_thread")]
