@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 
 use crate::millis::unix_millis;
 
-/// The time of the transaction, in milliseconds. A subquery is evaluated once per statement, and not
+/// The time of the transaction, in milliseconds. A subquery is evaluated once per statement, not
 /// once per row.
 macro_rules! now {
     () => {
