@@ -12,6 +12,7 @@ mod operations;
 mod report;
 mod rivals;
 mod subject;
+mod tasks;
 mod waiting;
 mod whole;
 
@@ -83,12 +84,13 @@ impl Target {
 
 type Measure = fn(&Extent) -> Result<Part>;
 
-const PARTS: [(&str, Measure); 6] = [
+const PARTS: [(&str, Measure); 7] = [
     ("whole", whole::measure),
     ("rivals", rivals::measure),
     ("operations", operations::measure),
     ("growth", growth::measure),
     ("waiting", waiting::measure),
+    ("tasks", tasks::measure),
     ("builds", builds::measure),
 ];
 

@@ -29,6 +29,12 @@ impl Postgres {
         Self::create(&[])
     }
 
+    /// Creates a database and starts its server, which is durable and has the buffers of a server
+    /// as shipped.
+    pub fn start_as_shipped() -> Self {
+        Self::create(&["-c", "shared_buffers=128MB"])
+    }
+
     fn create(options: &'static [&'static str]) -> Self {
         let folder = new_folder("postgres");
         if is_root() {
@@ -47,8 +53,8 @@ impl Postgres {
     /// Starts a server. Returns `None` if it ends at once.
     fn spawn(folder: &Path, options: &[&str]) -> Option<Child> {
         let mut server = command("postgres", folder);
-        server.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(options);
-        server.args(["-c", "listen_addresses=", "-c", "shared_buffers=8MB"]);
+        server.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
+        server.args(["-c", "listen_addresses=", "-c", "shared_buffers=8MB"]).args(options);
         let mut process = server.stderr(Stdio::piped()).spawn().unwrap();
         let log = process.stderr.take().unwrap();
         let is_ready = wait_for("ready to accept connections", log);
