@@ -40,7 +40,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
         sheet: Sheet::new(&["what", "at the same time", "metric", "median", "lowest", "highest"]),
         targets: Vec::new(),
     };
-    for name in ["steps", "replicas", "one", "many"] {
+    for name in ["steps", "replicas", "answers", "one", "many"] {
         programs
             .tasks("create", &[("database", &programs.database("postgres")), ("name", name)])?;
     }
@@ -271,7 +271,7 @@ fn recovery(programs: &Programs, figures: &mut Figures) -> Result {
 fn answers(programs: &Programs, figures: &mut Figures) -> Result {
     let what = "from the acknowledged answer until the handler has it";
     show(&format!("  {what}: "))?;
-    let database = programs.database("one");
+    let database = programs.database("answers");
     let sample = programs.tasks("answers", &[("database", &database), ("count", "200")])?;
     let [middle, late] = ["p50", "p99"].map(|name| number(&sample, name));
     println!("{middle:.2} ms, p99 {late:.2} ms");
