@@ -2,7 +2,8 @@
 
 use mrtr_codec::RingError;
 
-/// The errors of `ServerBuilder::build`: mistakes in how the server is put together.
+/// The errors of `ServerBuilder::build` and `Server::update`: mistakes in how the server is put
+/// together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {

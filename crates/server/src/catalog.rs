@@ -105,6 +105,11 @@ impl<T: CatalogEntry> Catalog<T> {
         self.entries.get(*self.by_key.get(key)?).map(|entry| &**entry)
     }
 
+    /// Returns the entry with this key, also if it is disabled.
+    pub(crate) fn find_any(&self, key: &str) -> Option<&T> {
+        self.all.iter().map(|entry| &*entry.item).find(|entry| entry.key() == key)
+    }
+
     /// Returns the position of an entry.
     pub(crate) fn position(&self, key: &str) -> Option<usize> {
         self.by_key.get(key).copied()

@@ -97,7 +97,8 @@ impl Server {
     /// subscribed to a list that has changed are told (specification: "List Changed
     /// Notification"). A request in flight ends on what it began with. Later rounds of a call, and
     /// tasks, are for the tool that has the name then, as after a deployment:
-    /// [`Tool::version`](crate::Tool::version) says which calls it can continue.
+    /// [`Tool::version`](crate::Tool::version) says which calls it can continue. Tasks of a tool
+    /// that is gone wait until it returns, or until they expire.
     ///
     /// The kind of feature must be [`updatable`](crate::ServerBuilder::updatable). Each replica is
     /// updated by itself.

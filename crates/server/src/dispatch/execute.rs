@@ -191,7 +191,8 @@ impl<'a> RoundExecution<'a> {
     /// Keeps the response of a single-use state.
     pub(super) async fn settle_claim(&self, response: &Outcome) {
         let Some(claim) = &self.claim else { return };
-        if response.as_ref().is_err_and(is_unavailable) {
+        // A state whose round has run a step must not run it again.
+        if response.as_ref().is_err_and(is_unavailable) && !self.round.has_recorded() {
             claim.release().await;
         } else {
             claim.settle(response).await;

@@ -140,8 +140,9 @@ impl Registry {
             opened.and_then(|view| View::unpack(&view).map_err(|_| OpenError::UnknownFormat));
         match view {
             Ok(view) => {
-                // The answers of a caller have to be allowed what the call is allowed.
-                if let Some(tool) = self.tool(&record.handler.tool) {
+                // The answers of a caller have to be allowed what the call is allowed, also while the
+                // tool is disabled.
+                if let Some(tool) = self.tools.find_any(&record.handler.tool) {
                     check_scopes(&tool.options, parts, None)?;
                 }
                 Ok((record, view))

@@ -60,6 +60,8 @@ pub(super) struct State {
     pub(super) lacks_scope: bool,
     fault: Option<Fault>,
     pub(super) closed: bool,
+    /// True if the round has ended, and had recorded a step or a decision.
+    pub(super) has_recorded: bool,
     driver: Option<Waker>,
     /// The number of events that the driver has to react to.
     activity: u64,
@@ -285,11 +287,6 @@ impl Round {
         self.lock().open.retain(|open| *open.key != *key);
     }
 
-    /// Returns true if the replay has not reached the end of the previous round yet.
-    pub(crate) fn is_replaying(&self) -> bool {
-        self.lock().replay.is_replaying()
-    }
-
     /// Starts a step, unless its result is recorded or another replica is to run it.
     ///
     /// `decode` reads the recorded result.
@@ -337,12 +334,14 @@ impl Round {
         StepStart::Run(state.uncommitted_decision())
     }
 
-    /// Starts a step after it was left to another replica, if the hand-over was cancelled.
-    pub(crate) fn begin_handed_over_step(&self) -> bool {
+    /// Starts a step after it was left to another replica, if the hand-over was cancelled. The step
+    /// runs after the returned change has been committed, if any.
+    pub(crate) fn begin_handed_over_step(&self) -> Option<Option<u64>> {
         let mut state = self.lock();
-        let begins = !state.handed_over && !state.closed && state.fault.is_none();
+        let begins =
+            !state.handed_over && !state.closed && !state.is_stopping && state.fault.is_none();
         state.steps_in_flight += usize::from(begins);
-        begins
+        begins.then(|| state.uncommitted_decision())
     }
 
     /// Ends a step, and records its result if it has one.
@@ -479,6 +478,7 @@ impl State {
             return Suspended::default();
         }
         let replay = std::mem::take(&mut self.replay);
+        self.has_recorded = replay.has_recorded();
         let saved = replay.saved();
         let open = std::mem::take(&mut self.open);
         let is_repeatable = open.is_empty() && !replay.has_recorded();

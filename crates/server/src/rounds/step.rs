@@ -20,7 +20,7 @@ use super::journal::StepKind;
 use super::round::{Round, StepStart};
 use super::step_argument::Step;
 use super::step_scope::StepScope;
-use super::stored::detach;
+use super::stored::{Ahead, detach};
 use crate::error::Error;
 
 /// The default timeout of a step that [finishes on disconnect](StepFuture::finish_on_disconnect):
@@ -174,7 +174,8 @@ impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
     /// [`single_use`](crate::Tool::single_use), and the step runs after a checkpoint: when its
     /// outcome is unknown, so is that of the whole request. Without either, the call fails.
     ///
-    /// A version of the handler that restarts calls runs the step again, in a new call.
+    /// A first request that is sent twice is two tasks, each with its own step, and so is a call
+    /// that a new version of the handler restarts.
     pub fn at_most_once(self) -> StepFuture<'a, AtMostOnce<T>>
     where
         T: 'a,
@@ -301,10 +302,13 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
                 StepStart::Recorded(result) => return Poll::Ready(result),
                 StepStart::Run(decision) => this.begin(run, decision),
             },
-            StepState::HandedOver(run, request) if round.begin_handed_over_step() => {
-                drop(request);
-                this.begin(run, None)
-            }
+            StepState::HandedOver(run, request) => match round.begin_handed_over_step() {
+                None => StepState::HandedOver(run, request),
+                Some(decision) => {
+                    drop(request);
+                    this.begin(run, decision)
+                }
+            },
             StepState::Done => {
                 let why = format!("the step {key:?} was awaited again after it completed");
                 round.fail(Fault::Handler(why));
@@ -372,20 +376,27 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
 /// The fault of a step that runs at most once, in a call that cannot ensure it.
 fn needs_task(key: &str) -> Fault {
     Fault::Handler(format!(
-        "the step {key:?} is to run at most once, but this call cannot become a task, and its \
-         request states are not for single use"
+        "the step {key:?} is to run at most once, but this call cannot become a task (the tool \
+         has no policy for tasks, the client has no tasks, or their store was full), and the tool \
+         is not `single_use`"
     ))
 }
 
 impl<'a, T: DeserializeOwned + 'a> StepFuture<'a, T> {
     /// Begins the step after a decision was committed, if any, and after what it records ahead.
-    fn begin(&self, run: RunStep<'a, T>, decision: Option<u64>) -> StepState<'a, T> {
-        let guard = InFlightGuard::new(&self.round, &self.key);
-        let ahead = self
-            .options
-            .at_most_once
-            .then(|| self.round.record_ahead(&self.key, self.options.kind, UNKNOWN));
-        match ahead.flatten().or(decision) {
+    fn begin(&self, run: RunStep<'a, T>, mut decision: Option<u64>) -> StepState<'a, T> {
+        let mut guard = InFlightGuard::new(&self.round, &self.key);
+        if self.options.at_most_once {
+            // A replay may never reach it: the loser of a race.
+            let kind = StepKind { skippable: true, ..self.options.kind };
+            match self.round.record_ahead(&self.key, (kind, UNKNOWN.to_owned())) {
+                Ahead::Recorded(change) => decision = Some(change),
+                // Recorded when the step is dropped, unless it has completed.
+                Ahead::NoStore(unknown) => guard.result = Some(unknown),
+                Ahead::Closed => return StepState::Abandoned(None),
+            }
+        }
+        match decision {
             None => start(guard, &self.options, self.detach, run),
             Some(change) => StepState::Deciding(run, change, guard),
         }

@@ -39,6 +39,16 @@ pub(crate) async fn detach(round: Arc<Round>) -> Result<(), Error> {
     .await
 }
 
+/// The result of recording the outcome of a step before it runs.
+pub(super) enum Ahead {
+    /// The step may run after this change has been committed, and then replaces the outcome.
+    Recorded(u64),
+    /// The journal is not in a store. The outcome is returned.
+    NoStore((StepKind, String)),
+    /// The round has ended.
+    Closed,
+}
+
 impl Round {
     /// Creates the round of a task from what its store has. `known` are the answers that the step's
     /// idempotency keys depend on: those at the creation of the task, and of all epochs since.
@@ -119,21 +129,34 @@ impl Round {
         state.detach != Detach::Never && state.commits.is_none()
     }
 
-    /// Records the outcome of a step before it runs, if the journal is in a store. The step may run
-    /// after the returned change has been committed, and then replaces the outcome.
-    pub(super) fn record_ahead(&self, key: &Arc<str>, kind: StepKind, value: &str) -> Option<u64> {
+    /// Records the outcome of a step before it runs, if the journal is in a store.
+    pub(super) fn record_ahead(&self, key: &Arc<str>, outcome: (StepKind, String)) -> Ahead {
         let mut state = self.lock();
-        if state.commits.is_none() || state.closed {
-            return None;
+        if state.closed {
+            return Ahead::Closed;
         }
-        state.record_step(key, (kind, value.to_owned()), false);
+        if state.commits.is_none() {
+            return Ahead::NoStore(outcome);
+        }
+        state.record_step(key, outcome, false);
         state.wake_writer();
-        Some(state.replay.changes())
+        Ahead::Recorded(state.replay.changes())
     }
 
     /// Returns true if the journal is in a store.
     pub(crate) fn is_task(&self) -> bool {
         self.lock().commits.is_some()
+    }
+
+    /// Returns true if the replay has not reached the end of the previous round yet.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.lock().replay.is_replaying()
+    }
+
+    /// Returns true if this round has recorded a step or a decision.
+    pub(crate) fn has_recorded(&self) -> bool {
+        let state = self.lock();
+        state.has_recorded || state.replay.has_recorded()
     }
 
     /// Records the result of a step, if the journal is in a store. Returns the change to wait for,

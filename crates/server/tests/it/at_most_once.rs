@@ -146,3 +146,77 @@ async fn step_runs_once_with_a_state_for_single_use() {
     assert_eq!(done["content"][0]["text"], "run 1");
     assert_eq!(runs.get(), 1);
 }
+
+/// A step that the handler drops has begun.
+#[tokio::test(start_paused = true)]
+async fn dropped_step_is_not_run_again() {
+    let (runs, clock) = (Counter::default(), TestClock::default());
+    let tool = || {
+        let runs = runs.clone();
+        Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let step = cx.step("fax", async move |_| {
+                    runs.increment();
+                    std::future::pending::<()>().await;
+                    Ok(())
+                });
+                let sent = step.at_most_once();
+                let sent = tokio::time::timeout(Duration::from_secs(1), sent).await;
+                cx.elicit::<Text>("note", "A note?").await?;
+                Ok::<_, Error>(format!("{sent:?}"))
+            }
+        })
+    };
+    let store = Arc::new(MemoryStore::new(1 << 20));
+    let server = |_| {
+        let builder = replica(&clock).tool(tool().single_use());
+        builder.single_use_store(Arc::clone(&store)).build().unwrap()
+    };
+    let fleet = Replicas::new((0..3).map(server)).as_principal(alice());
+    let begun = call_tool(&fleet, "t", json!({}), json!({})).await;
+    let state = json!({ "requestState": begun["requestState"] });
+    let asked = call_tool(&fleet, "t", json!({}), state).await;
+    let answered = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "note": accept("a") },
+    });
+    let done = call_tool(&fleet, "t", json!({}), answered).await;
+    assert_eq!(done["content"][0]["text"], "Ok(Ok(Unknown))", "{done}");
+
+    let fleet = TaskFleet::start(2, || tool().task(TaskPolicy::immediately()));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    assert_eq!(finish(&fleet, &id).await, "Ok(Ok(Unknown))");
+    assert_eq!(runs.get(), 2, "one of each call");
+}
+
+/// The journal has what the loser recorded before it ran, and no replay reaches it.
+#[tokio::test(start_paused = true)]
+async fn step_that_loses_a_race_does_not_fail_the_task() {
+    let runs = Counter::default();
+    let fleet = TaskFleet::start(2, || {
+        let runs = runs.clone();
+        let tool = Tool::new("t", "", move |cx: Context| {
+            let runs = runs.clone();
+            async move {
+                let slow = cx.step("slow", async move |_| {
+                    runs.increment();
+                    std::future::pending::<()>().await;
+                    Ok(())
+                });
+                let fast = cx.step("fast", async |_| {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    Ok(())
+                });
+                let slow = async { slow.at_most_once().await.map(drop) };
+                cx.race("first", slow, fast).await?;
+                cx.elicit::<Text>("note", "A note?").await?;
+                Ok::<_, Error>("done")
+            }
+        });
+        tool.task(TaskPolicy::immediately())
+    });
+    let id = id_of(&fleet.call(0, json!({})).await);
+    assert_eq!(finish(&fleet, &id).await, "done");
+    assert_eq!(runs.get(), 1);
+}
