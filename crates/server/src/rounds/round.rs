@@ -463,9 +463,10 @@ impl State {
         }
     }
 
+    /// The run of a task that stops leaves out steps, so it does not wait for answers.
     fn is_suspended(&self) -> bool {
         let waits = !self.open.is_empty() || self.suspend_requests > 0;
-        waits && self.steps_in_flight == 0 && self.fault.is_none()
+        waits && self.steps_in_flight == 0 && self.fault.is_none() && !self.is_stopping
     }
 
     fn close(&mut self) -> Suspended {

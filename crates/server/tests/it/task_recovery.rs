@@ -97,6 +97,50 @@ async fn a_replica_that_shuts_down_releases_its_tasks() {
     assert_eq!(*keys.lock().unwrap(), ["0", "1", "2"]);
 }
 
+/// A tool that asks beside its second step, and records the keys of both.
+fn step_beside_question(go: &Arc<Semaphore>, keys: &Arc<Mutex<Vec<String>>>) -> Tool {
+    let (go, keys) = (Arc::clone(go), Arc::clone(keys));
+    let tool = Tool::new("t", "", move |cx: Context| {
+        let (go, keys) = (Arc::clone(&go), Arc::clone(&keys));
+        async move {
+            let step = |name: &'static str, waits: bool| {
+                let (go, keys) = (Arc::clone(&go), Arc::clone(&keys));
+                cx.step(name, async move |step| {
+                    keys.lock().unwrap().push(format!("{name} {}", step.idempotency_key()));
+                    if waits {
+                        go.acquire().await.unwrap().forget();
+                    }
+                    Ok(())
+                })
+            };
+            step("one", true).await?;
+            let (answer, ()) = tokio::try_join!(cx.elicit::<Text>("q", "?"), step("two", false))?;
+            Ok::<_, Error>(answer.text)
+        }
+    });
+    tool.task(TaskPolicy::immediately())
+}
+
+/// The epoch does not end before the step has run: an answer in between would change its key, and a
+/// replica that has died may have run it with another one.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_shuts_down_does_not_ask_before_a_step_that_it_leaves_out() {
+    let (go, keys) = (Arc::new(Semaphore::new(0)), Arc::default());
+    let fleet = TaskFleet::start(2, || step_beside_question(&go, &keys));
+    let id = id_of(&fleet.call(0, json!({})).await);
+    wait_until(|| !keys.lock().unwrap().is_empty()).await;
+    fleet.servers[0].begin_shutdown();
+    // The run learns of it while its step is in flight.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    go.add_permits(1);
+    fleet.servers[0].drained().await;
+    fleet.wait_for(1, &id, "input_required").await;
+    assert_eq!(keys.lock().unwrap().len(), 2, "both steps ran before the question was asked");
+    fleet.answer(1, &id, json!({ "q": accept("a") })).await;
+    assert_eq!(text(&fleet.wait_for(1, &id, "completed").await), "a");
+    assert_eq!(keys.lock().unwrap().len(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn cancelled_is_cancelled() {
     let (held, placed) = (Counter::default(), Counter::default());
