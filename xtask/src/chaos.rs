@@ -1,6 +1,7 @@
-//! Runs replicas behind a load balancer and checks the guarantees: `crates/chaos`, optimized.
+//! Runs replicas behind a load balancer, or with tasks in PostgreSQL, and checks the guarantees:
+//! `crates/chaos`, optimized.
 //!
-//! With `--break`, one fault is introduced, and the run has to find that fault and no other. Two of
+//! With `--break`, one fault is introduced, and the run has to find that fault and no other. Most of
 //! the faults are patches, applied to a copy of the sources, so that the released code has no
 //! switch for them.
 
@@ -9,17 +10,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::needs::{HAPROXY, NGINX, require};
+use crate::needs::{HAPROXY, NGINX, Need, require};
 use crate::run::{cargo, output, root, run as step, scratch, target};
 
-/// The faults: the name, the means, and the guarantees that fail. A step that is not recorded runs
-/// again after the next answer, with another idempotency key, so that `recording` breaks two
-/// guarantees.
-const BREAKS: &[(&str, How, &str)] = &[
+/// A fault, and the guarantees that fail.
+type Break = (&'static str, How, &'static str);
+
+/// The faults of replicas behind a load balancer. A step that is not recorded runs again after the
+/// next answer, with another idempotency key, so that `recording` breaks two guarantees.
+const BREAKS: &[Break] = &[
     ("pinning", How::Patch, "answers"),
     ("recording", How::Patch, "steps, keys"),
     ("retire", How::Option("--retire-early"), "rotation"),
     ("drain", How::Option("--ignore-drain"), "drain"),
+];
+
+/// The faults of tasks: a claim takes tasks that are held, entries are written without the lease, a
+/// result counts before it is committed, any caller sees a task, and an answer that comes while its
+/// task runs wakes nothing.
+const TASK_BREAKS: &[Break] = &[
+    ("lease", How::Patch, "runs"),
+    ("fence", How::Patch, "journal"),
+    ("commit", How::Patch, "recorded"),
+    ("owner", How::Patch, "owner"),
+    ("wakeup", How::Patch, "continues"),
 ];
 
 enum How {
@@ -31,7 +45,8 @@ enum How {
 
 /// The patches. `tidy` checks that they apply.
 pub fn patches() -> Vec<PathBuf> {
-    let patched = BREAKS.iter().filter(|(_, how, _)| matches!(how, How::Patch));
+    let all = BREAKS.iter().chain(TASK_BREAKS);
+    let patched = all.filter(|(_, how, _)| matches!(how, How::Patch));
     patched.map(|(name, ..)| patch(name)).collect()
 }
 
@@ -40,6 +55,11 @@ fn patch(name: &str) -> PathBuf {
 }
 
 pub fn run(args: &[String]) -> Result {
+    let (of_tasks, args): (Vec<_>, Vec<_>) = args.iter().cloned().partition(|arg| arg == "--tasks");
+    if of_tasks.is_empty() { behind_balancer(&args) } else { with_tasks(&args) }
+}
+
+fn behind_balancer(args: &[String]) -> Result {
     let (mut seconds, mut balancer, mut broken) = ("120".to_owned(), "nginx".to_owned(), None);
     let mut rest = Vec::new();
     for option in options(args) {
@@ -47,13 +67,7 @@ pub fn run(args: &[String]) -> Result {
         match arg.as_str() {
             "--minutes" => seconds = in_seconds(value)?,
             "--balancer" => balancer.clone_from(value),
-            "--break" => {
-                let known = BREAKS.iter().find(|(name, ..)| name == value);
-                broken = Some(known.ok_or_else(|| {
-                    let names: Vec<_> = BREAKS.iter().map(|(name, ..)| *name).collect();
-                    format!("unknown fault {value:?}; known faults: {}", names.join(", "))
-                })?);
-            }
+            "--break" => broken = Some(find(BREAKS, value)?),
             "--seed" | "--people" => rest.extend([arg.clone(), value.clone()]),
             other => return Err(format!("`chaos` has no option {other}").into()),
         }
@@ -66,21 +80,52 @@ pub fn run(args: &[String]) -> Result {
         }
     };
     require(&[program])?;
+    let dir = scratch("chaos")?.join(&balancer);
+    let mut options = vec!["--balancer".to_owned(), balancer, "--seconds".to_owned(), seconds];
+    options.extend(["--conf".to_owned(), root().join(conf).display().to_string()]);
+    execute("run", &dir, &[options, rest].concat(), broken)
+}
+
+/// Runs tasks whose PostgreSQL server is killed, too.
+fn with_tasks(args: &[String]) -> Result {
+    let (mut seconds, mut broken) = ("120".to_owned(), None);
+    let mut rest = Vec::new();
+    for option in options(args) {
+        let (arg, value) = option?;
+        match arg.as_str() {
+            "--minutes" => seconds = in_seconds(value)?,
+            "--break" => broken = Some(find(TASK_BREAKS, value)?),
+            "--seed" | "--callers" => rest.extend([arg.clone(), value.clone()]),
+            other => return Err(format!("`chaos --tasks` has no option {other}").into()),
+        }
+    }
+    require(&[Need::Postgres])?;
+    let options = ["--seconds".to_owned(), seconds];
+    execute("tasks", &scratch("chaos")?.join("tasks"), &[&options[..], &rest].concat(), broken)
+}
+
+fn find(breaks: &'static [Break], value: &str) -> Result<&'static Break> {
+    let known = breaks.iter().find(|(name, ..)| *name == value);
+    Ok(known.ok_or_else(|| {
+        let names: Vec<_> = breaks.iter().map(|(name, ..)| *name).collect();
+        format!("unknown fault {value:?}; known faults: {}", names.join(", "))
+    })?)
+}
+
+/// Runs a scenario, with a fault if one is given, which the run then has to find.
+fn execute(command: &str, dir: &Path, options: &[String], broken: Option<&Break>) -> Result {
     let program = match broken {
         Some((name, How::Patch, _)) => build_broken(name)?,
         _ => build(&root(), &target())?,
     };
-    let dir = scratch("chaos")?.join(&balancer);
     let mut chaos = Command::new(program);
-    chaos.arg("run").arg("--conf").arg(root().join(conf)).arg("--dir").arg(&dir);
-    chaos.args(["--balancer", &balancer, "--seconds", &seconds]);
-    chaos.args(rest);
-    if let Some((_, How::Option(option), _)) = broken {
+    chaos.arg(command).arg("--dir").arg(dir).args(options);
+    let Some((name, how, guarantees)) = broken else {
+        return step(&mut chaos).map_err(|error| reasons(dir).map_or(error, Into::into));
+    };
+    if let How::Option(option) = how {
         chaos.arg(option);
     }
-    let Some((name, _, guarantees)) = broken else {
-        return step(&mut chaos).map_err(|error| reasons(&dir).map_or(error, Into::into));
-    };
     // The exit code is ignored: the run fails because it finds the fault.
     let _ = chaos.status()?;
     let report = fs::read_to_string(dir.join("report.md"))?;

@@ -1,5 +1,6 @@
 //! The replicas, and operations on them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,13 +21,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Time from a replica becoming unready to its end. The load balancer polls more often.
 const NOTICE: Duration = Duration::from_millis(1500);
 
+/// The program of the replicas, which is a command of this one.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) command: &'static str,
+    /// Options beside those that all replicas have.
+    pub(crate) options: Vec<OsString>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Fleet {
     replicas: Vec<Mutex<Replica>>,
     pub(crate) ports: Vec<u16>,
     dir: PathBuf,
-    lifetime: Duration,
-    ignore_drain: bool,
+    program: Program,
 }
 
 /// A replica. The task that holds its lock knows that the replica listens, or is about to change
@@ -43,11 +51,22 @@ struct Running {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
+impl Program {
+    /// Returns the program whose calls are not tasks.
+    pub(crate) fn replica(lifetime: Duration, ignore_drain: bool) -> Self {
+        let (lifetime, notice) = (lifetime.as_secs().to_string(), NOTICE.as_millis().to_string());
+        let mut options = vec!["--lifetime".into(), lifetime.into()];
+        options.extend(["--notice-ms".into(), notice.into()]);
+        options.extend(ignore_drain.then(|| "--ignore-drain".into()));
+        Self { command: "replica", options }
+    }
+}
+
 impl Fleet {
-    pub(crate) fn new(ports: &[u16], dir: &Path, lifetime: Duration, ignore_drain: bool) -> Self {
+    pub(crate) fn new(ports: &[u16], dir: &Path, program: Program) -> Self {
         let replicas =
             ports.iter().map(|port| Mutex::new(Replica { port: *port, running: None })).collect();
-        Self { replicas, ports: ports.to_vec(), dir: dir.to_owned(), lifetime, ignore_drain }
+        Self { replicas, ports: ports.to_vec(), dir: dir.to_owned(), program }
     }
 
     pub(crate) fn ledger(dir: &Path) -> PathBuf {
@@ -58,6 +77,11 @@ impl Fleet {
         self.replicas.len()
     }
 
+    /// Locks the `at`th replica, unless another task operates on it.
+    pub(crate) fn try_hold(&self, at: usize) -> Option<MutexGuard<'_, Replica>> {
+        self.replicas.get(at)?.try_lock().ok()
+    }
+
     /// Locks the `at`th replica, so that no other task operates on it.
     pub(crate) async fn hold(&self, at: usize) -> Result<MutexGuard<'_, Replica>> {
         Ok(self.replicas.get(at).ok_or("no such replica")?.lock().await)
@@ -66,15 +90,11 @@ impl Fleet {
     /// Starts a replica, and waits until it listens.
     pub(crate) async fn start(&self, replica: &mut Replica, version: u32) -> Result {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("replica").args(["--port", &replica.port.to_string()]);
+        command.arg(self.program.command).args(["--port", &replica.port.to_string()]);
         command.args(["--version", &version.to_string()]);
-        command.args(["--lifetime", &self.lifetime.as_secs().to_string()]);
-        command.args(["--notice-ms", &NOTICE.as_millis().to_string()]);
         command.arg("--ring").arg(self.dir.join("ring"));
         command.arg("--ledger").arg(Self::ledger(&self.dir));
-        if self.ignore_drain {
-            command.arg("--ignore-drain");
-        }
+        command.args(&self.program.options);
         let log =
             fs::File::options().append(true).create(true).open(self.dir.join("replicas.log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
@@ -137,7 +157,11 @@ impl Replica {
         Ok(line.ok_or("a replica ended unexpectedly: see replicas.log")?)
     }
 
-    fn signal(&self, signal: Signal) -> Result {
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result {
         let running = self.running.as_ref().ok_or("the replica is not running")?;
         crate::signal(&running.child, signal)
     }

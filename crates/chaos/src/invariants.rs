@@ -33,10 +33,10 @@ pub(crate) struct Observed<'a> {
 
 /// A guarantee, and all observed violations.
 #[derive(Debug)]
-struct Guarantee {
-    name: &'static str,
-    text: &'static str,
-    broken: Vec<String>,
+pub(crate) struct Guarantee {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) broken: Vec<String>,
 }
 
 /// Runs of steps by call and step.
@@ -44,10 +44,15 @@ type Runs<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Entry>>>;
 
 /// Returns the report, and whether all guarantees hold.
 pub(crate) fn report(observed: &Observed<'_>) -> (String, bool) {
-    let guarantees = check_all(observed);
     let mut text = summary(observed);
-    text += "\n| guarantee | kept |\n|---|---|\n";
-    for Guarantee { name, text: rule, broken } in &guarantees {
+    let kept = table(&check_all(observed), &mut text);
+    (text, kept)
+}
+
+/// Adds a table of guarantees to a report. Returns true if all of them hold.
+pub(crate) fn table(guarantees: &[Guarantee], text: &mut String) -> bool {
+    *text += "\n| guarantee | kept |\n|---|---|\n";
+    for Guarantee { name, text: rule, broken } in guarantees {
         let kept = match broken.len() {
             0 => "yes".to_owned(),
             times => format!("**no**, {times} times: {}", broken.first().map_or("", |first| first)),
@@ -61,7 +66,7 @@ pub(crate) fn report(observed: &Observed<'_>) -> (String, bool) {
         0 => writeln!(text, "\nbroken guarantees: none"),
         _ => writeln!(text, "\nbroken guarantees: {}", names.join(", ")),
     };
-    (text, broken.is_empty())
+    broken.is_empty()
 }
 
 fn check_all(observed: &Observed<'_>) -> Vec<Guarantee> {

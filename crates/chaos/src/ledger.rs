@@ -1,9 +1,10 @@
-//! A record of all step runs that no replica can lose: an append-only file.
+//! A record of what replicas did that no replica can lose: an append-only file.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -30,11 +31,11 @@ impl Ledger {
     }
 
     /// Appends a line. A line is short and is written at once, so it is never partial.
-    pub(crate) fn write(&self, entry: &Entry) -> std::io::Result<()> {
+    pub(crate) fn write(&self, entry: &impl Serialize) -> std::io::Result<()> {
         (&self.0).write_all(format!("{}\n", serde_json::to_string(entry)?).as_bytes())
     }
 
-    pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
+    pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
         let text = std::fs::read_to_string(path)?;
         Ok(text.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?)
     }

@@ -19,7 +19,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Program};
 use crate::malformed::{MISTAKES, SLOW, mistake, slow};
 use crate::wire::{Connection, Head, body};
 use crate::{Result, lock, quarter, value};
@@ -84,7 +84,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
     let port = free_ports(1)?.pop().ok_or("no port")?;
-    let fleet = Fleet::new(&[port], &dir, Duration::from_mins(10), false);
+    let fleet = Fleet::new(&[port], &dir, Program::replica(Duration::from_mins(10), false));
     fleet.rotate(&format!("active {}\n", Secret::generate()?.to_base64url().as_str())).await?;
     fleet.start(&mut *fleet.hold(0).await?, 2).await?;
 

@@ -1,5 +1,6 @@
 //! Runs replicas as processes behind a load balancer, and kills, drains, rotates and upgrades them
-//! while clients call. Checks the guarantees afterwards. `cargo xtask chaos` runs it.
+//! while clients call. Checks the guarantees afterwards. `cargo xtask chaos` runs it. [`tasks`] does
+//! the same with calls that are tasks, and with the PostgreSQL server that keeps them.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of a program")]
 #![expect(clippy::indexing_slicing, reason = "an index into JSON returns null if it is missing")]
@@ -13,6 +14,7 @@ mod load;
 mod malformed;
 mod replica;
 mod scenario;
+mod tasks;
 mod wire;
 mod workload;
 
@@ -26,13 +28,15 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Result<T = ()> = std::result::Result<T, BoxError>;
 
 const USAGE: &str = "usage: chaos run --conf FILE [--balancer nginx|haproxy] [--seconds N] [--seed S] [--people N] \
-                     [--retire-early] [--ignore-drain] --dir DIR\n       chaos load [--seconds N] [--connections N] --dir DIR";
+                     [--retire-early] [--ignore-drain] --dir DIR\n       chaos tasks [--seconds N] [--seed S] [--callers N] --dir DIR\n       chaos load [--seconds N] [--connections N] --dir DIR";
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let done = match args.next().as_deref() {
         Some("run") => scenario::run(args).await,
+        Some("tasks") => tasks::run(args).await,
+        Some("task-replica") => tasks::serve(args).await.map(|()| true),
         Some("load") => load::run(args).await,
         Some("replica") => replica::run(args).await.map(|()| true),
         _ => Err(USAGE.into()),

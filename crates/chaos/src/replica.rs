@@ -22,7 +22,7 @@ use crate::ledger::Ledger;
 use crate::workload::{self, Received};
 use crate::{Result, value};
 
-const AUDIENCE: &str = "https://orders.example/mcp";
+pub(crate) const AUDIENCE: &str = "https://orders.example/mcp";
 
 pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     let (mut port, mut version, mut lifetime, mut notice) = (0_u16, 1_u32, 60_u64, 0_u64);
@@ -54,22 +54,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         .tool(Tool::new("echo", "Returns its argument", echo))
         .tool(workload::tool(version, ledger, Duration::from_secs(lifetime)))
         .build()?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            let replaced = KeyRing::from_file(AUDIENCE, &ring)
-                .map_err(|error| error.to_string())
-                .and_then(|ring| shared.rotate(ring).map_err(|error| error.to_string()));
-            // The fleet waits for this line.
-            println!(
-                "{}",
-                replaced.map_or_else(
-                    |why| format!("cannot replace the key ring: {why}"),
-                    |()| "ring".to_owned()
-                )
-            );
-        }
-    });
+    reload_on_hangup(shared, ring)?;
     let mut asked = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
         while asked.recv().await.is_some() {
@@ -101,6 +86,27 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     Ok(())
 }
 
+/// Replaces the key ring whenever the process gets SIGHUP.
+pub(crate) fn reload_on_hangup(shared: SharedKeyRing, ring: PathBuf) -> Result {
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let replaced = KeyRing::from_file(AUDIENCE, &ring)
+                .map_err(|error| error.to_string())
+                .and_then(|ring| shared.rotate(ring).map_err(|error| error.to_string()));
+            // The fleet waits for this line.
+            println!(
+                "{}",
+                replaced.map_or_else(
+                    |why| format!("cannot replace the key ring: {why}"),
+                    |()| "ring".to_owned()
+                )
+            );
+        }
+    });
+    Ok(())
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Said {
     text: String,
@@ -109,13 +115,13 @@ struct Said {
 /// A layer that trusts the bearer token to name the caller, and numbers requests. The test covers
 /// what comes after authentication.
 #[derive(Clone)]
-struct Named<S> {
+pub(crate) struct Named<S> {
     inner: S,
     received: Arc<AtomicU64>,
 }
 
 impl<S> Named<S> {
-    fn new(inner: S) -> Self {
+    pub(crate) fn new(inner: S) -> Self {
         Self { inner, received: Arc::default() }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::balancer::{Balancer, Kind};
 use crate::clients::Callers;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Program};
 use crate::invariants::{Observed, report};
 use crate::ledger::Ledger;
 use crate::{Result, USAGE, value};
@@ -80,6 +80,15 @@ impl Options {
     }
 }
 
+/// Returns ports that are currently free.
+pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let free = || TcpListener::bind("127.0.0.1:0");
+    // All listeners are kept until all ports are known, so that the ports are distinct.
+    let held = (0..count).map(|_| free()).collect::<std::io::Result<Vec<_>>>()?;
+    let ports = held.iter().map(|listener| Ok(listener.local_addr()?.port()));
+    ports.collect()
+}
+
 /// Runs the scenario. Returns true if all guarantees hold.
 pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     let options = Options::read(args)?;
@@ -88,8 +97,8 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     let mut ports = free_ports(REPLICAS + 1)?;
     let front = ports.pop().ok_or("no port")?;
 
-    let fleet = Fleet::new(&ports, &options.dir, LIFETIME, options.ignore_drain);
-    let fleet = Arc::new(fleet);
+    let program = Program::replica(LIFETIME, options.ignore_drain);
+    let fleet = Arc::new(Fleet::new(&ports, &options.dir, program));
     let mut secret = Secret::generate()?;
     fleet.rotate(&format!("active {}\n", secret.to_base64url().as_str())).await?;
     for at in 0..fleet.len() {

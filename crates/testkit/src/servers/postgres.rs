@@ -70,7 +70,25 @@ impl Postgres {
         self.process.wait().unwrap();
     }
 
-    /// Starts the server again after it was killed.
+    /// Stops the server, which then has written everything to its data directory.
+    pub fn stop(&mut self) {
+        let mut stop = command("pg_ctl", &self.folder);
+        let stopped = stop.args(["stop", "--silent", "--mode=fast", "-D"]).arg(self.data());
+        assert!(stopped.status().unwrap().success(), "postgres did not stop");
+        self.process.wait().unwrap();
+    }
+
+    /// Returns the folder of the server's socket.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the data directory.
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Starts the server again after it was killed or stopped.
     pub fn restart(&mut self) {
         // It refuses to start while children of the killed one are alive.
         let started = (0..1_000).find_map(|_| Self::spawn(&self.folder, self.options));

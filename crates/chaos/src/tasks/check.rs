@@ -1,0 +1,307 @@
+//! What is guaranteed of one call.
+
+use std::collections::BTreeSet;
+
+use super::drive::LATE;
+use super::faults::{Fault, Kind};
+use super::history::{Attempt, History, Ledgered, Restoration, Step};
+use super::observed::{Call, End, Status};
+use super::workload::{BOUGHT, DECLINED, Outcome};
+use crate::workload::{answer_to, consents};
+
+/// A call, the ledger's entries about it, and what happened meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) ledgered: &'a Ledgered<'a>,
+    pub(crate) faults: &'a [Fault],
+    pub(crate) restoration: Option<&'a Restoration>,
+}
+
+impl Checked<'_> {
+    fn say(&self, what: impl std::fmt::Display) -> String {
+        format!("{}: {what}", self.call.id)
+    }
+
+    fn may_lose(&self, then: f64, later: f64) -> bool {
+        self.restoration.is_some_and(|it| it.may_lose(then, later))
+    }
+
+    /// Returns the steps of all histories.
+    fn steps(&self) -> impl Iterator<Item = (&str, &Step<'_>)> {
+        self.ledgered
+            .histories()
+            .flat_map(|history| history.steps.iter().map(|(name, step)| (*name, step)))
+    }
+
+    /// A task that a caller knows is found, unless it is younger than the copy that was restored.
+    pub(crate) fn found(&self) -> Vec<String> {
+        let Some((_, created)) = self.call.task else { return Vec::new() };
+        let absent = |status: &Status| *status == Status::NotFound;
+        let gone = self.call.observations.iter().filter(|it| absent(&it.status));
+        let gone = gone.filter(|it| !self.may_lose(created, it.at));
+        gone.map(|_| self.say("the task does not exist")).collect()
+    }
+
+    /// Once a task has ended, all later responses have the same end.
+    pub(crate) fn one_end(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let observations = &self.call.observations;
+        for (at, first) in observations.iter().enumerate() {
+            let Status::Ended(end) = &first.status else { continue };
+            let later = observations.iter().skip(at + 1).find(|later| {
+                later.asked >= first.at
+                    && later.status != first.status
+                    && !self.may_lose(first.asked, later.at)
+            });
+            if let Some(later) = later {
+                wrong.push(self.say(format_args!("first {end:?}, then {:?}", later.status)));
+                break;
+            }
+        }
+        wrong
+    }
+
+    pub(crate) fn ended(&self) -> Vec<String> {
+        let is_over = |status: &Status| matches!(status, Status::Ended(_) | Status::NotFound);
+        let last = self.call.observations.last();
+        if self.call.task.is_none() || last.is_some_and(|last| is_over(&last.status)) {
+            return Vec::new();
+        }
+        vec![self.say("has not ended")]
+    }
+
+    /// A handler got the result of a run that was superseded before: it was written without the
+    /// lease. Or the task's result has such a one.
+    pub(crate) fn journal(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (name, step) in self.steps() {
+            for pair in step.passed.windows(2) {
+                let [before, after] = pair else { continue };
+                let run = step.runs.iter().find(|run| run.nonce == after.nonce);
+                if before.nonce != after.nonce && run.is_none_or(|run| run.at < before.at) {
+                    wrong
+                        .push(self.say(format_args!("{name}: a result of an earlier run is back")));
+                }
+            }
+        }
+        for (history, outcome) in self.outcomes() {
+            for (name, nonce) in &outcome.steps {
+                let last = history.steps.get(name.as_str()).and_then(Step::last_that_counts);
+                if last.is_none_or(|last| last.nonce != nonce) {
+                    wrong.push(self.say(format_args!("{name}: not the result of the last run")));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// A step whose result a handler has got does not run again, and get another result.
+    pub(crate) fn recorded(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (name, step) in self.steps() {
+            let Some(passed) = step.passed.first() else { continue };
+            let again = step.runs.iter().filter(|run| run.at > passed.at && step.counts(run));
+            wrong.extend(again.map(|_| self.say(format_args!("{name} ran again"))));
+        }
+        wrong
+    }
+
+    /// Each run but the last one lost its lease, for a reason that is known.
+    pub(crate) fn runs(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (name, step) in self.steps() {
+            for pair in step.runs.windows(2) {
+                let [run, next] = pair else { continue };
+                let is_fine = match (step.counts(run), step.counts(next)) {
+                    // Two replicas believed that they had the lease.
+                    (true, false) => next.is_belated,
+                    // See `recorded` and `journal`.
+                    (true, true) => true,
+                    (false, _) => next.is_belated || self.is_excused(run, next),
+                };
+                if !is_fine {
+                    let (port, at) = (run.port, run.at);
+                    wrong.push(self.say(format_args!(
+                        "{name} ran at {port} at {at:.3}, and again {:.3} s later at {}",
+                        next.at - at,
+                        next.port
+                    )));
+                }
+            }
+        }
+        wrong
+    }
+
+    fn is_excused(&self, run: &Attempt<'_>, next: &Attempt<'_>) -> bool {
+        // The step in flight when the creation of its task failed.
+        let is_broken = self.call.broken.is_some_and(|(from, to)| run.at >= from && run.at <= to);
+        let hits = |fault: &&Fault| {
+            fault.port.is_none_or(|port| port == run.port)
+                && fault.from <= next.at
+                && fault.to >= run.at - 0.1
+        };
+        let hits = || self.faults.iter().filter(hits);
+        // A write is repeated when its connection is cut, so one cut loses no lease.
+        let cuts = hits().filter(|fault| fault.kind == Kind::Cut).count();
+        is_broken || cuts > 1 || hits().any(|fault| fault.kind != Kind::Cut)
+    }
+
+    /// In a history, a step has one key. After a restoration, answers may come in other groups, and
+    /// keys depend on the answers that a step knows.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (name, step) in self.steps() {
+            let keys: BTreeSet<_> = step.runs.iter().map(|run| run.key).collect();
+            if keys.len() > 1 {
+                wrong.push(self.say(format_args!("{name} ran with {} keys", keys.len())));
+            }
+        }
+        wrong
+    }
+
+    /// Acknowledged answers are used, and only they.
+    pub(crate) fn answers(&self) -> Vec<String> {
+        let call = self.call;
+        let again = call.asked_again.iter().filter(|(_, at, asked)| !self.may_lose(*at, *asked));
+        let mut wrong: Vec<_> = again
+            .map(|(key, ..)| self.say(format_args!("{key} is open after its answer was accepted")))
+            .collect();
+        for observed in &call.observations {
+            let Some(outcome) = parse(&observed.status) else { continue };
+            // A second answer may have become the first one.
+            let is_restored = self.restoration.is_some_and(|it| observed.at >= it.restored.from);
+            for used in &outcome.used {
+                let right = answer_to(&call.caller, &used.key, &used.message);
+                let is_late = used.answer.strip_suffix(LATE) == Some(&right);
+                if used.answer != right && !(is_late && is_restored) {
+                    wrong.push(self.say(format_args!("{:?} got another answer", used.message)));
+                }
+                if !call.asked.iter().any(|(_, message)| *message == used.message) {
+                    wrong.push(self.say(format_args!("{:?} was not asked", used.message)));
+                }
+            }
+        }
+        let foreign = self.ledgered.callers.iter().find(|caller| **caller != call.caller);
+        wrong.extend(foreign.map(|caller| self.say(format_args!("ran for {caller}"))));
+        wrong
+    }
+
+    /// No step begins after a cancellation was learned of.
+    pub(crate) fn cancelled(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let begun_after = |history: &History<'_>, time: f64| {
+            let steps = history.steps.iter();
+            let begun = steps
+                .filter(|(_, step)| step.runs.iter().any(|run| run.at > time && !run.is_belated));
+            begun.count()
+        };
+        let observed = self.call.observations.iter();
+        let seen = observed.filter(|it| it.status == Status::Ended(End::Cancelled));
+        for seen in seen {
+            let history = self.ledgered.at(seen.at, self.restoration);
+            if begun_after(history, seen.at) > 0 {
+                wrong.push(self.say("a step began after the task was cancelled"));
+            }
+        }
+        let Some(cancelled) = self.call.cancelled else { return wrong };
+        let history = self.ledgered.at(cancelled.at, self.restoration);
+        // The write after the acknowledgement tells the holder. Two steps are joined at most.
+        let allowed = if cancelled.was_waiting { 0 } else { 2 };
+        let begun = begun_after(history, cancelled.at);
+        if begun > allowed {
+            wrong.push(self.say(format_args!("{begun} steps began after its cancellation")));
+        }
+        let has_other_end = self.call.end().is_some_and(|end| *end != End::Cancelled);
+        let last = self.call.observations.last().map_or(0.0, |last| last.at);
+        if cancelled.was_waiting && has_other_end && !self.may_lose(cancelled.at, last) {
+            wrong.push(self.say("it waited, was cancelled, and ended otherwise"));
+        }
+        wrong
+    }
+
+    /// The end is what the handler does with these answers.
+    pub(crate) fn outcome(&self) -> Vec<String> {
+        let mut wrong = self.call.unexpected.clone();
+        for observed in &self.call.observations {
+            match &observed.status {
+                Status::Ended(End::Failed(why)) => wrong.push(self.say(why)),
+                Status::Ended(End::Cancelled)
+                    if self.call.cancelled.is_none() && !self.call.is_cancel_lost =>
+                {
+                    wrong.push(self.say("cancelled, but not by its caller"));
+                }
+                status @ Status::Ended(End::Completed(text)) => match parse(status) {
+                    Some(outcome) => wrong.extend(self.differs(&outcome)),
+                    None => wrong.push(self.say(text)),
+                },
+                _ => {}
+            }
+        }
+        wrong
+    }
+
+    fn differs(&self, outcome: &Outcome) -> Option<String> {
+        let consents = consents(&self.call.id);
+        let steps: BTreeSet<_> = outcome.steps.iter().map(|(name, _)| name.as_str()).collect();
+        let expected: &[&str] = if consents { &BOUGHT } else { &DECLINED };
+        if outcome.steps.len() != steps.len() || steps != expected.iter().copied().collect() {
+            return Some(self.say(format_args!("its steps were {steps:?}")));
+        }
+        let used: BTreeSet<_> = outcome.used.iter().map(|used| used.key.as_str()).collect();
+        let mut due: BTreeSet<_> = ["seat", "meal"].into();
+        due.extend((self.call.tool == "on_detach").then_some("who"));
+        if consents {
+            due.extend(["consent", "tip"]);
+        }
+        // The second version asks for it.
+        let has_more = consents && used.len() == due.len() + 1 && used.contains("invoice");
+        due.extend(has_more.then_some("invoice"));
+        let is_right = outcome.used.len() == used.len() && used == due;
+        (!is_right).then(|| self.say(format_args!("it used the answers {used:?}")))
+    }
+
+    /// Returns the results of the task, each with the history that it belongs to.
+    fn outcomes(&self) -> impl Iterator<Item = (&History<'_>, Outcome)> {
+        self.call.observations.iter().filter_map(|observed| {
+            // A response that came during the restoration may belong to either history.
+            if self.restoration.is_some_and(|it| {
+                observed.asked <= it.restored.to && observed.at >= it.restored.from
+            }) {
+                return None;
+            }
+            Some((self.ledgered.at(observed.at, self.restoration), parse(&observed.status)?))
+        })
+    }
+
+    /// The task ended twice, each time in one of its histories.
+    pub(crate) fn ended_twice(&self) -> bool {
+        let Some(restoration) = self.restoration else { return false };
+        let ends =
+            || self.call.observations.iter().filter(|it| matches!(it.status, Status::Ended(_)));
+        self.ledgered.has_two_histories()
+            && ends().any(|it| it.at < restoration.restored.from)
+            && ends().any(|it| it.asked > restoration.restored.to)
+    }
+
+    pub(crate) fn was_lost(&self) -> bool {
+        self.call.observations.last().is_some_and(|last| last.status == Status::NotFound)
+    }
+
+    /// Returns the number of step runs that were not the last ones.
+    pub(crate) fn repetitions(&self) -> usize {
+        self.steps().map(|(_, step)| step.runs.len().saturating_sub(1)).sum()
+    }
+}
+
+fn parse(status: &Status) -> Option<Outcome> {
+    match status {
+        Status::Ended(End::Completed(text)) => serde_json::from_str(text).ok(),
+        _ => None,
+    }
+}
+
+/// Returns true for faults that are planned.
+pub(crate) fn is_planned(kind: Kind) -> bool {
+    !matches!(kind, Kind::Slow | Kind::Stalled)
+}
