@@ -63,6 +63,8 @@ pub(crate) struct Step<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt<'a> {
     pub(crate) at: f64,
+    /// The time at which the handler began to run.
+    pub(crate) began: f64,
     pub(crate) port: u16,
     /// The idempotency key.
     pub(crate) key: &'a str,
@@ -157,7 +159,7 @@ pub(crate) fn by_call<'a>(
                             && (stop.from..=stop.to + 0.1).contains(&entry.at)
                     });
                     let Entry { at, port, .. } = *entry;
-                    let run = Attempt { at, port, key, nonce, is_belated };
+                    let run = Attempt { at, began, port, key, nonce, is_belated };
                     history.steps.entry(step).or_default().runs.push(run);
                 }
                 Event::Passed { step, nonce } => {
