@@ -80,15 +80,6 @@ impl Options {
     }
 }
 
-/// Returns ports that are currently free.
-pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let free = || TcpListener::bind("127.0.0.1:0");
-    // All listeners are kept until all ports are known, so that the ports are distinct.
-    let held = (0..count).map(|_| free()).collect::<std::io::Result<Vec<_>>>()?;
-    let ports = held.iter().map(|listener| Ok(listener.local_addr()?.port()));
-    ports.collect()
-}
-
 /// Runs the scenario. Returns true if all guarantees hold.
 pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     let options = Options::read(args)?;

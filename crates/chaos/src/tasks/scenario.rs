@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mrtr::Secret;
+use mrtr_testkit::free_ports;
 use mrtr_testkit::random::Random;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -21,7 +22,6 @@ use super::link::Link;
 use super::record::now;
 use crate::fleet::{Fleet, Program};
 use crate::ledger::Ledger;
-use crate::scenario::free_ports;
 use crate::{Result, USAGE, value};
 
 /// The lease of tasks.

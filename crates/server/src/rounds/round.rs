@@ -334,14 +334,13 @@ impl Round {
         StepStart::Run(state.uncommitted_decision())
     }
 
-    /// Starts a step after it was left to another replica, if the hand-over was cancelled. The step
-    /// runs after the returned change has been committed, if any.
-    pub(crate) fn begin_handed_over_step(&self) -> Option<Option<u64>> {
+    /// Starts a step after it was left to another replica, if the hand-over was cancelled.
+    pub(crate) fn begin_handed_over_step(&self) -> bool {
         let mut state = self.lock();
         let begins =
             !state.handed_over && !state.closed && !state.is_stopping && state.fault.is_none();
         state.steps_in_flight += usize::from(begins);
-        begins.then(|| state.uncommitted_decision())
+        begins
     }
 
     /// Ends a step, and records its result if it has one.

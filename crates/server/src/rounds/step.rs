@@ -302,13 +302,10 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
                 StepStart::Recorded(result) => return Poll::Ready(result),
                 StepStart::Run(decision) => this.begin(run, decision),
             },
-            StepState::HandedOver(run, request) => match round.begin_handed_over_step() {
-                None => StepState::HandedOver(run, request),
-                Some(decision) => {
-                    drop(request);
-                    this.begin(run, decision)
-                }
-            },
+            StepState::HandedOver(run, request) if round.begin_handed_over_step() => {
+                drop(request);
+                this.begin(run, round.last_uncommitted_decision())
+            }
             StepState::Done => {
                 let why = format!("the step {key:?} was awaited again after it completed");
                 round.fail(Fault::Handler(why));

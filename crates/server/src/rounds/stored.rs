@@ -179,6 +179,11 @@ impl Round {
         Ok(state.replay.changes())
     }
 
+    /// Returns the last decision, if it is not committed yet.
+    pub(super) fn last_uncommitted_decision(&self) -> Option<u64> {
+        self.lock().uncommitted_decision()
+    }
+
     /// Waits until a change is committed. Returns false if the round has ended instead.
     pub(super) fn poll_committed(&self, change: u64, waker: &Waker) -> Poll<bool> {
         let mut state = self.lock();
