@@ -1,5 +1,6 @@
 //! The tasks of the engine, as all dialects with tasks use them.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult};
@@ -62,19 +63,24 @@ impl<H: RequestHandler> Engine<H> {
         Ok(result.task)
     }
 
-    /// Waits until a task has questions or has ended.
+    /// Waits until a task has questions or has ended. `None`: the server is shutting down, and
+    /// another replica has to wait.
     pub(crate) async fn settled_task(
         &self,
         caller: &Caller,
         task_id: &str,
-    ) -> Result<DetailedTask, ErrorObject> {
+    ) -> Result<Option<DetailedTask>, ErrorObject> {
+        let mut shutdown = pin!(self.handler.shutdown_begun());
         let mut pause = FIRST_PAUSE;
         loop {
             let task = self.task(caller, task_id).await?;
             if task.task().status != TaskStatus::Working {
-                return Ok(task);
+                return Ok(Some(task));
             }
-            sleep(pause).await;
+            tokio::select! {
+                () = &mut shutdown => return Ok(None),
+                () = sleep(pause) => {}
+            }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -165,7 +171,8 @@ impl<H: RequestHandler> Engine<H> {
     async fn task_result(&self, caller: &Caller, call: &Call) -> Result<TaskAnswer, ErrorObject> {
         let id = call.request.id.clone();
         let TaskParams { task_id } = call.request.decode_params()?;
-        let (_, state) = self.settled_task(caller, &task_id).await?.into_parts();
+        let settled = self.settled_task(caller, &task_id).await?;
+        let (_, state) = settled.ok_or_else(shutting_down)?.into_parts();
         match state {
             TaskState::InputRequired(requests) => {
                 let requests = json!(requests).to_string();
@@ -191,6 +198,10 @@ impl<H: RequestHandler> Engine<H> {
             TaskState::Working => Err(malformed(&"a task that is working")),
         }
     }
+}
+
+fn shutting_down() -> ErrorObject {
+    ErrorObject::internal("The server is shutting down; call tasks/result again")
 }
 
 /// Returns the metadata of a task. A tool that has failed makes its task fail, in the revision on

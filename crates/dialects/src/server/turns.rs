@@ -189,7 +189,11 @@ async fn task_turn<H: RequestHandler>(
     request: Request,
     task_id: String,
 ) -> Result<Answer, ErrorObject> {
-    let (_, state) = engine.settled_task(caller, &task_id).await?.into_parts();
+    let Some(task) = engine.settled_task(caller, &task_id).await? else {
+        // A turn without questions: the client comes back, to another replica.
+        return ask(engine, caller, request, &[], Place::Task(task_id));
+    };
+    let (_, state) = task.into_parts();
     match state {
         TaskState::InputRequired(requests) => {
             let requests = json!(requests).to_string();

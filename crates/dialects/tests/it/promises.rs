@@ -190,3 +190,28 @@ async fn progress_comes_before_the_response() {
         assert_eq!(text(&replica.post(&call(7, "count")).await.json()), "counted", "{dialect}");
     }
 }
+
+#[tokio::test]
+async fn a_replica_that_shuts_down_does_not_wait_for_a_task() {
+    let world = World::new();
+    let draining = world.draining_endpoint(Dialect::MultiTurnSse);
+    let turn = draining.post(&call(1, "sleepy")).await;
+    let names: Vec<String> = turn.events().into_iter().map(|(name, _, _)| name).collect();
+    assert_eq!(names, ["buffer_input", "input_required"], "{turn:?}");
+    let event_id = turn.events().pop().unwrap().1;
+    let other = world.endpoint(Dialect::MultiTurnSse);
+    let result = other.post_with(&[("last-event-id", &event_id)], "[]").await;
+    assert_eq!(text(&result.json()), "awake");
+
+    let draining = world.draining_endpoint(Dialect::Tasks2322);
+    let mut sleepy = call(1, "sleepy");
+    sleepy["params"]["task"] = json!({});
+    let id = draining.post(&sleepy).await.json()["result"]["task"]["taskId"].clone();
+    let result = json!({ "jsonrpc": "2.0", "id": 2, "method": "tasks/result",
+        "params": { "taskId": id } });
+    let error = draining.post(&result).await.json();
+    let why = "The server is shutting down; call tasks/result again";
+    assert_eq!(error["error"]["message"], why);
+    let result = world.endpoint(Dialect::Tasks2322).post(&result).await.json();
+    assert_eq!(text(&result), "awake");
+}

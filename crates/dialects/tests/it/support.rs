@@ -126,6 +126,13 @@ impl World {
                 cx.progress(2.0, None, None);
                 Ok("counted")
             }))
+            .tool(
+                Tool::new("sleepy", "", async |_: Context| -> Result<&str> {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    Ok("awake")
+                })
+                .task(now()),
+            )
             .tool(Tool::new("long", "", long))
             .tool(Tool::new("long_task", "", long).task(now()))
             .tool(Tool::new("later", "", later).task(TaskPolicy::on_detach()))
@@ -140,6 +147,14 @@ impl World {
         let runner = server.clone();
         tokio::spawn(async move { runner.run_tasks().await });
         server
+    }
+
+    /// Starts a replica that is shutting down.
+    pub(crate) fn draining_endpoint(&self, dialect: Dialect) -> Replica {
+        let server = self.server();
+        let sealer = server.sealer();
+        server.begin_shutdown();
+        Replica(DialectEndpoint::new(dialect, server, sealer), None)
     }
 
     /// Starts a replica whose clients can answer nothing.
