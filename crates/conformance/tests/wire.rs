@@ -137,7 +137,7 @@ async fn messages_of_the_proposals_complete_on_the_fixture_server() {
 }
 
 #[tokio::test]
-async fn the_real_world_example_takes_three_rounds_in_every_envelope() {
+async fn the_real_world_example_takes_three_rounds() {
     let server = Server::start().await;
     let resolution = json!({ "action": "accept", "content": { "resolution": "Duplicate" } });
     let original = json!({ "action": "accept", "content": { "duplicateOfId": 4301 } });
@@ -187,6 +187,36 @@ async fn the_real_world_example_takes_three_rounds_in_every_envelope() {
                     duplicate link created.";
         assert_eq!(text(&result), done);
         assert_eq!(result["result"]["isError"], false);
+    }
+}
+
+#[tokio::test]
+async fn the_real_world_example_works_beside_the_parameters_too() {
+    let server = Server::start().await;
+    let arguments = json!({ "workItemId": 4522, "fields": { "System.State": "Resolved" } });
+    let params = json!({ "name": "update_work_item", "arguments": arguments });
+    for (dialect, requests, responses) in [
+        ("incomplete", "input_requests", "input_responses"),
+        ("dependent", "dependent_requests", "dependent_responses"),
+    ] {
+        let mut message =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        for (key, content) in [
+            ("resolution", json!({ "resolution": "Duplicate" })),
+            ("duplicate_of", json!({ "duplicateOfId": 4301 })),
+        ] {
+            let asked = server.post(dialect, &message).await;
+            let keys: Vec<&String> = asked[requests].as_object().unwrap().keys().collect();
+            assert_eq!(keys[0], key, "{asked}");
+            let answer = json!({ "action": "accept", "content": content });
+            message[responses] = json!({ key: { "result": answer } });
+            match keys.get(1) {
+                Some(ping) => message[responses][ping] = json!({ "result": {} }),
+                None => message["request_state"] = asked["request_state"].clone(),
+            }
+        }
+        let result = server.post(dialect, &message).await;
+        assert!(text(&result).starts_with("Bug #4522 resolved as Duplicate of Bug #4301."));
     }
 }
 

@@ -404,6 +404,10 @@ async fn handlers_limits_and_paused_calls_hold_on_every_dialect() {
         let echo = client.call_tool("echo", json!({})).await.unwrap();
         assert!(echo.text().starts_with("Echo: "), "{dialect}: {}", echo.text());
 
+        // A round that ends with a state and no question.
+        let paused = client.call_tool("pausing", json!({})).await.unwrap();
+        assert_eq!(paused.text(), "1", "{dialect}");
+
         // Another process resumes the call from its data, at another replica.
         let call = client.begin_tool("book", json!({})).await.unwrap();
         let CallOutcome::InputRequired(call) = call else { panic!("{call:?}") };

@@ -293,3 +293,25 @@ async fn tasks_2322_follows_the_first_version_of_sep_2322() {
         })
     );
 }
+
+/// The drafts describe a server that sheds load: a state, and nothing to answer.
+#[tokio::test]
+async fn a_state_may_come_without_questions() {
+    let world = World::new();
+    let call = crate::support::call(1, "pausing");
+    let incomplete = world.endpoint(Dialect::Incomplete).post(&call).await.json();
+    let members: Vec<&String> = incomplete.as_object().unwrap().keys().collect();
+    assert_eq!(members, ["jsonrpc", "id", "request_state"]);
+    let mut retry = crate::support::call(2, "pausing");
+    retry["request_state"] = incomplete["request_state"].clone();
+    let result = world.endpoint(Dialect::Incomplete).post(&retry).await.json();
+    assert_eq!(result["result"]["content"][0]["text"], "1");
+
+    let dependent = world.endpoint(Dialect::Dependent).post(&call).await.json();
+    let requests: Vec<&Value> =
+        dependent["dependent_requests"].as_object().unwrap().values().collect();
+    assert_eq!(requests, [&json!({ "method": "ping" })]);
+    let turn = world.endpoint(Dialect::MultiTurnSse).post(&call).await.events();
+    let names: Vec<&str> = turn.iter().map(|(name, _, _)| &**name).collect();
+    assert_eq!(names, ["buffer_input", "input_required"]);
+}

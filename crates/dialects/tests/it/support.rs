@@ -133,6 +133,11 @@ impl World {
                 })
                 .task(now()),
             )
+            .tool(Tool::new("pausing", "", async |cx: Context| -> Result<String> {
+                let one = cx.step("one", async |_| Ok(1_u32)).await?;
+                cx.checkpoint("here").await?;
+                Ok(one.to_string())
+            }))
             .tool(Tool::new("long", "", long))
             .tool(Tool::new("long_task", "", long).task(now()))
             .tool(Tool::new("later", "", later).task(TaskPolicy::on_detach()))
