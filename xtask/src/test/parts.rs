@@ -95,10 +95,6 @@ pub const PARTS: &[Part] = &[
     part("chaos-break-retire", &[NGINX], || chaos("--minutes 0.4 --break retire")),
     part("chaos-break-drain", &[NGINX], || chaos("--minutes 0.4 --break drain")),
     part("chaos-tasks", &[Need::Postgres], || chaos("--tasks --minutes 0.75")),
-    part("chaos-break-fence", &[Need::Postgres], || chaos("--tasks --minutes 1.5 --break fence")),
-    part("chaos-break-wakeup", &[Need::Postgres], || {
-        chaos("--tasks --minutes 0.75 --break wakeup")
-    }),
     part("load", &[], || chaos::load(&["--minutes", "0.75"].map(str::to_owned))),
 ];
 
