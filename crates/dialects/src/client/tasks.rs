@@ -82,6 +82,11 @@ impl DialectClient {
             TaskStatus::InputRequired | TaskStatus::Completed | TaskStatus::Failed => {
                 match self.task_request("tasks/result", task_id).await? {
                     Received::Result(result) => TaskState::Completed(result),
+                    // An error may also be that of the request, for example of a store that is
+                    // unavailable: only a failed task ends with it.
+                    Received::Error(error) if task.status != TaskStatus::Failed => {
+                        return Ok(Err(error));
+                    }
                     Received::Error(error) => TaskState::Failed(error),
                     Received::Incomplete { requests, .. } => {
                         let requests = members::write(&requests);

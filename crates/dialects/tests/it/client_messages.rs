@@ -13,9 +13,11 @@ use hyper::body::Incoming;
 use mrtr_client::{CallOutcome, Client, ClientBuilder, RoundLimits};
 use mrtr_dialects::{Dialect, DialectClient, DialectEndpoint};
 use mrtr_schema::elicitation::ElicitResult;
+use mrtr_schema::jsonrpc::{self, Params, RequestId};
 use mrtr_schema::sampling::CreateMessageResult;
 use mrtr_schema::tool::CallToolResult;
 use mrtr_transport::http::{HttpClient, ResponseBody, ServeOptions, serve};
+use mrtr_transport::{OutgoingRequest, Transport as _};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower_service::Service;
@@ -299,6 +301,32 @@ async fn tasks_of_incomplete_are_answered_without_a_method() {
     let answers = without_id(script.bodies()[3].clone());
     let wrapped = json!({ "echo_input": { "result": accepted("input", "Hello World!") } });
     assert_eq!(answers, json!({ "jsonrpc": "2.0", "input_responses": wrapped, "_meta": related }));
+}
+
+/// Sends `tasks/get` to a server whose task has a status and whose `tasks/result` gets an error.
+async fn get_task_after_error(status: &str) -> jsonrpc::Response {
+    let task = json!({ "taskId": "t", "status": status, "createdAt": "2026-01-27T03:32:48Z" });
+    let error = json!({ "code": -32603, "message": "The task store is unavailable; try again" });
+    let script = Script::json([
+        json!({ "jsonrpc": "2.0", "id": "$id", "result": task }),
+        json!({ "jsonrpc": "2.0", "id": "$id", "error": error }),
+    ]);
+    let http = HttpClient::builder(start(script).await).build().unwrap();
+    let params = Params::new(&json!({ "taskId": "t" })).unwrap();
+    let request = jsonrpc::Request::new(RequestId::Number(1), "tasks/get", Some(params));
+    let transport = DialectClient::new(Dialect::Tasks2322, http);
+    transport.send(OutgoingRequest::new(request)).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_error_of_tasks_result_does_not_end_a_live_task() {
+    for status in ["input_required", "completed"] {
+        let error = get_task_after_error(status).await.outcome.unwrap_err();
+        assert_eq!(error.code, -32603, "{status}");
+    }
+    let failed = get_task_after_error("failed").await.outcome.unwrap();
+    let failed: Value = serde_json::from_str(failed.get()).unwrap();
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!(-32603)));
 }
 
 #[tokio::test]
