@@ -9,7 +9,9 @@ use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::{Progress, name};
-use mrtr_transport::{GrantedScopes, NotificationSender, ProofKey, ProtocolVersion};
+use mrtr_transport::{
+    GrantedScopes, NotificationSender, ProofKey, ProtocolVersion, WithoutParamHeaders,
+};
 use serde::Serialize;
 
 use crate::runtime::Runtime;
@@ -69,6 +71,14 @@ impl RequestParts {
     /// Returns true if the client speaks a legacy revision.
     pub(crate) fn is_legacy(&self) -> bool {
         self.legacy_version().is_some()
+    }
+
+    /// Returns true if the client mirrors arguments in headers: legacy revisions, and other wire
+    /// formats than that of this revision, do not.
+    pub(crate) fn mirrors_arguments(&self) -> bool {
+        !self.headers.is_empty()
+            && !self.is_legacy()
+            && self.extensions.get::<WithoutParamHeaders>().is_none()
     }
 
     /// Returns the capabilities that the client declared with this request.

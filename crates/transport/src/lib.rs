@@ -74,4 +74,7 @@ pub use granted_scopes::{GrantedScopes, insufficient_scope};
 pub use in_process::InProcess;
 pub use notifications::{NotificationReceiver, NotificationSender};
 pub use proof_key::ProofKey;
-pub use traits::{IncomingRequest, OutgoingRequest, ProtocolVersion, RequestHandler, Transport};
+pub use traits::{
+    IncomingRequest, OutgoingRequest, ProtocolVersion, RequestHandler, Transport,
+    WithoutParamHeaders,
+};

@@ -50,6 +50,13 @@ impl IncomingRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProtocolVersion(pub &'static str);
 
+/// Marks a request that came over HTTP in a form without `Mcp-Param-*` headers: a value in the
+/// extensions of the request. A server does not compare its arguments with its headers.
+///
+/// A transport whose wire format has no such headers inserts it. Clients cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WithoutParamHeaders;
+
 /// Answers requests: a server, as a transport sees it.
 ///
 /// The result in the response is [`RawJson`]: text that is known to be JSON and is written to the

@@ -8,7 +8,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::tasks::EXTENSION;
 use mrtr_schema::{Object, PROTOCOL_VERSION, RawJson};
-use mrtr_transport::{IncomingRequest, NotificationSender, RequestHandler};
+use mrtr_transport::{IncomingRequest, NotificationSender, RequestHandler, WithoutParamHeaders};
 use serde_json::Value;
 
 use super::seal::{Part, StateSeal, pack, unpack};
@@ -98,6 +98,8 @@ impl<H: RequestHandler> Engine<H> {
         let mut incoming = IncomingRequest::new(request, Some(Arc::new(meta)), notifications);
         incoming.headers.clone_from(&caller.headers);
         incoming.extensions.clone_from(&caller.extensions);
+        // No dialect mirrors arguments in headers.
+        incoming.extensions.insert(WithoutParamHeaders);
         Arc::clone(&self.handler).handle(incoming).await.outcome
     }
 }

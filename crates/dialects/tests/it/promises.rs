@@ -27,6 +27,18 @@ fn retry(id: u32, tool: &str, before: &Value, key: &str, value: &str) -> Value {
     retry
 }
 
+/// No dialect has `Mcp-Param-*` headers.
+#[tokio::test]
+async fn arguments_that_the_current_revision_mirrors_need_no_headers() {
+    let world = World::new();
+    for dialect in Dialect::ALL.iter().copied() {
+        let mut message = call(1, "mirrored");
+        message["params"]["arguments"] = json!({ "region": "north" });
+        let result = world.endpoint(dialect).post(&message).await.json();
+        assert_eq!(result["result"]["content"][0]["text"], "north", "{dialect}: {result}");
+    }
+}
+
 #[tokio::test]
 async fn another_replica_finishes_a_call_with_an_envelope() {
     for dialect in [Dialect::Incomplete, Dialect::Dependent] {

@@ -25,6 +25,12 @@ struct Location {
 }
 
 #[derive(Deserialize, JsonSchema)]
+struct Region {
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    region: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
 struct Login {
     #[expect(dead_code, reason = "the weather does not depend on it")]
     name: String,
@@ -137,6 +143,9 @@ impl World {
                 let one = cx.step("one", async |_| Ok(1_u32)).await?;
                 cx.checkpoint("here").await?;
                 Ok(one.to_string())
+            }))
+            .tool(Tool::new("mirrored", "", async |_: Context, Region { region }: Region| {
+                Ok::<_, mrtr_server::Error>(region)
             }))
             .tool(Tool::new("long", "", long))
             .tool(Tool::new("long_task", "", long).task(now()))

@@ -124,9 +124,7 @@ impl Registry {
             return Err(unknown("tool", &name));
         };
         let arguments = arguments(given)?;
-        // Legacy revisions mirror no parameters in headers.
-        let mirrors = !parts.headers.is_empty() && !parts.is_legacy();
-        if mirrors && !tool.param_headers.is_empty() {
+        if !tool.param_headers.is_empty() && parts.mirrors_arguments() {
             let parsed = serde_json::from_str(arguments)
                 .map_err(|e| ErrorObject::invalid_params(format!("Invalid params: {e}")))?;
             check_param_headers(&parts.headers, &tool.param_headers, &parsed)?;
