@@ -27,7 +27,14 @@ use crate::wire::tasks::{TaskForm, with_related_task};
 pub(crate) const TASKS_RESULT: &str = "tasks/result";
 pub(crate) const TASKS_LIST: &str = "tasks/list";
 
-/// The first and the longest pause between two looks at a task that is working.
+/// The longest wait of one request for a task. The request counts towards the endpoint's limits all
+/// that time.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The longest wait for the end of a task that was cancelled.
+const LONGEST_CANCELLATION: Duration = Duration::from_secs(2);
+
+/// The first and the longest pause between two polls of a task that is working.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
@@ -49,6 +56,16 @@ pub(crate) enum TaskAnswer {
     Other(Answer),
 }
 
+/// A task, after a request has waited for it.
+pub(crate) enum Waited {
+    /// It has questions, or has ended.
+    Settled(Box<DetailedTask>),
+    /// It is working, and the server is shutting down: another replica has to wait.
+    ShuttingDown,
+    /// It is working: the client has to ask again.
+    Working,
+}
+
 impl<H: RequestHandler> Engine<H> {
     /// Returns a task of the caller.
     pub(crate) async fn task(
@@ -63,22 +80,23 @@ impl<H: RequestHandler> Engine<H> {
         Ok(result.task)
     }
 
-    /// Waits until a task has questions or has ended. `None`: the server is shutting down, and
-    /// another replica has to wait.
+    /// Waits until a task has questions or has ended, for at most [`LONGEST_WAIT`].
     pub(crate) async fn settled_task(
         &self,
         caller: &Caller,
         task_id: &str,
-    ) -> Result<Option<DetailedTask>, ErrorObject> {
+    ) -> Result<Waited, ErrorObject> {
         let mut shutdown = pin!(self.handler.shutdown_begun());
+        let mut end = pin!(sleep(LONGEST_WAIT));
         let mut pause = FIRST_PAUSE;
         loop {
             let task = self.task(caller, task_id).await?;
             if task.task().status != TaskStatus::Working {
-                return Ok(Some(task));
+                return Ok(Waited::Settled(Box::new(task)));
             }
             tokio::select! {
-                () = &mut shutdown => return Ok(None),
+                () = &mut shutdown => return Ok(Waited::ShuttingDown),
+                () = &mut end => return Ok(Waited::Working),
                 () = sleep(pause) => {}
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -154,8 +172,10 @@ impl<H: RequestHandler> Engine<H> {
         call: &Call,
     ) -> Result<Answer, ErrorObject> {
         let TaskParams { task_id } = call.request.decode_params()?;
+        let is_open =
+            |task: &Task| matches!(task.status, TaskStatus::Working | TaskStatus::InputRequired);
         let mut task = effective(&self.task(caller, &task_id).await?);
-        if !matches!(task.status, TaskStatus::Working | TaskStatus::InputRequired) {
+        if !is_open(&task) {
             return Err(ErrorObject::invalid_params(format!(
                 "Cannot cancel task: already in terminal status '{}'",
                 task.status.as_str()
@@ -163,16 +183,35 @@ impl<H: RequestHandler> Engine<H> {
         }
         let params = json!({ "taskId": task_id });
         self.request(caller, method::TASKS_CANCEL, &params).await?;
-        // The engine stops the task as soon as its handler can be dropped.
-        task.status = TaskStatus::Cancelled;
+        // The replica that runs the task learns of it later. Until then, the task can still end in
+        // another way: the response has the status that it really has.
+        let mut end = pin!(sleep(LONGEST_CANCELLATION));
+        let mut pause = FIRST_PAUSE;
+        loop {
+            task = effective(&self.task(caller, &task_id).await?);
+            if !is_open(&task) {
+                break;
+            }
+            tokio::select! {
+                () = &mut end => break,
+                () = sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
         Ok(Answer::Json(write_response(&call.request.id, &form.write(&task))))
     }
 
     async fn task_result(&self, caller: &Caller, call: &Call) -> Result<TaskAnswer, ErrorObject> {
         let id = call.request.id.clone();
         let TaskParams { task_id } = call.request.decode_params()?;
-        let settled = self.settled_task(caller, &task_id).await?;
-        let (_, state) = settled.ok_or_else(shutting_down)?.into_parts();
+        let task = match self.settled_task(caller, &task_id).await? {
+            Waited::Settled(task) => task,
+            Waited::ShuttingDown => {
+                return Err(again("The server is shutting down; call tasks/result again"));
+            }
+            Waited::Working => return Err(again("The task is working; call tasks/result again")),
+        };
+        let (_, state) = task.into_parts();
         match state {
             TaskState::InputRequired(requests) => {
                 let requests = json!(requests).to_string();
@@ -200,8 +239,9 @@ impl<H: RequestHandler> Engine<H> {
     }
 }
 
-fn shutting_down() -> ErrorObject {
-    ErrorObject::internal("The server is shutting down; call tasks/result again")
+/// The error of a request that must be repeated.
+fn again(why: &str) -> ErrorObject {
+    ErrorObject::internal(why)
 }
 
 /// Returns the metadata of a task. A tool that has failed makes its task fail, in the revision on

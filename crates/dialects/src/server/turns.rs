@@ -20,6 +20,7 @@ use super::answer::{Answer, SESSION_ID};
 use super::engine::{Caller, Engine, malformed};
 use super::handshake::{INITIALIZE, InitializeParams};
 use super::seal::{Part, invalid_state, pack, unpack};
+use super::tasks::Waited;
 use crate::wire::call::{Call, Reply, plain_result, write_response};
 use crate::wire::members;
 use crate::wire::turn::{read_answers, write_turn};
@@ -189,8 +190,9 @@ async fn task_turn<H: RequestHandler>(
     request: Request,
     task_id: String,
 ) -> Result<Answer, ErrorObject> {
-    let Some(task) = engine.settled_task(caller, &task_id).await? else {
-        // A turn without questions: the client comes back, to another replica.
+    let Waited::Settled(task) = engine.settled_task(caller, &task_id).await? else {
+        // A turn without questions: the client comes back, to another replica if this one is
+        // shutting down.
         return ask(engine, caller, request, &[], Place::Task(task_id));
     };
     let (_, state) = task.into_parts();

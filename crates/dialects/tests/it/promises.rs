@@ -227,3 +227,50 @@ async fn a_replica_that_shuts_down_does_not_wait_for_a_task() {
     let result = world.endpoint(Dialect::Tasks2322).post(&result).await.json();
     assert_eq!(text(&result), "awake");
 }
+
+/// Begins a call as a task, and returns its id.
+async fn begin_task(replica: &Replica, tool: &str) -> Value {
+    let mut begin = call(1, tool);
+    begin["params"]["task"] = json!({});
+    replica.post(&begin).await.json()["result"]["task"]["taskId"].clone()
+}
+
+/// A request that waits for a task counts towards the endpoint's limits.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_task_ends() {
+    let world = World::new();
+    let replica = world.endpoint(Dialect::Tasks2322);
+    let id = begin_task(&replica, "slow").await;
+    let result = json!({ "jsonrpc": "2.0", "id": 2, "method": "tasks/result",
+        "params": { "taskId": id } });
+    let error = replica.post(&result).await.json();
+    assert_eq!(error["error"]["message"], "The task is working; call tasks/result again");
+    assert_eq!(text(&replica.post(&result).await.json()), "awake");
+
+    let replica = world.endpoint(Dialect::MultiTurnSse);
+    let turn = replica.post(&call(1, "slow")).await;
+    let names: Vec<String> = turn.events().into_iter().map(|(name, _, _)| name).collect();
+    assert_eq!(names, ["buffer_input", "input_required"], "{turn:?}");
+    let event_id = turn.events().pop().unwrap().1;
+    let result = replica.post_with(&[("last-event-id", &event_id)], "[]").await;
+    assert_eq!(text(&result.json()), "awake");
+}
+
+/// A replica that runs a task learns of its cancellation later.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_answers_with_the_status_of_the_task() {
+    for dialect in [Dialect::Incomplete, Dialect::Tasks2322] {
+        let replica = World::new().endpoint(dialect);
+        for tool in ["sleepy", "slow", "echo"] {
+            let id = begin_task(&replica, tool).await;
+            let request = |method| {
+                json!({ "jsonrpc": "2.0", "id": 2, "method": method,
+                "params": { "taskId": id } })
+            };
+            let cancelled = replica.post(&request("tasks/cancel")).await.json();
+            let task = replica.post(&request("tasks/get")).await.json();
+            let status = &cancelled["result"]["status"];
+            assert_eq!(*status, task["result"]["status"], "{dialect}: {tool}");
+        }
+    }
+}

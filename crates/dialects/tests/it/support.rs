@@ -139,6 +139,13 @@ impl World {
                 })
                 .task(now()),
             )
+            .tool(
+                Tool::new("slow", "", async |_: Context| -> Result<&str> {
+                    tokio::time::sleep(Duration::from_secs(45)).await;
+                    Ok("awake")
+                })
+                .task(now()),
+            )
             .tool(Tool::new("pausing", "", async |cx: Context| -> Result<String> {
                 let one = cx.step("one", async |_| Ok(1_u32)).await?;
                 cx.checkpoint("here").await?;
