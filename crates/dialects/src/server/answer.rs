@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use mrtr_schema::RawJson;
-use mrtr_schema::jsonrpc::{self, ErrorObject, RequestId};
+use mrtr_schema::jsonrpc::{self, ErrorObject, RequestId, code};
 use mrtr_transport::http::{EventSource, ResponseBody, event_stream, push_event};
 use mrtr_transport::{NotificationReceiver, headers, scope_challenge};
 
@@ -33,6 +33,16 @@ pub(crate) enum Answer {
 impl Answer {
     pub(crate) fn error(id: impl Into<Option<RequestId>>, error: ErrorObject) -> Self {
         Self::Error { status: None, id: id.into(), error }
+    }
+
+    /// Gives an error about an unknown method the status 200: 404 means that the session has ended.
+    pub(crate) fn in_session(self) -> Self {
+        match self {
+            Self::Error { status: None, id, error } if error.code == code::METHOD_NOT_FOUND => {
+                Self::Error { status: Some(StatusCode::OK), id, error }
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn rejected(status: StatusCode, message: &str) -> Self {

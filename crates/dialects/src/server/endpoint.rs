@@ -104,7 +104,8 @@ impl<H: RequestHandler> DialectEndpoint<H> {
     }
 
     /// Sets what clients can answer. The proposals have no way to declare it, except for
-    /// `multi-turn-sse`, whose clients declare it with `initialize`. Default: forms and sampling.
+    /// `multi-turn-sse`, whose clients declare it with `initialize`. A session that declares
+    /// neither elicitation nor sampling has these capabilities, too. Default: forms and sampling.
     pub fn client_capabilities(self, capabilities: ClientCapabilities) -> Self {
         let Engine { dialect, handler, seal, max_event_id, .. } = &*self.engine;
         let engine = Arc::new(Engine {

@@ -36,6 +36,15 @@ const FORMAT: u8 = 1;
 /// Answers a message of a client.
 pub(crate) async fn answer<H: RequestHandler>(
     engine: Arc<Engine<H>>,
+    caller: Caller,
+    body: Bytes,
+    notifications: NotificationSender,
+) -> Answer {
+    answer_message(engine, caller, body, notifications).await.in_session()
+}
+
+async fn answer_message<H: RequestHandler>(
+    engine: Arc<Engine<H>>,
     mut caller: Caller,
     body: Bytes,
     notifications: NotificationSender,
@@ -45,7 +54,13 @@ pub(crate) async fn answer<H: RequestHandler>(
         let Some(session) = session else {
             return Answer::rejected(StatusCode::NOT_FOUND, "no such session: initialize again");
         };
-        caller.capabilities = session.capabilities;
+        let declared = session.capabilities;
+        if declared.elicitation.is_some() || declared.sampling.is_some() {
+            caller.capabilities = declared;
+        } else {
+            // The proposal's clients declare nothing: what is assumed without a session holds.
+            caller.capabilities.roots = declared.roots;
+        }
         caller.client = session.client;
     }
     if body.trim_ascii_start().starts_with(b"[") {

@@ -222,6 +222,27 @@ async fn sessions_of_turns_are_checked_if_they_are_named() {
 }
 
 #[tokio::test]
+async fn an_unknown_method_does_not_end_a_session() {
+    let replica = World::new().endpoint(Dialect::MultiTurnSse);
+    let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "DRAFT-SEP-1858", "capabilities": {},
+        "clientInfo": { "name": "c", "version": "1" } } });
+    let initialized = replica.post(&initialize).await;
+    let session = initialized.headers["mcp-session-id"].to_str().unwrap();
+    let unknown = json!({ "jsonrpc": "2.0", "id": 1, "method": "x/y" }).to_string();
+    let answer = replica.post_with(&[("mcp-session-id", session)], &unknown).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["error"]["code"]), (200, &json!(-32601)));
+    // A session without elicitation and sampling has declared nothing.
+    let mut weather = call(1, "get_weather");
+    weather["params"]["arguments"] = json!({ "location": "x" });
+    let turn = replica.post_with(&[("mcp-session-id", session)], &weather.to_string()).await;
+    assert_eq!(turn.events().len(), 4, "{turn:?}");
+    let mute = World::new().endpoint_for_mute_clients(Dialect::MultiTurnSse);
+    let error = mute.post_with(&[("mcp-session-id", session)], &weather.to_string()).await;
+    assert_eq!(error.json()["error"]["code"], -32021, "{error:?}");
+}
+
+#[tokio::test]
 async fn malformed_messages_have_the_errors_of_the_current_revision() {
     let world = World::new();
     let answers = json!({ "jsonrpc": "2.0", "id": 4, "input_responses": {} });
