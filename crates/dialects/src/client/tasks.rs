@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::calls::{Received, respond_with, unusable};
 use super::dialect_client::DialectClient;
-use crate::wire::call::Call;
+use crate::wire::call::{Call, TASKS_INPUT_RESPONSE};
 use crate::wire::members;
 use crate::wire::tasks::{RELATED_TASK, TaskForm};
 
@@ -117,7 +117,7 @@ impl DialectClient {
                     "_meta": { RELATED_TASK: { "taskId": task_id } },
                 });
                 let params = Params::new(&params).map_err(|error| unusable(&error))?;
-                let request = Request::new(id.clone(), "tasks/input_response", Some(params));
+                let request = Request::new(id.clone(), TASKS_INPUT_RESPONSE, Some(params));
                 RawJson::new(&request).map_err(|error| unusable(&error))?
             }
         };

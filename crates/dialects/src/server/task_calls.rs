@@ -14,12 +14,9 @@ use serde_json::value::RawValue;
 use super::answer::Answer;
 use super::engine::{Caller, Engine, malformed};
 use super::tasks::TaskAnswer;
-use crate::wire::call::{Call, Reply, add_is_error, write_response};
+use crate::wire::call::{Call, Reply, TASKS_INPUT_RESPONSE, add_is_error, write_response};
 use crate::wire::members;
 use crate::wire::tasks::{TASKS_2322, related_task, task_of, with_related_task};
-
-/// The method with the answers to the questions of a task.
-const INPUT_RESPONSE: &str = "tasks/input_response";
 
 /// Answers a message of a client.
 pub(crate) async fn answer<H: RequestHandler>(
@@ -53,7 +50,7 @@ async fn call_answer<H: RequestHandler>(
     notifications: NotificationSender,
 ) -> Result<Answer, ErrorObject> {
     let (id, method) = (call.request.id.clone(), call.request.method.clone());
-    if method == INPUT_RESPONSE {
+    if method == TASKS_INPUT_RESPONSE {
         return input_response(engine, caller, call).await;
     }
     match engine.task_method(caller, TASKS_2322, &call).await {

@@ -1,15 +1,23 @@
 //! A request of the current revision, taken apart; and its result, by type.
 
-use mrtr_schema::RawJson;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
 use mrtr_schema::meta::{RequestMeta, key};
 use mrtr_schema::result::ResultType;
 use mrtr_schema::tasks::RESULT_TYPE;
+use mrtr_schema::{RawJson, method};
 use serde_json::value::RawValue;
 
 use super::members::{self, Members};
+
+/// The method of `tasks-2322` with the answers to the questions of a task.
+pub(crate) const TASKS_INPUT_RESPONSE: &str = "tasks/input_response";
+
+/// Returns true if a request with this method can have several rounds.
+pub(crate) fn has_rounds(method: &str) -> bool {
+    matches!(method, method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ)
+}
 
 /// A call, taken apart: the request without its answers and state, and these.
 #[derive(Debug, Clone)]
@@ -27,7 +35,9 @@ pub struct Call {
 
 impl Call {
     /// Takes a request apart. The members `inputResponses`, `requestState` and `task` of its
-    /// parameters are moved.
+    /// parameters are moved, if its method has them: `tools/call` has all, `prompts/get` and
+    /// `resources/read` have no `task`, and `tasks/update` and `tasks/input_response` have
+    /// `inputResponses`.
     ///
     /// # Errors
     ///
@@ -41,14 +51,21 @@ impl Call {
             task: None,
         };
         let Some(params) = params else { return Ok(call) };
+        let has_rounds = has_rounds(&call.request.method);
+        let answers_task =
+            matches!(&*call.request.method, method::TASKS_UPDATE | TASKS_INPUT_RESPONSE);
         let mut members = members::read(params.as_str()).map_err(|e| invalid(&e))?;
-        if let Some(state) = members::take(&mut members, "requestState") {
+        if has_rounds && let Some(state) = members::take(&mut members, "requestState") {
             call.request_state = Some(member("requestState", &state)?);
         }
-        if let Some(responses) = members::take(&mut members, "inputResponses") {
+        if (has_rounds || answers_task)
+            && let Some(responses) = members::take(&mut members, "inputResponses")
+        {
             call.input_responses = Some(member("inputResponses", &responses)?);
         }
-        call.task = members::take(&mut members, "task");
+        if call.request.method == method::TOOLS_CALL {
+            call.task = members::take(&mut members, "task");
+        }
         if call.task.as_deref().is_some_and(|task| !members::is_object(task)) {
             return Err(ErrorObject::invalid_params("Invalid params: `task` must be an object"));
         }
@@ -188,7 +205,7 @@ pub fn plain_result(method: &str, result: &RawJson) -> Result<RawJson, serde_jso
 
 /// Adds the member `isError` to a result of `tools/call` that has none.
 pub(crate) fn add_is_error(method: &str, members: &mut Members) -> Result<(), serde_json::Error> {
-    let is_call = method == mrtr_schema::method::TOOLS_CALL;
+    let is_call = method == method::TOOLS_CALL;
     if is_call && !members.iter().any(|(name, _)| name == "isError") {
         members.push(("isError".to_owned(), RawValue::from_string("false".to_owned())?));
     }
@@ -218,4 +235,33 @@ fn member<T: serde::de::DeserializeOwned>(name: &str, value: &RawValue) -> Resul
 
 fn invalid(error: &serde_json::Error) -> ErrorObject {
     ErrorObject::invalid_params(format!("Invalid params: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn only_methods_that_have_them_lose_members() {
+        let all = json!({ "inputResponses": {}, "requestState": "s", "task": {}, "x": 1 });
+        for (method, kept) in [
+            ("tools/call", &["x"][..]),
+            ("prompts/get", &["task", "x"]),
+            ("resources/read", &["task", "x"]),
+            ("tasks/update", &["requestState", "task", "x"]),
+            ("tasks/input_response", &["requestState", "task", "x"]),
+            ("vendor/method", &["inputResponses", "requestState", "task", "x"]),
+        ] {
+            let params = Params::new(&all).unwrap();
+            let request = Request::new(RequestId::Number(1), method, Some(params));
+            let call = Call::from_request(request).unwrap();
+            let params: Value =
+                serde_json::from_str(call.request.params.as_ref().unwrap().as_str()).unwrap();
+            let mut names: Vec<&String> = params.as_object().unwrap().keys().collect();
+            names.sort();
+            assert_eq!(names, kept, "{method}");
+        }
+    }
 }

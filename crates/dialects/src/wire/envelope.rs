@@ -6,7 +6,7 @@ use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, Notification, Params, RequestId, Response};
 use serde_json::value::RawValue;
 
-use super::call::{Call, id_json};
+use super::call::{Call, has_rounds, id_json};
 use super::members::{self, Members};
 use super::tasks::{related_task, task_of};
 
@@ -341,7 +341,9 @@ fn without_pings(id: RequestId, requests: Members) -> ServerMessage {
 fn without_foreign_members(
     mut request: mrtr_schema::jsonrpc::Request,
 ) -> Result<mrtr_schema::jsonrpc::Request, ErrorObject> {
-    let Some(params) = &request.params else { return Ok(request) };
+    let Some(params) = request.params.as_ref().filter(|_| has_rounds(&request.method)) else {
+        return Ok(request);
+    };
     if params.member("inputResponses").is_none() && params.member("requestState").is_none() {
         return Ok(request);
     }
