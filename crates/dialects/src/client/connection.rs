@@ -21,7 +21,8 @@ pub(super) async fn post(
 }
 
 /// Reads the events of a response until `on_event` returns a value. A JSON body counts as the data
-/// of one event. Returns `None` if the server has accepted the message and says nothing.
+/// of one event. Returns `None` if the server has accepted the message and says nothing: with 202,
+/// 204, or an empty body.
 ///
 /// The error of `on_event` continues a sentence whose subject is the server.
 pub(super) async fn read<T>(
@@ -29,7 +30,7 @@ pub(super) async fn read<T>(
     mut on_event: impl FnMut(Event) -> Result<Option<T>, String>,
 ) -> Result<Option<T>, TransportError> {
     let status = response.status();
-    if status == StatusCode::ACCEPTED {
+    if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(None);
     }
     if matches!(status.as_u16(), 429 | 502..=504) {
@@ -38,6 +39,9 @@ pub(super) async fn read<T>(
     match media_type(response.headers()).as_str() {
         "application/json" => {
             let body = response.body().await?;
+            if body.is_empty() && status.is_success() {
+                return Ok(None);
+            }
             let Ok(data) = String::from_utf8(body) else {
                 return Err(response.violation("sent a body that is not UTF-8"));
             };
@@ -68,6 +72,7 @@ pub(super) async fn read<T>(
             Err(response.interrupted("ended the stream before the response"))
         }
         _ if !status.is_success() => Err(response.rejection("")),
+        "" if response.body().await?.is_empty() => Ok(None),
         other => {
             let why = format!("answered {status} with {other:.64?} instead of JSON");
             Err(response.violation(&why))

@@ -85,7 +85,9 @@ impl Service<Request<Incoming>> for Script {
             this.received.lock().unwrap().push((body, event));
             let mut response = Response::new(ResponseBody::from(text));
             *response.status_mut() = status.try_into().unwrap();
-            response.headers_mut().insert("content-type", kind.parse().unwrap());
+            if !kind.is_empty() {
+                response.headers_mut().insert("content-type", kind.parse().unwrap());
+            }
             Ok(response)
         })
     }
@@ -301,6 +303,25 @@ async fn tasks_of_incomplete_are_answered_without_a_method() {
     let answers = without_id(script.bodies()[3].clone());
     let wrapped = json!({ "echo_input": { "result": accepted("input", "Hello World!") } });
     assert_eq!(answers, json!({ "jsonrpc": "2.0", "input_responses": wrapped, "_meta": related }));
+}
+
+/// The texts do not say what a server answers to the answers of a task.
+#[tokio::test]
+async fn answers_to_a_task_may_be_acknowledged_with_any_success() {
+    for (status, kind) in
+        [(202, "text/plain"), (204, ""), (200, "application/json"), (200, ""), (201, "")]
+    {
+        for dialect in [Dialect::Incomplete, Dialect::Tasks2322] {
+            let script = Script::new([(status, kind, String::new())]);
+            let http = HttpClient::builder(start(script).await).build().unwrap();
+            let params = json!({ "taskId": "t", "inputResponses": { "a": accepted("a", "b") } });
+            let params = Params::new(&params).unwrap();
+            let request = jsonrpc::Request::new(RequestId::Number(1), "tasks/update", Some(params));
+            let transport = DialectClient::new(dialect, http);
+            let response = transport.send(OutgoingRequest::new(request)).await;
+            assert!(response.is_ok_and(|it| it.outcome.is_ok()), "{dialect}: {status} {kind}");
+        }
+    }
 }
 
 /// Sends `tasks/get` to a server whose task has a status and whose `tasks/result` gets an error.
