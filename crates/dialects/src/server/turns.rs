@@ -23,7 +23,7 @@ use super::seal::{Part, invalid_state, pack, unpack};
 use super::tasks::Waited;
 use crate::wire::call::{Call, Reply, plain_result, write_response};
 use crate::wire::members;
-use crate::wire::turn::{read_answers, write_turn};
+use crate::wire::turn::{MAX_ANSWERS, read_answers, write_turn};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -236,6 +236,13 @@ fn ask<H>(
     questions: &[(String, Box<RawValue>)],
     place: Place,
 ) -> Result<Answer, ErrorObject> {
+    if questions.len() > MAX_ANSWERS {
+        let count = questions.len();
+        tracing::error!(target: "mrtr::dialects", count, "a round asks too many questions");
+        return Err(ErrorObject::internal(format!(
+            "This call asks {count} questions in one round; the limit is {MAX_ANSWERS}"
+        )));
+    }
     let random = getrandom::u64().map_err(|error| malformed(&error))?;
     let keys = questions.iter().map(|(key, _)| key.clone()).collect();
     let turn = Turn { request, name: format!("{random:016x}"), keys, place };

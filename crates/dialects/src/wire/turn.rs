@@ -1,10 +1,11 @@
 //! The dialect `multi-turn-sse`: the events of a turn, and the array of answers.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use mrtr_schema::RawJson;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::{ErrorObject, Message, RequestId};
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::call::id_json;
@@ -87,20 +88,19 @@ pub fn read_answers<'k>(
     keys: &'k [String],
 ) -> Result<Vec<(&'k str, Answer)>, ErrorObject> {
     let invalid = |why: &str| ErrorObject::invalid_request(format!("Invalid request: {why}"));
-    let items: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
+    let items: Items<'_> = serde_json::from_slice(body).map_err(|error| {
         let is_array = body.trim_ascii_start().starts_with(b"[");
-        if is_array {
+        if is_array && error.is_data() {
+            invalid(&format!("more than {MAX_ANSWERS} answers"))
+        } else if is_array {
             let code = mrtr_schema::jsonrpc::code::PARSE_ERROR;
             ErrorObject::new(code, format!("Parse error: {error}"))
         } else {
             invalid("the answers must be a JSON array of responses")
         }
     })?;
-    if items.len() > MAX_ANSWERS {
-        return Err(invalid(&format!("more than {MAX_ANSWERS} answers")));
-    }
     let mut answers: Vec<(&str, _)> = Vec::new();
-    for item in items {
+    for item in items.0 {
         let Message::Response(response) = Message::parse(item.get().as_bytes())? else {
             return Err(invalid("each answer must be a response"));
         };
@@ -118,6 +118,36 @@ pub fn read_answers<'k>(
         }
     }
     Ok(answers)
+}
+
+/// The elements of an array of at most [`MAX_ANSWERS`]. A longer array is not read to its end.
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Items<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ItemsVisitor)
+    }
+}
+
+struct ItemsVisitor;
+
+impl<'de> Visitor<'de> for ItemsVisitor {
+    type Value = Items<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = array.next_element()? {
+            if items.len() == MAX_ANSWERS {
+                return Err(A::Error::custom("too many elements"));
+            }
+            items.push(item);
+        }
+        Ok(Items(items))
+    }
 }
 
 /// Writes an array of answers, each with the id of its question.

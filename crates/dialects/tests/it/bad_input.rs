@@ -179,8 +179,11 @@ async fn answers_of_a_turn_may_be_missing_repeated_or_foreign() {
     assert!(message.ends_with("with the error -1: User rejected sampling request"), "{message}");
 
     let too_many: Vec<Value> = (0..257).map(|_| foreign.clone()).collect();
+    let unfinished = json!(too_many).to_string().replace(']', ",");
     for (body, code) in [
         (json!(too_many).to_string(), -32600),
+        // It is not read further.
+        (unfinished, -32600),
         (json!([[]]).to_string(), -32600),
         (json!([call(1, "book")]).to_string(), -32600),
         (r#"[{"jsonrpc":"2.0","id":1,"id":2,"result":{}}]"#.to_owned(), -32700),
@@ -219,6 +222,15 @@ async fn sessions_of_turns_are_checked_if_they_are_named() {
     assert_eq!(error.json()["error"]["code"], -32021, "{error:?}");
     let other = replica.by("bob").post_with(&[("mcp-session-id", session)], "[]").await;
     assert_eq!(other.status, 404);
+}
+
+/// Their answers could not be sent in one array.
+#[tokio::test]
+async fn a_turn_asks_no_more_than_can_be_answered() {
+    let replica = World::new().endpoint(Dialect::MultiTurnSse);
+    let error = replica.post(&call(1, "curious")).await;
+    let message = "This call asks 257 questions in one round; the limit is 256";
+    assert_eq!(error.json()["error"]["message"], message);
 }
 
 #[tokio::test]

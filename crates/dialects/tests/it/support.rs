@@ -146,6 +146,19 @@ impl World {
                 })
                 .task(now()),
             )
+            .tool(Tool::new("curious", "", async |cx: Context| -> Result<&str> {
+                let keys: Vec<String> = (0..257).map(|number| format!("q{number}")).collect();
+                let mut all: Vec<_> =
+                    keys.iter().map(|key| Box::pin(cx.elicit::<Input>(key, "?"))).collect();
+                std::future::poll_fn(|context| {
+                    for question in &mut all {
+                        let _ = question.as_mut().poll(context);
+                    }
+                    std::task::Poll::<()>::Pending
+                })
+                .await;
+                Ok("asked")
+            }))
             .tool(Tool::new("pausing", "", async |cx: Context| -> Result<String> {
                 let one = cx.step("one", async |_| Ok(1_u32)).await?;
                 cx.checkpoint("here").await?;
