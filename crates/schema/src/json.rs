@@ -15,5 +15,5 @@ pub use cow_str::CowStr;
 pub(crate) use decode::take_member;
 pub use decode::{DecodeError, from_str, from_value, present};
 pub use pairs::{read_pairs, write_pairs};
-pub use validate::MAX_DEPTH;
+pub use validate::{MAX_DEPTH, nesting_depth};
 pub use writer::{ObjectWriter, RawJson};

@@ -224,6 +224,21 @@ async fn sessions_of_turns_are_checked_if_they_are_named() {
     assert_eq!(other.status, 404);
 }
 
+#[tokio::test]
+async fn the_limit_of_the_depth_holds() {
+    for dialect in Dialect::ALL.iter().copied() {
+        let limits = mrtr_transport::http::RequestLimits::default().with_max_depth(3);
+        let replica = World::new().endpoint_with_limits(dialect, limits);
+        let mut message = call(1, "count");
+        assert_eq!(replica.post(&message).await.status, 200, "{dialect}");
+        message["params"]["arguments"] = json!({ "a": [1] });
+        let error = replica.post(&message).await;
+        let message = "Parse error: recursion limit of 3 exceeded";
+        assert_eq!(error.json()["error"]["message"], message, "{dialect}");
+        assert_eq!(error.status, 400);
+    }
+}
+
 /// Their answers could not be sent in one array.
 #[tokio::test]
 async fn a_turn_asks_no_more_than_can_be_answered() {

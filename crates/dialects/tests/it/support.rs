@@ -11,6 +11,7 @@ use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::sampling::{CreateMessageParams, ModelHint, ModelPreferences};
 use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
 use mrtr_server::{Context, KeyRing, Principal, Result, Secret, Server, Tool};
+use mrtr_transport::http::RequestLimits;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -195,6 +196,11 @@ impl World {
     pub(crate) fn endpoint_for_mute_clients(&self, dialect: Dialect) -> Replica {
         let Replica(endpoint, principal) = self.endpoint(dialect);
         Replica(endpoint.client_capabilities(ClientCapabilities::default()), principal)
+    }
+
+    pub(crate) fn endpoint_with_limits(&self, dialect: Dialect, limits: RequestLimits) -> Replica {
+        let Replica(endpoint, principal) = self.endpoint(dialect);
+        Replica(endpoint.limits(limits), principal)
     }
 
     pub(crate) fn endpoint(&self, dialect: Dialect) -> Replica {

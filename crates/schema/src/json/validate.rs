@@ -20,7 +20,7 @@ pub(crate) fn validate(text: &str) -> Result<(), serde_json::Error> {
 }
 
 /// Returns the nesting depth of arrays and objects in `text`, which need not be valid JSON.
-pub(crate) fn nesting_depth(text: &[u8]) -> usize {
+pub fn nesting_depth(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0;
     let mut in_string = false;
