@@ -17,9 +17,9 @@ use crate::wire::call::Call;
 /// current revision. The client's handlers answer, and its limits, deadlines and paused calls hold:
 /// a paused call can be resumed by any process with the same URL.
 ///
-/// Of `tasks-2322` and `incomplete`, a client that declares the extension
-/// `io.modelcontextprotocol/tasks` asks for a task with every `tools/call`, and again without one
-/// where the server refuses that with `-32601`.
+/// With `tasks-2322` and `incomplete`, a client that declares the extension
+/// `io.modelcontextprotocol/tasks` asks for a task with every `tools/call`. It repeats the call
+/// without a task if the server answers `-32601`.
 ///
 /// ```
 /// use mrtr_dialects::{Dialect, DialectClient};

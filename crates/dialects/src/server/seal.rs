@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::Dialect;
 
-/// How long a seal is valid, in seconds. The state inside has an expiry of its own, which is
-/// earlier.
+/// How long a seal is valid, in seconds. A state or a task inside can expire earlier. A session has
+/// no other expiry, nor has a turn without a state.
 const LIFETIME: u64 = 30 * 24 * 60 * 60;
 
 /// The beginning of the codec's tokens.

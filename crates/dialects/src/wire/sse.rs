@@ -112,7 +112,7 @@ impl Decoder {
                 }
                 self.event.data.push_str(value);
             }
-            // Comments, and fields that nobody reads.
+            // Comments and unknown fields are ignored.
             _ => return Ok(()),
         }
         self.is_empty = false;
