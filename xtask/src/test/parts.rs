@@ -88,6 +88,9 @@ pub const PARTS: &[Part] = &[
     part("model", &[], || model::run(&[])),
     part("simulate", &[], || simulate::run(&[])),
     part("simulate-tasks", &[], simulate_tasks),
+    part("simulate-wires", &[], || {
+        simulate::run(&["--wire", "all", "--flows", "20000"].map(str::to_owned))
+    }),
     part("simulate-legacy", &[], || simulate::run(&["--era", "2025-11-25"].map(str::to_owned))),
     part("chaos-nginx", &[NGINX], || chaos("--minutes 0.5 --balancer nginx")),
     part("chaos-haproxy", &[HAPROXY], || chaos("--minutes 0.5 --balancer haproxy")),
