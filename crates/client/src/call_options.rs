@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mrtr_schema::capabilities::ClientCapabilities;
+
 use crate::notifications::ProgressHandler;
 
 /// Options of calls.
@@ -18,4 +20,6 @@ pub(crate) struct CallOptions {
     pub(crate) cancel_on_drop: bool,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) progress: Option<Arc<ProgressHandler>>,
+    /// Replaces the capabilities that follow from the client's handlers.
+    pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::RequestId;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::notification::Progress;
@@ -81,6 +82,9 @@ impl<T> Client<T> {
     pub(crate) fn request_meta(&self) -> RequestMeta {
         let mut meta = self.shared.meta.clone();
         // A placeholder: the machine replaces it with the id of each request.
+        if let Some(capabilities) = &self.options.capabilities {
+            meta.client_capabilities = Some((**capabilities).clone());
+        }
         meta.progress_token = self.options.progress.as_ref().map(|_| RequestId::Number(0));
         meta
     }
@@ -164,6 +168,17 @@ impl<T: Transport> Client<T> {
     #[must_use]
     pub fn with_progress(&self, handler: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.with(|options| options.progress = Some(Arc::new(handler)))
+    }
+
+    /// Returns a client whose calls declare these capabilities, instead of those that follow from
+    /// its handlers.
+    ///
+    /// For clients that forward questions to others, such as gateways: start calls with
+    /// [`Client::begin_tool`], which needs no handlers. Servers of legacy revisions get the
+    /// client's own capabilities, once in a session. So do subscriptions.
+    #[must_use]
+    pub fn with_capabilities(&self, capabilities: ClientCapabilities) -> Self {
+        self.with(|options| options.capabilities = Some(Arc::new(capabilities)))
     }
 
     /// Returns a client that sends a request again after a transient transport error, up to

@@ -438,7 +438,7 @@ impl ServerBuilder {
 fn check_methods<'a>(
     mut names: impl Iterator<Item = &'a String> + Clone,
 ) -> Result<(), BuildError> {
-    check_unique("method", names.clone())?;
+    check_unique("method", names.clone().map(String::as_str))?;
     match names.find(|name| PROTOCOL_METHODS.contains(&name.as_str())) {
         Some(name) => Err(BuildError::Method(name.clone())),
         None => Ok(()),

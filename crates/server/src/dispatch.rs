@@ -23,7 +23,7 @@ use mrtr_schema::json::{ObjectWriter, RawJson};
 use mrtr_schema::jsonrpc::{ErrorObject, Request, Response};
 use mrtr_schema::meta::key;
 use mrtr_schema::peer_text::quote;
-use mrtr_schema::{PROTOCOL_VERSION, method};
+use mrtr_schema::{Object, PROTOCOL_VERSION, method};
 use mrtr_transport::{IncomingRequest, NotificationSender, RequestHandler};
 use serde::Serialize;
 use serde_json::json;
@@ -32,6 +32,7 @@ use tracing::Instrument as _;
 pub(crate) use self::failure::{fault_response, log_error};
 pub(crate) use self::scopes::missing_scopes;
 use crate::call_options::CallOptions;
+use crate::catalog::raw_json;
 use crate::error::Error;
 use crate::handler::BoxFuture;
 use crate::registry::{Method, Outcome, Registry};
@@ -168,6 +169,17 @@ impl Registry {
             ObjectWriter::from_object(result).map_err(|error| serialization_error(&error))?;
         Ok(object.raw("_meta", &self.meta_json).end())
     }
+
+    /// Serializes a complete result whose handler may have set metadata, which is taken out of it.
+    /// The name of the server is this server's own.
+    fn complete_with(&self, result: &impl Serialize, meta: Option<Object>) -> Outcome {
+        let Some(mut meta) = meta else { return self.complete(result) };
+        let own: Object = serde_json::from_str(self.meta_json.as_str()).unwrap_or_default();
+        meta.extend(own);
+        let object =
+            ObjectWriter::from_object(result).map_err(|error| serialization_error(&error))?;
+        Ok(object.raw("_meta", &raw_json(&meta)).end())
+    }
 }
 
 /// Serializes a complete result.
@@ -210,7 +222,9 @@ fn log_handler_error(error: &Error, what: &str) -> ErrorObject {
 /// Converts a handler's error into an error response, for methods whose results cannot express
 /// errors.
 fn handler_error(error: &Error) -> ErrorObject {
-    if error.is_invalid() {
+    if let Some(response) = error.as_response() {
+        response.clone()
+    } else if error.is_invalid() {
         ErrorObject::invalid_params(error.message())
     } else {
         ErrorObject::internal(error.message())

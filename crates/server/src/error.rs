@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use mrtr_schema::jsonrpc::ErrorObject;
+
 /// The error of a handler.
 ///
 /// It has a message for the client, and a source for the log. `?` converts any standard error. Its
@@ -20,6 +22,8 @@ struct ErrorInner {
     message: String,
     /// The cause, for the log.
     source: Option<Box<dyn StdError + Send + Sync>>,
+    /// The error response that the client gets instead of the message.
+    response: Option<ErrorObject>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +67,17 @@ impl Error {
         internal
     }
 
+    /// Creates an error that ends the call with this JSON-RPC error, also if a tool returns it.
+    ///
+    /// For handlers that forward calls. Tools should use [`Error::new`], which the model can read.
+    pub fn response(error: ErrorObject) -> Self {
+        let mut response = Self::new(error.message.clone());
+        response.0.response = Some(error);
+        response
+    }
+
     fn with_kind(kind: Kind, message: String) -> Self {
-        Self(Box::new(ErrorInner { kind, message, source: None }))
+        Self(Box::new(ErrorInner { kind, message, source: None, response: None }))
     }
 
     pub(crate) fn declined(key: &str) -> Self {
@@ -116,6 +129,11 @@ impl Error {
     /// Returns the message for the client.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Returns the JSON-RPC error that ends the call, if it is not derived from the message.
+    pub(crate) fn as_response(&self) -> Option<&ErrorObject> {
+        self.0.response.as_ref()
     }
 
     /// Returns true if the client's input is the cause.

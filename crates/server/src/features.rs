@@ -18,7 +18,7 @@ use crate::schema_validation::Schemas;
 use crate::state::StateMap;
 use crate::template::Template;
 use crate::tool::Tool;
-use crate::validate::{check_dialect, check_icons, check_names, check_options, check_unique};
+use crate::validate::{check_dialect, check_icons, check_name, check_options, check_unique};
 
 /// What a server offers, in the order in which it was added.
 #[derive(Clone, Default)]
@@ -72,21 +72,10 @@ impl Features {
     }
 
     fn check_names(&self) -> Result<(), BuildError> {
-        let tools = self.tools.iter().map(|tool| &tool.item.wire);
-        let prompts = self.prompts.iter().map(|prompt| &prompt.item.wire);
-        let resources = self.resources.iter().map(|resource| &resource.item.wire);
-        let templates = self.templates.iter().map(|template| &template.item.1.wire);
-        check_names(Tool::KIND, tools.clone().map(|tool| &tool.name))?;
-        check_names(Prompt::KIND, prompts.clone().map(|prompt| &prompt.name))?;
-        check_unique(Resource::KIND, resources.clone().map(|resource| &resource.uri))?;
-        let uri_templates = templates.clone().map(|template| &template.uri_template);
-        check_unique(ResourceTemplate::KIND, uri_templates)?;
-        let tools = tools.map(|tool| (&tool.name, &tool.icons));
-        let prompts = prompts.map(|prompt| (&prompt.name, &prompt.icons));
-        let resources = resources.map(|resource| (&resource.name, &resource.icons));
-        let templates = templates.map(|template| (&template.name, &template.icons));
-        let all = tools.chain(prompts).chain(resources).chain(templates);
-        all.into_iter().try_for_each(|(name, icons)| check_icons(name, icons))
+        check_unique(Tool::KIND, self.tools.iter().map(|tool| tool.item.key()))?;
+        check_unique(Prompt::KIND, self.prompts.iter().map(|prompt| prompt.item.key()))?;
+        check_unique(Resource::KIND, self.resources.iter().map(|found| found.item.key()))?;
+        check_unique(ResourceTemplate::KIND, self.templates.iter().map(|found| found.item.key()))
     }
 
     /// Returns the options of each handler, with its kind and name.
@@ -144,6 +133,8 @@ pub(crate) trait Sealed: Sized {
     fn prepare(self) -> Result<Self::Item, BuildError>;
 
     fn entries(features: &mut Features) -> &mut Vec<Entry<Self::Item>>;
+
+    fn entries_of(features: &Features) -> &[Entry<Self::Item>];
 }
 
 impl Sealed for Tool {
@@ -155,6 +146,8 @@ impl Sealed for Tool {
     /// Reads the schemas: for header mirroring, and for validation.
     fn prepare(mut self) -> Result<Self, BuildError> {
         let name = &self.wire.name;
+        check_name(Self::KIND, name)?;
+        check_icons(name, &self.wire.icons)?;
         self.param_headers = ParamHeader::from_schema(&self.wire.input_schema)
             .map_err(|why| BuildError::Header { tool: name.clone(), why: why.to_string() })?;
         if self.wire.input_schema.get("type") != Some(&json!("object")) {
@@ -171,6 +164,10 @@ impl Sealed for Tool {
     fn entries(features: &mut Features) -> &mut Vec<Entry<Self>> {
         &mut features.tools
     }
+
+    fn entries_of(features: &Features) -> &[Entry<Self>] {
+        &features.tools
+    }
 }
 
 impl Sealed for Prompt {
@@ -180,11 +177,17 @@ impl Sealed for Prompt {
     const CHANGE: Change = Change::Prompts;
 
     fn prepare(self) -> Result<Self, BuildError> {
+        check_name(Self::KIND, &self.wire.name)?;
+        check_icons(&self.wire.name, &self.wire.icons)?;
         Ok(self)
     }
 
     fn entries(features: &mut Features) -> &mut Vec<Entry<Self>> {
         &mut features.prompts
+    }
+
+    fn entries_of(features: &Features) -> &[Entry<Self>] {
+        &features.prompts
     }
 }
 
@@ -198,11 +201,16 @@ impl Sealed for Resource {
         let uri = &self.wire.uri;
         uri::validate(uri)
             .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
+        check_icons(&self.wire.name, &self.wire.icons)?;
         Ok(self)
     }
 
     fn entries(features: &mut Features) -> &mut Vec<Entry<Self>> {
         &mut features.resources
+    }
+
+    fn entries_of(features: &Features) -> &[Entry<Self>] {
+        &features.resources
     }
 }
 
@@ -216,10 +224,15 @@ impl Sealed for ResourceTemplate {
         let template = &self.wire.uri_template;
         let parsed = Template::parse(template)
             .map_err(|why| BuildError::Template { template: template.clone(), why })?;
+        check_icons(&self.wire.name, &self.wire.icons)?;
         Ok((parsed, self))
     }
 
     fn entries(features: &mut Features) -> &mut Vec<Entry<ParsedTemplate>> {
         &mut features.templates
+    }
+
+    fn entries_of(features: &Features) -> &[Entry<ParsedTemplate>] {
+        &features.templates
     }
 }

@@ -127,7 +127,7 @@ pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use output::{PromptOutput, ResourceOutput, ToolOutput};
 pub use prompt::Prompt;
 pub use request_parts::RequestParts;
-pub use resource::{CacheControl, Resource, ResourceTemplate};
+pub use resource::{CacheControl, Resource, ResourceTemplate, ResourceUri};
 pub use response::{IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json};
 pub use rounds::{AtMostOnce, ElicitOutcome, InputFuture, Step, StepFuture};
 pub use server::Server;

@@ -37,6 +37,12 @@ impl ToolOutput {
     }
 }
 
+impl From<CallToolResult> for ToolOutput {
+    fn from(result: CallToolResult) -> Self {
+        Self(Box::new(result))
+    }
+}
+
 impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
         Self::text(text)
@@ -81,6 +87,12 @@ impl PromptOutput {
     }
 }
 
+impl From<GetPromptResult> for PromptOutput {
+    fn from(result: GetPromptResult) -> Self {
+        Self(Box::new(result))
+    }
+}
+
 impl From<String> for PromptOutput {
     fn from(text: String) -> Self {
         Self::messages([(Role::User, ContentBlock::text(text))])
@@ -112,6 +124,12 @@ impl ResourceOutput {
     pub fn many(contents: impl IntoIterator<Item = ResourceContents>) -> Self {
         let contents = contents.into_iter().collect();
         Self(Box::new(ReadResourceResult::new(contents)))
+    }
+}
+
+impl From<ReadResourceResult> for ResourceOutput {
+    fn from(result: ReadResourceResult) -> Self {
+        Self(Box::new(result))
     }
 }
 

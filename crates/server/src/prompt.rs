@@ -41,6 +41,14 @@ impl Prompt {
         Self::from_parts(name.into(), description.into(), handler.erase(), true)
     }
 
+    /// Replaces the name, the arguments and everything else that clients get to know of the prompt.
+    ///
+    /// For prompts that are defined by data, such as those of another server.
+    pub fn definition(mut self, definition: WirePrompt) -> Self {
+        self.wire = definition;
+        self
+    }
+
     fn from_parts(
         name: String,
         description: String,

@@ -86,6 +86,11 @@ impl RequestParts {
         capabilities(&self.meta)
     }
 
+    /// Returns true if the client asked for progress notifications with this request.
+    pub fn wants_progress(&self) -> bool {
+        self.meta.progress_token.is_some()
+    }
+
     /// Returns true if the access token of this request has a scope. A request over HTTP without a
     /// token has none. A request over stdio has all: the user has started the server.
     pub(crate) fn has_scope(&self, scope: &str) -> bool {

@@ -36,6 +36,13 @@ impl CacheControl {
     }
 }
 
+/// The URI that a request reads, in the extensions of requests that a [`ResourceTemplate`] handles.
+///
+/// The template's variables are the arguments of the handler. This is the URI as the client sent
+/// it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceUri(pub String);
+
 /// A resource: its description for clients, and its handler.
 pub struct Resource {
     pub(crate) wire: WireResource,
@@ -61,6 +68,14 @@ impl Resource {
         handler: impl Handler<ManualContext, P, ResourceOutput>,
     ) -> Self {
         Self::from_parts(uri.into(), name.into(), handler.erase(), true)
+    }
+
+    /// Replaces the URI, the name and everything else that clients get to know of the resource.
+    ///
+    /// For resources that are defined by data, such as those of another server.
+    pub fn definition(mut self, definition: WireResource) -> Self {
+        self.wire = definition;
+        self
     }
 
     fn from_parts(
@@ -106,6 +121,15 @@ impl ResourceTemplate {
         handler: impl Handler<ManualContext, P, ResourceOutput>,
     ) -> Self {
         Self::from_parts(uri_template.into(), name.into(), handler.erase(), true)
+    }
+
+    /// Replaces the URI template, the name and everything else that clients get to know of the
+    /// template.
+    ///
+    /// For templates that are defined by data, such as those of another server.
+    pub fn definition(mut self, definition: WireTemplate) -> Self {
+        self.wire = definition;
+        self
     }
 
     fn from_parts(

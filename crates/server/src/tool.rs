@@ -85,6 +85,16 @@ impl Tool {
         self
     }
 
+    /// Replaces the name, the description and everything else that clients get to know of the tool.
+    /// Its schemas count as set by the author: see [`input_schema`](Self::input_schema).
+    ///
+    /// For tools that are defined by data, such as those of another server.
+    pub fn definition(mut self, definition: WireTool) -> Self {
+        self.wire = definition;
+        self.custom_schema = true;
+        self
+    }
+
     /// Sets the annotations: hints for clients about the tool's behaviour.
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.wire.annotations = Some(annotations);

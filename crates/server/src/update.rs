@@ -65,6 +65,12 @@ impl ServerUpdate {
         self.find::<F>(key).map(|entry| entry.is_enabled = true).is_some()
     }
 
+    /// Returns true if there is a feature with this name, URI or URI template, even a
+    /// [disabled](Self::disable) one.
+    pub fn contains<F: Feature>(&self, key: &str) -> bool {
+        F::entries_of(&self.features).iter().any(|entry| entry.item.key() == key)
+    }
+
     fn find<F: Feature>(&mut self, key: &str) -> Option<&mut Entry<F::Item>> {
         self.entries::<F>().iter_mut().find(|entry| entry.item.key() == key)
     }

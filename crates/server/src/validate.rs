@@ -11,18 +11,14 @@ use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
 use crate::state::StateMap;
 
-/// Checks that names are unique and valid (specification: tools, "Tool Names").
-pub(crate) fn check_names<'a>(
-    kind: &'static str,
-    names: impl Iterator<Item = &'a String> + Clone,
-) -> Result<(), BuildError> {
-    for name in names.clone() {
-        let is_valid = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
-        if !(1..=128).contains(&name.len()) || !name.bytes().all(is_valid) {
-            return Err(BuildError::Name { kind, name: name.clone() });
-        }
+/// Checks that a name is valid (specification: tools, "Tool Names").
+pub(crate) fn check_name(kind: &'static str, name: &str) -> Result<(), BuildError> {
+    let is_valid = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
+    if (1..=128).contains(&name.len()) && name.bytes().all(is_valid) {
+        Ok(())
+    } else {
+        Err(BuildError::Name { kind, name: name.to_owned() })
     }
-    check_unique(kind, names)
 }
 
 /// Checks the options of one handler; `of` names it.
@@ -97,12 +93,12 @@ pub(crate) fn check_dialect(schema: &Object) -> Result<(), String> {
 /// Checks that names are unique.
 pub(crate) fn check_unique<'a>(
     kind: &'static str,
-    names: impl Iterator<Item = &'a String>,
+    names: impl Iterator<Item = &'a str>,
 ) -> Result<(), BuildError> {
     let mut seen = HashSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(BuildError::Duplicate { kind, name: name.clone() });
+            return Err(BuildError::Duplicate { kind, name: name.to_owned() });
         }
     }
     Ok(())

@@ -77,11 +77,12 @@ impl Registry {
                 handler,
                 |PromptOutput(output)| output,
                 |outcome| match outcome {
-                    Ok(result) => {
+                    Ok(mut result) => {
                         let mut blocks = result.messages.iter().map(|message| &message.content);
                         let fits = blocks.try_for_each(ContentBlock::validate);
                         fits.map_err(|why| invalid_output(&call.name, &why.to_string()))?;
-                        self.complete(&*result)
+                        let meta = result.meta.take();
+                        self.complete_with(&*result, meta)
                     }
                     // The result of a prompt cannot express an error.
                     Err(error) => Err(handler_error(&error)),

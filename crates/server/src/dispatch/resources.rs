@@ -16,7 +16,7 @@ use crate::handler::ErasedHandler;
 use crate::output::ResourceOutput;
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
-use crate::resource::CacheControl;
+use crate::resource::{CacheControl, ResourceUri};
 
 pub(crate) const METHODS: Methods = &[
     (method::RESOURCES_LIST, list),
@@ -60,7 +60,11 @@ fn read<'r>(
 }
 
 impl Registry {
-    async fn read_resource(&self, call: ReadResourceParams, parts: Box<RequestParts>) -> Outcome {
+    async fn read_resource(
+        &self,
+        call: ReadResourceParams,
+        mut parts: Box<RequestParts>,
+    ) -> Outcome {
         if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
             let info =
@@ -73,6 +77,7 @@ impl Registry {
             let error = ErrorObject::invalid_params("Resource not found");
             return Err(error.with_data(json!({ "uri": call.uri })));
         };
+        parts.extensions.insert(ResourceUri(call.uri.clone()));
         let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
         let arguments = Value::Object(variables.collect()).to_string();
         let mime_type = resource.wire.mime_type.as_deref();
@@ -111,13 +116,17 @@ impl Registry {
                 |ResourceOutput(output)| output,
                 |outcome| match outcome {
                     Ok(result) => {
-                        let result = complete_contents(*result, &call.uri, info, retried);
+                        let mut result = complete_contents(*result, &call.uri, info, retried);
                         let fits = result.contents.iter().try_for_each(ResourceContents::validate);
                         fits.map_err(|why| invalid_output(&call.uri, &why.to_string()))?;
-                        self.complete(&result)
+                        let meta = result.meta.take();
+                        self.complete_with(&result, meta)
                     }
                     // The result of a resource cannot express an error.
-                    Err(error) => Err(handler_error(&error).with_data(json!({ "uri": call.uri }))),
+                    Err(error) => Err(match error.as_response() {
+                        Some(response) => response.clone(),
+                        None => handler_error(&error).with_data(json!({ "uri": call.uri })),
+                    }),
                 },
             )
             .await
@@ -139,11 +148,18 @@ fn complete_contents(
             contents.mime_type = info.mime_type.map(str::to_owned);
         }
     }
-    // A result that depends on answers must not be reused for other requests.
-    let cache = if retried { CacheControl::default() } else { info.cache };
+    if retried {
+        // A result that depends on answers must not be reused for other requests.
+        set_cache(&mut result, CacheControl::default());
+    } else if result.ttl_ms == 0 {
+        set_cache(&mut result, info.cache);
+    }
+    result
+}
+
+fn set_cache(result: &mut ReadResourceResult, cache: CacheControl) {
     result.ttl_ms = cache.ttl_ms;
     result.cache_scope = cache.scope;
-    result
 }
 
 /// The properties of a resource or template that a read needs.

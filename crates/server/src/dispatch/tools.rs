@@ -101,14 +101,20 @@ impl Registry {
         tool: &Tool,
         outcome: Result<Box<CallToolResult>, Error>,
     ) -> Outcome {
-        let result = outcome
-            .unwrap_or_else(|error| Box::new(ToolOutput::failure(error.message().to_owned())));
+        let mut result = match outcome {
+            Ok(result) => result,
+            Err(error) => match error.as_response() {
+                Some(response) => return Err(response.clone()),
+                None => Box::new(ToolOutput::failure(error.message().to_owned())),
+            },
+        };
         let fits = tool.schemas.check_result(&result);
         let fits = fits.and_then(|()| {
             result.content.iter().try_for_each(ContentBlock::validate).map_err(String::from)
         });
         fits.map_err(|why| invalid_output(&tool.wire.name, &why))?;
-        self.complete(&*result)
+        let meta = result.meta.take();
+        self.complete_with(&*result, meta)
     }
 
     /// Prepares a round of a tool's call, and calls the handler for its future. The inner error is
