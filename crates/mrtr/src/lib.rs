@@ -98,6 +98,12 @@ pub mod dialects {
     pub use mrtr_dialects::*;
 }
 
+/// Servers whose tools, prompts and resources are those of other servers.
+#[cfg(feature = "gateway")]
+pub mod gateway {
+    pub use mrtr_gateway::*;
+}
+
 /// Standard streams, and other byte streams.
 pub mod stdio {
     #[cfg(feature = "client")]
@@ -159,8 +165,9 @@ pub use mrtr_server::{
     CompletionRequest, Context, ElicitOutcome, Error, Extension, ExtensionRequest, Feature,
     Handler, InputFuture, IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json,
     KeyRing, Principal, Progress, Prompt, PromptOutput, RequestParts, Resource, ResourceOutput,
-    ResourceTemplate, Result, Secret, Server, ServerBuilder, ServerUpdate, SharedKeyRing, State,
-    StateRequirements, Step, StepFuture, Tool, ToolOutput, UnixSeconds, extract, form, manual,
+    ResourceTemplate, ResourceUri, Result, Secret, Server, ServerBuilder, ServerUpdate,
+    SharedKeyRing, State, StateRequirements, Step, StepFuture, Tool, ToolOutput, UnixSeconds,
+    extract, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{endpoint, serve, serve_stdio, shutdown};

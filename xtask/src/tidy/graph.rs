@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-dialects", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-auth", &["mrtr-codec", "mrtr-transport", "mrtr-server"]),
     ("mrtr-stores", &["mrtr-server"]),
+    ("mrtr-gateway", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client"]),
     (
         "mrtr",
         &[
@@ -32,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mrtr-auth",
             "mrtr-macros",
             "mrtr-stores",
+            "mrtr-gateway",
         ],
     ),
     ("mrtr-cli", &["mrtr", "mrtr-codec"]),
@@ -51,6 +53,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-auth", &["reqwest", "aws-lc-rs", "jsonwebtoken", "tokio"]),
     ("mrtr-legacy", &["reqwest", "rustls", "hyper", "axum", "mrtr-server"]),
     ("mrtr-dialects", &["reqwest", "rustls", "hyper", "axum", "mrtr-server", "mrtr-legacy"]),
+    ("mrtr-gateway", &["reqwest", "rustls", "hyper", "axum", "mrtr-legacy"]),
     // Dialects reach no build that does not ask for them.
     ("mrtr", &["mrtr-dialects"]),
     ("mrtr-cli", &["mrtr-dialects"]),

@@ -1,0 +1,101 @@
+//! The builder of gateways.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_client::{Client, Transport};
+use mrtr_server::{BuildError, Prompt, Resource, ServerBuilder, Tool};
+
+use crate::gateway::Gateway;
+use crate::upstream::{SEPARATOR, Upstream};
+
+/// Builds a [`Gateway`]. Created by [`Gateway::builder`].
+#[must_use = "call `build`"]
+pub struct GatewayBuilder<T> {
+    upstreams: Vec<(String, Client<T>)>,
+    list_timeout: Duration,
+    refresh_interval: Duration,
+}
+
+impl<T: Transport> GatewayBuilder<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            upstreams: Vec::new(),
+            list_timeout: Duration::from_secs(10),
+            refresh_interval: Duration::from_mins(1),
+        }
+    }
+
+    /// Adds an upstream server.
+    ///
+    /// Its tools and prompts are named by `prefix`, `__` and their own name; with an empty prefix,
+    /// by their own name. A name that begins with the longer prefix of another upstream is skipped,
+    /// with a logged warning. Resources and templates keep their URIs: of two with the same URI,
+    /// the one that was listed first is served.
+    ///
+    /// Calls carry what the client itself is configured with, such as its credentials and its
+    /// timeouts, and the capabilities of the caller. Nothing else of the caller reaches the
+    /// upstream: no token, no header, no principal.
+    pub fn upstream(mut self, prefix: impl Into<String>, client: Client<T>) -> Self {
+        self.upstreams.push((prefix.into(), client));
+        self
+    }
+
+    /// Sets the longest time that listing what one upstream offers may take. Default: 10 s.
+    pub fn list_timeout(mut self, timeout: Duration) -> Self {
+        self.list_timeout = timeout;
+        self
+    }
+
+    /// Sets the time after which [`Gateway::run`] lists an upstream again that has reported no
+    /// change. Lists that the upstream allows to cache for longer are taken from the client's cache.
+    /// Default: 1 min.
+    pub fn refresh_interval(mut self, interval: Duration) -> Self {
+        self.refresh_interval = interval;
+        self
+    }
+
+    /// Builds the gateway. `server` sets everything that does not come from upstream: the keys, the
+    /// callers, and tools of the gateway's own.
+    ///
+    /// Nothing is sent yet: the server has what upstreams offer after [`Gateway::refresh`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`ServerBuilder::build`], and [`BuildError::Duplicate`] if two upstreams have the
+    /// same prefix.
+    pub fn build(self, server: ServerBuilder) -> Result<Gateway<T>, BuildError> {
+        let server = server.updatable::<Tool>().updatable::<Prompt>().updatable::<Resource>();
+        let prefixes: Vec<_> = self.upstreams.iter().map(|(prefix, _)| prefix.clone()).collect();
+        for (at, prefix) in prefixes.iter().enumerate() {
+            if prefixes.iter().take(at).any(|other| other == prefix) {
+                let name = prefix.clone();
+                return Err(BuildError::Duplicate { kind: "upstream prefix", name });
+            }
+        }
+        let upstreams = self.upstreams.into_iter().map(|(prefix, client)| {
+            let full = |prefix: &String| {
+                if prefix.is_empty() { String::new() } else { format!("{prefix}{SEPARATOR}") }
+            };
+            let own = full(&prefix);
+            let foreign = prefixes.iter().map(full);
+            let foreign =
+                foreign.filter(|other| other.len() > own.len() && other.starts_with(&own));
+            Upstream::new(prefix, own.clone(), foreign.collect(), client)
+        });
+        Ok(Gateway {
+            server: server.build()?,
+            upstreams: upstreams.map(Arc::new).collect(),
+            list_timeout: self.list_timeout,
+            refresh_interval: self.refresh_interval,
+        })
+    }
+}
+
+impl<T> fmt::Debug for GatewayBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefixes: Vec<_> = self.upstreams.iter().map(|(prefix, _)| prefix).collect();
+        f.debug_struct("GatewayBuilder").field("upstreams", &prefixes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,52 @@
+//! Calls that are forwarded, one round at a time.
+
+use mrtr_client::{CallError, CallOutcome, CallResult, Client, PendingCall, Transport};
+use mrtr_schema::input::InputResponses;
+use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
+use mrtr_server::{Error, Result};
+
+use crate::upstream::Upstream;
+
+/// Forwards one round of a call. `begin` sends the first one.
+///
+/// The paused call, with the upstream's request state, is the state of this round: it is sealed for
+/// the caller, like the journal of a handler, so any replica of the gateway can continue the call.
+pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
+    upstream: &Upstream<T>,
+    cx: &ManualContext,
+    begin: impl AsyncFnOnce(&Client<T>) -> std::result::Result<CallOutcome<R>, CallError>,
+) -> Result<ManualOutput<O>> {
+    let client = upstream.client_for(cx);
+    let outcome = match cx.state::<PendingCall>()? {
+        None => begin(&client).await,
+        Some(call) => match responses(cx, &call) {
+            Some(responses) => client.resume(call, &responses).await,
+            // The caller left out an answer.
+            None => return Ok(ask(&call)),
+        },
+    };
+    match outcome {
+        Ok(CallOutcome::Complete(result)) => Ok(ManualOutput::Complete(result.into())),
+        Ok(CallOutcome::InputRequired(call)) => Ok(ask(&call)),
+        Ok(CallOutcome::Working(_)) => {
+            Err(Error::internal("the upstream server created a task that was not asked for"))
+        }
+        Err(error) => Err(upstream.error(&error)),
+    }
+}
+
+/// Returns the answers to all input requests of a paused call; `None` if one is missing.
+fn responses(cx: &ManualContext, call: &PendingCall) -> Option<InputResponses> {
+    let keys = call.input_requests().0.iter().map(|(key, _)| key);
+    let answers = keys.map(|key| Some((key.clone(), cx.answers().get(key)?.to_owned())));
+    answers.collect::<Option<_>>().map(InputResponses)
+}
+
+/// Passes the input requests of a paused call on to the caller.
+fn ask<O>(call: &PendingCall) -> ManualOutput<O> {
+    let requests = call.input_requests().0.iter();
+    let asked = requests.fold(InputRequired::new(), |asked, (key, request)| {
+        asked.ask(key.clone(), request.clone())
+    });
+    asked.state(call).into()
+}

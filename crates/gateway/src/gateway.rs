@@ -1,0 +1,139 @@
+//! Gateways, and how they keep up with their upstreams.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::{FutureExt as _, StreamExt as _};
+use mrtr_client::{CallError, Subscription, Transport};
+use mrtr_schema::subscription::SubscriptionFilter;
+use mrtr_server::Server;
+use tokio::time::{sleep, timeout};
+
+use crate::builder::GatewayBuilder;
+use crate::features::Listed;
+use crate::upstream::Upstream;
+
+/// A server whose tools, prompts and resources are those of upstream servers.
+///
+/// The crate's page has an example.
+pub struct Gateway<T> {
+    pub(crate) server: Server,
+    pub(crate) upstreams: Vec<Arc<Upstream<T>>>,
+    pub(crate) list_timeout: Duration,
+    pub(crate) refresh_interval: Duration,
+}
+
+/// The shortest time between two listings of an upstream, so that one which reports changes without
+/// end does not keep the gateway busy.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest delay after listings that failed.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+
+impl<T: Transport> Gateway<T> {
+    /// Creates a builder without upstreams.
+    pub fn builder() -> GatewayBuilder<T> {
+        GatewayBuilder::new()
+    }
+
+    /// Returns the server, whose clones share what it offers.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Lists what all upstreams offer, and offers it. Upstreams are listed concurrently, each
+    /// within the [timeout](GatewayBuilder::list_timeout).
+    ///
+    /// An upstream that cannot be listed does not hold up the others: a warning is logged, and what
+    /// it offered before is still offered.
+    pub async fn refresh(&self) {
+        join_all(self.upstreams.iter().map(|upstream| self.refresh_one(upstream))).await;
+    }
+
+    /// Keeps up with the upstreams until the future is dropped: lists an upstream when it reports a
+    /// change, when the [interval](GatewayBuilder::refresh_interval) has passed, and, with a delay
+    /// that grows to 30 s, after a listing that failed.
+    ///
+    /// Clients that subscribed to lists of the gateway's server are told of each change.
+    pub async fn run(&self) {
+        join_all(self.upstreams.iter().map(|upstream| self.watch(upstream))).await;
+    }
+
+    async fn watch(&self, upstream: &Arc<Upstream<T>>) {
+        let (mut changes, mut delay) = (None, MIN_INTERVAL);
+        loop {
+            if changes.is_none() {
+                changes = subscribe(upstream);
+            }
+            let pause = if self.refresh_one(upstream).await {
+                delay = MIN_INTERVAL;
+                self.refresh_interval
+            } else {
+                delay = MAX_DELAY.min(delay * 2);
+                delay
+            };
+            sleep(MIN_INTERVAL).await;
+            tokio::select! {
+                () = sleep(pause.saturating_sub(MIN_INTERVAL)) => {}
+                () = changed(&mut changes) => {}
+            }
+        }
+    }
+
+    /// Lists one upstream. Returns false if that failed.
+    async fn refresh_one(&self, upstream: &Arc<Upstream<T>>) -> bool {
+        let name = &upstream.name;
+        let error: Box<dyn std::error::Error> =
+            match timeout(self.list_timeout, Listed::read(upstream)).await {
+                Ok(Ok(listed)) => match listed.offer(upstream, &self.server) {
+                    Ok(()) => return true,
+                    Err(error) => error.into(),
+                },
+                Ok(Err(error)) => error.into(),
+                Err(_) => format!("no answer within {:?}", self.list_timeout).into(),
+            };
+        tracing::warn!(
+            target: "mrtr::gateway",
+            upstream = name,
+            error = &*error,
+            "cannot list what the upstream offers"
+        );
+        false
+    }
+}
+
+/// Subscribes to changes of all lists.
+fn subscribe<T: Transport>(upstream: &Upstream<T>) -> Option<Subscription> {
+    let filter = SubscriptionFilter::new().with_tools().with_prompts().with_resources();
+    upstream.client.listen(&filter).ok()
+}
+
+/// Waits for changes, and drops a subscription that has ended. An upstream without subscriptions is
+/// listed from time to time.
+async fn changed(changes: &mut Option<Subscription>) {
+    let Some(subscription) = changes else { return std::future::pending().await };
+    let mut event = subscription.next().await;
+    // One listing answers all changes that have arrived.
+    while let Some(Ok(_)) = event {
+        match subscription.next().now_or_never() {
+            Some(next) => event = next,
+            None => return,
+        }
+    }
+    let error = event.and_then(Result::err);
+    ended(error.as_ref());
+    *changes = None;
+    std::future::pending::<()>().await;
+}
+
+fn ended(error: Option<&CallError>) {
+    let error = error.map(|error| error as &dyn std::error::Error);
+    tracing::debug!(target: "mrtr::gateway", error, "the subscription to an upstream has ended");
+}
+
+impl<T> fmt::Debug for Gateway<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("upstreams", &self.upstreams).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+
+mod arguments;
+mod builder;
+mod features;
+mod forward;
+mod gateway;
+mod upstream;
+
+pub use builder::GatewayBuilder;
+pub use gateway::Gateway;

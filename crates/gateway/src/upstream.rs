@@ -1,0 +1,103 @@
+//! One upstream server.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Mutex;
+
+use mrtr_client::{CallError, Client, Transport};
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_server::Error;
+
+use crate::features::Listed;
+use mrtr_server::manual::ManualContext;
+
+/// Separates the prefix of an upstream from the names that it chose.
+pub(crate) const SEPARATOR: &str = "__";
+
+/// An upstream server, and what the gateway offers of it.
+pub(crate) struct Upstream<T> {
+    /// For logs and error messages.
+    pub(crate) name: String,
+    prefix: String,
+    /// The longer prefixes of other upstreams, which names of this one must not begin with.
+    foreign: Vec<String>,
+    pub(crate) client: Client<T>,
+    pub(crate) offered: Mutex<Offered>,
+}
+
+/// What the gateway offers of one upstream: the names and URIs of all features.
+#[derive(Debug, Default)]
+pub(crate) struct Offered {
+    /// What they were made from; `None` if the next listing may change them even if it is the same,
+    /// since another feature had the same name or URI.
+    pub(crate) listed: Option<Listed>,
+    pub(crate) tools: HashSet<String>,
+    pub(crate) prompts: HashSet<String>,
+    pub(crate) resources: HashSet<String>,
+    pub(crate) templates: HashSet<String>,
+}
+
+impl<T: Transport> Upstream<T> {
+    pub(crate) fn new(
+        name: String,
+        prefix: String,
+        foreign: Vec<String>,
+        client: Client<T>,
+    ) -> Self {
+        Self { name, prefix, foreign, client, offered: Mutex::default() }
+    }
+
+    /// Returns the name under which the gateway offers a tool or prompt; `None` if it belongs to
+    /// another upstream.
+    pub(crate) fn offered_name(&self, name: &str) -> Option<String> {
+        let offered = format!("{}{name}", self.prefix);
+        (!self.foreign.iter().any(|foreign| offered.starts_with(foreign))).then_some(offered)
+    }
+
+    /// Returns a client for one round of a caller: it declares the caller's capabilities, and
+    /// forwards progress.
+    pub(crate) fn client_for(&self, cx: &ManualContext) -> Client<T> {
+        let mut capabilities = cx.parts().capabilities().clone();
+        // Extensions are between the caller and the server that implements them.
+        capabilities.extensions = None;
+        let client = self.client.with_capabilities(capabilities);
+        if !cx.parts().wants_progress() {
+            return client;
+        }
+        let cx = cx.clone();
+        client.with_progress(move |progress| {
+            cx.progress(progress.progress, progress.total, progress.message.as_deref());
+        })
+    }
+
+    /// Converts the error of a call. The caller gets an upstream's own error as it is. Everything
+    /// else is only logged, since it may contain addresses.
+    pub(crate) fn error(&self, error: &CallError) -> Error {
+        if let Some(response) = error.as_server_error() {
+            return Error::response(response.clone());
+        }
+        if error.is_handler() {
+            return Error::response(ErrorObject::invalid_params(format!(
+                "Invalid params: {error}"
+            )));
+        }
+        tracing::warn!(
+            target: "mrtr::gateway",
+            upstream = self.name,
+            error = error as &dyn std::error::Error,
+            "upstream call failed"
+        );
+        let why = match (error.is_timeout(), error.as_transport_error()) {
+            (true, _) => "did not answer in time",
+            (_, Some(_)) => "is unreachable",
+            _ => "violated the protocol",
+        };
+        Error::response(ErrorObject::internal(format!("The upstream server {why}")))
+    }
+}
+
+impl<T> fmt::Debug for Upstream<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,280 @@
+//! What upstreams offer, and what they can do wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mrtr_client::Client;
+use mrtr_gateway::Gateway;
+use mrtr_schema::json::RawJson;
+use mrtr_schema::jsonrpc::{ErrorObject, Response};
+use mrtr_server::extract::Progress;
+use mrtr_server::{
+    Context, Error, Principal, Prompt, Resource, ResourceTemplate, Server, ServerBuilder, Tool,
+};
+use mrtr_transport::{
+    InProcess, IncomingRequest, OutgoingRequest, RequestHandler, Transport, TransportError,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{caller, connect, gateway, gateway_server, keyed, tool_names, upstream};
+
+fn named(name: &str) -> Tool {
+    let text = name.to_owned();
+    Tool::new(name, "", move |_: Context| std::future::ready(text.clone()))
+}
+
+#[tokio::test]
+async fn names_have_the_prefix_of_their_upstream() {
+    let [one, other, plain] = [
+        upstream("one", [named("x"), named("b__c"), named("_y")]),
+        upstream("other", [named("c"), named("x")]),
+        upstream("plain", [named("x"), named("a__z"), named("a_z")]),
+    ];
+    let gateway = gateway(&[("a", &one), ("a__b", &other), ("", &plain)]).await;
+    let client = caller(&gateway, "alice").build();
+    let mut names = tool_names(&client).await;
+    names.sort();
+    // `b__c` of the first, and `a__z` of the last are named like tools of others.
+    assert_eq!(names, ["a___y", "a__b__c", "a__b__x", "a__x", "a_z", "x"]);
+    assert_eq!(client.call_tool("a__b__c", json!({})).await.unwrap().text(), "c");
+    let duplicate = Gateway::builder()
+        .upstream("a", connect(&one, "g").build())
+        .upstream("a", connect(&one, "g").build())
+        .build(gateway_server());
+    let error = duplicate.unwrap_err().to_string();
+    assert!(error.contains("upstream prefix") && error.contains("\"a\""), "{error}");
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Topic {
+    topic: String,
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_forwarded() {
+    let server = keyed("u", 2)
+        .prompt(Prompt::new("explain", "Explains", async |_: Context, Topic { topic }: Topic| {
+            format!("Explain {topic}")
+        }))
+        .resource(Resource::new("note://one", "One", async |_: Context| "the first note"))
+        .resource_template(ResourceTemplate::new(
+            "note://by-topic/{topic}",
+            "By topic",
+            async |_: Context, Topic { topic }: Topic| format!("the note on {topic}"),
+        ))
+        .build()
+        .unwrap();
+    let gateway = gateway(&[("u", &server)]).await;
+    let client = caller(&gateway, "alice").build();
+    let prompts = client.list_prompts().await.unwrap();
+    assert_eq!(
+        (prompts[0].name.as_str(), prompts[0].arguments[0].name.as_str()),
+        ("u__explain", "topic")
+    );
+    let prompt = client.get_prompt("u__explain", json!({ "topic": "rounds" })).await.unwrap();
+    assert!(format!("{prompt:?}").contains("Explain rounds"), "{prompt:?}");
+    assert_eq!(client.list_resources().await.unwrap()[0].uri, "note://one");
+    for (uri, text) in
+        [("note://one", "the first note"), ("note://by-topic/a%20b", "the note on a b")]
+    {
+        let result = client.read_resource(uri).await.unwrap();
+        assert_eq!(result.contents[0].uri, uri);
+        assert!(format!("{result:?}").contains(text), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn results_and_errors_arrive_as_the_upstream_sent_them() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Number {
+        n: serde_json::Number,
+    }
+    let server = upstream(
+        "u",
+        [
+            Tool::new("fail", "", async |_: Context| Err::<String, _>(Error::new("no such row"))),
+            Tool::new("break", "", async |_: Context| {
+                Err::<String, _>(Error::response(
+                    ErrorObject::new(-32_050, "broken").with_data(json!(7)),
+                ))
+            }),
+            Tool::new("number", "", async |_: Context, Number { n }: Number| n.to_string()),
+        ],
+    );
+    let gateway = gateway(&[("u", &server)]).await;
+    let client = caller(&gateway, "alice").build();
+    let failed = client.call_tool("u__fail", json!({})).await.unwrap();
+    assert!(failed.is_error && failed.text() == "no such row", "{failed:?}");
+    let error = client.call_tool("u__break", json!({})).await.unwrap_err();
+    let error = error.as_server_error().unwrap();
+    assert_eq!(
+        (error.code, error.message.as_str(), &error.data),
+        (-32_050, "broken", &Some(json!(7)))
+    );
+    let arguments: Value = serde_json::from_str(r#"{"n":12345678901234567890}"#).unwrap();
+    assert_eq!(
+        client.call_tool("u__number", arguments).await.unwrap().text(),
+        "12345678901234567890"
+    );
+}
+
+#[tokio::test]
+async fn progress_is_forwarded() {
+    let work = async |progress: Progress| {
+        progress.report(1.0, Some(2.0), Some("half"));
+        "done"
+    };
+    let gateway = gateway(&[("u", &upstream("u", [Tool::new("work", "", work)]))]).await;
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let client = caller(&gateway, "alice").on_progress(move |p| drop(sender.send(p))).build();
+    client.call_tool("u__work", json!({})).await.unwrap();
+    let progress = receiver.recv().await.unwrap();
+    assert_eq!((progress.progress, progress.message.as_deref()), (1.0, Some("half")));
+}
+
+/// A server that answers lists with one tool of each name, valid or not.
+struct Sloppy;
+
+impl RequestHandler for Sloppy {
+    async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
+        let request = incoming.request;
+        let tool = |name: &str, schema: Value| json!({ "name": name, "inputSchema": schema });
+        let object = json!({ "type": "object" });
+        let result = match &*request.method {
+            "server/discover" => json!({
+                "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
+                "capabilities": { "tools": {} },
+            }),
+            "tools/list" => {
+                json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [
+                tool("fine", object.clone()), tool("fine", object.clone()),
+                tool("not valid", object.clone()), tool("schema", json!({ "type": "string" })),
+                tool("also.fine", object),
+            ] })
+            }
+            _ => Value::Null,
+        };
+        Response { id: Some(request.id), outcome: Ok(RawJson::new(&result).unwrap()) }
+    }
+}
+
+#[tokio::test]
+async fn invalid_tools_are_skipped_and_the_others_offered() {
+    let gateway = Gateway::builder()
+        .upstream("s", Client::builder(InProcess::new(Sloppy)).build())
+        .build(gateway_server())
+        .unwrap();
+    gateway.refresh().await;
+    gateway.refresh().await;
+    let client = connect(gateway.server(), "alice").build();
+    assert_eq!(tool_names(&client).await, ["s__fine", "s__also.fine"]);
+}
+
+#[tokio::test]
+async fn uri_belongs_to_the_upstream_that_was_listed_first() {
+    let note = |text: &'static str| {
+        let note = Resource::new("note://one", "One", move |_: Context| std::future::ready(text));
+        keyed("u", 2).updatable::<Resource>().resource(note).build().unwrap()
+    };
+    let (first, second) = (note("first"), note("second"));
+    let gateway = gateway(&[("a", &first), ("b", &second)]).await;
+    let client = caller(&gateway, "alice").build();
+    let text = async || {
+        client.clear_cache();
+        format!("{:?}", client.read_resource("note://one").await.unwrap())
+    };
+    assert!(text().await.contains("first"));
+    assert_eq!(client.list_resources().await.unwrap().len(), 1);
+    gateway.refresh().await;
+    assert!(text().await.contains("first"));
+    // When it is free, the other one gets it at its next listing, although that is the same.
+    first
+        .update(|update| {
+            update.remove::<Resource>("note://one");
+            Ok(())
+        })
+        .unwrap();
+    gateway.refresh().await;
+    gateway.refresh().await;
+    assert!(text().await.contains("second"));
+}
+
+#[tokio::test]
+async fn features_beyond_the_limit_are_skipped() {
+    let server = upstream("u", (0..1_001).map(|n| named(&format!("t{n}"))));
+    let gateway = gateway(&[("u", &server)]).await;
+    assert_eq!(tool_names(&caller(&gateway, "alice").build()).await.len(), 1_000);
+}
+
+/// A connection that can be cut.
+struct Cut(InProcess<Server>, Arc<AtomicBool>);
+
+impl Transport for Cut {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(TransportError::not_sent("10.0.0.7 refused the connection"));
+        }
+        self.0.send(outgoing).await
+    }
+}
+
+#[tokio::test]
+async fn upstream_that_is_gone_keeps_its_tools_and_says_so() {
+    let (server, is_cut) = (keyed("u", 2).tool(named("x")).build().unwrap(), Arc::default());
+    let server = InProcess::new(server)
+        .with_extension(Principal::new("https://login.example", "the gateway"));
+    let gateway = Gateway::builder()
+        .upstream("u", Client::builder(Cut(server, Arc::clone(&is_cut))).build())
+        .build(gateway_server())
+        .unwrap();
+    gateway.refresh().await;
+    is_cut.store(true, Ordering::Relaxed);
+    gateway.refresh().await;
+    let client = connect(gateway.server(), "alice").build();
+    assert_eq!(tool_names(&client).await, ["u__x"]);
+    let error = client.call_tool("u__x", json!({})).await.unwrap_err();
+    let error = error.as_server_error().unwrap();
+    assert_eq!(error.message, "The upstream server is unreachable");
+    is_cut.store(false, Ordering::Relaxed);
+    assert_eq!(client.call_tool("u__x", json!({})).await.unwrap().text(), "x");
+}
+
+/// A server that never answers.
+struct Stuck;
+
+impl RequestHandler for Stuck {
+    async fn handle(self: Arc<Self>, _: IncomingRequest) -> Response<RawJson> {
+        std::future::pending().await
+    }
+}
+
+enum Either {
+    Server(InProcess<Server>),
+    Stuck(InProcess<Stuck>),
+}
+
+impl Transport for Either {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        match self {
+            Self::Server(server) => server.send(outgoing).await,
+            Self::Stuck(stuck) => stuck.send(outgoing).await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn upstream_that_is_stuck_does_not_hold_up_the_others() {
+    let fine = keyed("u", 2).tool(named("x")).build().unwrap();
+    let fine = InProcess::new(fine).with_extension(Principal::new("https://login.example", "g"));
+    let gateway = Gateway::builder()
+        .upstream("stuck", Client::builder(Either::Stuck(InProcess::new(Stuck))).build())
+        .upstream("fine", Client::builder(Either::Server(fine)).build())
+        .build(ServerBuilder::allow_anonymous(Server::builder("g", "1").ephemeral_key()))
+        .unwrap();
+    gateway.refresh().await;
+    let client = Client::builder(InProcess::new(gateway.server().clone())).build();
+    assert_eq!(tool_names(&client).await, ["fine__x"]);
+    assert_eq!(client.call_tool("fine__x", json!({})).await.unwrap().text(), "x");
+}
