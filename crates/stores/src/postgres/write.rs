@@ -19,53 +19,43 @@ use crate::millis::millis;
 /// The number of groups of each kind that are under way at a time.
 const RUNNING: usize = 2;
 
-/// The writes of a statement that hold the lease of their task, which they lock. `length` is the
-/// number of entries in the journal.
-///
-/// The lock is the fence: a claim either waits for it (or passes over the task), or comes first,
-/// and then the lease differs.
-macro_rules! held {
-    ($condition:literal, $lock:literal) => {
+/// The length of the journal that a write begins at `$first`, or 0 if the journal is shorter. The
+/// lower bound is for speed: without it, PostgreSQL collects all entries of an index page.
+macro_rules! length {
+    ($first:literal) => {
         concat!(
-            "WITH write AS MATERIALIZED (
-                SELECT w.*, coalesce((SELECT e.position + 1 FROM mrtr_entry e WHERE e.key = w.key
-                    ORDER BY e.position DESC LIMIT 1), 0) AS length
-                FROM unnest($1::bytea[], $2::bytea[], $3::int4[], $4::int4[])
-                    WITH ORDINALITY AS w(key, lease, position, upto, number)
-            ), held AS MATERIALIZED (
-                SELECT w.number, w.key, w.lease, w.upto, w.length, t.cancel
-                FROM write w JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
-                WHERE ",
-            exists!(),
-            " AND ",
-            $condition,
-            " FOR ",
-            $lock,
-            " OF t
-            )"
+            "coalesce((SELECT e.position + 1 FROM mrtr_entry e
+                WHERE e.key = w.key AND e.position >= ",
+            $first,
+            " - 1 ORDER BY e.position DESC LIMIT 1), 0)"
         )
     };
 }
 
-/// The entries of the writes that are held.
-macro_rules! add {
-    () => {
-        "INSERT INTO mrtr_entry AS e (key, position, lease, seq, body)
-                SELECT held.key, n.position, held.lease, $5, n.body
-                FROM unnest($6::int8[], $7::int4[], $8::bytea[]) AS n(number, position, body)
-                    JOIN held ON held.number = n.number"
-    };
-}
-
 /// Adds entries at the ends of journals, and returns the numbers of the writes for which this was
-/// possible. Other writes of entries alone may hold the lock, too.
+/// possible.
+///
+/// The lock of the task is the fence: a claim either waits for it (or passes over the task), or
+/// comes first. Then this statement waits, and compares the lease again with the one that the claim
+/// has committed. Other writes of entries alone may hold the lock, too.
 ///
 /// If another statement with the same lease adds these entries at the same time, this one fails.
 const APPEND: &str = concat!(
-    held!("w.position = w.length", "SHARE"),
-    ", added AS (",
-    add!(),
-    ") SELECT number, cancel FROM held"
+    "WITH held AS MATERIALIZED (
+        SELECT w.number, w.key, w.lease, w.position, w.body, t.cancel
+        FROM unnest($1::int8[], $2::bytea[], $3::bytea[], $4::int4[], $5::int4[], $6::bytea[])
+                AS w(number, key, lease, first, position, body)
+            JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
+        WHERE ",
+    exists!(),
+    " AND w.first = ",
+    length!("w.first"),
+    " FOR SHARE OF t
+    ), added AS (
+        INSERT INTO mrtr_entry (key, position, lease, seq, body)
+        SELECT key, position, lease, $7, body FROM held
+    )
+    SELECT number, cancel FROM held"
 );
 
 /// Replaces the entries from a position on in the journals of all tasks that are held with the
@@ -77,14 +67,31 @@ const APPEND: &str = concat!(
 macro_rules! replace {
     ($lock:literal) => {
         concat!(
-            held!("(w.position IS NULL OR w.position <= w.length)", $lock),
-            ", removed AS (
+            "WITH write AS MATERIALIZED (
+                SELECT w.*, ",
+            length!("w.position"),
+            " AS length
+                FROM unnest($1::bytea[], $2::bytea[], $3::int4[], $4::int4[])
+                    WITH ORDINALITY AS w(key, lease, position, upto, number)
+            ), held AS MATERIALIZED (
+                SELECT w.number, w.key, w.lease, w.upto, w.length, t.cancel
+                FROM write w JOIN mrtr_task t ON t.key = w.key AND t.lease = w.lease
+                WHERE ",
+            exists!(),
+            " AND (w.position IS NULL OR w.position <= w.length)
+                FOR ",
+            $lock,
+            " OF t
+            ), removed AS (
                 DELETE FROM mrtr_entry e USING held
                 WHERE held.upto < held.length AND e.key = held.key AND e.position >= held.upto
                     AND NOT (e.lease = held.lease AND e.seq > $5)
-            ), added AS (",
-            add!(),
-            " ON CONFLICT (key, position) DO UPDATE
+            ), added AS (
+                INSERT INTO mrtr_entry AS e (key, position, lease, seq, body)
+                SELECT held.key, n.position, held.lease, $5, n.body
+                FROM unnest($6::int8[], $7::int4[], $8::bytea[]) AS n(number, position, body)
+                    JOIN held ON held.number = n.number
+                ON CONFLICT (key, position) DO UPDATE
                     SET lease = excluded.lease, seq = excluded.seq, body = excluded.body
                     WHERE NOT (e.lease = excluded.lease AND e.seq > excluded.seq)
             )
@@ -187,14 +194,14 @@ impl Writer {
 async fn append(pool: &Pool, writes: &[Arc<TaskWrite>]) -> Result<Vec<Verdict>, TaskStoreError> {
     let mut lent = pool.get().await?;
     let statement = lent.prepare(APPEND).await.map_err(failed)?;
-    let rows = append_with(lent.client(), &statement, writes, next_seq()).await.map_err(failed)?;
+    let rows = add(lent.client(), &statement, writes, next_seq()).await.map_err(failed)?;
     let mut verdicts = verdicts(writes, &rows);
     let is_other = |verdict: &Verdict| *verdict == Verdict::Lost;
     if verdicts.iter().any(is_other) {
         let others = writes.iter().zip(&verdicts).filter(|(_, verdict)| is_other(verdict));
         let others: Vec<_> = others.map(|(write, _)| Arc::clone(write)).collect();
         let statement = lent.prepare(REPLACE).await.map_err(failed)?;
-        let rows = append_with(lent.client(), &statement, &others, next_seq()).await;
+        let rows = replace(lent.client(), &statement, &others, next_seq()).await;
         let replaced = self::verdicts(&others, &rows.map_err(failed)?);
         for (verdict, replaced) in verdicts.iter_mut().filter(|v| is_other(v)).zip(replaced) {
             *verdict = replaced;
@@ -210,31 +217,60 @@ fn next_seq() -> i64 {
     SEQ.fetch_add(1, Ordering::Relaxed)
 }
 
-async fn append_with(
+/// Executes [`APPEND`].
+async fn add(
+    client: &Client,
+    statement: &Statement,
+    writes: &[Arc<TaskWrite>],
+    seq: i64,
+) -> Result<Vec<Row>, Error> {
+    let (mut numbers, mut keys, mut leases) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut firsts, mut positions, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, write) in (1_i64..).zip(writes) {
+        let Some(first) = position(write) else { continue };
+        for (position, entry) in (first..).zip(&write.entries) {
+            numbers.push(number);
+            keys.push(&write.key.0[..]);
+            leases.push(&write.lease.0[..]);
+            firsts.push(first);
+            positions.push(position);
+            bodies.push(entry.as_slice());
+        }
+    }
+    let params: &Params<'_> = &[&numbers, &keys, &leases, &firsts, &positions, &bodies, &seq];
+    client.query(statement, params).await
+}
+
+fn position(write: &TaskWrite) -> Option<i32> {
+    write.position.map(|first| i32::try_from(first).unwrap_or(i32::MAX))
+}
+
+/// Executes [`REPLACE`] or [`REPLACE_AND_LOCK`].
+async fn replace(
     client: &Client,
     statement: &Statement,
     writes: &[Arc<TaskWrite>],
     seq: i64,
 ) -> Result<Vec<Row>, Error> {
     let (mut keys, mut leases) = (Vec::new(), Vec::new());
-    let (mut positions, mut ends) = (Vec::new(), Vec::new());
-    let (mut numbers, mut at, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut firsts, mut ends) = (Vec::new(), Vec::new());
+    let (mut numbers, mut positions, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
     for (number, write) in (1_i64..).zip(writes) {
+        let first = position(write);
         keys.push(&write.key.0[..]);
         leases.push(&write.lease.0[..]);
-        let position = write.position.map(|first| i32::try_from(first).unwrap_or(i32::MAX));
-        positions.push(position);
-        let mut next = position;
-        for (position, entry) in position.into_iter().flat_map(|first| first..).zip(&write.entries)
-        {
+        firsts.push(first);
+        let mut end = first;
+        for (position, entry) in first.into_iter().flat_map(|first| first..).zip(&write.entries) {
             numbers.push(number);
-            at.push(position);
+            positions.push(position);
             bodies.push(entry.as_slice());
-            next = Some(position.saturating_add(1));
+            end = Some(position.saturating_add(1));
         }
-        ends.push(next);
+        ends.push(end);
     }
-    let params: &Params<'_> = &[&keys, &leases, &positions, &ends, &seq, &numbers, &at, &bodies];
+    let params: &Params<'_> =
+        &[&keys, &leases, &firsts, &ends, &seq, &numbers, &positions, &bodies];
     client.query(statement, params).await
 }
 
@@ -257,7 +293,7 @@ async fn change(
     let lock = lent.prepare(REPLACE_AND_LOCK).await.map_err(failed)?;
     let (begun, rows) = tokio::join!(biased;
         lent.client().batch_execute("BEGIN"),
-        append_with(lent.client(), &lock, writes, next_seq()),
+        replace(lent.client(), &lock, writes, next_seq()),
     );
     let rows = begun.and(rows).map_err(failed)?;
     let verdicts = verdicts(writes, &rows);
@@ -404,7 +440,7 @@ mod tests {
             (4, 1, &["e"], "a e"),
         ] {
             let writes = write(position, entries);
-            append_with(lent.client(), &statement, &writes, seq).await.unwrap();
+            replace(lent.client(), &statement, &writes, seq).await.unwrap();
             assert_eq!(journal().await, expected, "after {entries:?} at {position}");
         }
     }
@@ -416,12 +452,15 @@ mod tests {
         let pool = Pool::new(Connector::new(server.config().parse().unwrap(), NoTls));
         schema::migrate(&pool).await.unwrap();
         let lent = pool.get().await.unwrap();
-        for sql in [APPEND, REPLACE, REPLACE_AND_LOCK] {
-            let types = "bytea[], bytea[], int4[], int4[], int8, int8[], int4[], bytea[]";
+        let append = "int8[], bytea[], bytea[], int4[], int4[], bytea[], int8";
+        let replace = "bytea[], bytea[], int4[], int4[], int8, int8[], int4[], bytea[]";
+        for (sql, types) in [(APPEND, append), (REPLACE, replace), (REPLACE_AND_LOCK, replace)] {
             let prepare = format!("DEALLOCATE ALL; PREPARE write ({types}) AS {sql}");
             lent.client().batch_execute(&prepare).await.unwrap();
-            let explain = "EXPLAIN EXECUTE write ('{}', '{}', '{}', '{}', 1, '{}', '{}', '{}')";
-            let plan = lent.client().simple_query(explain).await.unwrap();
+            let values = types.split(", ").map(|of| if of.ends_with("[]") { "'{}'" } else { "1" });
+            let values = values.collect::<Vec<_>>().join(", ");
+            let explain = format!("EXPLAIN EXECUTE write ({values})");
+            let plan = lent.client().simple_query(&explain).await.unwrap();
             let lines: Vec<_> = plan.iter().filter_map(line).collect();
             // Each access to the two tables has its condition on a key.
             let of_tables =
