@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::drive::LATE;
 use super::faults::{Fault, Kind};
 use super::history::{Attempt, History, Ledgered, Restoration, Step};
-use super::observed::{Call, End, Status};
+use super::observed::{Answered, Call, End, Status};
 use super::scenario::LEASE;
 use super::workload::{BOUGHT, DECLINED, Outcome};
 use crate::workload::{answer_to, consents};
@@ -166,9 +166,18 @@ impl Checked<'_> {
     /// Acknowledged answers are used, and only they.
     pub(crate) fn answers(&self) -> Vec<String> {
         let call = self.call;
-        let again = call.asked_again.iter().filter(|(_, at, asked)| !self.may_lose(*at, *asked));
+        // The copy may lack the question, too: an answer to a question that is not open is ignored.
+        let is_lost = |answered: &Answered, asked: f64| {
+            self.may_lose(answered.at, asked) || self.may_lose(answered.seen, asked)
+        };
+        let again = call.asked_again.iter().filter(|(_, it, asked)| !is_lost(it, *asked));
         let mut wrong: Vec<_> = again
-            .map(|(key, ..)| self.say(format_args!("{key} is open after its answer was accepted")))
+            .map(|(key, Answered { seen, at }, asked)| {
+                self.say(format_args!(
+                    "{key}, seen at {seen:.3}, is open at {asked:.3} after its answer was accepted \
+                     at {at:.3}"
+                ))
+            })
             .collect();
         for observed in &call.observations {
             let Some(outcome) = parse(&observed.status) else { continue };
@@ -307,4 +316,31 @@ fn parse(status: &Status) -> Option<Outcome> {
 /// Returns true for faults that are planned.
 pub(crate) fn is_planned(kind: Kind) -> bool {
     !matches!(kind, Kind::Slow | Kind::Stalled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::Outage;
+    use super::*;
+
+    /// A client sees a question, an older copy without it is restored, and then the answer is
+    /// acknowledged, and ignored.
+    #[test]
+    fn an_answer_to_a_question_that_a_restoration_has_undone_may_be_asked_for_again() {
+        let outage = |at| Outage { from: at - 1.0, at, to: at + 1.0 };
+        let restoration = Restoration { copied: outage(10.0), restored: outage(20.0) };
+        for (seen, at, asked, is_excused) in [
+            (5.0, 6.0, 30.0, false),
+            (8.0, 12.0, 30.0, true),
+            (12.0, 15.0, 17.0, false),
+            (18.0, 22.0, 30.0, true),
+            (22.0, 23.0, 30.0, false),
+        ] {
+            let asked_again = vec![("tip".to_owned(), Answered { seen, at }, asked)];
+            let call = Call { asked_again, ..Call::default() };
+            let (ledgered, restoration) = (&Ledgered::default(), Some(&restoration));
+            let checked = Checked { call: &call, ledgered, faults: &[], restoration };
+            assert_eq!(checked.answers().is_empty(), is_excused, "seen at {seen}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::clients::{Anywhere, Shared, is_not_found};
-use super::observed::{Cancelled, End, Observation, Status};
+use super::observed::{Answered, Cancelled, End, Observation, Status};
 use super::record::now;
 use crate::lock;
 use crate::workload::{answer_to, consents};
@@ -95,7 +95,7 @@ impl Driver<'_> {
                     waits_first = self.see(asked, &questions);
                     if self.cancels.is_none_or(|after| polls + 1 < after) {
                         waits_first = false;
-                        let all = self.answer(&id, questions, pending, random).await;
+                        let all = self.answer(&id, asked, questions, pending, random).await;
                         stored = all.or(stored);
                     }
                 }
@@ -141,8 +141,8 @@ impl Driver<'_> {
     fn see(&self, asked: f64, questions: &[(String, String)]) -> bool {
         let mut call = lock(self.call);
         for (key, message) in questions {
-            if let Some(at) = call.answered.get(key).copied().filter(|at| *at < asked) {
-                call.asked_again.push((key.clone(), at, asked));
+            if let Some(answered) = call.answered.get(key).copied().filter(|it| it.at < asked) {
+                call.asked_again.push((key.clone(), answered, asked));
             }
             let question = (key.clone(), message.clone());
             if !call.asked.contains(&question) {
@@ -152,11 +152,12 @@ impl Driver<'_> {
         call.answered.is_empty() && !call.is_update_lost
     }
 
-    /// Answers questions, all at once or one after the other. Returns the paused call if it has
+    /// Answers questions that were seen open, all at once or one after the other. Returns the paused call if it has
     /// sent the answers.
     async fn answer(
         &self,
         id: &str,
+        seen: f64,
         mut questions: Vec<(String, String)>,
         pending: Option<PendingCall>,
         random: &mut Random,
@@ -184,8 +185,8 @@ impl Driver<'_> {
             }
             return match self.client.resume::<CallToolResult>(pending, &responses).await {
                 Ok(CallOutcome::Working(pending) | CallOutcome::InputRequired(pending)) => {
-                    let at = now();
-                    let keys = questions.into_iter().map(|(key, _)| (key, at));
+                    let answered = Answered { seen, at: now() };
+                    let keys = questions.into_iter().map(|(key, _)| (key, answered));
                     lock(self.call).answered.extend(keys);
                     serde_json::to_string(&pending).ok()
                 }
@@ -202,7 +203,8 @@ impl Driver<'_> {
             if !self.update(id, &key, response(&key, &message, "")).await {
                 break;
             }
-            lock(self.call).answered.entry(key.clone()).or_insert_with(now);
+            let answered = Answered { seen, at: now() };
+            lock(self.call).answered.entry(key.clone()).or_insert(answered);
             if random.below(4) == 0 {
                 // The first answer counts.
                 self.update(id, &key, response(&key, &message, LATE)).await;

@@ -44,11 +44,11 @@ pub(crate) struct Call {
     pub(crate) task: Option<(String, f64)>,
     /// Keys and messages of all questions that were asked.
     pub(crate) asked: Vec<(String, String)>,
-    /// Acknowledged answers: the key, and the time.
-    pub(crate) answered: BTreeMap<String, f64>,
-    /// Questions that were open after their answer was acknowledged: the key, the time of the
-    /// acknowledgement, and that of the request.
-    pub(crate) asked_again: Vec<(String, f64, f64)>,
+    /// Acknowledged answers, by key.
+    pub(crate) answered: BTreeMap<String, Answered>,
+    /// Questions that were open after their answer was acknowledged: the key, the answer, and the
+    /// time of the request.
+    pub(crate) asked_again: Vec<(String, Answered, f64)>,
     /// A request with answers has failed: it may still have an effect.
     pub(crate) is_update_lost: bool,
     pub(crate) cancelled: Option<Cancelled>,
@@ -58,6 +58,15 @@ pub(crate) struct Call {
     pub(crate) observations: Vec<Observation>,
     /// Responses that no caller should get.
     pub(crate) unexpected: Vec<String>,
+}
+
+/// An acknowledged answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answered {
+    /// The time of the request whose response had the question.
+    pub(crate) seen: f64,
+    /// The time of the acknowledgement.
+    pub(crate) at: f64,
 }
 
 /// An acknowledged cancellation.
