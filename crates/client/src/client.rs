@@ -174,8 +174,9 @@ impl<T: Transport> Client<T> {
     /// its handlers.
     ///
     /// For clients that forward questions to others, such as gateways: start calls with
-    /// [`Client::begin_tool`], which needs no handlers. Servers of legacy revisions get the
-    /// client's own capabilities, once in a session. So do subscriptions.
+    /// [`Client::begin_tool`], which needs no handlers. A session with a server of a legacy
+    /// revision has the capabilities of the request that opens it. Subscriptions declare the
+    /// client's own.
     #[must_use]
     pub fn with_capabilities(&self, capabilities: ClientCapabilities) -> Self {
         self.with(|options| options.capabilities = Some(Arc::new(capabilities)))

@@ -34,8 +34,8 @@ impl<T: Transport> GatewayBuilder<T> {
     /// with a logged warning. Resources and templates keep their URIs: of two with the same URI,
     /// the one that was listed first is served.
     ///
-    /// Calls carry what the client itself is configured with, such as its credentials and its
-    /// timeouts, and the capabilities of the caller. Nothing else of the caller reaches the
+    /// Calls carry what the client itself is configured with, such as its credentials, and the
+    /// capabilities of the caller except for URL mode and extensions. Nothing else of the caller reaches the
     /// upstream: no token, no header, no principal.
     pub fn upstream(mut self, prefix: impl Into<String>, client: Client<T>) -> Self {
         self.upstreams.push((prefix.into(), client));

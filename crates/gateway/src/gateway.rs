@@ -58,6 +58,8 @@ impl<T: Transport> Gateway<T> {
     /// Clients that subscribed to lists of the gateway's server are told of each change.
     pub async fn run(&self) {
         join_all(self.upstreams.iter().map(|upstream| self.watch(upstream))).await;
+        // There are no upstreams.
+        std::future::pending::<()>().await;
     }
 
     async fn watch(&self, upstream: &Arc<Upstream<T>>) {
@@ -109,11 +111,12 @@ fn subscribe<T: Transport>(upstream: &Upstream<T>) -> Option<Subscription> {
     upstream.client.listen(&filter).ok()
 }
 
-/// Waits for changes, and drops a subscription that has ended. An upstream without subscriptions is
-/// listed from time to time.
+/// Waits for changes. A subscription that has ended is dropped, and counts as a change after
+/// [`MAX_DELAY`]: changes may have been missed.
 async fn changed(changes: &mut Option<Subscription>) {
     let Some(subscription) = changes else { return std::future::pending().await };
     let mut event = subscription.next().await;
+    let has_changed = matches!(event, Some(Ok(_)));
     // One listing answers all changes that have arrived.
     while let Some(Ok(_)) = event {
         match subscription.next().now_or_never() {
@@ -124,7 +127,9 @@ async fn changed(changes: &mut Option<Subscription>) {
     let error = event.and_then(Result::err);
     ended(error.as_ref());
     *changes = None;
-    std::future::pending::<()>().await;
+    if !has_changed {
+        sleep(MAX_DELAY).await;
+    }
 }
 
 fn ended(error: Option<&CallError>) {

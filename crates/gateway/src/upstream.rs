@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Mutex;
 
 use mrtr_client::{CallError, Client, Transport};
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_server::Error;
 
 use crate::features::Listed;
@@ -60,6 +60,14 @@ impl<T: Transport> Upstream<T> {
         let mut capabilities = cx.parts().capabilities().clone();
         // Extensions are between the caller and the server that implements them.
         capabilities.extensions = None;
+        // A page would link an account to the gateway's identity, and so to all callers.
+        if let Some(elicitation) = &mut capabilities.elicitation
+            && elicitation.url.take().is_some()
+            && elicitation.form.is_none()
+        {
+            // Without modes, it would declare forms.
+            capabilities.elicitation = None;
+        }
         let client = self.client.with_capabilities(capabilities);
         if !cx.parts().wants_progress() {
             return client;
@@ -70,10 +78,11 @@ impl<T: Transport> Upstream<T> {
         })
     }
 
-    /// Converts the error of a call. The caller gets an upstream's own error as it is. Everything
-    /// else is only logged, since it may contain addresses.
+    /// Converts the error of a call. The caller gets an upstream's own error as it is, unless it is
+    /// about the gateway's request. Everything else is only logged, since it may contain addresses.
     pub(crate) fn error(&self, error: &CallError) -> Error {
-        if let Some(response) = error.as_server_error() {
+        let response = error.as_server_error();
+        if let Some(response) = response.filter(|response| is_for_caller(response)) {
             return Error::response(response.clone());
         }
         if error.is_handler() {
@@ -87,13 +96,25 @@ impl<T: Transport> Upstream<T> {
             error = error as &dyn std::error::Error,
             "upstream call failed"
         );
-        let why = match (error.is_timeout(), error.as_transport_error()) {
-            (true, _) => "did not answer in time",
-            (_, Some(_)) => "is unreachable",
-            _ => "violated the protocol",
+        let why = match (error.is_timeout(), error.as_transport_error(), response) {
+            (true, ..) => "did not answer in time",
+            (_, Some(_), _) => "is unreachable",
+            (.., Some(_)) => "refused the gateway's request",
+            _ => "cannot complete the call",
         };
         Error::response(ErrorObject::internal(format!("The upstream server {why}")))
     }
+}
+
+/// Returns false if an error is about the request of the gateway itself: its headers, version,
+/// method or scopes. A transport would take it for one about the caller's request.
+fn is_for_caller(error: &ErrorObject) -> bool {
+    let of_request =
+        [code::HEADER_MISMATCH, code::UNSUPPORTED_PROTOCOL_VERSION, code::METHOD_NOT_FOUND];
+    let data = error.data.as_ref();
+    let is_about_scopes =
+        data.is_some_and(|data| data.get("reason") == Some(&"insufficient_scope".into()));
+    !of_request.contains(&error.code) && !is_about_scopes
 }
 
 impl<T> fmt::Debug for Upstream<T> {

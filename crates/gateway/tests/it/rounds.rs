@@ -129,3 +129,18 @@ async fn upstream_sees_the_capabilities_of_the_caller() {
         json!({ "elicitation": { "form": {} } })
     );
 }
+
+/// All callers have one identity at the upstream: a page that one opens would act for all.
+#[tokio::test]
+async fn questions_in_url_mode_are_not_forwarded() {
+    let tool = Tool::new("login", "", async |cx: Context| {
+        cx.elicit_url("login", "Log in", "https://login.example").await?;
+        Ok::<_, mrtr_server::Error>("done")
+    });
+    let server = upstream("u", [tool]);
+    let gateway = gateway(&[("u", &server)]).await;
+    let client = caller(&gateway, "alice").on_url(async |_, _| Ok(ElicitResult::decline())).build();
+    let error = client.call_tool("u__login", json!({})).await.unwrap_err();
+    let error = error.as_server_error().unwrap();
+    assert_eq!(error.code, code::MISSING_REQUIRED_CLIENT_CAPABILITY);
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mrtr_client::Client;
 use mrtr_gateway::Gateway;
 use mrtr_schema::json::RawJson;
-use mrtr_schema::jsonrpc::{ErrorObject, Response};
+use mrtr_schema::jsonrpc::{ErrorObject, Response, code};
 use mrtr_server::extract::Progress;
 use mrtr_server::{
     Context, Error, Principal, Prompt, Resource, ResourceTemplate, Server, ServerBuilder, Tool,
@@ -118,6 +118,38 @@ async fn results_and_errors_arrive_as_the_upstream_sent_them() {
         client.call_tool("u__number", arguments).await.unwrap().text(),
         "12345678901234567890"
     );
+}
+
+/// The transport would make challenges and other answers of the gateway out of them.
+#[tokio::test]
+async fn errors_about_the_request_of_the_gateway_are_not_forwarded() {
+    let scopes = json!({ "reason": "insufficient_scope", "scopes": ["admin"] });
+    let errors = [
+        ("scope", ErrorObject::new(-32_050, "x").with_data(scopes)),
+        ("header", ErrorObject::new(code::HEADER_MISMATCH, "x")),
+        ("method", ErrorObject::method_not_found("x")),
+    ];
+    let names = errors.each_ref().map(|(name, _)| *name);
+    let tools = errors.map(|(name, error)| {
+        Tool::new(name, "", move |_: Context| {
+            std::future::ready(Err::<String, _>(Error::response(error.clone())))
+        })
+    });
+    let gateway = gateway(&[("u", &upstream("u", tools))]).await;
+    let client = caller(&gateway, "alice").build();
+    for name in names {
+        let error = client.call_tool(&format!("u__{name}"), json!({})).await.unwrap_err();
+        let error = error.as_server_error().unwrap();
+        assert_eq!((error.code, &error.data), (code::INTERNAL_ERROR, &None), "{name}");
+        assert_eq!(error.message, "The upstream server refused the gateway's request");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn gateway_without_upstreams_runs_until_it_is_dropped() {
+    let gateway = gateway(&[]).await;
+    let run = tokio::time::timeout(std::time::Duration::from_mins(1), gateway.run());
+    assert!(run.await.is_err());
 }
 
 #[tokio::test]
