@@ -18,15 +18,18 @@ pub struct GatewayBuilder<T> {
     refresh_interval: Duration,
 }
 
-impl<T: Transport> GatewayBuilder<T> {
-    pub(crate) fn new() -> Self {
-        Self {
+impl<T: Transport> Gateway<T> {
+    /// Creates a builder without upstreams.
+    pub fn builder() -> GatewayBuilder<T> {
+        GatewayBuilder {
             upstreams: Vec::new(),
             list_timeout: Duration::from_secs(10),
             refresh_interval: Duration::from_mins(1),
         }
     }
+}
 
+impl<T: Transport> GatewayBuilder<T> {
     /// Adds an upstream server.
     ///
     /// Its tools and prompts are named by `prefix`, `__` and their own name; with an empty prefix,
@@ -35,8 +38,8 @@ impl<T: Transport> GatewayBuilder<T> {
     /// the one that was listed first is served.
     ///
     /// Calls carry what the client itself is configured with, such as its credentials, and the
-    /// capabilities of the caller except for URL mode and extensions. Nothing else of the caller reaches the
-    /// upstream: no token, no header, no principal.
+    /// capabilities of the caller except for URL mode and extensions. Nothing else of the caller
+    /// reaches the upstream: no token, no header, no principal.
     pub fn upstream(mut self, prefix: impl Into<String>, client: Client<T>) -> Self {
         self.upstreams.push((prefix.into(), client));
         self
@@ -49,8 +52,8 @@ impl<T: Transport> GatewayBuilder<T> {
     }
 
     /// Sets the time after which [`Gateway::run`] lists an upstream again that has reported no
-    /// change. Lists that the upstream allows to cache for longer are taken from the client's cache.
-    /// Default: 1 min.
+    /// change. Lists that the upstream allows to cache for longer are taken from the client's
+    /// cache. Default: 1 min.
     pub fn refresh_interval(mut self, interval: Duration) -> Self {
         self.refresh_interval = interval;
         self

@@ -1,9 +1,9 @@
-//! What an upstream offers, as features of the gateway's server.
+//! What an upstream lists, as features of the gateway's server.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-use mrtr_client::{CallError, Transport};
+use mrtr_client::Transport;
 use mrtr_schema::prompt::Prompt as PromptDefinition;
 use mrtr_schema::resource::{
     Resource as ResourceDefinition, ResourceTemplate as TemplateDefinition,
@@ -17,76 +17,48 @@ use mrtr_server::{
 
 use crate::arguments::Arguments;
 use crate::forward::forward;
-use crate::upstream::{Offered, Upstream};
+use crate::listed::{Listed, Offered};
+use crate::upstream::Upstream;
 
 /// The most features of one kind that are taken from an upstream.
 const MAX_FEATURES: usize = 1_000;
 
-/// What an upstream offers.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Listed {
-    tools: Vec<ToolDefinition>,
-    prompts: Vec<PromptDefinition>,
-    resources: Vec<ResourceDefinition>,
-    templates: Vec<TemplateDefinition>,
-}
-
-impl Listed {
-    /// Lists what the upstream has according to its capabilities.
-    pub(crate) async fn read<T: Transport>(upstream: &Upstream<T>) -> Result<Self, CallError> {
-        let client = &upstream.client;
-        let capabilities = client.discover().await?.capabilities;
-        let mut listed = Self::default();
-        if capabilities.tools.is_some() {
-            listed.tools = client.list_tools().await?;
-        }
-        if capabilities.prompts.is_some() {
-            listed.prompts = client.list_prompts().await?;
-        }
-        if capabilities.resources.is_some() {
-            listed.resources = client.list_resources().await?;
-            listed.templates = client.list_resource_templates().await?;
-        }
-        Ok(listed)
+/// Replaces what the server offers of the upstream.
+pub(crate) fn offer<T: Transport>(
+    listed: Listed,
+    upstream: &Arc<Upstream<T>>,
+    server: &Server,
+) -> Result<(), BuildError> {
+    let mut offered = upstream.offered.lock().unwrap_or_else(PoisonError::into_inner);
+    if offered.listed.as_ref() == Some(&listed) {
+        return Ok(());
     }
-
-    /// Replaces what the server offers of the upstream.
-    pub(crate) fn offer<T: Transport>(
-        self,
-        upstream: &Arc<Upstream<T>>,
-        server: &Server,
-    ) -> Result<(), BuildError> {
-        let mut offered = upstream.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        if offered.listed.as_ref() == Some(&self) {
-            return Ok(());
-        }
-        let mut now = Offered::default();
-        let mut clashes = 0;
-        server.update(|update| {
-            let mut replacing = Replacing { update, upstream: &upstream.name, clashes: 0 };
-            let tools = self.tools.iter().filter_map(|definition| tool(upstream, definition));
-            now.tools = replacing.replace(&offered.tools, tools);
-            let prompts = self.prompts.iter().filter_map(|definition| prompt(upstream, definition));
-            now.prompts = replacing.replace(&offered.prompts, prompts);
-            let resources = self.resources.iter().map(|definition| resource(upstream, definition));
-            now.resources = replacing.replace(&offered.resources, resources);
-            let templates = self.templates.iter().map(|definition| template(upstream, definition));
-            now.templates = replacing.replace(&offered.templates, templates);
-            clashes = replacing.clashes;
-            Ok(())
-        })?;
-        now.listed = (clashes == 0).then_some(self);
-        *offered = now;
+    let mut now = Offered::default();
+    let mut has_clashes = false;
+    server.update(|update| {
+        let (upstream_name, has_clashes) = (&*upstream.name, &mut has_clashes);
+        let mut replacing = Replacing { update, upstream: upstream_name, has_clashes };
+        let tools = listed.tools.iter().filter_map(|definition| tool(upstream, definition));
+        now.tools = replacing.replace(&offered.tools, tools);
+        let prompts = listed.prompts.iter().filter_map(|definition| prompt(upstream, definition));
+        now.prompts = replacing.replace(&offered.prompts, prompts);
+        let resources = listed.resources.iter().map(|definition| resource(upstream, definition));
+        now.resources = replacing.replace(&offered.resources, resources);
+        let templates = listed.templates.iter().map(|definition| template(upstream, definition));
+        now.templates = replacing.replace(&offered.templates, templates);
         Ok(())
-    }
+    })?;
+    now.listed = (!has_clashes).then_some(listed);
+    *offered = now;
+    Ok(())
 }
 
 /// The replacement of what one upstream offers.
 struct Replacing<'a> {
     update: &'a mut ServerUpdate,
     upstream: &'a str,
-    /// The number of features that were skipped because another one has their key.
-    clashes: usize,
+    /// Set if a feature is skipped because another one has its key.
+    has_clashes: &'a mut bool,
 }
 
 impl Replacing<'_> {
@@ -103,7 +75,7 @@ impl Replacing<'_> {
         for (key, feature) in features.by_ref().take(MAX_FEATURES) {
             let is_taken = !before.contains(&key) && update.contains::<F>(&key);
             let skipped = if is_taken || kept.contains(&key) {
-                self.clashes += 1;
+                *self.has_clashes = true;
                 "another feature has the same name or URI".to_owned()
             } else {
                 match update.replace(feature) {
@@ -131,28 +103,28 @@ impl Replacing<'_> {
     }
 }
 
-/// Logs that a tool or prompt is named like one of another upstream.
-fn offered_name<T: Transport>(upstream: &Upstream<T>, name: &str) -> Option<String> {
-    let offered = upstream.offered_name(name);
-    if offered.is_none() {
+/// Replaces the name of a tool or prompt by the one that the gateway offers. Returns the offered
+/// name and the upstream's own; `None`, with a warning, if another upstream has such names.
+fn rename<T: Transport>(upstream: &Upstream<T>, name: &mut String) -> Option<(String, Arc<str>)> {
+    let Some(offered) = upstream.offered_name(name) else {
         let upstream = &upstream.name;
         tracing::warn!(
             target: "mrtr::gateway",
             upstream, name,
             "skipping a name that begins with the prefix of another upstream"
         );
-    }
-    offered
+        return None;
+    };
+    let own = std::mem::replace(name, offered.clone());
+    Some((offered, own.into()))
 }
 
 fn tool<T: Transport>(
     upstream: &Arc<Upstream<T>>,
     definition: &ToolDefinition,
 ) -> Option<(String, Tool)> {
-    let offered = offered_name(upstream, &definition.name)?;
-    let name: Arc<str> = definition.name.as_str().into();
     let mut definition = definition.clone();
-    definition.name.clone_from(&offered);
+    let (offered, name) = rename(upstream, &mut definition.name)?;
     let upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext, arguments: Arguments| {
         let (upstream, name) = (Arc::clone(&upstream), Arc::clone(&name));
@@ -167,10 +139,8 @@ fn prompt<T: Transport>(
     upstream: &Arc<Upstream<T>>,
     definition: &PromptDefinition,
 ) -> Option<(String, Prompt)> {
-    let offered = offered_name(upstream, &definition.name)?;
-    let name: Arc<str> = definition.name.as_str().into();
     let mut definition = definition.clone();
-    definition.name.clone_from(&offered);
+    let (offered, name) = rename(upstream, &mut definition.name)?;
     let upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext, arguments: Arguments| {
         let (upstream, name) = (Arc::clone(&upstream), Arc::clone(&name));

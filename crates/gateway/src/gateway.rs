@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, StreamExt as _};
-use mrtr_client::{CallError, Subscription, Transport};
+use mrtr_client::{Subscription, Transport};
 use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_server::Server;
 use tokio::time::{sleep, timeout};
 
-use crate::builder::GatewayBuilder;
-use crate::features::Listed;
+use crate::features::offer;
+use crate::listed::Listed;
 use crate::upstream::Upstream;
 
 /// A server whose tools, prompts and resources are those of upstream servers.
@@ -32,18 +32,13 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 impl<T: Transport> Gateway<T> {
-    /// Creates a builder without upstreams.
-    pub fn builder() -> GatewayBuilder<T> {
-        GatewayBuilder::new()
-    }
-
     /// Returns the server, whose clones share what it offers.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
     /// Lists what all upstreams offer, and offers it. Upstreams are listed concurrently, each
-    /// within the [timeout](GatewayBuilder::list_timeout).
+    /// within the [timeout](crate::GatewayBuilder::list_timeout).
     ///
     /// An upstream that cannot be listed does not hold up the others: a warning is logged, and what
     /// it offered before is still offered.
@@ -52,8 +47,8 @@ impl<T: Transport> Gateway<T> {
     }
 
     /// Keeps up with the upstreams until the future is dropped: lists an upstream when it reports a
-    /// change, when the [interval](GatewayBuilder::refresh_interval) has passed, and, with a delay
-    /// that grows to 30 s, after a listing that failed.
+    /// change, when the [interval](crate::GatewayBuilder::refresh_interval) has passed, and, with a
+    /// delay that grows to 30 s, after a listing that failed.
     ///
     /// Clients that subscribed to lists of the gateway's server are told of each change.
     pub async fn run(&self) {
@@ -87,8 +82,8 @@ impl<T: Transport> Gateway<T> {
     async fn refresh_one(&self, upstream: &Arc<Upstream<T>>) -> bool {
         let name = &upstream.name;
         let error: Box<dyn std::error::Error> =
-            match timeout(self.list_timeout, Listed::read(upstream)).await {
-                Ok(Ok(listed)) => match listed.offer(upstream, &self.server) {
+            match timeout(self.list_timeout, Listed::read(&upstream.client)).await {
+                Ok(Ok(listed)) => match offer(listed, upstream, &self.server) {
                     Ok(()) => return true,
                     Err(error) => error.into(),
                 },
@@ -124,17 +119,15 @@ async fn changed(changes: &mut Option<Subscription>) {
             None => return,
         }
     }
-    let error = event.and_then(Result::err);
-    ended(error.as_ref());
+    {
+        let error = event.and_then(Result::err);
+        let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+        tracing::debug!(target: "mrtr::gateway", error, "the subscription to an upstream has ended");
+    }
     *changes = None;
     if !has_changed {
         sleep(MAX_DELAY).await;
     }
-}
-
-fn ended(error: Option<&CallError>) {
-    let error = error.map(|error| error as &dyn std::error::Error);
-    tracing::debug!(target: "mrtr::gateway", error, "the subscription to an upstream has ended");
 }
 
 impl<T> fmt::Debug for Gateway<T> {

@@ -5,6 +5,7 @@ mod builder;
 mod features;
 mod forward;
 mod gateway;
+mod listed;
 mod upstream;
 
 pub use builder::GatewayBuilder;

@@ -1,15 +1,14 @@
 //! One upstream server.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Mutex;
 
 use mrtr_client::{CallError, Client, Transport};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_server::Error;
-
-use crate::features::Listed;
 use mrtr_server::manual::ManualContext;
+
+use crate::listed::Offered;
 
 /// Separates the prefix of an upstream from the names that it chose.
 pub(crate) const SEPARATOR: &str = "__";
@@ -23,18 +22,6 @@ pub(crate) struct Upstream<T> {
     foreign: Vec<String>,
     pub(crate) client: Client<T>,
     pub(crate) offered: Mutex<Offered>,
-}
-
-/// What the gateway offers of one upstream: the names and URIs of all features.
-#[derive(Debug, Default)]
-pub(crate) struct Offered {
-    /// What they were made from; `None` if the next listing may change them even if it is the same,
-    /// since another feature had the same name or URI.
-    pub(crate) listed: Option<Listed>,
-    pub(crate) tools: HashSet<String>,
-    pub(crate) prompts: HashSet<String>,
-    pub(crate) resources: HashSet<String>,
-    pub(crate) templates: HashSet<String>,
 }
 
 impl<T: Transport> Upstream<T> {

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::run::{cargo, output};
 
 /// The published crates, each with the workspace crates that it may depend on.
-const ARROWS: &[(&str, &[&str])] = &[
+pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-schema", &[]),
     ("mrtr-codec", &[]),
     ("mrtr-macros", &[]),
@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-dialects", &["mrtr-schema", "mrtr-codec", "mrtr-transport"]),
     ("mrtr-auth", &["mrtr-codec", "mrtr-transport", "mrtr-server"]),
     ("mrtr-stores", &["mrtr-server"]),
-    ("mrtr-gateway", &["mrtr-schema", "mrtr-transport", "mrtr-server", "mrtr-client"]),
+    ("mrtr-gateway", &["mrtr-schema", "mrtr-server", "mrtr-client"]),
     (
         "mrtr",
         &[

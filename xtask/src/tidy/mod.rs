@@ -14,21 +14,10 @@ use std::process::Command;
 use crate::Result;
 use crate::run::{output, root};
 
-/// The folders of the published crates, below `crates`. Some may be missing.
-const PUBLISHED: &[&str] = &[
-    "schema",
-    "codec",
-    "macros",
-    "transport",
-    "server",
-    "client",
-    "legacy",
-    "dialects",
-    "auth",
-    "stores",
-    "mrtr",
-    "cli",
-];
+/// Returns the folders of the published crates, below `crates`.
+fn published() -> impl Iterator<Item = &'static str> {
+    graph::ARROWS.iter().map(|(name, _)| name.strip_prefix("mrtr-").unwrap_or(name))
+}
 
 /// A part that can be run alone: its name and its check.
 type Part = (&'static str, fn(&[TrackedFile], &mut Vec<String>) -> Result);

@@ -15,12 +15,12 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
-use super::{PUBLISHED, TrackedFile};
+use super::{TrackedFile, published};
 use crate::Result;
 
 /// Reports every module cycle of every published crate.
 pub fn check(files: &[TrackedFile], problems: &mut Vec<String>) -> Result {
-    for name in PUBLISHED {
+    for name in published() {
         let folder = format!("crates/{name}/src");
         let below = |file: &TrackedFile| {
             Some((

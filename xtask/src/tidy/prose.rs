@@ -1,7 +1,7 @@
 //! The prose of doc comments in the published crates: the first word of summaries, and the length
 //! of lines.
 
-use super::{PUBLISHED, TrackedFile};
+use super::{TrackedFile, published};
 
 /// Words that a summary should not begin with.
 const QUESTION_WORDS: &[&str] =
@@ -58,7 +58,7 @@ fn is_published(file: &TrackedFile) -> bool {
     let mut folders = file.path.split('/');
     file.is_rust()
         && folders.next() == Some("crates")
-        && folders.next().is_some_and(|name| PUBLISHED.contains(&name))
+        && folders.next().is_some_and(|name| published().any(|folder| folder == name))
 }
 
 /// Returns the text of a line of a doc comment.
