@@ -81,10 +81,10 @@ impl<T> Client<T> {
     /// Returns the `_meta` of a call's requests.
     pub(crate) fn request_meta(&self) -> RequestMeta {
         let mut meta = self.shared.meta.clone();
-        // A placeholder: the machine replaces it with the id of each request.
         if let Some(capabilities) = &self.options.capabilities {
             meta.client_capabilities = Some((**capabilities).clone());
         }
+        // A placeholder: the machine replaces it with the id of each request.
         meta.progress_token = self.options.progress.as_ref().map(|_| RequestId::Number(0));
         meta
     }

@@ -165,9 +165,7 @@ async fn run_to_completion(server: &Registry, round: BoxFuture<Outcome>) -> Outc
 impl Registry {
     /// Serializes a result without `_meta`, and adds the server's `_meta`.
     fn complete(&self, result: &impl Serialize) -> Outcome {
-        let object =
-            ObjectWriter::from_object(result).map_err(|error| serialization_error(&error))?;
-        Ok(object.raw("_meta", &self.meta_json).end())
+        complete_with_meta(result, &self.meta_json)
     }
 
     /// Serializes a complete result whose handler may have set metadata, which is taken out of it.
@@ -176,10 +174,14 @@ impl Registry {
         let Some(mut meta) = meta else { return self.complete(result) };
         let own: Object = serde_json::from_str(self.meta_json.as_str()).unwrap_or_default();
         meta.extend(own);
-        let object =
-            ObjectWriter::from_object(result).map_err(|error| serialization_error(&error))?;
-        Ok(object.raw("_meta", &raw_json(&meta)).end())
+        complete_with_meta(result, &raw_json(&meta))
     }
+}
+
+/// Serializes a complete result, and adds metadata.
+fn complete_with_meta(result: &impl Serialize, meta: &RawJson) -> Outcome {
+    let object = ObjectWriter::from_object(result).map_err(|error| serialization_error(&error))?;
+    Ok(object.raw("_meta", meta).end())
 }
 
 /// Serializes a complete result.

@@ -49,7 +49,7 @@ impl Features {
 
     /// Checks everything that concerns single features and their names.
     pub(crate) fn check(&self, provided: &Provided<'_>) -> Result<(), BuildError> {
-        self.check_names()?;
+        self.check_keys()?;
         for (of, declared, completers) in self.completers() {
             if let Some((name, _)) = completers.iter().find(|(name, _)| !declared.contains(name)) {
                 return Err(BuildError::Completion { of, argument: name.clone() });
@@ -71,7 +71,7 @@ impl Features {
         }
     }
 
-    fn check_names(&self) -> Result<(), BuildError> {
+    fn check_keys(&self) -> Result<(), BuildError> {
         check_unique(Tool::KIND, self.tools.iter().map(|tool| tool.item.key()))?;
         check_unique(Prompt::KIND, self.prompts.iter().map(|prompt| prompt.item.key()))?;
         check_unique(Resource::KIND, self.resources.iter().map(|found| found.item.key()))?;

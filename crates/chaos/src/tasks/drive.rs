@@ -152,8 +152,8 @@ impl Driver<'_> {
         call.answered.is_empty() && !call.is_update_lost
     }
 
-    /// Answers questions that were seen open, all at once or one after the other. Returns the paused call if it has
-    /// sent the answers.
+    /// Answers questions that were seen open, all at once or one after the other. Returns the
+    /// paused call if it has sent the answers.
     async fn answer(
         &self,
         id: &str,
