@@ -166,12 +166,14 @@ impl Replica {
         crate::signal(&running.child, signal)
     }
 
-    /// Returns the number of tasks of the replica's runtime.
-    pub(crate) async fn tasks(&mut self) -> Result<usize> {
+    /// Returns the number of tasks of the replica's runtime, and of the bytes that it has allocated.
+    pub(crate) async fn usage(&mut self) -> Result<(usize, u64)> {
         self.signal(Signal::USR1)?;
         let line = self.line().await?;
-        let tasks = line.strip_prefix("tasks ").and_then(|tasks| tasks.parse().ok());
-        Ok(tasks.ok_or(line)?)
+        let usage = line.strip_prefix("tasks ").and_then(|usage| usage.split_once(" bytes "));
+        let usage =
+            usage.and_then(|(tasks, bytes)| Some((tasks.parse().ok()?, bytes.parse().ok()?)));
+        Ok(usage.ok_or(line)?)
     }
 
     /// Returns the number of open file descriptors.

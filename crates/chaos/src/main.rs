@@ -21,8 +21,13 @@ mod workload;
 use std::error::Error;
 use std::process::ExitCode;
 
+use peak_alloc::PeakAlloc;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
+
+/// Counts the allocated bytes.
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Result<T = ()> = std::result::Result<T, BoxError>;

@@ -58,7 +58,8 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     let mut asked = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
         while asked.recv().await.is_some() {
-            println!("tasks {}", Handle::current().metrics().num_alive_tasks());
+            let tasks = Handle::current().metrics().num_alive_tasks();
+            println!("tasks {tasks} bytes {}", crate::ALLOCATOR.current_usage());
         }
     });
     if ignore_drain {
