@@ -5,7 +5,7 @@ mod stores;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mrtr_codec::{KeyRing, Seal};
@@ -402,6 +402,7 @@ impl ServerBuilder {
             clock: self.clock,
             allows_anonymous: authentication == Authentication::Anonymous,
             trace_parent: self.trace_parent,
+            server: OnceLock::new(),
         };
         Ok(Server::new(Registry::new(features, Arc::new(constants))))
     }

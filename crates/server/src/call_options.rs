@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use crate::client_feature::ClientFeature;
+use crate::request_parts::RequestParts;
 use crate::rounds::Version;
 use crate::state::StateRequirements;
+use crate::visibility::VisibilityRule;
 
 /// The options of the calls of one tool, prompt, resource or resource template.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct CallOptions {
     pub(crate) requires: Vec<ClientFeature>,
     /// The scopes that the access token must have before the handler runs.
     pub(crate) scopes: Vec<String>,
+    /// The rules about who can see it; all of them must allow a caller.
+    pub(crate) visibility: Vec<VisibilityRule>,
     /// The reason why a required form cannot be built. `build` reports it.
     pub(crate) form_error: Option<String>,
     /// The validity period of one request state.
@@ -55,6 +59,7 @@ impl CallOptions {
         Self {
             requires: Vec::new(),
             scopes: Vec::new(),
+            visibility: Vec::new(),
             form_error: None,
             answer_timeout: Duration::from_mins(10),
             call_timeout: Duration::from_hours(1),
@@ -65,5 +70,10 @@ impl CallOptions {
             manual,
             state,
         }
+    }
+
+    /// Returns true if the caller can see the feature.
+    pub(crate) fn is_visible_to(&self, caller: &RequestParts) -> bool {
+        self.visibility.iter().all(|rule| rule.allows(caller))
     }
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use mrtr_schema::json::{ObjectWriter, RawJson};
 use serde::Serialize;
 
+use crate::call_options::CallOptions;
 use crate::prompt::Prompt;
+use crate::request_parts::RequestParts;
 use crate::resource::{Resource, ResourceTemplate};
 use crate::template::Template;
 use crate::tool::Tool;
@@ -18,6 +20,8 @@ use crate::tool::Tool;
 pub(crate) trait CatalogEntry {
     /// Returns the name or URI under which the entry is found.
     fn key(&self) -> &str;
+    /// Returns the options of its handler.
+    fn options(&self) -> &CallOptions;
     /// Serializes the entry for a list.
     fn to_json(&self) -> RawJson;
 }
@@ -32,6 +36,10 @@ impl CatalogEntry for Tool {
         &self.wire.name
     }
 
+    fn options(&self) -> &CallOptions {
+        &self.options
+    }
+
     fn to_json(&self) -> RawJson {
         raw_json(&self.wire)
     }
@@ -40,6 +48,10 @@ impl CatalogEntry for Tool {
 impl CatalogEntry for Prompt {
     fn key(&self) -> &str {
         &self.wire.name
+    }
+
+    fn options(&self) -> &CallOptions {
+        &self.options
     }
 
     fn to_json(&self) -> RawJson {
@@ -52,6 +64,10 @@ impl CatalogEntry for Resource {
         &self.wire.uri
     }
 
+    fn options(&self) -> &CallOptions {
+        &self.options
+    }
+
     fn to_json(&self) -> RawJson {
         raw_json(&self.wire)
     }
@@ -60,6 +76,10 @@ impl CatalogEntry for Resource {
 impl CatalogEntry for (Template, ResourceTemplate) {
     fn key(&self) -> &str {
         &self.1.wire.uri_template
+    }
+
+    fn options(&self) -> &CallOptions {
+        &self.1.options
     }
 
     fn to_json(&self) -> RawJson {
@@ -85,6 +105,8 @@ pub(crate) struct Catalog<T> {
     /// The entries as JSON, in the same order.
     items_json: Vec<RawJson>,
     by_key: HashMap<String, usize>,
+    /// True if an entry has a rule about who can see it.
+    has_rules: bool,
     /// All entries.
     all: Vec<Entry<T>>,
 }
@@ -97,12 +119,33 @@ impl<T: CatalogEntry> Catalog<T> {
         let items_json = entries.iter().map(|entry| entry.to_json()).collect();
         let keys = entries.iter().enumerate();
         let by_key = keys.map(|(index, entry)| (entry.key().to_owned(), index)).collect();
-        Self { entries, items_json, by_key, all }
+        let has_rules = entries.iter().any(|entry| !entry.options().visibility.is_empty());
+        Self { entries, items_json, by_key, has_rules, all }
     }
 
     /// Returns the entry with this key.
     pub(crate) fn find(&self, key: &str) -> Option<&T> {
         self.entries.get(*self.by_key.get(key)?).map(|entry| &**entry)
+    }
+
+    /// Returns the entry with this key, if the caller can see it.
+    pub(crate) fn find_visible(&self, key: &str, caller: &RequestParts) -> Option<&T> {
+        self.find(key).filter(|entry| entry.options().is_visible_to(caller))
+    }
+
+    /// Returns true if an entry has a rule about who can see it, so that callers may see different
+    /// lists.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.has_rules
+    }
+
+    /// Returns true if every caller sees the same list here as in `other`. Rules cannot be compared:
+    /// if there are any, the entries must be the same objects.
+    pub(crate) fn is_same_list(&self, other: &Self) -> bool {
+        let mut pairs = self.entries.iter().zip(&other.entries);
+        self.items_json == other.items_json
+            && (!(self.has_rules || other.has_rules)
+                || pairs.all(|(one, two)| Arc::ptr_eq(one, two)))
     }
 
     /// Returns the entry with this key, also if it is disabled.

@@ -110,6 +110,7 @@ mod tool;
 mod trace_parent;
 mod update;
 mod validate;
+mod visibility;
 
 pub use build_error::BuildError;
 pub use builder::ServerBuilder;

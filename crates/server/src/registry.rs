@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use mrtr_codec::Seal;
 use mrtr_schema::capabilities::{ListCapability, ResourcesCapability, ServerCapabilities};
@@ -23,6 +23,7 @@ use crate::prompt::Prompt;
 use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource};
 use crate::runtime::Runtime;
+use crate::server::ServerParts;
 use crate::single_use::ErasedStore;
 use crate::tasks::{TaskHandler, TaskKey, TaskSeal, TaskService, task_handler};
 use crate::tool::Tool;
@@ -101,6 +102,8 @@ pub(crate) struct Constants {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) allows_anonymous: bool,
     pub(crate) trace_parent: Option<TraceParent>,
+    /// The server, for what outlives updates. Set when the server is created.
+    pub(crate) server: OnceLock<Weak<ServerParts>>,
 }
 
 /// The lists that [`Server::update`](crate::Server::update) may change.
@@ -169,11 +172,11 @@ impl Registry {
 
     /// Returns the lists that differ in `other`.
     pub(crate) fn changed_lists(&self, other: &Self) -> Vec<Change> {
-        let resources = self.resources.items_json() == other.resources.items_json()
-            && self.templates.items_json() == other.templates.items_json();
+        let resources = self.resources.is_same_list(&other.resources)
+            && self.templates.is_same_list(&other.templates);
         let is_same = [
-            (Change::Tools, self.tools.items_json() == other.tools.items_json()),
-            (Change::Prompts, self.prompts.items_json() == other.prompts.items_json()),
+            (Change::Tools, self.tools.is_same_list(&other.tools)),
+            (Change::Prompts, self.prompts.is_same_list(&other.prompts)),
             (Change::Resources, resources),
         ];
         is_same.into_iter().filter_map(|(change, is_same)| (!is_same).then_some(change)).collect()
@@ -239,18 +242,18 @@ impl Registry {
     }
 
     /// Returns the options of the resource with this URI, or of the first template that matches it.
+    /// Its rules say who can see the URI, even if other templates match it, too.
     pub(crate) fn resource_options(&self, uri: &str) -> Option<&CallOptions> {
         let resource = self.resource(uri).map(|resource| &resource.options);
-        resource.or_else(|| Some(&self.matching_template(uri)?.1.options))
+        let mut templates = self.templates.iter();
+        resource
+            .or_else(|| Some(&templates.find(|found| found.0.matches(uri).is_some())?.1.options))
     }
 
-    /// Returns true if a resource has this URI, or a template matches it.
-    pub(crate) fn has_resource(&self, uri: &str) -> bool {
-        self.resource(uri).is_some() || self.matching_template(uri).is_some()
-    }
-
-    fn matching_template(&self, uri: &str) -> Option<&ParsedTemplate> {
-        self.templates.iter().map(|found| &**found).find(|found| found.0.matches(uri).is_some())
+    /// Returns the registry that the server has now.
+    pub(crate) fn current(self: &Arc<Self>) -> Arc<Self> {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.map_or_else(|| Arc::clone(self), |server| server.current.load_full())
     }
 
     /// Returns the tasks of the server.

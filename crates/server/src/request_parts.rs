@@ -91,9 +91,10 @@ impl RequestParts {
         self.meta.progress_token.is_some()
     }
 
-    /// Returns true if the access token of this request has a scope. A request over HTTP without a
-    /// token has none. A request over stdio has all: the user has started the server.
-    pub(crate) fn has_scope(&self, scope: &str) -> bool {
+    /// Returns true if the access token of this request has a scope (specification: authorization).
+    /// A request over HTTP without a token has none. A request over stdio has all: the user has
+    /// started the server.
+    pub fn has_scope(&self, scope: &str) -> bool {
         match self.extensions.get::<GrantedScopes>() {
             Some(granted) => granted.contains(scope),
             None => self.has_all_scopes(),

@@ -42,8 +42,11 @@ pub(crate) struct ServerParts {
 
 impl Server {
     pub(crate) fn new(registry: Registry) -> Self {
+        let constants = Arc::clone(&registry.constants);
         let current = ArcSwap::from_pointee(registry);
-        Self { parts: Arc::new(ServerParts { current, updating: Mutex::default() }) }
+        let parts = Arc::new(ServerParts { current, updating: Mutex::default() });
+        constants.server.get_or_init(|| Arc::downgrade(&parts));
+        Self { parts }
     }
 
     /// Returns what the server is made of now.

@@ -11,8 +11,10 @@ use crate::completion::{Completer, CompletionRequest};
 use crate::error::Error;
 use crate::form::form_of;
 use crate::prompt::Prompt;
+use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::tool::Tool;
+use crate::visibility::VisibilityRule;
 
 macro_rules! call_setters {
     ($($kind:ident),*) => {$(
@@ -50,6 +52,32 @@ macro_rules! call_setters {
             /// none. Requests over stdio have all, since the user has started the server.
             pub fn requires_scope(mut self, scope: impl Into<String>) -> Self {
                 self.options.scopes.push(scope.into());
+                self
+            }
+
+            /// Hides it from callers that the rule does not allow. Call it for each rule; all must
+            /// allow a caller. Default: every caller can see it.
+            ///
+            /// The rule holds for every method: lists do not contain what is hidden, and a call, a
+            /// completion, a subscription or a later round gets the error of an unknown name. A
+            /// list with rules is `private` to its caller (specification: caching), and so are the
+            /// contents of a resource with rules.
+            ///
+            /// The rule sees each request: the [principal](crate::RequestParts::principal), the
+            /// [scopes](crate::RequestParts::has_scope), the
+            /// [headers](crate::RequestParts::headers) and the
+            /// [capabilities](crate::RequestParts::capabilities) of the client. Only the first two
+            /// are authenticated. It runs for each item of each list, so it must be fast, and must
+            /// not block. If it panics, the item is hidden. If its answer changes for a caller,
+            /// [publish](crate::ChangeNotifier::publish) the change of the list.
+            ///
+            /// Unlike a [required scope](Self::requires_scope), it does not let a client find out
+            /// what it could ask for.
+            pub fn visible_to(
+                mut self,
+                rule: impl Fn(&RequestParts) -> bool + Send + Sync + 'static,
+            ) -> Self {
+                self.options.visibility.push(VisibilityRule::new(rule));
                 self
             }
 

@@ -33,7 +33,7 @@ impl Registry {
     async fn suggest(&self, call: CompleteParams, parts: Box<RequestParts>) -> Outcome {
         let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
             Reference::Prompt { name } => {
-                let prompt = self.prompt(name);
+                let prompt = self.prompts.find_visible(name, &parts);
                 let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
                 let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
                 (declared.collect(), &prompt.completers)
@@ -44,8 +44,9 @@ impl Registry {
                 let found = templates.find(|(template, resource)| {
                     resource.wire.uri_template == *uri || template.matches(uri).is_some()
                 });
-                let (template, resource) =
-                    found.ok_or_else(|| unknown("resource template", uri))?;
+                let (template, resource) = found
+                    .filter(|(_, resource)| resource.options.is_visible_to(&parts))
+                    .ok_or_else(|| unknown("resource template", uri))?;
                 (template.names().collect(), &resource.completers)
             }
             _ => return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`")),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mrtr_schema::discover::DiscoverResult;
-use mrtr_schema::json::ObjectWriter;
+use mrtr_schema::json::{ObjectWriter, RawJson};
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::result::CacheScope;
 use mrtr_schema::tool::ListParams;
 use mrtr_schema::{PROTOCOL_VERSION, method};
 
@@ -44,27 +45,53 @@ impl Registry {
         name: &str,
         all: &Catalog<T>,
         list: &ListParams,
+        caller: &RequestParts,
     ) -> Outcome {
         let start = match &list.cursor {
             None => 0,
+            // A cursor after a hidden entry is unknown, too: it would tell that the entry exists.
             Some(cursor) => read_cursor(cursor)
+                .filter(|last| all.find_visible(last, caller).is_some())
                 .and_then(|last| all.position(&last))
                 .map(|last| last + 1)
                 .ok_or_else(|| ErrorObject::invalid_params("Invalid params: unknown `cursor`"))?,
         };
+        if all.has_rules() {
+            let visible = |at: &usize| {
+                all.get(*at).is_some_and(|entry| entry.options().is_visible_to(caller))
+            };
+            let mut listed: Vec<_> =
+                (start..all.len()).filter(visible).take(self.page_size.saturating_add(1)).collect();
+            let is_last = listed.len() <= self.page_size;
+            listed.truncate(self.page_size);
+            let last = listed.last().copied().filter(|_| !is_last);
+            let page = listed.iter().filter_map(|at| all.items_json().get(*at).cloned());
+            let page: Vec<_> = page.collect();
+            return self.page_of(name, &page, last.and_then(|at| all.get(at)), CacheScope::Private);
+        }
         let end = start.saturating_add(self.page_size).min(all.len());
         let page = all.items_json().get(start..end).unwrap_or_default();
+        let last = end.checked_sub(1).filter(|_| end < all.len());
+        self.page_of(name, page, last.and_then(|at| all.get(at)), self.list_cache.scope)
+    }
+
+    /// Serializes a page. `last` is its last entry, if there is a further page.
+    fn page_of<T: CatalogEntry>(
+        &self,
+        name: &str,
+        page: &[RawJson],
+        last: Option<&Arc<T>>,
+        scope: CacheScope,
+    ) -> Outcome {
         let length = page.iter().map(|entry| entry.as_str().len() + 1).sum::<usize>() + 256;
         let mut result =
             ObjectWriter::with_capacity(length).string("resultType", "complete").array(name, page);
-        if end < all.len()
-            && let Some(last) = end.checked_sub(1).and_then(|last| all.get(last))
-        {
+        if let Some(last) = last {
             result = result.string("nextCursor", &write_cursor(last.key()));
         }
         let result = result
             .member("ttlMs", &self.list_cache.ttl_ms)
-            .and_then(|result| result.member("cacheScope", &self.list_cache.scope))
+            .and_then(|result| result.member("cacheScope", &scope))
             .map_err(|error| serialization_error(&error))?;
         Ok(result.raw("_meta", &self.meta_json).end())
     }

@@ -15,7 +15,7 @@ use super::complete;
 use super::task_watch::TaskWatch;
 use crate::changes::Change;
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
-use crate::request_parts::{Notifier, RequestParts};
+use crate::request_parts::RequestParts;
 use crate::tasks::either;
 
 /// Maximum number of resources in one subscription.
@@ -35,18 +35,22 @@ fn listen<'r>(
 }
 
 impl Registry {
-    async fn listen(&self, id: &RequestId, params: ListenParams, parts: &RequestParts) -> Outcome {
-        let notifier = &parts.notifier;
-        let mut filter = self.supported_filter(params.notifications)?;
+    async fn listen(
+        self: &Arc<Self>,
+        id: &RequestId,
+        params: ListenParams,
+        parts: &RequestParts,
+    ) -> Outcome {
+        let mut filter = self.supported_filter(params.notifications, parts)?;
         let meta = || subscription_meta(id);
         // Subscribed before the acknowledgement, so that no change after it is missed.
         let receiver = self.changes.subscribe();
         let mut watch = TaskWatch::start(self, std::mem::take(&mut filter.task_ids), parts).await?;
         filter.task_ids = watch.task_ids();
         let acknowledged = Acknowledged::new(filter.clone(), meta());
-        let listening = notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await;
+        let listening = parts.notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await;
         if listening {
-            let changes = self.send_changes(&filter, receiver, notifier, meta);
+            let changes = self.send_changes(&filter, receiver, parts, meta);
             either(changes, watch.run(self, parts, meta)).await;
         }
         let mut ended = meta();
@@ -57,10 +61,10 @@ impl Registry {
     /// Sends the changes of lists and resources, until the server shuts down or the client
     /// disconnects.
     async fn send_changes(
-        &self,
+        self: &Arc<Self>,
         filter: &SubscriptionFilter,
         mut receiver: Option<Receiver<Change>>,
-        notifier: &Notifier,
+        parts: &RequestParts,
         meta: impl Fn() -> Object,
     ) {
         let mut listening = true;
@@ -72,17 +76,26 @@ impl Registry {
                 Err(RecvError::Closed) => break,
             };
             for (method, uri) in notifications {
+                if uri.as_deref().is_some_and(|uri| self.current().hides_resource(uri, parts)) {
+                    continue;
+                }
                 let mut changed = Changed::new(meta());
                 changed.uri = uri;
-                listening = listening && notifier.send_waiting(method, &changed).await;
+                listening = listening && parts.notifier.send_waiting(method, &changed).await;
             }
         }
     }
 
-    /// Reduces the requested filter to the lists and resources that this server has.
+    /// Returns true if the resource is hidden from the caller.
+    fn hides_resource(&self, uri: &str, caller: &RequestParts) -> bool {
+        self.resource_options(uri).is_some_and(|options| !options.is_visible_to(caller))
+    }
+
+    /// Reduces the requested filter to the lists and resources that this server has for the caller.
     fn supported_filter(
         &self,
         asked: SubscriptionFilter,
+        caller: &RequestParts,
     ) -> Result<SubscriptionFilter, ErrorObject> {
         if asked.resource_subscriptions.len() > MAX_RESOURCES {
             let why =
@@ -99,7 +112,10 @@ impl Registry {
             uri::validate(uri).map_err(wrong)?;
         }
         let mut resource_subscriptions = asked.resource_subscriptions;
-        resource_subscriptions.retain(|uri| self.publishes_changes && self.has_resource(uri));
+        resource_subscriptions.retain(|uri| {
+            let options = self.resource_options(uri).filter(|_| self.publishes_changes);
+            options.is_some_and(|options| options.is_visible_to(caller))
+        });
         let announced = self.announced();
         let mut granted = SubscriptionFilter::default();
         granted.task_ids = asked.task_ids;

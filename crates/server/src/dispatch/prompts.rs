@@ -20,9 +20,11 @@ pub(crate) const METHODS: Methods = &[(method::PROMPTS_LIST, list), (method::PRO
 fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
-    _: Box<RequestParts>,
+    parts: Box<RequestParts>,
 ) -> ResponseFuture<'r> {
-    Box::pin(async { server.page("prompts", &server.prompts, &ListParams::from_request(request)?) })
+    Box::pin(async move {
+        server.page("prompts", &server.prompts, &ListParams::from_request(request)?, &parts)
+    })
 }
 
 fn get<'r>(
@@ -42,7 +44,7 @@ fn get<'r>(
 
 impl Registry {
     async fn get_prompt(&self, call: GetPromptParams, parts: Box<RequestParts>) -> Outcome {
-        let Some(prompt) = self.prompt(&call.name) else {
+        let Some(prompt) = self.prompts.find_visible(&call.name, &parts) else {
             return Err(unknown("prompt", &call.name));
         };
         let given = call.arguments.unwrap_or_default();

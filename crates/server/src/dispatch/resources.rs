@@ -6,6 +6,7 @@ use mrtr_schema::content::ResourceContents;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 use mrtr_schema::resource::{ReadResourceParams, ReadResourceResult};
+use mrtr_schema::result::CacheScope;
 use mrtr_schema::tool::ListParams;
 use serde_json::{Value, json};
 
@@ -27,20 +28,21 @@ pub(crate) const METHODS: Methods = &[
 fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
-    _: Box<RequestParts>,
+    parts: Box<RequestParts>,
 ) -> ResponseFuture<'r> {
-    Box::pin(async {
-        server.page("resources", &server.resources, &ListParams::from_request(request)?)
+    Box::pin(async move {
+        server.page("resources", &server.resources, &ListParams::from_request(request)?, &parts)
     })
 }
 
 fn list_templates<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
-    _: Box<RequestParts>,
+    parts: Box<RequestParts>,
 ) -> ResponseFuture<'r> {
-    Box::pin(async {
-        server.page("resourceTemplates", &server.templates, &ListParams::from_request(request)?)
+    Box::pin(async move {
+        let list = ListParams::from_request(request)?;
+        server.page("resourceTemplates", &server.templates, &list, &parts)
     })
 }
 
@@ -65,6 +67,12 @@ impl Registry {
         call: ReadResourceParams,
         mut parts: Box<RequestParts>,
     ) -> Outcome {
+        let not_found = |uri: &str| {
+            ErrorObject::invalid_params("Resource not found").with_data(json!({ "uri": uri }))
+        };
+        if self.resource_options(&call.uri).is_none_or(|options| !options.is_visible_to(&parts)) {
+            return Err(not_found(&call.uri));
+        }
         if let Some(resource) = self.resource(&call.uri) {
             let mime_type = resource.wire.mime_type.as_deref();
             let info =
@@ -74,8 +82,7 @@ impl Registry {
         let matched =
             self.templates.iter().find_map(|found| Some((found.0.matches(&call.uri)?, &found.1)));
         let Some((variables, resource)) = matched else {
-            let error = ErrorObject::invalid_params("Resource not found");
-            return Err(error.with_data(json!({ "uri": call.uri })));
+            return Err(not_found(&call.uri));
         };
         parts.extensions.insert(ResourceUri(call.uri.clone()));
         let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
@@ -153,6 +160,9 @@ fn complete_contents(
         set_cache(&mut result, CacheControl::default());
     } else if result.ttl_ms == 0 {
         set_cache(&mut result, info.cache);
+    }
+    if !info.options.visibility.is_empty() {
+        result.cache_scope = CacheScope::Private;
     }
     result
 }

@@ -1,5 +1,6 @@
 //! The tasks of a subscription.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::Object;
@@ -77,7 +78,7 @@ impl TaskWatch {
     /// have ended, or that no longer exist, are not watched further.
     pub(super) async fn run(
         &mut self,
-        server: &Registry,
+        server: &Arc<Registry>,
         parts: &RequestParts,
         meta: impl Fn() -> Object,
     ) {
@@ -113,7 +114,7 @@ impl TaskWatch {
                     continue;
                 }
                 let task_id = watched.current.task().task_id.clone();
-                match server.detailed_task(&task_id, parts).await {
+                match server.current().detailed_task(&task_id, parts).await {
                     Ok(current) => watched.current = current,
                     Err(error) if error.data.is_none() => gone.push(watched.key),
                     // The store is unavailable.

@@ -121,8 +121,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// The same error response for an unknown, an expired, and another caller's task; or that of an
-    /// unavailable store.
+    /// The same error response for an unknown, an expired, and another caller's task, and for one
+    /// whose tool is hidden from the caller; or that of an unavailable store.
     async fn read_task(
         &self,
         task_id: &str,
@@ -143,6 +143,9 @@ impl Registry {
                 // The answers of a caller have to be allowed what the call is allowed, also while the
                 // tool is disabled.
                 if let Some(tool) = self.tools.find_any(&record.handler.tool) {
+                    if !tool.options.is_visible_to(parts) {
+                        return Err(not_found());
+                    }
                     check_scopes(&tool.options, parts, None)?;
                 }
                 Ok((record, view))

@@ -26,9 +26,11 @@ pub(crate) const METHODS: Methods = &[(method::TOOLS_LIST, list)];
 fn list<'r>(
     server: &'r Arc<Registry>,
     request: &'r Request,
-    _: Box<RequestParts>,
+    parts: Box<RequestParts>,
 ) -> ResponseFuture<'r> {
-    Box::pin(async { server.page("tools", &server.tools, &ListParams::from_request(request)?) })
+    Box::pin(async move {
+        server.page("tools", &server.tools, &ListParams::from_request(request)?, &parts)
+    })
 }
 
 /// The parameters of `tools/call` without `_meta`, which the transport has parsed.
@@ -126,7 +128,7 @@ impl Registry {
     ) -> Result<(&'a Tool, RoundExecution<'a>, HandlerCall<ToolOutput>), ErrorObject> {
         let ToolCall { name: CowStr(name), arguments: given, input_responses, request_state } =
             call;
-        let Some(tool) = self.tool(&name) else {
+        let Some(tool) = self.tools.find_visible(&name, &parts) else {
             return Err(unknown("tool", &name));
         };
         let arguments = arguments(given)?;

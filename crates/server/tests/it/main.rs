@@ -39,3 +39,4 @@ mod telemetry;
 mod testing;
 mod updates;
 mod upgrades;
+mod visibility;
