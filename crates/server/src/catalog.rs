@@ -139,8 +139,8 @@ impl<T: CatalogEntry> Catalog<T> {
         self.has_rules
     }
 
-    /// Returns true if every caller sees the same list here as in `other`. Rules cannot be compared:
-    /// if there are any, the entries must be the same objects.
+    /// Returns true if every caller sees the same list here as in `other`. Rules cannot be
+    /// compared: if there are any, the entries must be the same objects.
     pub(crate) fn is_same_list(&self, other: &Self) -> bool {
         let mut pairs = self.entries.iter().zip(&other.entries);
         self.items_json == other.items_json

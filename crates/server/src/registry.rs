@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use arc_swap::ArcSwap;
 use mrtr_codec::Seal;
 use mrtr_schema::capabilities::{ListCapability, ResourcesCapability, ServerCapabilities};
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
@@ -23,7 +24,6 @@ use crate::prompt::Prompt;
 use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource};
 use crate::runtime::Runtime;
-use crate::server::ServerParts;
 use crate::single_use::ErasedStore;
 use crate::tasks::{TaskHandler, TaskKey, TaskSeal, TaskService, task_handler};
 use crate::tool::Tool;
@@ -75,6 +75,13 @@ pub(crate) struct Registry {
     /// The tools whose tasks this server can continue.
     pub(crate) task_handlers: Arc<[TaskHandler]>,
     pub(crate) constants: Arc<Constants>,
+}
+
+/// What all clones of a server share.
+pub(crate) struct ServerParts {
+    pub(crate) current: ArcSwap<Registry>,
+    /// Held by the update in progress.
+    pub(crate) updating: Mutex<()>,
 }
 
 /// The parts that an update does not change.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use mrtr_codec::Seal;
 
-use crate::registry::Registry;
+use crate::registry::{Registry, ServerParts};
 
 /// A Model Context Protocol server: handlers, and the keys that seal request states.
 ///
@@ -32,12 +32,6 @@ use crate::registry::Registry;
 #[derive(Clone)]
 pub struct Server {
     pub(crate) parts: Arc<ServerParts>,
-}
-
-pub(crate) struct ServerParts {
-    pub(crate) current: ArcSwap<Registry>,
-    /// Held by the update in progress.
-    pub(crate) updating: Mutex<()>,
 }
 
 impl Server {

@@ -40,6 +40,18 @@ async fn arguments_that_the_current_revision_mirrors_need_no_headers() {
 }
 
 #[tokio::test]
+async fn rules_about_who_can_see_a_tool_hold_on_every_dialect() {
+    let world = World::new();
+    for dialect in Dialect::ALL.iter().copied() {
+        let endpoint = world.endpoint(dialect);
+        let found = endpoint.by("alice").post(&call(1, "hidden")).await.json();
+        assert_eq!(found["result"]["content"][0]["text"], "found", "{dialect}: {found}");
+        let refused = endpoint.by("bob").post(&call(1, "hidden")).await.json();
+        assert_eq!(refused["error"]["message"], r#"Unknown tool: "hidden""#, "{dialect}");
+    }
+}
+
+#[tokio::test]
 async fn another_replica_finishes_a_call_with_an_envelope() {
     for dialect in [Dialect::Incomplete, Dialect::Dependent] {
         let world = World::new();

@@ -168,6 +168,9 @@ impl World {
             .tool(Tool::new("mirrored", "", async |_: Context, Region { region }: Region| {
                 Ok::<_, mrtr_server::Error>(region)
             }))
+            .tool(Tool::new("hidden", "", async |_: Context| "found").visible_to(|caller| {
+                caller.principal().is_some_and(|principal| principal.subject() == "alice")
+            }))
             .tool(Tool::new("long", "", long))
             .tool(Tool::new("long_task", "", long).task(now()))
             .tool(Tool::new("later", "", later).task(TaskPolicy::on_detach()))

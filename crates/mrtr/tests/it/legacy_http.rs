@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use http::{Request, StatusCode};
+use mrtr::Principal;
 use serde_json::{Value, json};
 
 use crate::legacy_client::{LegacyClient, request};
-use crate::legacy_server::{endpoint, replicas, text};
+use crate::legacy_server::{endpoint, endpoint_with_hidden_tool, replicas, text};
 
 #[tokio::test]
 async fn initialize_negotiates_the_version_and_declares_capabilities() {
@@ -75,6 +76,28 @@ async fn one_endpoint_serves_the_current_revision_and_legacy_ones() {
 
 fn request_with(method: &str, params: Value) -> String {
     request(1, method, params).to_string()
+}
+
+#[tokio::test]
+async fn rules_about_who_can_see_a_tool_hold_for_legacy_clients() {
+    let endpoint = endpoint_with_hidden_tool();
+    for version in ["2025-11-25", "2025-06-18", "2025-03-26"] {
+        for (name, is_visible) in [("alice", true), ("bob", false)] {
+            let mut client = LegacyClient::new(&endpoint);
+            client.principal = Some(Principal::new("https://login.example", name));
+            client.version = version;
+            client.initialize(version, json!({})).await;
+            let list = client.post(&request(1, "tools/list", json!({}))).await.response().await;
+            let tools = list["result"]["tools"].as_array().unwrap();
+            assert_eq!(tools.iter().any(|tool| tool["name"] == "hidden"), is_visible, "{list}");
+            let called = client.call(2, "hidden").await.response().await;
+            if is_visible {
+                assert_eq!(text(&called), "found");
+            } else {
+                assert_eq!(called["error"]["message"], r#"Unknown tool: "hidden""#, "{called}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mrtr::http::Endpoint;
 use mrtr::legacy::{LegacyOptions, LegacyServer};
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
-use mrtr::{Context, KeyRing, Resource, Result, Secret, Server, ServerBuilder, Tool, ToolOutput};
+use mrtr::{
+    Context, KeyRing, RequestParts, Resource, Result, Secret, Server, ServerBuilder, Tool,
+    ToolOutput,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -74,6 +77,17 @@ pub(crate) fn builder(runs: &Runs) -> ServerBuilder {
 pub(crate) fn replica(server: Server, options: LegacyOptions) -> Endpoint<Server> {
     let legacy = LegacyServer::new(server.clone(), server.sealer(), options).unwrap();
     Endpoint::new(server).legacy(legacy)
+}
+
+/// A server with a tool that only Alice can see.
+pub(crate) fn endpoint_with_hidden_tool() -> Endpoint<Server> {
+    let is_alice = |caller: &RequestParts| {
+        caller.principal().is_some_and(|principal| principal.subject() == "alice")
+    };
+    let hidden = Tool::new("hidden", "", async |_: Context| "found").visible_to(is_alice);
+    let server = builder(&Runs::default()).tool(hidden).require_principal();
+    let server = server.key_ring(ring(&Secret::generate().unwrap())).build().unwrap();
+    replica(server, LegacyOptions::default())
 }
 
 pub(crate) fn ring(secret: &Secret) -> KeyRing {

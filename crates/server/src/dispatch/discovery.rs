@@ -57,36 +57,35 @@ impl Registry {
                 .ok_or_else(|| ErrorObject::invalid_params("Invalid params: unknown `cursor`"))?,
         };
         if all.has_rules() {
-            let visible = |at: &usize| {
+            let is_visible = |at: &usize| {
                 all.get(*at).is_some_and(|entry| entry.options().is_visible_to(caller))
             };
-            let mut listed: Vec<_> =
-                (start..all.len()).filter(visible).take(self.page_size.saturating_add(1)).collect();
-            let is_last = listed.len() <= self.page_size;
-            listed.truncate(self.page_size);
-            let last = listed.last().copied().filter(|_| !is_last);
-            let page = listed.iter().filter_map(|at| all.items_json().get(*at).cloned());
-            let page: Vec<_> = page.collect();
-            return self.page_of(name, &page, last.and_then(|at| all.get(at)), CacheScope::Private);
+            let mut visible = (start..all.len()).filter(is_visible);
+            let positions: Vec<usize> = visible.by_ref().take(self.page_size).collect();
+            let more = visible.next().and(positions.last());
+            let items = positions.iter().filter_map(|at| all.items_json().get(*at).cloned());
+            let items: Vec<_> = items.collect();
+            let end = more.and_then(|at| all.get(*at));
+            return self.page_of(name, &items, end, CacheScope::Private);
         }
         let end = start.saturating_add(self.page_size).min(all.len());
-        let page = all.items_json().get(start..end).unwrap_or_default();
-        let last = end.checked_sub(1).filter(|_| end < all.len());
-        self.page_of(name, page, last.and_then(|at| all.get(at)), self.list_cache.scope)
+        let items = all.items_json().get(start..end).unwrap_or_default();
+        let more = end.checked_sub(1).filter(|_| end < all.len());
+        self.page_of(name, items, more.and_then(|at| all.get(at)), self.list_cache.scope)
     }
 
-    /// Serializes a page. `last` is its last entry, if there is a further page.
+    /// Serializes a page. `end` is its last entry, if there is a further page.
     fn page_of<T: CatalogEntry>(
         &self,
         name: &str,
-        page: &[RawJson],
-        last: Option<&Arc<T>>,
+        items: &[RawJson],
+        end: Option<&Arc<T>>,
         scope: CacheScope,
     ) -> Outcome {
-        let length = page.iter().map(|entry| entry.as_str().len() + 1).sum::<usize>() + 256;
+        let length = items.iter().map(|entry| entry.as_str().len() + 1).sum::<usize>() + 256;
         let mut result =
-            ObjectWriter::with_capacity(length).string("resultType", "complete").array(name, page);
-        if let Some(last) = last {
+            ObjectWriter::with_capacity(length).string("resultType", "complete").array(name, items);
+        if let Some(last) = end {
             result = result.string("nextCursor", &write_cursor(last.key()));
         }
         let result = result
