@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::Notification;
 use mrtr_schema::method;
 use mrtr_schema::result::CacheHints;
@@ -30,7 +31,8 @@ struct State {
     invalidations: u64,
 }
 
-/// A call: its method, and its parameters as JSON text.
+/// A call: its method, and its parameters as JSON text, with the capabilities that the client
+/// declares, unless they are those that follow from its handlers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     method: String,
@@ -69,7 +71,12 @@ impl Cache {
         Self { max_bytes, state: Mutex::default() }
     }
 
-    pub(crate) fn find(&self, method: &str, params: &[(&str, Box<RawValue>)]) -> Lookup {
+    pub(crate) fn find(
+        &self,
+        method: &str,
+        params: &[(&str, Box<RawValue>)],
+        capabilities: Option<&ClientCapabilities>,
+    ) -> Lookup {
         let cacheable = matches!(
             method,
             method::DISCOVER
@@ -82,7 +89,9 @@ impl Cache {
         if !cacheable || self.max_bytes == 0 {
             return Lookup::NotCacheable;
         }
-        let params = params.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+        let mut params: Vec<_> =
+            params.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+        params.extend(capabilities.and_then(|declared| serde_json::to_string(declared).ok()));
         let key = Key { method: method.to_owned(), params };
         let mut state = self.lock();
         match state.entries.get(&key) {

@@ -156,7 +156,8 @@ impl<T: Transport> Client<T> {
         method: &str,
         params: &[(&str, Box<RawValue>)],
     ) -> Result<Box<RawValue>, CallError> {
-        Ok(match self.shared.cache.find(method, params) {
+        let declared = self.options.capabilities.as_deref();
+        Ok(match self.shared.cache.find(method, params, declared) {
             Lookup::Fresh(result) => result,
             Lookup::NotCacheable => self.run(method, params).await?.result,
             Lookup::Missing(slot) => {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mrtr_client::Client;
+use mrtr_schema::Object;
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, code};
 use mrtr_schema::subscription::SubscriptionFilter;
@@ -74,6 +76,14 @@ async fn cache_keeps_results_of_different_calls_apart() {
         client.call_tool("t", json!({})).await.unwrap();
     }
     assert_eq!(server.methods(), ["tools/call"; 2], "tool calls are not cached");
+    // The server may answer by the capabilities.
+    let forms = client.with_capabilities(
+        ClientCapabilities::new().with_extension("com.example/x", Object::new()),
+    );
+    for _ in 0..2 {
+        forms.read_resource("a:1").await.unwrap();
+    }
+    assert_eq!(server.methods(), ["resources/read"]);
     // Another client may have other credentials.
     let other = server.client().build();
     other.read_resource("a:1").await.unwrap();
