@@ -3,6 +3,7 @@
 mod claim;
 mod connect;
 mod group;
+mod journal;
 mod notify;
 mod operations;
 mod pool;

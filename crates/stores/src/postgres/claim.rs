@@ -29,7 +29,7 @@ const TAKE_IN: &str = "UPDATE mrtr_answer a SET epoch = t.epoch + 1 FROM mrtr_ta
     WHERE a.key = ANY($1::bytea[]) AND a.epoch IS NULL AND t.key = a.key AND NOT t.is_mid_epoch";
 
 const HOLD: &str = concat!(
-    "UPDATE mrtr_task t SET lease = $2, wake = ",
+    "UPDATE mrtr_task t SET lease = $2, seq = 0, wake = ",
     now!(),
     " + $3,
         posts_seen = CASE WHEN t.is_mid_epoch THEN t.posts_seen ELSE t.posts END,

@@ -22,6 +22,7 @@ CREATE TABLE mrtr_task (
     min_version      int8 NOT NULL,
     status           int2 NOT NULL DEFAULT 0,
     lease            bytea,
+    seq              int8 NOT NULL DEFAULT 0,
     wake             int8,
     posts            int8 NOT NULL DEFAULT 0,
     posts_seen       int8 NOT NULL DEFAULT 0,
