@@ -114,7 +114,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result<bool> 
 }
 
 /// Sends all kinds of requests for some seconds, and disconnects. Raises `most` to what the replica
-/// held meanwhile, and returns the time that it took.
+/// held meanwhile, and returns how long it sent requests.
 async fn wave(
     fleet: &Fleet,
     load: &Arc<Load>,
@@ -125,7 +125,9 @@ async fn wave(
     let begun = Instant::now();
     load.over.store(false, Ordering::Relaxed);
     let mut tasks = JoinSet::new();
-    for nth in 0..connections {
+    // Each wave has other callers, with other requests.
+    let first = seconds.start * connections;
+    for nth in first..first + connections {
         tasks.spawn(caller(nth, Arc::clone(load), u64::MAX));
     }
     for which in 0..SLOW.len() {
@@ -151,11 +153,12 @@ async fn wave(
             );
         }
     }
+    let elapsed = begun.elapsed();
     load.over.store(true, Ordering::Relaxed);
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    Ok(begun.elapsed())
+    Ok(elapsed)
 }
 
 /// Raises the limit of this process, which its child processes inherit.
@@ -335,8 +338,8 @@ fn report(load: &Load, elapsed: Duration, held: [Held; 4]) -> (String, bool) {
     row("tasks", |held| held.tasks as u64);
     let leaks = [
         (after.bytes > halfway.bytes + GROWTH).then_some("memory"),
-        (after.descriptors > before.descriptors).then_some("descriptors"),
-        (after.tasks > before.tasks).then_some("tasks"),
+        (after.descriptors.max(halfway.descriptors) > before.descriptors).then_some("descriptors"),
+        (after.tasks.max(halfway.tasks) > before.tasks).then_some("tasks"),
     ];
     let leaks: Vec<_> = leaks.into_iter().flatten().collect();
     let _ = match leaks.as_slice() {
