@@ -22,6 +22,10 @@ pub(crate) trait CatalogEntry {
     fn key(&self) -> &str;
     /// Returns the options of its handler.
     fn options(&self) -> &CallOptions;
+    /// Returns true if it has a rule about who can see it.
+    fn has_rules(&self) -> bool {
+        !self.options().visibility.is_empty()
+    }
     /// Serializes the entry for a list.
     fn to_json(&self) -> RawJson;
 }
@@ -105,7 +109,7 @@ pub(crate) struct Catalog<T> {
     /// The entries as JSON, in the same order.
     items_json: Vec<RawJson>,
     by_key: HashMap<String, usize>,
-    /// True if an entry has a rule about who can see it.
+    /// True if an entry, perhaps a disabled one, has a rule about who can see it.
     has_rules: bool,
     /// All entries.
     all: Vec<Entry<T>>,
@@ -119,7 +123,7 @@ impl<T: CatalogEntry> Catalog<T> {
         let items_json = entries.iter().map(|entry| entry.to_json()).collect();
         let keys = entries.iter().enumerate();
         let by_key = keys.map(|(index, entry)| (entry.key().to_owned(), index)).collect();
-        let has_rules = entries.iter().any(|entry| !entry.options().visibility.is_empty());
+        let has_rules = all.iter().any(|entry| entry.item.has_rules());
         Self { entries, items_json, by_key, has_rules, all }
     }
 
@@ -133,19 +137,27 @@ impl<T: CatalogEntry> Catalog<T> {
         self.find(key).filter(|entry| entry.options().is_visible_to(caller))
     }
 
-    /// Returns true if an entry has a rule about who can see it, so that callers may see different
-    /// lists.
+    /// Returns true if an entry, perhaps a disabled one, has a rule about who can see it, so that
+    /// callers may see different lists.
     pub(crate) fn has_rules(&self) -> bool {
         self.has_rules
     }
 
     /// Returns true if every caller sees the same list here as in `other`. Rules cannot be
-    /// compared: if there are any, the entries must be the same objects.
+    /// compared: an entry with a rule must be the same object.
     pub(crate) fn is_same_list(&self, other: &Self) -> bool {
         let mut pairs = self.entries.iter().zip(&other.entries);
-        self.items_json == other.items_json
-            && (!(self.has_rules || other.has_rules)
-                || pairs.all(|(one, two)| Arc::ptr_eq(one, two)))
+        let is_same = |(one, two): (&Arc<T>, &Arc<T>)| {
+            Arc::ptr_eq(one, two) || !(one.has_rules() || two.has_rules())
+        };
+        self.items_json == other.items_json && pairs.all(is_same)
+    }
+
+    /// Returns the entries that are enabled or have a rule about who can see them: what a rule
+    /// hides stays hidden while it is disabled.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = &T> {
+        let all = self.all.iter().filter(|entry| entry.is_enabled || entry.item.has_rules());
+        all.map(|entry| &*entry.item)
     }
 
     /// Returns the entry with this key, also if it is disabled.

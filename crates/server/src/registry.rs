@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use mrtr_codec::Seal;
 use mrtr_schema::capabilities::{ListCapability, ResourcesCapability, ServerCapabilities};
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::uri::percent_decode;
 use mrtr_schema::{Object, RawJson, method};
 
 use crate::build_error::BuildError;
@@ -26,8 +27,16 @@ use crate::resource::{CacheControl, Resource};
 use crate::runtime::Runtime;
 use crate::single_use::ErasedStore;
 use crate::tasks::{TaskHandler, TaskKey, TaskSeal, TaskService, task_handler};
+use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
+
+/// The characters that end the variable of a template, unless they are encoded.
+const DELIMITERS: [char; 3] = ['/', '?', '#'];
+
+fn count(text: &str, of: char) -> usize {
+    text.matches(of).count()
+}
 
 /// The methods that the protocol defines for servers.
 pub(crate) const PROTOCOL_METHODS: [&str; 10] = [
@@ -249,12 +258,56 @@ impl Registry {
     }
 
     /// Returns the options of the resource with this URI, or of the first template that matches it.
-    /// Its rules say who can see the URI, even if other templates match it, too.
     pub(crate) fn resource_options(&self, uri: &str) -> Option<&CallOptions> {
         let resource = self.resource(uri).map(|resource| &resource.options);
-        let mut templates = self.templates.iter();
-        resource
-            .or_else(|| Some(&templates.find(|found| found.0.matches(uri).is_some())?.1.options))
+        resource.or_else(|| Some(&self.matching_template(uri)?.1.options))
+    }
+
+    fn matching_template(&self, uri: &str) -> Option<&ParsedTemplate> {
+        self.templates.iter().map(|found| &**found).find(|found| found.0.matches(uri).is_some())
+    }
+
+    /// Returns true if a URI belongs to a resource or a template that is hidden from the caller.
+    ///
+    /// The first that matches decides. Templates decode values, so that two spellings of a URI may
+    /// mean the same to the handler of another template: the URI is also compared after decoding.
+    pub(crate) fn hides_uri(&self, uri: &str, caller: &RequestParts) -> bool {
+        if !self.resources.has_rules() && !self.templates.has_rules() {
+            return false;
+        }
+        let is_hidden = |options: &CallOptions| !options.is_visible_to(caller);
+        let first =
+            self.uri_guard(|known| known == uri, |template| template.matches(uri).is_some());
+        if first.is_some_and(is_hidden) {
+            return true;
+        }
+        let Some(decoded) = uri.contains('%').then(|| percent_decode(uri)).flatten() else {
+            return false;
+        };
+        let first = self.uri_guard(
+            |known| percent_decode(known).is_some_and(|known| known == decoded),
+            |template| template.covers(&decoded, false),
+        );
+        let decodes_delimiters = DELIMITERS.iter().any(|of| count(&decoded, *of) > count(uri, *of));
+        first.is_some_and(is_hidden)
+            || decodes_delimiters
+                && self
+                    .templates
+                    .guards()
+                    .any(|found| found.0.covers(&decoded, true) && is_hidden(&found.1.options))
+    }
+
+    /// Returns the options of the resource, or else of the first template, for which the function
+    /// returns true.
+    fn uri_guard(
+        &self,
+        is_uri: impl Fn(&str) -> bool,
+        is_match: impl Fn(&Template) -> bool,
+    ) -> Option<&CallOptions> {
+        let resource = self.resources.guards().find(|found| is_uri(&found.wire.uri));
+        let template =
+            || Some(&self.templates.guards().find(|found| is_match(&found.0))?.1.options);
+        resource.map(|found| &found.options).or_else(template)
     }
 
     /// Returns the registry that the server has now.

@@ -58,21 +58,30 @@ macro_rules! call_setters {
             /// Hides it from callers that the rule does not allow. Call it for each rule; all must
             /// allow a caller. Default: every caller can see it.
             ///
-            /// The rule holds for every method: lists do not contain what is hidden, and a call, a
-            /// completion, a subscription or a later round gets the error of an unknown name. A
-            /// list with rules is `private` to its caller (specification: caching), and so are the
-            /// contents of a resource with rules.
+            /// What is hidden is in no list. A call, a later round, a completion, a read, and any
+            /// request about a task gets the response to an unknown name, and a subscription
+            /// leaves it out. A list with rules is `private` to its caller (specification:
+            /// caching), and so are the contents of a resource with rules. A task whose tool is
+            /// hidden later goes on; its caller cannot see it until the rule allows the tool again.
             ///
-            /// The rule sees each request: the [principal](crate::RequestParts::principal), the
+            /// The rule sees the request: the [principal](crate::RequestParts::principal), the
             /// [scopes](crate::RequestParts::has_scope), the
             /// [headers](crate::RequestParts::headers) and the
             /// [capabilities](crate::RequestParts::capabilities) of the client. Only the first two
-            /// are authenticated. It runs for each item of each list, so it must be fast, and must
-            /// not block. If it panics, the item is hidden. If its answer changes for a caller,
-            /// [publish](crate::ChangeNotifier::publish) the change of the list.
+            /// are authenticated. In a subscription it is the request that began it, and in a call
+            /// of a legacy revision the one that began the call.
             ///
-            /// Unlike a [required scope](Self::requires_scope), it does not let a client find out
-            /// what it could ask for.
+            /// It runs for each use and for each item of each list, so it must be fast, and must
+            /// not block. If it panics and unwinds, the item is hidden. If its answer changes for
+            /// a caller, [publish](crate::ChangeNotifier::publish) the change of the list.
+            ///
+            /// A URI belongs to the resource that has it, or to the first template that matches
+            /// it, also while that is disabled, and in any percent-encoding. Add hidden templates
+            /// before broader ones.
+            ///
+            /// Callers can notice that something is hidden, but not what: a list is `private`, and
+            /// `list_changed` is sent to all subscribers. To list a feature, and tell clients what
+            /// to log in for, use [`requires_scope`](Self::requires_scope) instead.
             pub fn visible_to(
                 mut self,
                 rule: impl Fn(&RequestParts) -> bool + Send + Sync + 'static,

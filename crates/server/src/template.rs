@@ -75,11 +75,30 @@ impl Template {
     /// Returns the names and decoded values of the variables, if the URI matches. A variable ends
     /// at the first occurrence of the text that follows it in the template.
     pub(crate) fn matches(&self, uri: &str) -> Option<Vec<(String, String)>> {
-        let (path, query) = if self.query.is_empty() {
-            (uri, "")
-        } else {
-            uri.split_once('?').unwrap_or((uri, ""))
-        };
+        let (path, query) = self.path_and_query(uri);
+        let values = self.split(path, false)?.into_iter();
+        let values = values.map(|(name, value)| Some((name.to_owned(), decoded(value)?)));
+        let mut values = values.collect::<Option<Vec<_>>>()?;
+        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            if self.query.iter().any(|name| name == key) {
+                values.push((key.to_owned(), decoded(value)?));
+            }
+        }
+        Some(values)
+    }
+
+    /// Returns true if a URI has the form of the template, whatever the values are. With
+    /// `any_delimiters`, every variable may contain reserved characters.
+    pub(crate) fn covers(&self, uri: &str, any_delimiters: bool) -> bool {
+        self.split(self.path_and_query(uri).0, any_delimiters).is_some()
+    }
+
+    fn path_and_query<'u>(&self, uri: &'u str) -> (&'u str, &'u str) {
+        if self.query.is_empty() { (uri, "") } else { uri.split_once('?').unwrap_or((uri, "")) }
+    }
+
+    /// Returns the names of the variables of the path, and their values as they are in it.
+    fn split<'u>(&self, path: &'u str, any_delimiters: bool) -> Option<Vec<(&str, &'u str)>> {
         let (mut values, mut rest) = (Vec::new(), path);
         let mut parts = self.parts.iter().peekable();
         while let Some(part) = parts.next() {
@@ -91,23 +110,16 @@ impl Template {
                         _ => rest.len(),
                     };
                     let (value, after) = rest.split_at_checked(end)?;
-                    if value.is_empty() || (!reserved && value.contains(['/', '?', '#'])) {
+                    let may_delimit = *reserved || any_delimiters;
+                    if value.is_empty() || (!may_delimit && value.contains(['/', '?', '#'])) {
                         return None;
                     }
-                    values.push((name.clone(), decoded(value)?));
+                    values.push((name.as_str(), value));
                     rest = after;
                 }
             }
         }
-        if !rest.is_empty() {
-            return None;
-        }
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            if self.query.iter().any(|name| name == key) {
-                values.push((key.to_owned(), decoded(value)?));
-            }
-        }
-        Some(values)
+        rest.is_empty().then_some(values)
     }
 }
 

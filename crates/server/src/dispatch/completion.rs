@@ -40,13 +40,18 @@ impl Registry {
             }
             Reference::Resource { uri } => {
                 // The reference is the template itself, or a URI that matches it.
-                let mut templates = self.templates.iter().map(|found| &**found);
-                let found = templates.find(|(template, resource)| {
-                    resource.wire.uri_template == *uri || template.matches(uri).is_some()
-                });
-                let (template, resource) = found
-                    .filter(|(_, resource)| resource.options.is_visible_to(&parts))
-                    .ok_or_else(|| unknown("resource template", uri))?;
+                let own = self.templates.find(uri);
+                let by_uri = || {
+                    let mut templates = self.templates.iter().map(|found| &**found);
+                    let found = templates.find(|found| found.0.matches(uri).is_some());
+                    found.filter(|_| !self.hides_uri(uri, &parts))
+                };
+                let found = match own {
+                    Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(&parts)),
+                    None => by_uri(),
+                };
+                let (template, resource) =
+                    found.ok_or_else(|| unknown("resource template", uri))?;
                 (template.names().collect(), &resource.completers)
             }
             _ => return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`")),

@@ -76,7 +76,7 @@ impl Registry {
                 Err(RecvError::Closed) => break,
             };
             for (method, uri) in notifications {
-                if uri.as_deref().is_some_and(|uri| self.current().hides_resource(uri, parts)) {
+                if uri.as_deref().is_some_and(|uri| !self.current().shows_resource(uri, parts)) {
                     continue;
                 }
                 let mut changed = Changed::new(meta());
@@ -86,9 +86,9 @@ impl Registry {
         }
     }
 
-    /// Returns true if the resource is hidden from the caller.
-    fn hides_resource(&self, uri: &str, caller: &RequestParts) -> bool {
-        self.resource_options(uri).is_some_and(|options| !options.is_visible_to(caller))
+    /// Returns true if the resource exists and is not hidden from the caller.
+    fn shows_resource(&self, uri: &str, caller: &RequestParts) -> bool {
+        self.resource_options(uri).is_some() && !self.hides_uri(uri, caller)
     }
 
     /// Reduces the requested filter to the lists and resources that this server has for the caller.
@@ -112,10 +112,8 @@ impl Registry {
             uri::validate(uri).map_err(wrong)?;
         }
         let mut resource_subscriptions = asked.resource_subscriptions;
-        resource_subscriptions.retain(|uri| {
-            let options = self.resource_options(uri).filter(|_| self.publishes_changes);
-            options.is_some_and(|options| options.is_visible_to(caller))
-        });
+        resource_subscriptions
+            .retain(|uri| self.publishes_changes && self.shows_resource(uri, caller));
         let announced = self.announced();
         let mut granted = SubscriptionFilter::default();
         granted.task_ids = asked.task_ids;

@@ -70,7 +70,7 @@ impl Registry {
         let not_found = |uri: &str| {
             ErrorObject::invalid_params("Resource not found").with_data(json!({ "uri": uri }))
         };
-        if self.resource_options(&call.uri).is_none_or(|options| !options.is_visible_to(&parts)) {
+        if self.hides_uri(&call.uri, &parts) {
             return Err(not_found(&call.uri));
         }
         if let Some(resource) = self.resource(&call.uri) {

@@ -145,6 +145,81 @@ async fn use_of_a_hidden_feature_gets_the_response_to_an_unknown_name() {
     }
 }
 
+/// Handlers get decoded values, so that another spelling of a URI may mean the same to the handler
+/// of another template.
+#[tokio::test]
+async fn other_spellings_of_a_hidden_uri_are_hidden_too() {
+    let read = async |server: &Server, scopes: &[&str], uri: &str| {
+        let read = send(server, scopes, "resources/read", json!({ "uri": uri })).await;
+        let text = read.pointer("/contents/0/text").or_else(|| read.pointer("/error/message"));
+        text.and_then(Value::as_str).unwrap().to_owned()
+    };
+    let server = builder().build().unwrap();
+    for (uri, value) in [
+        ("doc://s%65cret/4", "secret/4"),
+        ("doc://secret%2F4", "secret/4"),
+        ("doc://%73ecret%2f4", "secret/4"),
+        ("doc://s%65cret/a%2Fb", "secret/a/b"),
+        ("doc://all/%73ecret", "all/secret"),
+        ("doc://all%2Fsecret", "all/secret"),
+    ] {
+        assert_eq!(read(&server, &[], uri).await, "Resource not found", "{uri}");
+        assert_eq!(read(&server, &["admin"], uri).await, value, "{uri}");
+    }
+    for (uri, value) in [
+        ("doc://secrets/4", "secrets/4"),
+        ("doc://z%C3%BCrich/4", "zürich/4"),
+        ("doc://a%2Fb", "a/b"),
+        ("doc://s%2565cret/4", "s%65cret/4"),
+    ] {
+        assert_eq!(read(&server, &[], uri).await, value, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn first_feature_that_matches_a_uri_decides_also_while_it_is_disabled() {
+    let named = |uri: &str, name: &'static str| {
+        ResourceTemplate::new(uri, name, move |_: Context, _: Page| async move { name })
+    };
+    let server = replica(&TestClock::default())
+        .updatable::<Resource>()
+        .resource_template(named("doc://secret/open/{id}", "narrow").complete("id", ids))
+        .resource(Resource::new("doc://secret/r", "r", async || "r").visible_to(is_admin))
+        .resource_template(named("doc://secret/{+id}", "secret").visible_to(is_admin))
+        .resource_template(named("doc://{+id}", "broad").complete("id", ids))
+        .build()
+        .unwrap();
+    let read = async |scopes: &[&str], uri: &str| {
+        let read = send(&server, scopes, "resources/read", json!({ "uri": uri })).await;
+        read.pointer("/contents/0/text").and_then(Value::as_str).map(str::to_owned)
+    };
+    for disabled in [false, true] {
+        let [for_admins, for_admins_r] =
+            if disabled { ["broad", "broad"] } else { ["secret", "r"] };
+        for (uri, others, admins) in [
+            ("doc://secret/open/1", Some("narrow"), "narrow"),
+            ("doc://secret/op%65n/1", None, for_admins),
+            ("doc://secret/x", None, for_admins),
+            ("doc://secret/r", None, for_admins_r),
+            ("doc://x", Some("broad"), "broad"),
+        ] {
+            assert_eq!(read(&[], uri).await.as_deref(), others, "{uri}, disabled: {disabled}");
+            assert_eq!(read(&["admin"], uri).await.as_deref(), Some(admins), "{uri} {disabled}");
+        }
+        let argument = json!({ "name": "id", "value": "" });
+        let reference = json!({ "type": "ref/resource", "uri": "doc://secret/open/{id}" });
+        let params = json!({ "ref": reference, "argument": argument });
+        let completed = send(&server, &[], "completion/complete", params).await;
+        assert_eq!(completed["completion"]["values"][0], "7", "{completed}");
+        let disable = server.update(|update| {
+            update.disable::<Resource>("doc://secret/r");
+            update.disable::<ResourceTemplate>("doc://secret/{+id}");
+            Ok(())
+        });
+        disable.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn cursors_count_what_is_visible_and_do_not_reveal_the_rest() {
     let names = ["a", "hidden1", "b", "hidden2", "c", "hidden3"];
