@@ -1,10 +1,12 @@
-//! `mrtr`: calls Model Context Protocol servers from the command line, and answers their questions.
+//! `mrtr`: calls Model Context Protocol servers from the command line, answers their questions, and
+//! serves them as one.
 
 mod answers;
 mod call;
 mod connect;
 mod discover;
 mod failure;
+mod gateway;
 mod login;
 mod options;
 mod output;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
             Command::Login(login) => login::login(login, options.json).await,
             Command::Logout(server) => login::logout(server, options.json).await,
             Command::Whoami(server) => login::whoami(server, options.json).await,
+            Command::Gateway(gateway) => gateway::run(gateway).await,
             Command::Keygen { state } => keygen(state, options.json),
         }
     });

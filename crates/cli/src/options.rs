@@ -1,5 +1,6 @@
 //! The options of the command line, and the client that they describe.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Logout(Server),
     /// Shows the stored login of a server; exits with code 6 if there is none
     Whoami(Server),
+    /// Serves the tools, prompts and resources of several servers as one server
+    Gateway(Gateway),
     /// Generates a secret that seals request state, and prints it as a line of a key ring
     Keygen {
         /// `active` seals and opens; `staged` only opens, until all replicas have the key
@@ -120,4 +123,15 @@ pub(crate) struct Cancel {
     pub(crate) server: Server,
     /// File with the call
     pub(crate) file: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct Gateway {
+    /// JSON file with the servers as `mcpServers`, as in the configuration of hosts; `${NAME}` is
+    /// an environment variable
+    pub(crate) file: PathBuf,
+    /// Loopback address to serve HTTP at, instead of standard input and output; calls survive a
+    /// restart if the environment variable MRTR_KEYS has a key ring
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
 }

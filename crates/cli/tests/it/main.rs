@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod gateway;
+
 use std::io::{BufRead as _, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -58,16 +60,20 @@ async fn book(cx: Context, Booking { people }: Booking) -> Result<String> {
     Ok(format!("A table {place:?} for {people}: {name}."))
 }
 
-/// Starts a server that runs until the process ends, and returns its URL.
+/// Starts a server with [`book`].
 fn serve() -> String {
+    serve_tool(|| Tool::new("book", "Books a table", book))
+}
+
+/// Starts a server that runs until the process ends, and returns its URL.
+fn serve_tool(tool: impl FnOnce() -> Tool + Send + 'static) -> String {
     let (send, url) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let ring = SharedKeyRing::new(KeyRing::ephemeral().unwrap());
-            let tool = Tool::new("book", "Books a table", book);
-            let server =
-                Server::builder("booking", "1.0.0").sealer(ring).allow_anonymous().tool(tool);
+            let server = Server::builder("booking", "1.0.0").sealer(ring).allow_anonymous();
+            let server = server.tool(tool());
             let endpoint = Endpoint::new(server.build().unwrap());
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             send.send(format!("http://{}/mcp", listener.local_addr().unwrap())).unwrap();

@@ -1,0 +1,131 @@
+//! `mrtr gateway`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use mrtr::{Context, Result, Tool};
+use mrtr_testkit::free_ports;
+use serde_json::{Value, json};
+
+use crate::{Guest, json_of, mrtr, scratch, serve_tool, text};
+
+const KEY: &str = "active ABEiM0RVZneImaq7zN3u_wARIjNEVWZ3iJmqu8zd7v8";
+
+async fn greet(cx: Context) -> Result<String> {
+    let Guest { name } = cx.elicit("guest", "Who?").await?;
+    Ok(format!("Hello, {name}."))
+}
+
+/// Writes a configuration with two servers, and one that nobody serves, at `gone`. The tool `greet`
+/// asks.
+fn config(name: &str, gone: u16) -> String {
+    let asks = serve_tool(|| Tool::new("greet", "Greets a guest", greet));
+    let says = serve_tool(|| Tool::new("say", "Says something", async || "said"));
+    let gone = format!("http://127.0.0.1:{gone}/mcp");
+    let servers = json!({ "mcpServers": {
+        "asks": { "url": asks }, "says": { "url": says }, "gone": { "url": gone },
+    } });
+    let file = scratch(name).join("servers.json");
+    std::fs::write(&file, servers.to_string()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// A gateway, which is killed when the test ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a gateway, and waits until it serves. Returns what it has printed.
+fn start(config: &str, address: &str) -> (Running, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+    command.args(["gateway", config, "--listen", address]).env("MRTR_KEYS", KEY);
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut running = Running(child);
+    let mut stderr = BufReader::new(running.0.stderr.take().unwrap());
+    let mut printed = String::new();
+    while !printed.contains("serving 3 servers") {
+        assert!(stderr.read_line(&mut printed).unwrap() > 0, "{printed}");
+    }
+    // What it prints later must not block it.
+    std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+    (running, printed)
+}
+
+#[test]
+fn gateway_serves_all_servers_as_one_and_continues_after_a_restart() {
+    let ports = free_ports(2).unwrap();
+    let config = config("gateway", ports[0]);
+    let file = |name: &str| scratch("gateway").join(name).to_str().unwrap().to_owned();
+    let (answers, paused) = (file("answers.json"), file("paused.json"));
+    std::fs::write(&answers, r#"{ "guest": { "name": "Ada" } }"#).unwrap();
+    let address = format!("127.0.0.1:{}", ports[1]);
+    let url = format!("http://{address}/mcp");
+
+    let (gateway, printed) = start(&config, &address);
+    assert!(printed.contains("upstream=\"gone\""), "{printed}");
+    let tools = json_of(&mrtr(&["tools", &url, "--json"]));
+    let mut names: Vec<_> = tools.as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    names.sort_unstable_by_key(|name| name.as_str());
+    assert_eq!(names, ["asks__greet", "says__say"]);
+    assert_eq!(text(&mrtr(&["call", &url, "says__say"]).stdout), "said\n");
+    let call = mrtr(&["call", &url, "asks__greet", "--pause", &paused]);
+    assert_eq!(text(&call.stdout), "guest: Who?\n", "{}", text(&call.stderr));
+    drop(gateway);
+
+    let (_gateway, _) = start(&config, &address);
+    let done = mrtr(&["call", &url, "--resume", &paused, "--answers", &answers]);
+    assert_eq!(text(&done.stdout), "Hello, Ada.\n", "{}", text(&done.stderr));
+}
+
+#[test]
+fn gateway_serves_the_process_that_started_it() {
+    let config = config("gateway-stdio", free_ports(1).unwrap()[0]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+    command.args(["gateway", &config]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running(command.stderr(Stdio::null()).spawn().unwrap());
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": "says__say", "_meta": meta });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let mut stdin = running.0.stdin.take().unwrap();
+    writeln!(stdin, "{call}").unwrap();
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let response: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(response["result"]["content"][0]["text"], "said", "{line}");
+    drop(stdin);
+    assert!(running.0.wait().unwrap().success(), "it ends with its input");
+}
+
+#[test]
+fn gateway_refuses_what_it_cannot_serve() {
+    let dir = scratch("gateway-wrong");
+    let file = |name: &str, text: &str| {
+        let file = dir.join(name);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let none = file("none.json", r#"{ "mcpServers": {} }"#);
+    let secret = r#"{ "mcpServers": { "a": { "url": "http://x/${NO_SUCH_VARIABLE}" } } }"#;
+    let secret = file("secret.json", secret);
+    let text_file = file("text.json", "servers");
+    let missing = dir.join("missing.json").to_str().unwrap().to_owned();
+    for (args, why) in [
+        (&[&*none, "--listen", "0.0.0.0:7000"][..], "0.0.0.0:7000 is not a loopback address"),
+        (&[&secret], "NO_SUCH_VARIABLE"),
+        (&[&text_file], "text.json: invalid server configuration"),
+        (&[&missing], "missing.json: No such file"),
+    ] {
+        let refused = mrtr(&[&["gateway"], args].concat());
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
+        assert!(refused.stdout.is_empty());
+    }
+}
