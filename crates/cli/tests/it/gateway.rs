@@ -16,8 +16,8 @@ async fn greet(cx: Context) -> Result<String> {
     Ok(format!("Hello, {name}."))
 }
 
-/// Writes a configuration with two servers, and one that nobody serves, at `gone`. The tool `greet`
-/// asks.
+/// Writes a configuration with three servers, of which one, at `gone`, does not run. The tool
+/// `greet` asks.
 fn config(name: &str, gone: u16) -> String {
     let asks = serve_tool(|| Tool::new("greet", "Greets a guest", greet));
     let says = serve_tool(|| Tool::new("say", "Says something", async || "said"));
