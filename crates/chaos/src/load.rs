@@ -25,14 +25,15 @@ use crate::malformed::{MISTAKES, SLOW, mistake, slow};
 use crate::wire::{Connection, Head, body};
 use crate::{Result, lock, value};
 
-/// Number of subscribers that disconnect at once. This happens at least five times, for
-/// 10,000 subscribers.
+/// Number of subscriptions that are open together before their clients disconnect. At least five
+/// times in each half of a run, so that each half opens the default limit of requests in flight
+/// (10,000): slots that are not returned would show.
 const LISTENERS: usize = 2_000;
 
-/// Maximum growth of the allocated memory, in bytes, from the time when all clients had disconnected
-/// after the first half of a run to the same time after the second half. The runtime retains memory
-/// for as many connections as were open at once, which varies by as much. Each of the hundreds of
-/// thousands of requests in between would have to leak a byte or two to reach it.
+/// Maximum growth of the allocated memory, in bytes, between the ends of the two halves of a run,
+/// each measured after all clients have disconnected. The runtime retains memory for the most
+/// connections that were open at once, which can vary by as much. A leak of two bytes per request
+/// exceeds it after 524,288 requests.
 ///
 /// The memory of the process is reported only: what the allocator retains depends on how many
 /// requests happened to be open at once.
@@ -180,7 +181,8 @@ async fn held(fleet: &Fleet) -> Result<Held> {
     Ok(Held { bytes, kib, descriptors: replica.descriptors()?, tasks })
 }
 
-/// Returns the resources after all clients have disconnected and the replica has noticed.
+/// Returns the resources after all clients have disconnected and the replica has noticed, or after
+/// a minute.
 async fn settled(fleet: &Fleet, before: Held) -> Result<Held> {
     let mut now = held(fleet).await?;
     for _ in 0..60 {

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use mrtr::gateway::Gateway;
+use mrtr::http::ServeOptions;
 use mrtr::schema::capabilities::Implementation;
 use mrtr::{ClientSet, KeyRing, Server, ServerBuilder};
+use tokio::net::TcpListener;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::{Failure, Result};
@@ -34,42 +36,56 @@ pub(crate) async fn run(options: &options::Gateway) -> Result<ExitCode> {
         gateway = gateway.upstream(prefix, client.clone());
     }
     let server = Server::builder("mrtr-gateway", env!("CARGO_PKG_VERSION")).allow_anonymous();
-    let server = with_keys(server, options.listen)?;
+    let listener = match options.listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let server = with_keys(server, address)?;
     let gateway = gateway.build(server).map_err(Failure::usage)?;
     // Many clients list tools once, at the start.
     gateway.refresh().await;
     let server = gateway.server().clone();
     let serving = async {
-        match options.listen {
-            Some(address) => {
-                let servers = set.iter().count();
-                output::note(&format!("serving {servers} servers at http://{address}/mcp"));
-                mrtr::serve(server, address).await
-            }
-            None => mrtr::serve_stdio(server).await,
-        }
+        let (Some(listener), Some(address)) = (listener, address) else {
+            return mrtr::serve_stdio(server).await;
+        };
+        let count = set.iter().count();
+        output::note(&format!("serving {count} servers at http://{address}/mcp"));
+        let options = ServeOptions::default();
+        let end = mrtr::shutdown(server.clone(), options.readiness().clone());
+        mrtr::http::serve(listener, mrtr::endpoint(server)?, options, end).await
     };
-    let served = tokio::select! {
-        served = serving => served,
+    let outcome = tokio::select! {
+        outcome = serving => outcome,
         () = gateway.run() => Ok(()),
     };
-    served.map_err(|error| Failure { code: 4, message: error.to_string() })?;
+    outcome.map_err(|error| unavailable(&error))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds the keys that seal paused calls. Without a ring in the environment they end with this
-/// process, as do those of a process that serves its parent.
-fn with_keys(server: ServerBuilder, listen: Option<SocketAddr>) -> Result<ServerBuilder> {
-    let Some(address) = listen else { return Ok(server.ephemeral_key()) };
+/// Listens on a loopback address.
+async fn listen(address: SocketAddr) -> Result<TcpListener> {
     if !address.ip().is_loopback() {
         return Err(Failure::usage(format!(
             "{address} is not a loopback address: anyone who can reach it could use the credentials \
              of this gateway. To authenticate callers, write a server with the library mrtr-gateway"
         )));
     }
-    if std::env::var_os(KEYS).is_none() {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| unavailable(&format_args!("cannot listen on {address}: {error}")))
+}
+
+fn unavailable(why: &dyn std::fmt::Display) -> Failure {
+    Failure { code: 4, message: why.to_string() }
+}
+
+/// Adds the keys that seal paused calls: over HTTP the ring in [`KEYS`], if that is set; otherwise
+/// a key that lasts as long as this process.
+fn with_keys(server: ServerBuilder, address: Option<SocketAddr>) -> Result<ServerBuilder> {
+    let Some(address) = address.filter(|_| std::env::var_os(KEYS).is_some()) else {
         return Ok(server.ephemeral_key());
-    }
+    };
     let ring = KeyRing::from_env(format!("http://{address}/mcp"), KEYS).map_err(Failure::usage)?;
     Ok(server.key_ring(ring))
 }

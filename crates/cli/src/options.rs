@@ -130,8 +130,8 @@ pub(crate) struct Gateway {
     /// JSON file with the servers as `mcpServers`, as in the configuration of hosts; `${NAME}` is
     /// an environment variable
     pub(crate) file: PathBuf,
-    /// Loopback address to serve HTTP at, instead of standard input and output; calls survive a
-    /// restart if the environment variable MRTR_KEYS has a key ring
+    /// Loopback address to serve HTTP at, instead of standard input and output; the key ring in
+    /// the environment variable MRTR_KEYS, if it is set, seals paused calls
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
 }

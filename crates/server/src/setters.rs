@@ -55,14 +55,14 @@ macro_rules! call_setters {
                 self
             }
 
-            /// Hides it from callers that the rule does not allow. Call it for each rule; all must
-            /// allow a caller. Default: every caller can see it.
+            /// Hides the feature from callers that the rule does not allow. Add more rules by more
+            /// calls; all must allow a caller. Default: every caller can see it.
             ///
-            /// What is hidden is in no list. A call, a later round, a completion, a read, and any
-            /// request about a task gets the response to an unknown name, and a subscription
-            /// leaves it out. A list with rules is `private` to its caller (specification:
-            /// caching), and so are the contents of a resource with rules. A task whose tool is
-            /// hidden later goes on; its caller cannot see it until the rule allows the tool again.
+            /// A hidden feature is in no list. Calls, later rounds, completions, reads and requests
+            /// about tasks get the same error as for an unknown name, URI or task. Subscriptions
+            /// omit it. A list with rules is `private` to its caller (specification: caching), and
+            /// so are the contents of a resource with rules. A task continues when a rule begins to
+            /// hide its tool, but its caller cannot see it until the rule allows the tool again.
             ///
             /// The rule sees the request: the [principal](crate::RequestParts::principal), the
             /// [scopes](crate::RequestParts::has_scope), the
@@ -76,7 +76,7 @@ macro_rules! call_setters {
             /// a caller, [publish](crate::ChangeNotifier::publish) the change of the list.
             ///
             /// A URI belongs to the resource that has it, or to the first template that matches
-            /// it, also while that is disabled, and in any percent-encoding. Add hidden templates
+            /// it, even if that is disabled, and in any percent-encoding. Add hidden templates
             /// before broader ones.
             ///
             /// Callers can notice that something is hidden, but not what: a list is `private`, and

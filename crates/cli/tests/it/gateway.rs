@@ -128,4 +128,10 @@ fn gateway_refuses_what_it_cannot_serve() {
         assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
         assert!(refused.stdout.is_empty());
     }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = mrtr(&["gateway", &none, "--listen", &address]);
+    assert_eq!(refused.status.code(), Some(4));
+    let why = format!("cannot listen on {address}");
+    assert!(text(&refused.stderr).contains(&why), "{}", text(&refused.stderr));
 }

@@ -25,11 +25,10 @@ macro_rules! length {
 /// Adds entries at the ends of journals, and returns the numbers of the writes for which this was
 /// possible.
 ///
-/// The lock of the task is the fence: a claim either waits for it (or passes over the task), or
-/// comes first. Then this statement waits, and compares the lease and `seq` again with those that
-/// the claim, or [`FENCE`], has committed. Other writes of this kind may hold the lock, too.
-///
-/// If another statement with the same lease adds these entries at the same time, this one fails.
+/// The row lock of the task is the fence. A claim skips a task that is locked here. If a claim or
+/// [`FENCE`] has locked it first, this statement waits, and then compares the lease and `seq` with
+/// the committed values. Concurrent appends share the lock. If two insert the same position, the
+/// second one fails, for all of its writes.
 pub(super) const APPEND: &str = concat!(
     "WITH held AS MATERIALIZED (
         SELECT w.number, w.key, w.lease, w.position, w.body, t.cancel
@@ -51,16 +50,17 @@ pub(super) const APPEND: &str = concat!(
 /// Locks the tasks whose journals are about to be replaced, until the transaction ends. Waits for
 /// statements that are adding entries, so that [`REPLACE`] sees them.
 ///
-/// `seq` grows with every statement of a process. A statement that arrives late, from a connection
-/// that its sender has given up, changes nothing in a journal that was replaced with the same lease
-/// since, nor entries that were added with it since.
+/// `seq` grows with each [`APPEND`], and each [`FENCE`] with its [`REPLACE`], of a process. A
+/// statement that arrives late, from a connection that its sender has abandoned, does nothing if
+/// the same lease has replaced the journal since. It keeps entries that the same lease has added
+/// since.
 const FENCE: &str = "UPDATE mrtr_task t SET seq = $3
     FROM unnest($1::bytea[], $2::bytea[]) AS w(key, lease)
     WHERE t.key = w.key AND t.lease = w.lease AND t.seq < $3";
 
-/// Locks tasks, replaces the entries from a position on in the journals of all that are held with
-/// the lease of their write, and returns the numbers of these writes. A journal that is too short
-/// was restored: its writer has lost.
+/// Locks the tasks of all writes whose lease is current, replaces their entries from the position
+/// of the write on, and returns the numbers of these writes. A journal that is shorter comes from a
+/// backup, or from a replica of the database that was behind: its write is not performed.
 const REPLACE: &str = concat!(
     "WITH write AS MATERIALIZED (
         SELECT w.*, ",
