@@ -242,14 +242,16 @@ mod tests {
         }
         let append = lent.prepare(APPEND).await.unwrap();
         // The journal was replaced since, and ends where the late statement begins.
-        for (seq, entry, expected) in [(3, "late", "a e"), (5, "f", "a e f")] {
+        for (seq, entry, expected) in [(3, "late", "a e"), (6, "f", "a e f")] {
             let writes = write(2, &[entry]);
             add(lent.client(), &append, &writes, seq).await.unwrap();
             assert_eq!(journal(lent.client()).await, expected, "after {entry}");
         }
         // Entries were added since.
-        replace(&mut lent, &write(2, &["g"]), 4).await;
-        assert_eq!(journal(lent.client()).await, "a e f");
+        for entries in [&["late"][..], &[]] {
+            replace(&mut lent, &write(2, entries), 5).await;
+            assert_eq!(journal(lent.client()).await, "a e f");
+        }
     }
 
     /// Statements of the same lease that are under way at the same time: the later one wins.
