@@ -32,12 +32,12 @@ const LISTENERS: usize = 2_000;
 
 /// Maximum growth of the allocated memory, in bytes, between the ends of the two halves of a run,
 /// each measured after all clients have disconnected. The runtime retains memory for the most
-/// connections that were open at once, which can vary by as much. A leak of two bytes per request
-/// exceeds it after 524,288 requests.
+/// connections that were open at once: 4.1 to 6.7 MB in 25 runs, whether of 15 s or of 100 s. A leak
+/// of eight bytes per request exceeds the bound after 524,288 requests.
 ///
 /// The memory of the process is reported only: what the allocator retains depends on how many
 /// requests happened to be open at once.
-const GROWTH: u64 = 1 << 20;
+const GROWTH: u64 = 4 << 20;
 
 #[derive(Debug, Default)]
 struct Load {
