@@ -33,7 +33,7 @@ impl TraceSource {
 
 /// Creates the span of a call with all its rounds.
 pub(crate) fn call_span(method: &str, target: &str) -> Span {
-    tracing::info_span!(
+    tracing::debug_span!(
         target: "mrtr::client",
         "call",
         otel.name = format!("{method} {target} (all rounds)").trim(),
@@ -49,7 +49,7 @@ pub(crate) fn request_span(method: &str, target: &str, id: &RequestId) -> Span {
     let resource = (method == method::RESOURCES_READ).then_some(target);
     // The URI stays out of the span's name: names must have a low cardinality.
     let name = tool.or(prompt).map_or_else(|| method.to_owned(), |name| format!("{method} {name}"));
-    tracing::info_span!(
+    tracing::debug_span!(
         target: "mrtr::client",
         "request",
         otel.name = name,

@@ -1,5 +1,5 @@
 //! Request telemetry: a span and a duration metric, named after OpenTelemetry's semantic
-//! conventions for MCP. It costs nothing without a subscriber.
+//! conventions for MCP. Both cost nothing at the level INFO, the default of subscribers.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -60,7 +60,7 @@ impl RequestTelemetry {
         meta: Option<&RequestMeta>,
     ) -> Option<Self> {
         let level = LevelFilter::current();
-        if level < LevelFilter::INFO {
+        if level < LevelFilter::DEBUG {
             return None;
         }
         let operation = Operation::new(server, request);
@@ -89,15 +89,20 @@ impl RequestTelemetry {
             Err(_) => ResultSummary::default(),
         };
         let code = outcome.as_ref().err().map(|error| error.code.to_string());
-        self.span.record("rpc.response.status_code", code.as_deref());
+        if let Some(code) = &code {
+            self.span.record("rpc.response.status_code", code.as_str());
+        }
         self.end(result_type, code.as_deref().or(is_error.then_some("tool_error")));
         outcome
     }
 
     fn end(&mut self, result_type: Option<&str>, error: Option<&str>) {
         self.has_ended = true;
-        self.span.record("error.type", error);
-        self.span.record("mrtr.result_type", result_type);
+        for (field, value) in [("error.type", error), ("mrtr.result_type", result_type)] {
+            if let Some(value) = value {
+                self.span.record(field, value);
+            }
+        }
         if let Some(started) = self.started {
             tracing::event!(
                 target: "mrtr::metrics",
@@ -143,7 +148,7 @@ fn span(Operation { method, tool, prompt }: &Operation, request: &Request) -> Sp
     let uri = || request.params.as_ref()?.string("uri");
     let uri = if method == method::RESOURCES_READ { uri() } else { None };
     let uri: Option<String> = uri.map(|uri| uri.chars().take(MAX_URI_CHARS).collect());
-    tracing::info_span!(
+    tracing::debug_span!(
         target: "mrtr::server",
         "request",
         otel.name = name,

@@ -94,10 +94,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let tracers = SdkTracerProvider::builder().with_batch_exporter(spans).build();
     let meters = SdkMeterProvider::builder().with_periodic_exporter(metrics).build();
-    // Spans from INFO on; metrics are events of the target `mrtr::metrics`.
+    // Requests are spans of the level DEBUG; metrics are events of the target `mrtr::metrics`.
     let traces = tracing_opentelemetry::layer()
         .with_tracer(tracers.tracer("booking"))
-        .with_filter(EnvFilter::new("info"));
+        .with_filter(EnvFilter::new("info,mrtr::server=debug,mrtr::client=debug"));
     let counts =
         MetricsLayer::new(meters.clone()).with_filter(EnvFilter::new("mrtr::metrics=trace"));
     tracing_subscriber::registry().with(traces).with(counts).init();

@@ -24,6 +24,7 @@ async fn all_rounds_of_a_call_belong_to_one_trace() {
     let buffer = LogBuffer::default();
     let writer = buffer.clone();
     let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
         .with_span_events(FmtSpan::CLOSE)
         .with_writer(move || writer.clone())
         .with_ansi(false)

@@ -21,7 +21,7 @@ fn asking() -> Tool {
 /// Each round is a span in the trace of its client, on every replica.
 #[tokio::test]
 async fn every_round_is_a_span_in_the_trace_of_the_client() {
-    let (lines, _guard) = LogLines::collect_from(Level::INFO);
+    let (lines, _guard) = LogLines::collect_from(Level::DEBUG);
     let (clock, adopted) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
     let server = || {
         let adopted = Arc::clone(&adopted);
@@ -61,6 +61,20 @@ async fn every_round_is_a_span_in_the_trace_of_the_client() {
     let fleet = Replicas::new([server()]).as_principal(alice());
     send_request(&fleet, "tools/call", params).await;
     assert_eq!(adopted.lock().unwrap().len(), 2);
+}
+
+/// Subscribers at their default level, INFO, pay for no spans of requests of the server or the
+/// client.
+#[tokio::test]
+async fn requests_are_no_spans_at_the_level_info() {
+    for (level, closed) in [(Level::INFO, 0), (Level::DEBUG, 5)] {
+        let (lines, _guard) = LogLines::collect_from(level);
+        let server = replica(&TestClock::default()).tool(asking()).build().unwrap();
+        let (client, _) = client(Replicas::new([server]).as_principal(alice()));
+        client.build().call_tool("t", json!({})).await.unwrap();
+        let log = lines.text();
+        assert_eq!(log.lines().filter(|line| line.contains(" close ")).count(), closed, "{log}");
+    }
 }
 
 /// Rejections are counted by reason and requests timed by kind; a client cannot invent label
