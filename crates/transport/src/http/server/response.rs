@@ -10,7 +10,7 @@ use ::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use mrtr_schema::jsonrpc::{ErrorObject, Notification};
+use mrtr_schema::jsonrpc::ErrorObject;
 
 use super::event_stream::{EventSource, EventStream, push_event};
 use crate::granted_scopes::scope_challenge;
@@ -21,6 +21,9 @@ use crate::response_parts::{Part, RawResponse, ResponseParts};
 /// its own.
 const MAX_COLLECTED_EVENTS: usize = 4 << 10;
 
+/// Initial capacity in bytes for the events of one frame.
+const TYPICAL_EVENTS: usize = 512;
+
 /// Waits for the response or the first notification, and answers with JSON or an event stream. The
 /// request's permit is released when the response is complete, or the stream ends.
 pub(super) async fn respond(mut parts: ResponseParts) -> Response<ResponseBody> {
@@ -30,15 +33,42 @@ pub(super) async fn respond(mut parts: ResponseParts) -> Response<ResponseBody> 
             Ok(_) => json(StatusCode::OK, &response),
             Err(error) => rejection(error, &response),
         },
-        Some(Part::Notification(first)) => event_stream(Parts { first: Some(first), parts }),
+        Some(first) => {
+            let events = available_events(&mut parts, first);
+            if parts.is_done() {
+                // The whole stream is known, so its length is, too.
+                return stream(Inner::Full(Full::from(events)));
+            }
+            event_stream(Parts { first: Some(events), parts })
+        }
     }
+}
+
+/// Returns the event of `first`, and those that are available with it.
+///
+/// The handler is not polled for more: an event that was sent must not wait for one that was not.
+fn available_events(parts: &mut ResponseParts, first: Part) -> String {
+    let mut events = String::with_capacity(TYPICAL_EVENTS);
+    let mut next = Some(first);
+    while let Some(part) = next {
+        match part {
+            Part::Notification(notification) => push_event(&mut events, notification.to_json()),
+            Part::Response(response) => push_event(&mut events, response.to_json()),
+        }
+        next = if events.len() < MAX_COLLECTED_EVENTS { parts.next_ready() } else { None };
+    }
+    events
 }
 
 /// Creates a response that is a stream of server-sent events, for a
 /// [`LegacyHandler`](super::LegacyHandler). A comment is sent every 15 s while there are none.
 /// Dropping the body drops the source.
 pub fn event_stream(source: impl EventSource) -> Response<ResponseBody> {
-    let events = Inner::Events(Box::new(EventStream::new(source)));
+    stream(Inner::Events(Box::new(EventStream::new(source))))
+}
+
+/// Creates a response with the headers of an event stream.
+fn stream(events: Inner) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody(events));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -91,33 +121,20 @@ impl From<String> for ResponseBody {
     }
 }
 
-/// The notifications before a response, and the response.
+/// The events of a request that is still handled.
 struct Parts {
-    first: Option<Notification>,
+    /// The events that were available first.
+    first: Option<String>,
     parts: ResponseParts,
 }
 
 impl EventSource for Parts {
-    /// Polls for the next event and those that are available with it.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
-        let mut events = String::new();
-        let mut next = match self.first.take() {
-            Some(first) => Some(Part::Notification(first)),
-            None => ready!(self.parts.poll_next(cx)),
-        };
-        if next.is_none() {
-            return Poll::Ready(None);
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
         }
-        while let Some(part) = next {
-            match part {
-                Part::Notification(notification) => push_event(&mut events, notification.to_json()),
-                Part::Response(response) => push_event(&mut events, response.to_json()),
-            }
-            // The handler is not polled for more: an event that was sent must not wait for one that
-            // was not.
-            next = if events.len() < MAX_COLLECTED_EVENTS { self.parts.next_ready() } else { None };
-        }
-        Poll::Ready(Some(events))
+        let next = ready!(self.parts.poll_next(cx));
+        Poll::Ready(next.map(|next| available_events(&mut self.parts, next)))
     }
 
     fn is_done(&self) -> bool {
@@ -175,7 +192,7 @@ mod tests {
     use crate::traits::{IncomingRequest, RequestHandler};
     use http_body_util::BodyExt as _;
     use mrtr_schema::RawJson;
-    use mrtr_schema::jsonrpc::{Request, RequestId};
+    use mrtr_schema::jsonrpc::{Notification, Request, RequestId};
 
     /// Sends one notification, and never responds.
     struct Silent;
@@ -222,6 +239,17 @@ mod tests {
         assert_eq!(events_per_frame(Burst(10)).await, [4]);
         assert_eq!(events_per_frame(Burst(MAX_COLLECTED_EVENTS / 2)).await, [2, 2]);
         assert_eq!(events_per_frame(Burst(MAX_COLLECTED_EVENTS)).await, [1, 1, 1, 1]);
+    }
+
+    #[tokio::test]
+    async fn stream_has_a_length_if_it_is_complete_when_it_begins() {
+        let length = async |handler| {
+            let response = respond(parts(handler)).await;
+            assert_eq!(response.headers()["content-type"], "text/event-stream");
+            response.body().size_hint().exact()
+        };
+        assert!(length(Burst(10)).await.is_some_and(|length| length > 100));
+        assert_eq!(length(Burst(MAX_COLLECTED_EVENTS)).await, None);
     }
 
     /// Sends two notifications and yields after each.
