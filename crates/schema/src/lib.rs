@@ -55,6 +55,8 @@ pub mod json;
 #[cfg(feature = "validate")]
 pub mod json_schema;
 pub mod jsonrpc;
+#[doc(hidden)]
+pub mod known_meta;
 pub mod meta;
 pub mod method;
 pub mod notification;

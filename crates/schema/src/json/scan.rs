@@ -24,12 +24,18 @@ pub(crate) struct RequestOutline<'t> {
     pub(crate) params: Option<(&'t str, Vec<MemberSpan>)>,
 }
 
+/// Returns what follows a prefix of a text, if the text has it.
+pub(crate) type StripPrefix<'p> = &'p dyn for<'t> Fn(&'t [u8]) -> Option<&'t [u8]>;
+
 /// Scans a request: one JSON object without other members than those of [`RequestOutline`].
 ///
-/// `known_meta` is an object that was validated before, or empty. If the `_meta` of `params` begins
-/// with the same text, that text is skipped.
-pub(crate) fn scan_request<'t>(text: &'t str, known_meta: &'t str) -> Option<RequestOutline<'t>> {
-    let mut scanner = Scanner::new(text, known_meta);
+/// `known_meta` is skipped if it is the `_meta` of `params`: it returns what follows an object that
+/// was validated before.
+pub(crate) fn scan_request<'t>(
+    text: &'t str,
+    known_meta: StripPrefix<'t>,
+) -> Option<RequestOutline<'t>> {
+    let mut scanner = Scanner::new(text, Some(known_meta));
     let mut outline = RequestOutline::default();
     let b'{' = scanner.next_byte()? else { return None };
     scanner.object(&mut |scanner, key| {
@@ -58,7 +64,7 @@ pub(crate) fn scan_request<'t>(text: &'t str, known_meta: &'t str) -> Option<Req
 
 /// Scans an object and returns the positions of its members.
 pub(crate) fn scan_object(text: &str) -> Option<Vec<MemberSpan>> {
-    let mut scanner = Scanner::new(text, "");
+    let mut scanner = Scanner::new(text, None);
     let b'{' = scanner.next_byte()? else { return None };
     let spans = scanner.member_spans(0)?;
     scanner.end()?;
@@ -83,8 +89,7 @@ struct Scanner<'t> {
     text: &'t str,
     /// The unread end of `text`.
     rest: &'t [u8],
-    /// A validated object, or empty.
-    known_meta: &'t [u8],
+    known_meta: Option<StripPrefix<'t>>,
     /// The keys of the open objects, those of the innermost one last.
     keys: [&'t str; MAX_KEYS],
     key_count: usize,
@@ -92,14 +97,8 @@ struct Scanner<'t> {
 
 /// Every method returns `None` to give up.
 impl<'t> Scanner<'t> {
-    fn new(text: &'t str, known_meta: &'t str) -> Self {
-        Self {
-            text,
-            rest: text.as_bytes(),
-            known_meta: known_meta.as_bytes(),
-            keys: [""; MAX_KEYS],
-            key_count: 0,
-        }
+    fn new(text: &'t str, known_meta: Option<StripPrefix<'t>>) -> Self {
+        Self { text, rest: text.as_bytes(), known_meta, keys: [""; MAX_KEYS], key_count: 0 }
     }
 
     fn position(&self) -> usize {
@@ -133,11 +132,10 @@ impl<'t> Scanner<'t> {
             let key_start = key.as_ptr().addr() - scanner.text.as_ptr().addr() - start;
             scanner.skip_space();
             let value_start = scanner.position() - start;
-            match scanner.rest.strip_prefix(scanner.known_meta) {
-                Some(rest) if key == "_meta" && !scanner.known_meta.is_empty() => {
-                    scanner.rest = rest;
-                }
-                _ => scanner.value(MAX_DEPTH)?,
+            let known_meta = scanner.known_meta.filter(|_| key == "_meta");
+            match known_meta.and_then(|strip| strip(scanner.rest)) {
+                Some(rest) => scanner.rest = rest,
+                None => scanner.value(MAX_DEPTH)?,
             }
             let value = value_start..scanner.position() - start;
             spans.push(MemberSpan { key: key_start..key_start + key.len(), value });
@@ -331,6 +329,10 @@ mod tests {
     use super::*;
     use crate::json::validate::Validated;
 
+    fn scan(text: &str) -> Option<RequestOutline<'_>> {
+        scan_request(text, &|_| None)
+    }
+
     fn is_valid(text: &str) -> bool {
         serde_json::from_str::<Validated>(text).is_ok()
     }
@@ -339,9 +341,9 @@ mod tests {
     fn scan_reports_the_position_of_each_member() {
         let text =
             r#" {"id" : 1, "method":"größe", "params": { "a":[1,-2.5,0,0.25] , "b\u":{} } }"#;
-        assert_eq!(scan_request(text, ""), None, "an escape in a key");
+        assert_eq!(scan(text), None, "an escape in a key");
         let text = text.replace("b\\u", "b");
-        let outline = scan_request(&text, "").unwrap();
+        let outline = scan(&text).unwrap();
         assert_eq!((outline.jsonrpc, outline.id), (None, Some("1")));
         assert_eq!(outline.method, Some("\"größe\""));
         let (params, spans) = outline.params.unwrap();
@@ -354,7 +356,7 @@ mod tests {
             assert!(scan_object(text).is_some() && is_valid(text), "{text}");
         }
         for text in [r#"{"result":1}"#, r#"{"params":[]}"#, r#"{"id":1} {}"#] {
-            assert!(scan_request(text, "").is_none(), "{text}");
+            assert!(scan(text).is_none(), "{text}");
         }
     }
 
@@ -362,18 +364,23 @@ mod tests {
     fn scan_skips_known_meta() {
         let text = |meta: &str| format!(r#"{{"id":1,"params":{{"_meta": {meta},"a":[]}}}}"#);
         // Not valid JSON: the scanner can only accept it by skipping it.
-        let known = r#"{"a":1,"a":\2}"#;
-        let whole = text(known);
+        let text_of_known = r#"{"a":1,"a":\2}"#;
+        let known: StripPrefix<'_> = &|text| text.strip_prefix(text_of_known.as_bytes());
+        let whole = text(text_of_known);
         let outline = scan_request(&whole, known).unwrap();
         let (params, spans) = outline.params.unwrap();
         let values: Vec<_> = spans.iter().map(|span| &params[span.value.clone()]).collect();
-        assert_eq!(values, [known, "[]"]);
-        assert_eq!(scan_request(&whole, ""), None);
+        assert_eq!(values, [text_of_known, "[]"]);
+        assert_eq!(scan(&whole), None);
         assert_eq!(scan_request(&whole.replace("_meta", "meta"), known), None, "under another key");
-        assert_eq!(scan_request(&text(&known.replace('2', "3")), known), None, "different text");
+        assert_eq!(
+            scan_request(&text(&text_of_known.replace('2', "3")), known),
+            None,
+            "different text"
+        );
         assert_eq!(scan_request(&whole.replace('2', "2} {"), known), None, "more text after it");
         let other = text(r#"{"a":1}"#);
-        assert_eq!(scan_request(&other, known), scan_request(&other, ""));
+        assert_eq!(scan_request(&other, known), scan(&other));
     }
 
     #[test]
@@ -413,7 +420,7 @@ mod tests {
         let mut compare = |text: &[u8]| {
             let Ok(text) = str::from_utf8(text) else { return };
             checked += 1;
-            if scan_request(text, "").is_some() {
+            if scan(text).is_some() {
                 assert!(is_valid(text), "{text}");
             }
             if let Some(spans) = scan_object(text) {

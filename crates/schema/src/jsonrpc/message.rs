@@ -10,6 +10,7 @@ use crate::json::scan::{self, RequestOutline};
 use crate::json::{self, CowStr, MAX_DEPTH, validate};
 use crate::jsonrpc::request::Version;
 use crate::jsonrpc::{ErrorObject, Notification, Params, Request, RequestId, Response, code};
+use crate::known_meta::KnownMeta;
 
 /// A message on the wire. Batches are not part of the protocol.
 #[derive(Debug, Clone)]
@@ -57,14 +58,12 @@ impl Message {
     ///
     /// The errors of [`Message::parse`]; too deep a message is a [`code::PARSE_ERROR`].
     pub fn parse_within(body: &[u8], depth: usize) -> Result<Self, ErrorObject> {
-        Self::parse_with_known_meta(body, depth, "")
+        Self::parse_with_known_meta(body, depth, &KnownMeta::default())
     }
 
     /// Reads one message like [`Message::parse_within`], but does not validate `params._meta` again
-    /// if it equals `known_meta`: clients send the same `_meta` with every request.
-    ///
-    /// `known_meta` must be empty, or the `params._meta` of a request that was parsed with the same
-    /// `depth`. For the HTTP transport; not covered by semantic versioning.
+    /// if it is `known_meta`: that of a request that was parsed with the same `depth`. For the HTTP
+    /// transport; not covered by semantic versioning.
     ///
     /// # Errors
     ///
@@ -73,7 +72,7 @@ impl Message {
     pub fn parse_with_known_meta(
         body: &[u8],
         depth: usize,
-        known_meta: &str,
+        known_meta: &KnownMeta,
     ) -> Result<Self, ErrorObject> {
         let parse_error = |why: &dyn fmt::Display| {
             ErrorObject::new(code::PARSE_ERROR, format!("Parse error: {why}"))
@@ -82,7 +81,9 @@ impl Message {
             return Err(parse_error(&format_args!("recursion limit of {depth} exceeded")));
         }
         let body = str::from_utf8(body).map_err(|error| parse_error(&error))?;
-        if let Some(request) = scan::scan_request(body, known_meta).and_then(request_from_outline) {
+        if let Some(request) = scan::scan_request(body, &|text| known_meta.strip_from(text))
+            .and_then(request_from_outline)
+        {
             return Ok(Self::Request(request));
         }
         validate::validate(body).map_err(|error| parse_error(&error))?;

@@ -21,6 +21,7 @@ use mrtr_schema::form::FormSchema;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::MAX_DEPTH;
 use mrtr_schema::jsonrpc::{Message, Params};
+use mrtr_schema::known_meta::KnownMeta;
 use mrtr_schema::meta::RequestMeta;
 use mrtr_schema::request_head::RequestHead;
 use mrtr_schema::{Object, PROTOCOL_VERSION};
@@ -150,8 +151,9 @@ pub fn message(data: &[u8]) {
         assert_eq!(serialize(again), written);
         let known = request.params.as_ref().and_then(|params| params.member("_meta"));
         if let Some(known) = known.filter(|known| known.starts_with('{')) {
-            let again =
-                Message::parse_with_known_meta(data, MAX_DEPTH, known).expect("the message parses");
+            let known = KnownMeta::new(known);
+            let again = Message::parse_with_known_meta(data, MAX_DEPTH, &known);
+            let again = again.expect("the message parses");
             assert_eq!(serialize(again), written);
         }
     }

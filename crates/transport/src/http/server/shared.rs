@@ -62,7 +62,7 @@ impl<H> Shared<H> {
         cache: &mut MetaCache,
     ) -> Result<Option<(jsonrpc::Request, Meta)>, Box<Rejection>> {
         let request =
-            match Message::parse_with_known_meta(body, self.limits.max_depth, cache.text()) {
+            match Message::parse_with_known_meta(body, self.limits.max_depth, cache.known()) {
                 Ok(Message::Request(request)) => request,
                 // This revision defines no notification to servers over HTTP; unknown ones are
                 // ignored.
