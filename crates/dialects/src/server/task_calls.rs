@@ -113,8 +113,7 @@ fn input_required(requests: &[(String, Box<RawValue>)], state: Option<&str>) -> 
 
 /// Writes the questions of a task. The document has `_meta` beside `result`.
 fn write_questions(id: &RequestId, task_id: &str, requests: &[(String, Box<RawValue>)]) -> RawJson {
-    ObjectWriter::with_capacity(1024)
-        .string("jsonrpc", "2.0")
+    ObjectWriter::message(1024)
         .raw("id", &crate::wire::call::id_json(id))
         .raw("result", &input_required(requests, None))
         .raw("_meta", &related_task(task_id))

@@ -214,8 +214,7 @@ pub(crate) fn add_is_error(method: &str, members: &mut Members) -> Result<(), se
 
 /// Writes a JSON-RPC response.
 pub fn write_response(id: &RequestId, result: &RawJson) -> RawJson {
-    ObjectWriter::with_capacity(result.as_str().len() + 64)
-        .string("jsonrpc", "2.0")
+    ObjectWriter::message(result.as_str().len() + 64)
         .raw("id", &id_json(id))
         .raw("result", result)
         .end()

@@ -197,9 +197,8 @@ impl Envelope {
             has_questions = true;
             questions = members::write(&all);
         }
-        let mut object = ObjectWriter::with_capacity(questions.as_str().len() + 256)
-            .string("jsonrpc", "2.0")
-            .raw("id", &id_json(id));
+        let mut object =
+            ObjectWriter::message(questions.as_str().len() + 256).raw("id", &id_json(id));
         if has_questions {
             object = object.raw(self.requests, &questions);
         }
@@ -220,8 +219,7 @@ impl Envelope {
     pub fn write_request(&self, call: &Call) -> Result<RawJson, String> {
         let Call { request, input_responses, request_state, task } = call;
         let text = request.params.as_ref().map(Params::as_str);
-        let mut object = ObjectWriter::with_capacity(text.map_or(0, str::len) + 1024)
-            .string("jsonrpc", "2.0")
+        let mut object = ObjectWriter::message(text.map_or(0, str::len) + 1024)
             .raw("id", &id_json(&request.id))
             .string("method", &request.method);
         let text = match (text, task) {
@@ -277,8 +275,7 @@ impl Envelope {
     ) -> Result<RawJson, String> {
         let wrapped: Result<Members, String> =
             responses.0.iter().map(|(key, result)| Ok((key.clone(), wrap(result)?))).collect();
-        Ok(ObjectWriter::with_capacity(1024)
-            .string("jsonrpc", "2.0")
+        Ok(ObjectWriter::message(1024)
             .raw("id", &id_json(id))
             .raw(self.responses, &members::write(&wrapped?))
             .raw("_meta", &related_task(task_id))

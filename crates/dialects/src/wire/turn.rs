@@ -39,9 +39,7 @@ pub fn write_turn(
     let mut events = format!("event: {BUFFER_INPUT}\nid: {turn}-0\n\n");
     for (number, (_, question)) in (1..).zip(questions) {
         let id = question_id(turn, number);
-        let mut object = ObjectWriter::with_capacity(question.get().len() + 64)
-            .string("jsonrpc", "2.0")
-            .raw("id", &id_json(&id));
+        let mut object = ObjectWriter::message(question.get().len() + 64).raw("id", &id_json(&id));
         for (name, value) in members::read(question.get())? {
             object = match name.as_str() {
                 "params" => object.raw(&name, &question_params(turn, number, &value)?),

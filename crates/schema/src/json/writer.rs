@@ -59,6 +59,9 @@ impl fmt::Debug for RawJson {
     }
 }
 
+/// The beginning of a JSON-RPC message.
+const MESSAGE: &str = r#"{"jsonrpc":"2.0""#;
+
 /// Writes a JSON object member by member. The caller must not repeat a key.
 #[derive(Debug)]
 pub struct ObjectWriter {
@@ -70,6 +73,13 @@ impl ObjectWriter {
     pub fn with_capacity(capacity: usize) -> Self {
         let mut text = String::with_capacity(capacity.max(2));
         text.push('{');
+        Self { text }
+    }
+
+    /// Begins a JSON-RPC message, with room for `capacity` bytes.
+    pub fn message(capacity: usize) -> Self {
+        let mut text = String::with_capacity(capacity.max(MESSAGE.len()));
+        text.push_str(MESSAGE);
         Self { text }
     }
 

@@ -99,8 +99,7 @@ impl Notification {
     pub fn to_json(&self) -> RawJson {
         let params = self.params.as_deref().map(RawValue::get);
         let length = self.method.len() + params.map_or(0, str::len);
-        let object = ObjectWriter::with_capacity(ENVELOPE + length);
-        let object = object.string("jsonrpc", "2.0").string("method", &self.method);
+        let object = ObjectWriter::message(ENVELOPE + length).string("method", &self.method);
         match params {
             Some(params) => object.raw_str("params", params).end(),
             None => object.end(),

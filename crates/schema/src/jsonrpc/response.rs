@@ -27,7 +27,7 @@ impl Response<RawJson> {
     /// Writes the message. Faster than `serde_json`, which would parse the raw result again.
     pub fn to_json(&self) -> RawJson {
         let length = self.outcome.as_ref().map_or(0, |result| result.as_str().len());
-        let mut object = ObjectWriter::with_capacity(ENVELOPE + length).string("jsonrpc", "2.0");
+        let mut object = ObjectWriter::message(ENVELOPE + length);
         match &self.id {
             Some(RequestId::Number(id)) => object = object.number("id", *id),
             Some(RequestId::String(id)) => object = object.string("id", id),
