@@ -87,7 +87,7 @@ impl Peer {
     }
 
     fn rmcp() -> Result<Self> {
-        Ok(Self::with_programs(&rmcp()?, "rmcp", "3.9.0"))
+        Ok(Self::with_programs(&rmcp()?, "rmcp", "3.11.0"))
     }
 
     fn rmcp_0() -> Result<Self> {

@@ -8,7 +8,7 @@ use mrtr_schema::RawJson;
 /// emit any, so the common case is a search and no copy.
 pub(crate) fn one_line(json: RawJson) -> String {
     let mut text = String::from(json);
-    if [b'\n', b'\r'].iter().any(|end| text.as_bytes().contains(end)) {
+    if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
         text.retain(|c| !matches!(c, '\n' | '\r'));
     }
     text

@@ -49,7 +49,7 @@ pub fn measure(_: &Extent) -> Result<Part> {
             ours.bytes / theirs.bytes,
         );
         for (name, build, ratios) in
-            [("mrtr", &ours, Some((crates, seconds, bytes))), ("rmcp 3.9.0", &theirs, None)]
+            [("mrtr", &ours, Some((crates, seconds, bytes))), ("rmcp 3.11.0", &theirs, None)]
         {
             let (crates, seconds, bytes) = ratios.unwrap_or((1.0, 1.0, 1.0));
             sheet.push(vec![
