@@ -232,7 +232,7 @@ impl Context {
         F: FnOnce(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
     {
-        StepFuture::new(Arc::clone(&self.round), key.into().into(), run)
+        StepFuture::new(Arc::clone(&self.round), key.into(), run)
     }
 
     /// Ends the round with a request state and without a question, once per call and key. The

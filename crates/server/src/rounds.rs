@@ -15,6 +15,7 @@ mod journal;
 mod race;
 mod replay;
 mod round;
+mod round_steps;
 mod scope;
 mod shared_str;
 mod step;

@@ -31,7 +31,7 @@ impl Round {
     fn checkpoint(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
         let location = state.use_key(self, key)?;
-        let passed = state.replay.decision(location, "a checkpoint", [CHECKPOINT]);
+        let passed = state.replay.decision(&location, "a checkpoint", [CHECKPOINT]);
         let passed = passed.map_err(|fault| state.fail(fault)).ok()?.is_some();
         if !passed {
             state.replay.record(key, EntryKind::Decision, CHECKPOINT.to_owned());

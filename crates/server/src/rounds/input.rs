@@ -88,7 +88,7 @@ pub struct InputFuture<T> {
 /// Withdraws an open question when it is dropped.
 struct OpenGuard {
     round: Arc<Round>,
-    key: Arc<str>,
+    key: String,
     progress: InputState,
 }
 
@@ -114,15 +114,12 @@ impl<T> InputFuture<T> {
     /// Creates a question. An error in place of the question is reported at the first poll.
     pub(crate) fn new(
         round: &Arc<Round>,
-        key: impl Into<Arc<str>>,
+        key: String,
         question: Result<Question, String>,
         decode: impl Fn(&str, &str) -> Decoded<T> + Send + Sync + 'static,
     ) -> Self {
-        let guard = OpenGuard {
-            round: Arc::clone(round),
-            key: key.into(),
-            progress: InputState::New(question),
-        };
+        let guard =
+            OpenGuard { round: Arc::clone(round), key, progress: InputState::New(question) };
         Self { guard, decode: Box::new(decode), skipped: None }
     }
 }

@@ -12,6 +12,9 @@ use super::version::Version;
 /// The version of the binary format. A replica refuses states in a format that it does not know.
 const FORMAT: u8 = 1;
 
+/// Maximum number of entries for which memory is reserved before they are read.
+const TYPICAL_ENTRIES: u64 = 32;
+
 /// The longest value of one entry, in bytes.
 pub(crate) const MAX_ENTRY: usize = 8 * 1024;
 /// The longest packed state, in bytes. The journal goes over the network twice in each round.
@@ -326,7 +329,7 @@ impl CallState {
             rounds: input.number()?,
             hand_overs: input.byte()?,
         };
-        // Nothing is allocated on the strength of a count: lists grow as their items are read.
+        // Little is allocated on the strength of a count: lists grow as their items are read.
         let mut pending = Vec::new();
         for _ in 0..input.number()? {
             pending.push((input.text()?.into(), QuestionDigest(input.array()?)));
@@ -337,7 +340,7 @@ impl CallState {
             1 => {
                 let count = input.number()?;
                 let mut texts = String::with_capacity(input.rest().len());
-                let mut slices = Vec::new();
+                let mut slices = Vec::with_capacity(count.min(TYPICAL_ENTRIES) as usize);
                 let mut append = |text: &str| {
                     texts.push_str(text);
                     texts.len() - text.len()..texts.len()

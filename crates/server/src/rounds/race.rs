@@ -15,7 +15,7 @@ impl Round {
     fn race_winner(&self, key: &Arc<str>) -> Option<bool> {
         let mut state = self.lock();
         let location = state.use_key(self, key)?;
-        let chosen = state.replay.decision(location, "a race", RACE_WINNERS);
+        let chosen = state.replay.decision(&location, "a race", RACE_WINNERS);
         let chosen = chosen.map_err(|fault| state.fail(fault)).ok()??;
         Some(RACE_WINNERS.first() == Some(&chosen))
     }

@@ -50,14 +50,14 @@ pub(super) struct Replay {
 }
 
 /// The place of a key's entry.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum Location {
     /// A position in the journal.
     Journal(usize),
     /// A position among the answers that arrived with the request.
     Arrived(usize),
-    /// There is no entry.
-    Absent,
+    /// There is no entry. The key is now one of the keys of this replay.
+    Absent(Arc<str>),
 }
 
 /// The result of looking up the answer to a question.
@@ -104,7 +104,8 @@ impl Replay {
     /// Returns the position of a key in the journal. Answers to other wordings are not found.
     fn find(&mut self, key: &str) -> Option<usize> {
         let is_other_wording = |entry: &Entry| matches!(entry.kind, EntryKind::OtherWording(_));
-        let matches = |entry: &Entry| *entry.key == *key && !is_other_wording(entry);
+        let matches =
+            |entry: &Entry| entry.key.as_bytes() == key.as_bytes() && !is_other_wording(entry);
         if self.journal.entries.get(self.next).is_some_and(matches) {
             return Some(self.next);
         }
@@ -126,7 +127,7 @@ impl Replay {
     /// # Errors
     ///
     /// A fault, if this replay has used the key before.
-    pub(super) fn use_key(&mut self, key: &Arc<str>) -> Result<Location, Fault> {
+    pub(super) fn use_key(&mut self, key: &str) -> Result<Location, Fault> {
         let used_twice = || Fault::Handler(format!("the key {key:?} is used twice in one replay"));
         if let Some(position) = self.find(key)
             && let Some(entry) = self.journal.entries.get_mut(position)
@@ -138,11 +139,13 @@ impl Replay {
             self.next = position + 1;
             return Ok(Location::Journal(position));
         }
-        if let Some(position) = self.arrived.iter().position(|entry| *entry.key == **key) {
+        if let Some(position) = self.arrived.iter().position(|entry| *entry.key == *key) {
             return Ok(Location::Arrived(position));
         }
         self.is_past_journal = true;
-        if self.new_keys.insert(Arc::clone(key)) { Ok(Location::Absent) } else { Err(used_twice()) }
+        let key: Arc<str> = key.into();
+        let is_new = self.new_keys.insert(Arc::clone(&key));
+        if is_new { Ok(Location::Absent(key)) } else { Err(used_twice()) }
     }
 
     /// Looks up the answer to a question, whose entry is at `location`.
@@ -152,13 +155,14 @@ impl Replay {
     /// rejection.
     pub(super) fn answer<T>(
         &mut self,
-        (key, location): (&Arc<str>, Location),
+        (key, location): (&str, Location),
         digest: QuestionDigest,
         optional: bool,
         decode: impl Fn(&str) -> Result<T, String>,
     ) -> Lookup<T> {
+        let is_new_key = matches!(location, Location::Absent(_));
         let previous = match location {
-            Location::Absent => None,
+            Location::Absent(_) => None,
             Location::Arrived(position) => Some(self.arrived.remove(position)),
             Location::Journal(position) => {
                 let Some(entry) = self.journal.entries.get(position) else {
@@ -205,8 +209,8 @@ impl Replay {
             },
             other => self.swap_wording(key, other, digest, decode),
         };
-        if matches!(found, Lookup::Unanswered(_)) {
-            self.new_keys.insert(Arc::clone(key));
+        if matches!(found, Lookup::Unanswered(_)) && !is_new_key {
+            self.new_keys.insert(key.into());
         }
         found
     }
@@ -262,16 +266,16 @@ impl Replay {
         self.journal.entries.remove(position)
     }
 
-    fn entry(&self, location: Location) -> Option<&Entry> {
+    fn entry(&self, location: &Location) -> Option<&Entry> {
         match location {
-            Location::Absent => None,
-            Location::Journal(position) => self.journal.entries.get(position),
-            Location::Arrived(position) => self.arrived.get(position),
+            Location::Absent(_) => None,
+            Location::Journal(position) => self.journal.entries.get(*position),
+            Location::Arrived(position) => self.arrived.get(*position),
         }
     }
 
     /// Returns the recorded result of the step at `location`.
-    pub(super) fn step(&self, location: Location) -> Result<Option<(StepKind, &str)>, Fault> {
+    pub(super) fn step(&self, location: &Location) -> Result<Option<(StepKind, &str)>, Fault> {
         let Some(entry) = self.entry(location) else { return Ok(None) };
         match entry.kind {
             EntryKind::Step(kind) => Ok(Some((kind, &entry.value))),
@@ -284,7 +288,7 @@ impl Replay {
     /// decision in errors.
     pub(super) fn decision<const N: usize>(
         &self,
-        location: Location,
+        location: &Location,
         what: &str,
         choices: [&'static str; N],
     ) -> Result<Option<&'static str>, Fault> {
@@ -447,7 +451,7 @@ mod tests {
             assert!(replay.use_key(&key).is_err());
         }
         let mut replay = Replay::default();
-        assert!(matches!(replay.use_key(&key), Ok(Location::Absent)));
+        assert!(matches!(replay.use_key(&key), Ok(Location::Absent(_))));
         assert!(replay.use_key(&key).is_err());
     }
 }

@@ -10,7 +10,7 @@ use mrtr_schema::input::InputResponses;
 use super::commits::{Commits, Detach};
 use super::fault::Fault;
 use super::journal::{
-    CallMeta, EntryKind, Journal, PendingInputs, SKIPPED, StepKind, order_independent_digest,
+    CallMeta, EntryKind, Journal, PendingInputs, SKIPPED, order_independent_digest,
 };
 use super::replay::{Location, Lookup, Replay};
 use super::shared_str::SharedStr;
@@ -18,11 +18,6 @@ use super::step_scope;
 use crate::question::Question;
 use crate::request_parts::RequestParts;
 use crate::runtime::Runtime;
-
-/// Maximum number of hand-overs of one call, and the last round that may end with one. Many clients
-/// give up after nine or ten rounds of any kind.
-const MAX_HAND_OVERS: u8 = 2;
-const LAST_HAND_OVER_ROUND: u64 = 6;
 
 /// One round of a call: its request, its identity, and its progress.
 pub struct Round {
@@ -33,7 +28,7 @@ pub struct Round {
     /// The time at which the first state of the call was sealed. A new call has none.
     started: Option<UnixSeconds>,
     rounds: u64,
-    hand_overs: u8,
+    pub(super) hand_overs: u8,
     /// True if the request states of the call can be used once.
     pub(crate) is_single_use: bool,
     /// The answers that were known when the round began.
@@ -50,12 +45,12 @@ pub(super) struct State {
     /// The replay; taken away when the round ends.
     pub(super) replay: Replay,
     /// The questions to send.
-    open: Vec<OpenInput>,
+    pub(super) open: Vec<OpenInput>,
     pub(super) steps_in_flight: usize,
     /// The number of checkpoints and steps that ask for the end of the round without a question.
     pub(super) suspend_requests: usize,
     /// True if the call is to be handed over to another replica.
-    handed_over: bool,
+    pub(super) handed_over: bool,
     /// True if the access token lacks a scope that the handler requires.
     pub(super) lacks_scope: bool,
     fault: Option<Fault>,
@@ -112,18 +107,6 @@ pub(crate) enum InputPoll<T> {
     /// The question is open, or the call has a fault. In both cases the round will end.
     Waiting,
     Closed,
-}
-
-/// The result of starting a step.
-pub(crate) enum StepStart<T> {
-    /// The step ran in an earlier round.
-    Recorded(T),
-    /// The step runs, after this change of the journal has been committed, if any.
-    Run(Option<u64>),
-    /// The round is to end, so that another replica runs the step.
-    HandOver,
-    /// The round has ended or the call has a fault: the handler does not continue.
-    Abandoned,
 }
 
 impl Round {
@@ -233,7 +216,7 @@ impl Round {
     /// does not support it.
     pub(crate) fn request_input<T>(
         &self,
-        key: &Arc<str>,
+        key: &str,
         question: Question,
         optional: bool,
         waker: &Waker,
@@ -244,6 +227,10 @@ impl Round {
             return InputPoll::Closed;
         }
         let Some(location) = state.use_key(self, key) else { return state.waiting(waker) };
+        let new_key = match &location {
+            Location::Absent(key) => Some(Arc::clone(key)),
+            _ => None,
+        };
         let answer = state.replay.answer((key, location), question.digest(), optional, decode);
         let question = match answer {
             Lookup::Answered(answer) => return InputPoll::Answered(answer),
@@ -255,18 +242,19 @@ impl Round {
             Lookup::Unanswered(Some(reason)) => question.with_rejection(&reason),
             Lookup::Unanswered(None) => question,
         };
+        let key = new_key.unwrap_or_else(|| key.into());
         if let Some(missing) = question.missing_capabilities(self.capabilities()) {
             if optional {
                 // Recorded, because the capabilities of the next request may differ, and the
                 // handler has continued without an answer.
-                state.replay.record(key, EntryKind::Decision, SKIPPED.to_owned());
+                state.replay.record(&key, EntryKind::Decision, SKIPPED.to_owned());
                 state.note_decision();
                 return InputPoll::Skipped;
             }
             state.fail(Fault::Capability(Box::new(missing)));
             return state.waiting(waker);
         }
-        state.open.push(OpenInput { key: Arc::clone(key), question });
+        state.open.push(OpenInput { key, question });
         state.cancel_hand_over();
         state.wake_driver();
         state.waiting(waker)
@@ -285,73 +273,6 @@ impl Round {
     /// Closes a question whose future was dropped before the round ended.
     pub(crate) fn withdraw(&self, key: &str) {
         self.lock().open.retain(|open| *open.key != *key);
-    }
-
-    /// Starts a step, unless its result is recorded or another replica is to run it.
-    ///
-    /// `decode` reads the recorded result.
-    pub(crate) fn begin_step<T>(
-        &self,
-        key: &Arc<str>,
-        decode: impl FnOnce(StepKind, &str) -> Result<T, String>,
-    ) -> StepStart<T> {
-        let mut state = self.lock();
-        if state.closed || state.fault.is_some() {
-            return StepStart::Abandoned;
-        }
-        let Some(location) = state.use_key(self, key) else { return StepStart::Abandoned };
-        let limits = state.limits();
-        let recorded = state.replay.step(location).and_then(|step| {
-            let decoded = step.map(|(kind, value)| decode(kind, value)).transpose();
-            let why = |why| format!("the recorded result of step {key:?} has another type: {why}");
-            decoded.map_err(|error| Fault::Changed(why(error)))
-        });
-        let checked = match recorded {
-            Ok(Some(recorded)) => return StepStart::Recorded(recorded),
-            Ok(None) if state.is_stopping => return StepStart::Abandoned,
-            Ok(None) => state.replay.check_room(key, limits),
-            Err(fault) => Err(fault),
-        };
-        if let Err(fault) = checked {
-            state.fail(fault);
-            return StepStart::Abandoned;
-        }
-        // The client takes no part in the hand-over of a task.
-        let is_task = state.commits.is_some();
-        let may_hand_over =
-            is_task || (self.hand_overs < MAX_HAND_OVERS && self.rounds < LAST_HAND_OVER_ROUND);
-        let policy = &self.runtime().hand_over;
-        let is_wanted = || if is_task { policy.is_closing() } else { policy.should_hand_over() };
-        if may_hand_over && state.may_hand_over() && is_wanted() {
-            state.handed_over = true;
-            return StepStart::HandOver;
-        }
-        if let Err(fault) = self.id() {
-            state.fail(fault);
-            return StepStart::Abandoned;
-        }
-        state.steps_in_flight += 1;
-        StepStart::Run(state.uncommitted_decision())
-    }
-
-    /// Starts a step after it was left to another replica, if the hand-over was cancelled.
-    pub(crate) fn begin_handed_over_step(&self) -> bool {
-        let mut state = self.lock();
-        let begins =
-            !state.handed_over && !state.closed && !state.is_stopping && state.fault.is_none();
-        state.steps_in_flight += usize::from(begins);
-        begins
-    }
-
-    /// Ends a step, and records its result if it has one.
-    pub(crate) fn end_step(&self, key: &Arc<str>, result: Option<(StepKind, String)>) {
-        let mut state = self.lock();
-        state.steps_in_flight = state.steps_in_flight.saturating_sub(1);
-        if let Some(result) = result {
-            state.record_step(key, result, false);
-        }
-        state.wake_driver();
-        state.wake_writer();
     }
 
     pub(crate) fn fail(&self, fault: Fault) {
@@ -442,19 +363,6 @@ impl State {
         InputPoll::Waiting
     }
 
-    /// Returns true if the call may be handed over: after a step of this round, without an open
-    /// question.
-    ///
-    /// An answer that arrived in between would change the idempotency key of a step that may have
-    /// run already, in a round whose response was lost.
-    ///
-    /// A task takes in answers only at the beginning of an epoch, so it may be handed over before
-    /// any step.
-    fn may_hand_over(&self) -> bool {
-        let is_idle = self.open.is_empty() && self.steps_in_flight == 0;
-        self.handed_over || (is_idle && (self.replay.has_new_step() || self.commits.is_some()))
-    }
-
     /// Cancels a hand-over, because a question was opened. Its steps run on this replica.
     fn cancel_hand_over(&mut self) {
         if std::mem::take(&mut self.handed_over) {
@@ -488,7 +396,7 @@ impl State {
 
     /// Marks a key as used in this replay. `None` if that is a fault: the key was used before, or
     /// the handler is inside a step.
-    pub(super) fn use_key(&mut self, round: &Round, key: &Arc<str>) -> Option<Location> {
+    pub(super) fn use_key(&mut self, round: &Round, key: &str) -> Option<Location> {
         let location = match step_scope::current_step(round) {
             None => self.replay.use_key(key),
             Some(step) => Err(Fault::Handler(format!(

@@ -17,7 +17,8 @@ use super::at_most_once::{AtMostOnce, UNKNOWN};
 use super::checkpoint::SuspendRequest;
 use super::fault::Fault;
 use super::journal::StepKind;
-use super::round::{Round, StepStart};
+use super::round::Round;
+use super::round_steps::{InFlightGuard, StepStart};
 use super::step_argument::Step;
 use super::step_scope::StepScope;
 use super::stored::{Ahead, detach};
@@ -73,7 +74,7 @@ const DETACHED_TIMEOUT: Duration = Duration::from_mins(1);
 #[must_use = "a step runs when it is awaited"]
 pub struct StepFuture<'a, T> {
     round: Arc<Round>,
-    key: Arc<str>,
+    key: String,
     options: StepOptions,
     /// Moves the step to a separately spawned task.
     detach: Option<Detach<'a, T>>,
@@ -106,7 +107,7 @@ enum StepState<'a, T> {
     /// Waits until the call is a task.
     Detaching(RunStep<'a, T>, Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>),
     /// Left to another replica, unless a question is opened in this round.
-    HandedOver(RunStep<'a, T>, SuspendRequest),
+    HandedOver(RunStep<'a, T>, SuspendRequest, Arc<str>),
     /// Waits for the commit of a decision, on which the step may act, or of what it records before
     /// it runs.
     Deciding(RunStep<'a, T>, u64, InFlightGuard),
@@ -127,12 +128,15 @@ enum StepState<'a, T> {
 }
 
 impl<'a, T: Serialize + DeserializeOwned> StepFuture<'a, T> {
-    pub(crate) fn new<F, Fut>(round: Arc<Round>, key: Arc<str>, run: F) -> Self
+    pub(crate) fn new<F, Fut>(round: Arc<Round>, key: String, run: F) -> Self
     where
         F: FnOnce(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, Error>> + Send + 'a,
     {
-        let run = Box::new(move |step| Box::pin(run(step)) as StepOutput<'a, T>);
+        let run = Box::new(move |step: Step| {
+            let name = step.name();
+            Box::pin(StepScope::new(name, run(step))) as StepOutput<'a, T>
+        });
         let options = StepOptions::default();
         Self { round, key, options, detach: None, progress: StepState::New(run) }
     }
@@ -298,13 +302,15 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
             }
             StepState::New(run) => match round.begin_step(key, decode) {
                 StepStart::Abandoned => StepState::Abandoned(None),
-                StepStart::HandOver => StepState::HandedOver(run, SuspendRequest::new(round, cx)),
+                StepStart::HandOver(key) => {
+                    StepState::HandedOver(run, SuspendRequest::new(round, cx), key)
+                }
                 StepStart::Recorded(result) => return Poll::Ready(result),
-                StepStart::Run(decision) => this.begin(run, decision),
+                StepStart::Run(key, decision) => this.begin(run, &key, decision),
             },
-            StepState::HandedOver(run, request) if round.begin_handed_over_step() => {
+            StepState::HandedOver(run, request, key) if round.begin_handed_over_step() => {
                 drop(request);
-                this.begin(run, round.last_uncommitted_decision())
+                this.begin(run, &key, round.last_uncommitted_decision())
             }
             StepState::Done => {
                 let why = format!("the step {key:?} was awaited again after it completed");
@@ -348,18 +354,20 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
         };
         match encode(&result, &this.options) {
             Ok(None) => {}
-            Ok(Some(encoded)) => match round.save_step(key, encoded, this.options.at_most_once) {
-                Err(encoded) => guard.result = Some(encoded),
-                Ok(change) => {
-                    if let StepState::Running(output, timer, guard) =
-                        std::mem::replace(&mut this.progress, StepState::Done)
-                    {
-                        drop((output, timer));
-                        this.progress = StepState::Saving(result, change, guard);
+            Ok(Some(encoded)) => {
+                match round.save_step(&guard.key, encoded, this.options.at_most_once) {
+                    Err(encoded) => guard.result = Some(encoded),
+                    Ok(change) => {
+                        if let StepState::Running(output, timer, guard) =
+                            std::mem::replace(&mut this.progress, StepState::Done)
+                        {
+                            drop((output, timer));
+                            this.progress = StepState::Saving(result, change, guard);
+                        }
+                        return this.poll_saved(change, cx);
                     }
-                    return this.poll_saved(change, cx);
                 }
-            },
+            }
             Err(error) => {
                 let why = format!("the result of step {key:?} is not valid JSON: {error}");
                 round.fail(Fault::Handler(why));
@@ -381,12 +389,17 @@ fn needs_task(key: &str) -> Fault {
 
 impl<'a, T: DeserializeOwned + 'a> StepFuture<'a, T> {
     /// Begins the step after a decision was committed, if any, and after what it records ahead.
-    fn begin(&self, run: RunStep<'a, T>, mut decision: Option<u64>) -> StepState<'a, T> {
-        let mut guard = InFlightGuard::new(&self.round, &self.key);
+    fn begin(
+        &self,
+        run: RunStep<'a, T>,
+        key: &Arc<str>,
+        mut decision: Option<u64>,
+    ) -> StepState<'a, T> {
+        let mut guard = InFlightGuard::new(&self.round, key);
         if self.options.at_most_once {
             // A replay may never reach it: the loser of a race.
             let kind = StepKind { skippable: true, ..self.options.kind };
-            match self.round.record_ahead(&self.key, (kind, UNKNOWN.to_owned())) {
+            match self.round.record_ahead(key, (kind, UNKNOWN.to_owned())) {
                 Ahead::Recorded(change) => decision = Some(change),
                 // Recorded when the step is dropped, unless it has completed.
                 Ahead::NoStore(unknown) => guard.result = Some(unknown),
@@ -424,7 +437,7 @@ fn start<'a, T: DeserializeOwned + 'a>(
     if let Some(log) = &round.step_log {
         log.record(key, step.idempotency_key());
     }
-    let output: StepOutput<'a, T> = Box::pin(StepScope::new(&**round, key, run(step)));
+    let output = run(step);
     match detach {
         None => {
             let timer = options.timeout.map(tokio::time::sleep).map(Box::pin);
@@ -462,25 +475,6 @@ fn decode<T: DeserializeOwned>(kind: StepKind, recorded: &str) -> Result<Result<
         serde_json::from_str(recorded).map(Ok)
     };
     decoded.map_err(|error| error.to_string())
-}
-
-/// A step in flight. Dropping it ends the step, and records the result if there is one.
-struct InFlightGuard {
-    round: Arc<Round>,
-    key: Arc<str>,
-    result: Option<(StepKind, String)>,
-}
-
-impl InFlightGuard {
-    fn new(round: &Arc<Round>, key: &Arc<str>) -> Self {
-        Self { round: Arc::clone(round), key: Arc::clone(key), result: None }
-    }
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.round.end_step(&self.key, self.result.take());
-    }
 }
 
 // No field is structurally pinned.

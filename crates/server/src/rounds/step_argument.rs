@@ -9,6 +9,7 @@ use std::time::Duration;
 use mrtr_codec::Digest;
 
 use super::round::Round;
+use super::step_scope::{self, StepName};
 
 /// The argument of a step's closure: its idempotency key, and retries.
 ///
@@ -31,6 +32,10 @@ impl Step {
     pub(super) fn new(round: &Arc<Round>, key: &Arc<str>, inputs: Option<Digest>) -> Self {
         let (round, key) = (Arc::clone(round), Arc::clone(key));
         Self { round, key, inputs, idempotency_key: OnceLock::new() }
+    }
+
+    pub(super) fn name(&self) -> StepName {
+        step_scope::name(&*self.round, &self.key)
     }
 
     /// Returns a key for external systems, so that they perform the operation once even if the step

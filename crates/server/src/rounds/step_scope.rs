@@ -6,41 +6,66 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use pin_project_lite::pin_project;
+
+/// A step: the address of its round, and its key.
+pub(super) type StepName = (usize, Arc<str>);
+
 thread_local! {
-    /// The step that this thread is polling: the address of its round, and its key.
-    static CURRENT_STEP: Cell<Option<(usize, Arc<str>)>> = const { Cell::new(None) };
+    /// The step that this thread is polling.
+    static CURRENT_STEP: Cell<Option<StepName>> = const { Cell::new(None) };
 }
 
-/// The future of a step. While it is polled, the step is the [current](current_step) one.
-pub(super) struct StepScope<F> {
-    round: usize,
-    key: Arc<str>,
-    future: F,
+pin_project! {
+    /// The future of a step. While it is polled, the step is the [current](current_step) one.
+    pub(super) struct StepScope<F> {
+        step: Option<StepName>,
+        #[pin]
+        future: F,
+    }
 }
 
 impl<F> StepScope<F> {
-    pub(super) fn new<R>(round: &R, key: &Arc<str>, future: F) -> Self {
-        Self { round: address(round), key: Arc::clone(key), future }
+    pub(super) fn new(step: StepName, future: F) -> Self {
+        Self { step: Some(step), future }
     }
 }
 
-impl<F: Future + Unpin> Future for StepScope<F> {
+impl<F: Future> Future for StepScope<F> {
     type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let outer = CURRENT_STEP.replace(Some((self.round, Arc::clone(&self.key))));
-        let _restore = RestoreOnDrop(outer);
-        Pin::new(&mut self.future).poll(cx)
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let _swapped = Swapped::new(this.step);
+        this.future.poll(cx)
     }
 }
 
-/// Restores the outer step, also if the poll panics.
-struct RestoreOnDrop(Option<(usize, Arc<str>)>);
+/// A step that was swapped with the current one. Swaps them back when it is dropped, also if the
+/// poll panics.
+struct Swapped<'s>(&'s mut Option<StepName>);
 
-impl Drop for RestoreOnDrop {
-    fn drop(&mut self) {
-        CURRENT_STEP.set(self.0.take());
+impl<'s> Swapped<'s> {
+    fn new(step: &'s mut Option<StepName>) -> Self {
+        let mut swapped = Self(step);
+        swapped.swap();
+        swapped
     }
+
+    fn swap(&mut self) {
+        *self.0 = CURRENT_STEP.replace(self.0.take());
+    }
+}
+
+impl Drop for Swapped<'_> {
+    fn drop(&mut self) {
+        self.swap();
+    }
+}
+
+/// Returns the name of a step of `round`.
+pub(super) fn name<R>(round: &R, key: &Arc<str>) -> StepName {
+    (address(round), Arc::clone(key))
 }
 
 /// Returns the key of the step of `round` that this thread is polling.
