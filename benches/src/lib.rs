@@ -18,7 +18,7 @@ use mrtr_transport::{headers, sse};
 pub type Operation = Box<dyn FnMut()>;
 
 /// Operations by name. Each is built on demand.
-pub const OPERATIONS: [(&str, fn() -> Operation); 16] = [
+pub const OPERATIONS: [(&str, fn() -> Operation); 17] = [
     ("envelope", envelope),
     ("headers", check_headers),
     ("echo", server::echo),
@@ -26,6 +26,7 @@ pub const OPERATIONS: [(&str, fn() -> Operation); 16] = [
     ("verified", server::verified_echo),
     ("signature", server::signature),
     ("flow", server::two_rounds),
+    ("steps", server::steps),
     ("progress", server::progress),
     ("list", server::list),
     ("round", || server::round(0)),

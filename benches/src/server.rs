@@ -74,6 +74,19 @@ async fn plan(cx: Context, Steps { steps }: Steps) -> Result<String> {
     Ok(length.to_string())
 }
 
+async fn trip(cx: Context) -> Result<String> {
+    let mut length = 0;
+    for half in 0..2 {
+        for n in 0..5 {
+            let step = async |_| Ok("x".repeat(100));
+            length += cx.step(format!("step-{half}-{n}"), step).await?.len();
+        }
+        let Consent { yes } = cx.elicit(format!("consent-{half}"), "Go on?").await?;
+        length += usize::from(yes);
+    }
+    Ok(length.to_string())
+}
+
 struct Caller {
     endpoint: Endpoint<Server>,
     runtime: Runtime,
@@ -86,7 +99,8 @@ impl Caller {
             .tool(Tool::new("echo", "Says it again", say))
             .tool(Tool::new("order", "Orders something", order))
             .tool(Tool::new("count", "Counts to three", count))
-            .tool(Tool::new("plan", "Does so many steps", plan));
+            .tool(Tool::new("plan", "Does so many steps", plan))
+            .tool(Tool::new("trip", "Does ten steps in two halves", trip));
         let numbered = (1..=tools).map(|n| Tool::new(format!("tool-{n}"), "Does one thing", say));
         let server = numbered.fold(server, mrtr_server::ServerBuilder::tool).build().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -200,12 +214,27 @@ pub fn progress() -> Operation {
 
 /// A list of 200 tools.
 pub fn list() -> Operation {
-    let mut caller = Caller::new(196);
+    let mut caller = Caller::new(195);
     let head = head("tools/list", "");
     let body = String::from_utf8(call("", "{}", "").to_vec()).unwrap();
     let body = body.replace("tools/call", "tools/list").replace(r#""name":"","arguments":{},"#, "");
     let body = Bytes::from(body);
     Box::new(move || assert!(caller.call(&head, &body).ends_with(b"}")))
+}
+
+/// A call of three rounds, each with a replay of the steps before it, that runs ten steps.
+pub fn steps() -> Operation {
+    let mut caller = Caller::new(0);
+    let head = head("tools/call", "trip");
+    let first = call("trip", "{}", "");
+    let next = |key: &str, state: &str| call("trip", "{}", &with(key, r#"{"yes":true}"#, state));
+    let second = next("consent-0", &caller.state(&head, &first));
+    let third = next("consent-1", &caller.state(&head, &second));
+    Box::new(move || {
+        for body in [&first, &second, &third] {
+            assert!(caller.call(&head, body).ends_with(b"}"));
+        }
+    })
 }
 
 /// Opens a state with `steps` results of 100 bytes, replays the handler, and seals the state with
