@@ -54,13 +54,21 @@ mod with {
     impl Schemas {
         /// Compiles a tool's schemas. `custom_schema` is true if the author set one of them.
         ///
+        /// A derived schema that the handler's type checks is compiled in debug builds only, to find
+        /// mistakes in hand-written implementations of `JsonSchema`. To compile any schema costs a
+        /// server about 4 MB, as that needs the schema of schemas.
+        ///
         /// # Errors
         ///
         /// The reason why a schema is invalid.
         pub(crate) fn new(tool: &WireTool, custom_schema: bool) -> Result<Self, String> {
             let compile = |schema: &Object| {
+                let is_needed = custom_schema || has_limits(schema);
+                if !is_needed && !cfg!(debug_assertions) {
+                    return Ok(None);
+                }
                 let validator = Validator::new(schema)?;
-                Ok::<_, String>(Some(validator).filter(|_| custom_schema || has_limits(schema)))
+                Ok::<_, String>(Some(validator).filter(|_| is_needed))
             };
             let result = tool.output_schema.as_ref().map(compile).transpose()?.flatten();
             Ok(Self { arguments: compile(&tool.input_schema)?, result })
