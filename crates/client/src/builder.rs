@@ -289,11 +289,12 @@ impl<T: Transport> ClientBuilder<T> {
     /// Sets the source of trace contexts, so that all rounds of a call belong to one trace across
     /// the client and the server's replicas.
     ///
-    /// It is called once for each request, inside the span of the request, and the context is sent
-    /// in `_meta`. With `tracing-opentelemetry`, inject the context of `tracing::Span::current()`.
+    /// It is called once for each request, inside the span of the request (if that is enabled), and
+    /// the context is sent in `_meta`. With `tracing-opentelemetry`, inject the context of
+    /// `tracing::Span::current()`.
     ///
-    /// Spans have the target `mrtr::client` and the level DEBUG. Each call has one, and each request
-    /// has one inside it, with the fields of OpenTelemetry's semantic conventions for this protocol
+    /// Spans have the target `mrtr::client` and the level DEBUG. Each call has one, and each
+    /// request has one inside it, with the fields of OpenTelemetry's semantic conventions for this protocol
     /// (`mcp.method.name`, `gen_ai.tool.name`, `jsonrpc.request.id`, `error.type`), `otel.name` and
     /// `otel.kind`.
     pub fn trace_context(

@@ -199,11 +199,18 @@ impl<T: Transport> Client<T> {
     ) -> Result<Result<Outcome, CallError>, CallError> {
         let target = machine.call().target();
         let span = trace::request_span(&request.method, &target, &request.id);
-        let observed = self.send_observed(machine, request, &target, round).instrument(span);
-        timer.run(observed, machine).await
+        let observed =
+            self.send_observed(machine, request, &target, round).instrument(span.clone());
+        let response = timer.run(observed, machine).await?;
+        match &response {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => trace::record_server_error(&span, error.code),
+            Err(_) => trace::record_transport_error(&span),
+        }
+        Ok(response)
     }
 
-    /// Sends one request, and reports it to the observer, the span and the log.
+    /// Sends one request, and reports it to the observer and the log.
     async fn send_observed(
         &self,
         machine: &Machine,
@@ -228,14 +235,10 @@ impl<T: Transport> Client<T> {
         let outcome = match &response {
             Ok(Ok(result)) => Ok(&**result),
             Ok(Err(error)) => {
-                trace::record_server_error(error.code);
                 server_error = CallError::server(error.clone());
                 Err(&server_error)
             }
-            Err(error) => {
-                trace::record_transport_error();
-                Err(error)
-            }
+            Err(error) => Err(error),
         };
         let elapsed = start.elapsed();
         shared.observer.notify(CallEvent::RequestFinished { request: &info, elapsed, outcome });

@@ -66,14 +66,16 @@ pub(crate) fn request_span(method: &str, target: &str, id: &RequestId) -> Span {
     )
 }
 
-/// Records on the current span that the server responded with this JSON-RPC error code.
-pub(crate) fn record_server_error(code: i64) {
+/// Records on the span of a request that the server responded with this JSON-RPC error code.
+///
+/// Not on the current span: if that of the request is disabled, it is one of the application.
+pub(crate) fn record_server_error(request: &Span, code: i64) {
     let code = code.to_string();
-    Span::current().record("rpc.response.status_code", &code);
-    Span::current().record("error.type", code);
+    request.record("rpc.response.status_code", &code);
+    request.record("error.type", code);
 }
 
-/// Records on the current span that the transport failed.
-pub(crate) fn record_transport_error() {
-    Span::current().record("error.type", "transport");
+/// Records on the span of a request that the transport failed.
+pub(crate) fn record_transport_error(request: &Span) {
+    request.record("error.type", "transport");
 }

@@ -35,7 +35,8 @@ pub enum BuildError {
         /// The reason.
         why: String,
     },
-    /// A tool has an invalid JSON Schema.
+    /// A tool has an invalid JSON Schema. One that was derived from a type is checked in debug
+    /// builds, and in release builds if it has rules that the type does not check.
     #[error("tool {tool:?}: invalid JSON Schema: {why}")]
     Schema {
         /// The tool.

@@ -318,9 +318,9 @@ impl ServerBuilder {
     /// this context and the span, before the span is entered. With `tracing-opentelemetry`, `adopt`
     /// calls `set_parent`. A context that is not valid W3C Trace Context is ignored.
     ///
-    /// The span is `request`, with the target `mrtr::server` and the level DEBUG. Span and metrics
-    /// are named after OpenTelemetry's semantic conventions for MCP; `mrtr::guide::deploying` lists
-    /// them.
+    /// The span is `request`, with the target `mrtr::server` and the level DEBUG; `adopt` is not
+    /// called if a filter disables it. Span and metrics are named after OpenTelemetry's semantic
+    /// conventions for MCP; `mrtr::guide::deploying` lists them.
     pub fn trace_parent(
         mut self,
         adopt: impl Fn(&tracing::Span, &TraceContext) + Send + Sync + 'static,

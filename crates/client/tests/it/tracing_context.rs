@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use mrtr_client::TraceContext;
 use mrtr_schema::elicitation::ElicitResult;
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::{LogBuffer, Reply, ScriptedServer};
@@ -16,6 +17,35 @@ fn input_required(state: &str, key: &str) -> Value {
     let params = json!({ "message": "?", "requestedSchema": form });
     json!({ "resultType": "input_required", "requestState": state,
         "inputRequests": { key: { "method": "elicitation/create", "params": params } } })
+}
+
+/// Without the span of the request, a failure is recorded nowhere: the current span is one of the
+/// application.
+#[tokio::test]
+async fn failure_is_not_recorded_on_the_span_of_the_application() {
+    let buffer = LogBuffer::default();
+    let writer = buffer.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let server = ScriptedServer::new(|_| {
+        Reply::Error(mrtr_schema::jsonrpc::ErrorObject::invalid_params("no"))
+    });
+    let client = server.client().build();
+    let of_application = tracing::info_span!(
+        "application",
+        error.type = tracing::field::Empty,
+        rpc.response.status_code = tracing::field::Empty,
+    );
+    client.call_tool("book", json!({})).instrument(of_application).await.unwrap_err();
+    let log = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("application") && log.contains("close"), "{log}");
+    assert!(!log.contains("32602"), "{log}");
 }
 
 /// Each request has a span inside the span of its call, and its `_meta` names the trace.
