@@ -97,12 +97,12 @@ impl Checked<'_> {
         wrong
     }
 
-    /// A step whose result a handler has got does not run again, and get another result.
+    /// A step whose result a handler has got does not run again. A belated run may, if no handler
+    /// gets its result.
     pub(crate) fn recorded(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (name, step) in self.steps() {
-            let Some(passed) = step.passed.first() else { continue };
-            let again = step.runs.iter().filter(|run| run.at > passed.at && step.counts(run));
+            let again = step.runs.iter().filter(|run| step.is_again(run));
             wrong.extend(again.map(|_| self.say(format_args!("{name} ran again"))));
         }
         wrong
@@ -115,6 +115,8 @@ impl Checked<'_> {
             for pair in step.runs.windows(2) {
                 let [run, next] = pair else { continue };
                 let is_fine = match (step.counts(run), step.counts(next)) {
+                    // See `recorded`.
+                    _ if step.is_again(next) => true,
                     // Two replicas believed that they had the lease.
                     (true, false) => next.is_belated,
                     // See `recorded` and `journal`.
@@ -320,8 +322,29 @@ pub(crate) fn is_planned(kind: Kind) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::Outage;
+    use super::super::history::{Outage, Passed};
     use super::*;
+
+    /// A run after the result was passed on, whose own result no handler got: its replica was
+    /// killed, for example.
+    #[test]
+    fn a_run_after_a_result_was_passed_on_breaks_one_guarantee() {
+        let run =
+            |at, nonce, is_belated| Attempt { at, began: at, port: 1, key: "k", nonce, is_belated };
+        for (second, is_belated, again, twice) in
+            [(3.0, false, 1, 0), (3.0, true, 0, 0), (1.5, false, 0, 1), (1.5, true, 0, 0)]
+        {
+            let runs = vec![run(1.0, "a", false), run(second, "b", is_belated)];
+            let step = Step { runs, passed: vec![Passed { at: 2.0, nonce: "a" }] };
+            let steps = [("hold", step)].into();
+            let ledgered = Ledgered::of(History { steps });
+            let call = Call::default();
+            let checked =
+                Checked { call: &call, ledgered: &ledgered, faults: &[], restoration: None };
+            let broken = (checked.recorded().len(), checked.runs().len());
+            assert_eq!(broken, (again, twice), "at {second}, belated: {is_belated}");
+        }
+    }
 
     /// A client sees a question, an older copy without it is restored, and then the answer is
     /// acknowledged, and ignored.

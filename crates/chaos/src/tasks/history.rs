@@ -86,6 +86,12 @@ impl<'a> Step<'a> {
         self.passed.iter().any(|passed| passed.nonce == run.nonce)
     }
 
+    /// Returns true if a run began after a handler had got the result of an earlier one.
+    pub(crate) fn is_again(&self, run: &Attempt<'_>) -> bool {
+        self.passed.first().is_some_and(|passed| run.at > passed.at)
+            && (self.counts(run) || !run.is_belated)
+    }
+
     /// Returns the last run whose result a handler got.
     pub(crate) fn last_that_counts(&self) -> Option<&Attempt<'a>> {
         self.runs.iter().rev().find(|run| self.counts(run))
@@ -109,6 +115,11 @@ pub(crate) struct Ledgered<'a> {
 }
 
 impl<'a> Ledgered<'a> {
+    #[cfg(test)]
+    pub(crate) fn of(history: History<'a>) -> Self {
+        Self { histories: [history, History::default()], ..Self::default() }
+    }
+
     /// Returns the histories that differ.
     pub(crate) fn histories(&self) -> impl Iterator<Item = &History<'a>> {
         let [before, after] = &self.histories;
