@@ -294,9 +294,9 @@ impl<T: Transport> ClientBuilder<T> {
     /// `tracing::Span::current()`.
     ///
     /// Spans have the target `mrtr::client` and the level DEBUG. Each call has one, and each
-    /// request has one inside it, with the fields of OpenTelemetry's semantic conventions for this protocol
-    /// (`mcp.method.name`, `gen_ai.tool.name`, `jsonrpc.request.id`, `error.type`), `otel.name` and
-    /// `otel.kind`.
+    /// request has one inside it, with the fields of OpenTelemetry's semantic conventions for this
+    /// protocol (`mcp.method.name`, `gen_ai.tool.name`, `jsonrpc.request.id`, `error.type`),
+    /// `otel.name` and `otel.kind`.
     pub fn trace_context(
         mut self,
         source: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,

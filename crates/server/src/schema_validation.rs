@@ -55,8 +55,8 @@ mod with {
         /// Compiles a tool's schemas. `custom_schema` is true if the author set one of them.
         ///
         /// A derived schema that the handler's type checks is compiled in debug builds only, to
-        /// find mistakes in hand-written implementations of `JsonSchema`. To compile any schema costs a
-        /// server about 4 MB, as that needs the schema of schemas.
+        /// find mistakes in hand-written implementations of `JsonSchema`. To compile any schema
+        /// costs a server about 4 MB, as that needs the schema of schemas.
         ///
         /// # Errors
         ///
