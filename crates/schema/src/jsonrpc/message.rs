@@ -62,8 +62,8 @@ impl Message {
     }
 
     /// Reads one message like [`Message::parse_within`], but does not validate `params._meta` again
-    /// if it is `known_meta`: that of a request that was parsed with the same `depth`. For the HTTP
-    /// transport; not covered by semantic versioning.
+    /// if it matches `known_meta`, which must come from a request that was parsed with the same
+    /// `depth`. For the HTTP transport; not covered by semantic versioning.
     ///
     /// # Errors
     ///
