@@ -29,8 +29,8 @@ pub(crate) type StripPrefix<'p> = &'p dyn for<'t> Fn(&'t [u8]) -> Option<&'t [u8
 
 /// Scans a request: one JSON object without other members than those of [`RequestOutline`].
 ///
-/// `known_meta` returns what follows a `_meta` that was validated before, if the `_meta` of `params`
-/// is the same. It is then skipped.
+/// `known_meta` returns what follows a `_meta` that was validated before, if the one in `params` is
+/// the same. It is then skipped.
 pub(crate) fn scan_request<'t>(
     text: &'t str,
     known_meta: StripPrefix<'t>,
