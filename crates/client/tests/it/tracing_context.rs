@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use mrtr_client::TraceContext;
 use mrtr_schema::elicitation::ElicitResult;
 use serde_json::{Value, json};
-use tracing::Instrument as _;
+use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Instrument as _, Level};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::{LogBuffer, Reply, ScriptedServer};
@@ -19,20 +20,27 @@ fn input_required(state: &str, key: &str) -> Value {
         "inputRequests": { key: { "method": "elicitation/create", "params": params } } })
 }
 
-/// Without the span of the request, a failure is recorded nowhere: the current span is one of the
-/// application.
-#[tokio::test]
-async fn failure_is_not_recorded_on_the_span_of_the_application() {
+/// Collects the log of this thread until the guard is dropped, with a line for each span that ends.
+fn closed_spans(level: Level) -> (LogBuffer, (DefaultGuard, Dispatch)) {
     let buffer = LogBuffer::default();
     let writer = buffer.clone();
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::INFO)
+        .with_max_level(level)
         .with_span_events(FmtSpan::CLOSE)
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    // With a single dispatcher, `tracing` caches the interest of the first thread that logs here,
+    // which may be another test's thread without a subscriber. With a second one it asks each.
+    let second = Dispatch::new(tracing_subscriber::registry());
+    (buffer, (tracing::subscriber::set_default(subscriber), second))
+}
+
+/// Without the span of the request, a failure is recorded nowhere: the current span is one of the
+/// application.
+#[tokio::test]
+async fn failure_is_not_recorded_on_the_span_of_the_application() {
+    let (buffer, _guard) = closed_spans(Level::INFO);
     let server = ScriptedServer::new(|_| {
         Reply::Error(mrtr_schema::jsonrpc::ErrorObject::invalid_params("no"))
     });
@@ -51,18 +59,7 @@ async fn failure_is_not_recorded_on_the_span_of_the_application() {
 /// Each request has a span inside the span of its call, and its `_meta` names the trace.
 #[tokio::test]
 async fn all_rounds_of_a_call_belong_to_one_trace() {
-    let buffer = LogBuffer::default();
-    let writer = buffer.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
-        .with_span_events(FmtSpan::CLOSE)
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    // With a single dispatcher, `tracing` caches the interest of the first thread that logs here,
-    // which may be another test's thread without a subscriber. With a second one it asks each.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let (buffer, _guard) = closed_spans(Level::DEBUG);
     let server = ScriptedServer::new(|received| {
         if received.params.get("requestState").is_none() {
             return Reply::Result(input_required("s", "a"));
