@@ -60,6 +60,16 @@ pub(super) enum Location {
     Absent(Arc<str>),
 }
 
+impl Location {
+    /// Returns `key`, whose location this is, as a shared string.
+    pub(super) fn into_key(self, key: &str) -> Arc<str> {
+        match self {
+            Self::Absent(key) => key,
+            Self::Journal(_) | Self::Arrived(_) => key.into(),
+        }
+    }
+}
+
 /// The result of looking up the answer to a question.
 #[derive(Debug)]
 pub(super) enum Lookup<T> {
@@ -155,13 +165,12 @@ impl Replay {
     /// rejection.
     pub(super) fn answer<T>(
         &mut self,
-        (key, location): (&str, Location),
+        (key, location): (&str, &Location),
         digest: QuestionDigest,
         optional: bool,
         decode: impl Fn(&str) -> Result<T, String>,
     ) -> Lookup<T> {
-        let is_new_key = matches!(location, Location::Absent(_));
-        let previous = match location {
+        let previous = match *location {
             Location::Absent(_) => None,
             Location::Arrived(position) => Some(self.arrived.remove(position)),
             Location::Journal(position) => {
@@ -209,7 +218,7 @@ impl Replay {
             },
             other => self.swap_wording(key, other, digest, decode),
         };
-        if matches!(found, Lookup::Unanswered(_)) && !is_new_key {
+        if matches!(found, Lookup::Unanswered(_)) && !matches!(location, Location::Absent(_)) {
             self.new_keys.insert(key.into());
         }
         found
@@ -446,7 +455,7 @@ mod tests {
             let responses = serde_json::from_str(r#"{"a":{"action":"decline"}}"#).unwrap();
             let mut replay = Replay::new(Journal::default(), &pending, responses);
             let location = replay.use_key(&key).unwrap();
-            let found = replay.answer((&key, location), digest, false, fits(does_fit));
+            let found = replay.answer((&key, &location), digest, false, fits(does_fit));
             assert_eq!(matches!(found, Lookup::Unanswered(_)), is_asked, "{found:?}");
             assert!(replay.use_key(&key).is_err());
         }

@@ -227,11 +227,7 @@ impl Round {
             return InputPoll::Closed;
         }
         let Some(location) = state.use_key(self, key) else { return state.waiting(waker) };
-        let new_key = match &location {
-            Location::Absent(key) => Some(Arc::clone(key)),
-            _ => None,
-        };
-        let answer = state.replay.answer((key, location), question.digest(), optional, decode);
+        let answer = state.replay.answer((key, &location), question.digest(), optional, decode);
         let question = match answer {
             Lookup::Answered(answer) => return InputPoll::Answered(answer),
             Lookup::Skipped => return InputPoll::Skipped,
@@ -242,7 +238,7 @@ impl Round {
             Lookup::Unanswered(Some(reason)) => question.with_rejection(&reason),
             Lookup::Unanswered(None) => question,
         };
-        let key = new_key.unwrap_or_else(|| key.into());
+        let key = location.into_key(key);
         if let Some(missing) = question.missing_capabilities(self.capabilities()) {
             if optional {
                 // Recorded, because the capabilities of the next request may differ, and the

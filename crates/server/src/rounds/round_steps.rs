@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::fault::Fault;
 use super::journal::StepKind;
-use super::replay::Location;
 use super::round::{Round, State};
 
 /// Maximum number of hand-overs of one call, and the last round that may end with one. Many clients
@@ -54,10 +53,7 @@ impl Round {
             state.fail(fault);
             return StepStart::Abandoned;
         }
-        let key = match location {
-            Location::Absent(key) => key,
-            _ => key.into(),
-        };
+        let key = location.into_key(key);
         // The client takes no part in the hand-over of a task.
         let is_task = state.commits.is_some();
         let may_hand_over =
@@ -120,8 +116,8 @@ pub(super) struct InFlightGuard {
 }
 
 impl InFlightGuard {
-    pub(super) fn new(round: &Arc<Round>, key: &Arc<str>) -> Self {
-        Self { round: Arc::clone(round), key: Arc::clone(key), result: None }
+    pub(super) fn new(round: &Arc<Round>, key: Arc<str>) -> Self {
+        Self { round: Arc::clone(round), key, result: None }
     }
 }
 

@@ -306,11 +306,11 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Future for StepFuture<'a, T> {
                     StepState::HandedOver(run, SuspendRequest::new(round, cx), key)
                 }
                 StepStart::Recorded(result) => return Poll::Ready(result),
-                StepStart::Run(key, decision) => this.begin(run, &key, decision),
+                StepStart::Run(key, decision) => this.begin(run, key, decision),
             },
             StepState::HandedOver(run, request, key) if round.begin_handed_over_step() => {
                 drop(request);
-                this.begin(run, &key, round.last_uncommitted_decision())
+                this.begin(run, key, round.last_uncommitted_decision())
             }
             StepState::Done => {
                 let why = format!("the step {key:?} was awaited again after it completed");
@@ -392,14 +392,14 @@ impl<'a, T: DeserializeOwned + 'a> StepFuture<'a, T> {
     fn begin(
         &self,
         run: RunStep<'a, T>,
-        key: &Arc<str>,
+        key: Arc<str>,
         mut decision: Option<u64>,
     ) -> StepState<'a, T> {
         let mut guard = InFlightGuard::new(&self.round, key);
         if self.options.at_most_once {
             // A replay may never reach it: the loser of a race.
             let kind = StepKind { skippable: true, ..self.options.kind };
-            match self.round.record_ahead(key, (kind, UNKNOWN.to_owned())) {
+            match self.round.record_ahead(&guard.key, (kind, UNKNOWN.to_owned())) {
                 Ahead::Recorded(change) => decision = Some(change),
                 // Recorded when the step is dropped, unless it has completed.
                 Ahead::NoStore(unknown) => guard.result = Some(unknown),
