@@ -120,6 +120,12 @@ pub mod seal {
     pub use mrtr_server::seal::*;
 }
 
+/// Middleware: layers around tools, groups of features and the server.
+#[cfg(feature = "server")]
+pub mod middleware {
+    pub use mrtr_server::middleware::*;
+}
+
 /// Request states that are accepted once.
 #[cfg(feature = "server")]
 pub mod single_use {
@@ -163,11 +169,11 @@ pub use mrtr_schema::meta::TraceContext;
 pub use mrtr_server::{
     AtMostOnce, BuildError, CacheControl, Change, ChangeNotifier, ClientFeature, Clock,
     CompletionRequest, Context, ElicitOutcome, Error, Extension, ExtensionRequest, Feature,
-    Handler, InputFuture, IntoError, IntoPromptResult, IntoResourceResult, IntoToolResult, Json,
-    KeyRing, Principal, Progress, Prompt, PromptOutput, RequestParts, Resource, ResourceOutput,
-    ResourceTemplate, ResourceUri, Result, Secret, Server, ServerBuilder, ServerUpdate,
-    SharedKeyRing, State, StateRequirements, Step, StepFuture, Tool, ToolOutput, UnixSeconds,
-    extract, form, manual,
+    FeatureGroup, Handler, InputFuture, IntoError, IntoPromptResult, IntoResourceResult,
+    IntoToolResult, Json, KeyRing, Principal, Progress, Prompt, PromptOutput, RequestParts,
+    Resource, ResourceOutput, ResourceTemplate, ResourceUri, Result, Secret, Server, ServerBuilder,
+    ServerUpdate, SharedKeyRing, State, StateRequirements, Step, StepFuture, Tool, ToolOutput,
+    UnixSeconds, extract, form, manual,
 };
 #[cfg(feature = "server")]
 pub use serve::{endpoint, serve, serve_stdio, shutdown};

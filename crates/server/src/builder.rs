@@ -2,7 +2,7 @@
 
 mod stores;
 
-use std::collections::BTreeMap;
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -13,19 +13,21 @@ use mrtr_schema::Object;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::meta::{TraceContext, key};
 use serde_json::Value;
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::build_error::BuildError;
 use crate::catalog::raw_json;
 use crate::changes::{Change, ChangeNotifier};
 use crate::clock::{Clock, SystemClock};
-use crate::dispatch::{completion, discovery, listen, prompts, resources, tools};
+use crate::dispatch::{discovery, listen, prompts, resources, tools};
 use crate::error::Error;
 use crate::extension::{self, ExtensionRequest, is_identifier};
 use crate::features::{Feature, Features, Provided};
+use crate::group::FeatureGroup;
+use crate::middleware::{Next, Request, Response};
 use crate::prompt::Prompt;
-use crate::registry::{
-    Constants, Method, Methods, PROTOCOL_METHODS, ProtocolHandler, Registry, Updatable,
-};
+use crate::registry::{Constants, Method, PROTOCOL_METHODS, Registry, Updatable};
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
 use crate::runtime::{HandOverPolicy, Runtime};
 use crate::server::Server;
@@ -62,14 +64,11 @@ use crate::validate::{check_icons, check_unique};
 pub struct ServerBuilder {
     info: Implementation,
     instructions: Option<String>,
-    tools: Vec<Tool>,
-    prompts: Vec<Prompt>,
-    resources: Vec<Resource>,
-    templates: Vec<ResourceTemplate>,
+    /// What the server offers, without the rules of a group.
+    group: FeatureGroup,
     updatable: Updatable,
     list_cache: CacheControl,
     extensions: Object,
-    protocol_methods: BTreeMap<&'static str, ProtocolHandler>,
     extension_methods: Vec<(String, extension::Method)>,
     changes: Option<ChangeNotifier>,
     page_size: usize,
@@ -84,6 +83,7 @@ pub struct ServerBuilder {
     authentication: Option<Authentication>,
     state: StateMap,
     trace_parent: Option<TraceParent>,
+    layers: Option<Next>,
 }
 
 /// The callers that a server accepts.
@@ -99,14 +99,10 @@ impl Server {
         ServerBuilder {
             info: Implementation::new(name, version),
             instructions: None,
-            tools: Vec::new(),
-            prompts: Vec::new(),
-            resources: Vec::new(),
-            templates: Vec::new(),
+            group: FeatureGroup::new().serving(discovery::METHODS).serving(listen::METHODS),
             updatable: Updatable::default(),
             list_cache: CacheControl::default(),
             extensions: Object::new(),
-            protocol_methods: [discovery::METHODS, listen::METHODS].concat().into_iter().collect(),
             extension_methods: Vec::new(),
             changes: None,
             page_size: usize::MAX,
@@ -121,6 +117,7 @@ impl Server {
             authentication: None,
             state: StateMap::default(),
             trace_parent: None,
+            layers: None,
         }
     }
 }
@@ -140,32 +137,54 @@ impl ServerBuilder {
     }
 
     /// Adds a tool. Clients see tools in the order in which they were added.
-    pub fn tool(mut self, tool: Tool) -> Self {
-        self.tools.push(tool);
-        self.serving(tools::METHODS)
+    pub fn tool(self, tool: Tool) -> Self {
+        self.with(|group| group.tool(tool))
     }
 
     /// Adds a prompt.
-    pub fn prompt(mut self, prompt: Prompt) -> Self {
-        let completes = !prompt.completers.is_empty();
-        self.prompts.push(prompt);
-        self.serving(prompts::METHODS).serving_completion(completes)
+    pub fn prompt(self, prompt: Prompt) -> Self {
+        self.with(|group| group.prompt(prompt))
     }
 
     /// Adds a resource.
-    pub fn resource(mut self, resource: Resource) -> Self {
-        self.resources.push(resource);
-        self.serving(resources::METHODS)
+    pub fn resource(self, resource: Resource) -> Self {
+        self.with(|group| group.resource(resource))
     }
 
     /// Adds a family of resources.
     ///
     /// A URI is looked up among the resources first, then among the templates, in the order in
     /// which they were added.
-    pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
-        let completes = !template.completers.is_empty();
-        self.templates.push(template);
-        self.serving(resources::METHODS).serving_completion(completes)
+    pub fn resource_template(self, template: ResourceTemplate) -> Self {
+        self.with(|group| group.resource_template(template))
+    }
+
+    /// Adds the features of a group, which keep its state, rules and layers.
+    pub fn merge(self, group: FeatureGroup) -> Self {
+        self.with(|all| all.merge(group))
+    }
+
+    /// Adds the features of a group under a prefix: see [`FeatureGroup::mount`].
+    pub fn mount(self, prefix: &str, group: FeatureGroup) -> Self {
+        self.with(|all| all.mount(prefix, group))
+    }
+
+    fn with(mut self, edit: impl FnOnce(FeatureGroup) -> FeatureGroup) -> Self {
+        self.group = edit(self.group);
+        self
+    }
+
+    /// Adds a [layer](crate::middleware) around the server. It runs for all requests, and the layer
+    /// that is added last runs first. Default: none.
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<Next>,
+        L::Service: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Request>>::Error: Into<Box<dyn StdError + Send + Sync>>,
+        <L::Service as Service<Request>>::Future: Send,
+    {
+        self.layers = Some(self.layers.unwrap_or_else(Next::feature).wrapped_by(&layer));
+        self
     }
 
     /// Allows [`Server::update`] to change the features of kind `F` after the server was built:
@@ -181,16 +200,8 @@ impl ServerBuilder {
             Change::Resources | Change::Resource(_) => (resources, resources::METHODS),
         };
         *list = true;
-        self.serving(methods).serving_completion(!matches!(F::CHANGE, Change::Tools))
-    }
-
-    fn serving(mut self, methods: Methods) -> Self {
-        self.protocol_methods.extend(methods.iter().copied());
-        self
-    }
-
-    fn serving_completion(self, completes: bool) -> Self {
-        if completes { self.serving(completion::METHODS) } else { self }
+        let completes = !matches!(F::CHANGE, Change::Tools);
+        self.with(|group| group.serving(methods).serving_completion(completes))
     }
 
     /// Sets how long, and by which callers, the results of discovery and lists may be reused.
@@ -357,7 +368,7 @@ impl ServerBuilder {
             task_store: self.task_store.is_some(),
             state: &self.state,
         })?;
-        if let Some(duplicate) = self.state.duplicate {
+        if let Some(duplicate) = self.state.duplicate.or(self.group.duplicate_state) {
             return Err(BuildError::DuplicateState(duplicate));
         }
         let authentication = self.authentication.ok_or(BuildError::NoAuthentication)?;
@@ -373,10 +384,8 @@ impl ServerBuilder {
         let tasks = self.task_service()?;
         let info = serde_json::to_value(&self.info).unwrap_or_default();
         let meta = Object::from_iter([(key::SERVER_INFO.to_owned(), info)]);
-        let own = self
-            .protocol_methods
-            .into_iter()
-            .map(|(name, own)| (name.into(), Method::Protocol(own)));
+        let own =
+            self.group.methods.into_iter().map(|(name, own)| (name.into(), Method::Protocol(own)));
         let added = self
             .extension_methods
             .into_iter()
@@ -403,6 +412,7 @@ impl ServerBuilder {
             clock: self.clock,
             allows_anonymous: authentication == Authentication::Anonymous,
             trace_parent: self.trace_parent,
+            layers: self.layers,
             server: OnceLock::new(),
         };
         Ok(Server::new(Registry::new(features, Arc::new(constants))))
@@ -410,16 +420,16 @@ impl ServerBuilder {
 
     fn take_features(&mut self) -> Result<Features, BuildError> {
         let mut features = Features::default();
-        for tool in std::mem::take(&mut self.tools) {
+        for tool in std::mem::take(&mut self.group.tools) {
             features.add(tool)?;
         }
-        for prompt in std::mem::take(&mut self.prompts) {
+        for prompt in std::mem::take(&mut self.group.prompts) {
             features.add(prompt)?;
         }
-        for resource in std::mem::take(&mut self.resources) {
+        for resource in std::mem::take(&mut self.group.resources) {
             features.add(resource)?;
         }
-        for template in std::mem::take(&mut self.templates) {
+        for template in std::mem::take(&mut self.group.templates) {
             features.add(template)?;
         }
         Ok(features)

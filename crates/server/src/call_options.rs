@@ -1,12 +1,14 @@
 //! The options that all kinds of handlers have: limits of a call, required client features, and
 //! versions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client_feature::ClientFeature;
+use crate::middleware::Next;
 use crate::request_parts::RequestParts;
 use crate::rounds::Version;
-use crate::state::StateRequirements;
+use crate::state::{StateMap, StateRequirements};
 use crate::visibility::VisibilityRule;
 
 /// The options of the calls of one tool, prompt, resource or resource template.
@@ -18,6 +20,8 @@ pub(crate) struct CallOptions {
     pub(crate) scopes: Vec<String>,
     /// The rules about who can see it; all of them must allow a caller.
     pub(crate) visibility: Vec<VisibilityRule>,
+    /// The layers around it.
+    pub(crate) layers: Option<Next>,
     /// The reason why a required form cannot be built. `build` reports it.
     pub(crate) form_error: Option<String>,
     /// The validity period of one request state.
@@ -33,6 +37,8 @@ pub(crate) struct CallOptions {
     pub(crate) version: Version,
     /// True if the handler is in the manual form and keeps its own state.
     pub(crate) manual: bool,
+    /// The application state of the groups that contain it, the innermost first.
+    pub(crate) group_states: Vec<Arc<StateMap>>,
     /// The application state that the handler extracts.
     pub(crate) state: StateRequirements,
 }
@@ -60,6 +66,7 @@ impl CallOptions {
             requires: Vec::new(),
             scopes: Vec::new(),
             visibility: Vec::new(),
+            layers: None,
             form_error: None,
             answer_timeout: Duration::from_mins(10),
             call_timeout: Duration::from_hours(1),
@@ -68,8 +75,16 @@ impl CallOptions {
             single_use: SingleUse::Off,
             version: Version::default(),
             manual,
+            group_states: Vec::new(),
             state,
         }
+    }
+
+    /// Returns the name of a type of application state that the handler extracts and that neither
+    /// its groups nor its server have.
+    pub(crate) fn missing_state(&self, of_server: &StateMap) -> Option<&'static str> {
+        let of_groups = self.group_states.iter().map(|state| &**state);
+        self.state.missing(&of_groups.chain([of_server]))
     }
 
     /// Returns true if the caller can see the feature.

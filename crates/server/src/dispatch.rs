@@ -6,6 +6,7 @@ pub(crate) mod discovery;
 mod execute;
 mod extension;
 mod failure;
+mod layers;
 pub(crate) mod listen;
 pub(crate) mod prompts;
 pub(crate) mod resources;
@@ -76,6 +77,14 @@ impl RequestHandler for Server {
 
 impl Registry {
     async fn respond(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
+        if self.has_layers {
+            return Box::pin(self.respond_through_layers(request.clone(), parts)).await;
+        }
+        self.dispatch(request, parts).await
+    }
+
+    /// Answers a request by its method.
+    async fn dispatch(self: &Arc<Self>, request: &Request, parts: Box<RequestParts>) -> Outcome {
         if request.method != method::TOOLS_CALL || !self.has_tools() {
             // Boxed, so that the future of a tool call, the most frequent one, stays small.
             return match self.methods.get(request.method.as_str()) {
@@ -132,6 +141,7 @@ impl Registry {
             notifier: Notifier::new(outbox),
             extensions: std::mem::take(&mut call.extensions),
             runtime: Arc::clone(&self.runtime),
+            group_states: Vec::new(),
         }))
     }
 }

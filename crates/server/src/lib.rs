@@ -63,8 +63,8 @@
 //!
 //! [`extract`]: handler parameters · [`form`]: forms from Rust types · [`manual`]: handlers that
 //! keep their state themselves · [`single_use`]: request states that are accepted once · [`seal`]:
-//! keys and sealers · [`tasks`]: calls that outlive their request · `testing` (feature `testing`):
-//! tests of handlers
+//! keys and sealers · [`middleware`]: layers around tools, groups and the server · [`tasks`]: calls
+//! that outlive their request · `testing` (feature `testing`): tests of handlers
 
 mod build_error;
 mod builder;
@@ -82,9 +82,11 @@ pub mod extract;
 mod features;
 pub mod form;
 mod form_answer;
+mod group;
 mod handler;
 mod handler_context;
 pub mod manual;
+pub mod middleware;
 mod output;
 mod prompt;
 mod question;
@@ -123,6 +125,7 @@ pub use error::Error;
 pub use extension::ExtensionRequest;
 pub use extract::{Extension, Progress, State};
 pub use features::Feature;
+pub use group::FeatureGroup;
 pub use handler::Handler;
 pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
 pub use output::{PromptOutput, ResourceOutput, ToolOutput};

@@ -21,6 +21,7 @@ use crate::changes::{Change, ChangeNotifier};
 use crate::clock::Clock;
 use crate::extension;
 use crate::features::{Features, ParsedTemplate, Provided};
+use crate::middleware::Next;
 use crate::prompt::Prompt;
 use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource};
@@ -83,6 +84,8 @@ pub(crate) struct Registry {
     pub(crate) templates: Catalog<ParsedTemplate>,
     /// The tools whose tasks this server can continue.
     pub(crate) task_handlers: Arc<[TaskHandler]>,
+    /// True if there are layers around the server, or around a feature.
+    pub(crate) has_layers: bool,
     pub(crate) constants: Arc<Constants>,
 }
 
@@ -118,6 +121,8 @@ pub(crate) struct Constants {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) allows_anonymous: bool,
     pub(crate) trace_parent: Option<TraceParent>,
+    /// The layers around the server.
+    pub(crate) layers: Option<Next>,
     /// The server, for what outlives updates. Set when the server is created.
     pub(crate) server: OnceLock<Weak<ServerParts>>,
 }
@@ -148,6 +153,8 @@ impl Deref for Registry {
 impl Registry {
     /// Creates the registry of features that were checked.
     pub(crate) fn new(features: Features, constants: Arc<Constants>) -> Self {
+        let has_layers = constants.layers.is_some()
+            || features.options().any(|(.., options)| options.layers.is_some());
         let tools = Catalog::new(features.tools);
         let continued = tools.iter().filter(|tool| !tool.options.manual);
         let task_handlers =
@@ -158,6 +165,7 @@ impl Registry {
             resources: Catalog::new(features.resources),
             templates: Catalog::new(features.templates),
             task_handlers,
+            has_layers,
             constants,
         }
     }

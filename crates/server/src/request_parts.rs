@@ -15,6 +15,7 @@ use mrtr_transport::{
 use serde::Serialize;
 
 use crate::runtime::Runtime;
+use crate::state::StateMap;
 
 /// A request as its handler sees it: the caller, and everything that arrived with the request.
 ///
@@ -27,6 +28,8 @@ pub struct RequestParts {
     pub(crate) notifier: Notifier,
     pub(crate) extensions: Extensions,
     pub(crate) runtime: Arc<Runtime>,
+    /// The application state of the groups that contain the handler, the innermost first.
+    pub(crate) group_states: Vec<Arc<StateMap>>,
 }
 
 impl RequestParts {
@@ -46,11 +49,13 @@ impl RequestParts {
         &self.extensions
     }
 
-    /// Returns application state given to [`ServerBuilder::state`](crate::ServerBuilder::state).
+    /// Returns application state given to [`ServerBuilder::state`](crate::ServerBuilder::state),
+    /// or, in handlers and completions, to the [group](crate::FeatureGroup::state) of the feature.
     ///
     /// Handlers extract it with [`State`](crate::State), which is checked when the server is built.
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.runtime.state.get()
+        let of_group = self.group_states.iter().find_map(|state| state.get());
+        of_group.or_else(|| self.runtime.state.get())
     }
 
     /// Returns the name and version that the client claims. Unverified: for display and logs.

@@ -19,6 +19,10 @@ impl StateMap {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
         self.values.get(&TypeId::of::<T>())?.downcast_ref()
     }
@@ -45,8 +49,12 @@ impl StateRequirements {
         self.0.push((type_name::<T>(), |state| state.get::<T>().is_some()));
     }
 
-    /// Returns the name of the first type that `state` lacks.
-    pub(crate) fn missing(&self, state: &StateMap) -> Option<&'static str> {
-        self.0.iter().find(|(_, is_given)| !is_given(state)).map(|(name, _)| *name)
+    /// Returns the name of the first type that all of `states` lack.
+    pub(crate) fn missing<'s>(
+        &self,
+        states: &(impl Iterator<Item = &'s StateMap> + Clone),
+    ) -> Option<&'static str> {
+        let mut missing = self.0.iter().filter(|(_, is_given)| !states.clone().any(is_given));
+        missing.next().map(|(name, _)| *name)
     }
 }

@@ -8,10 +8,10 @@ use std::time::Instant;
 use mrtr_schema::jsonrpc::Request;
 use mrtr_schema::meta::{RequestMeta, TraceContext};
 use mrtr_schema::{PROTOCOL_VERSION, method};
-use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Level, Span};
 
+use crate::middleware::ResultSummary;
 use crate::registry::{Outcome, PROTOCOL_METHODS, Registry};
 use crate::trace_parent::TraceParent;
 
@@ -85,7 +85,7 @@ impl RequestTelemetry {
     /// Records the response, and ends the telemetry.
     pub(crate) fn record(mut self, outcome: Outcome) -> Outcome {
         let ResultSummary { result_type, is_error } = match &outcome {
-            Ok(result) => serde_json::from_str(result.as_str()).unwrap_or_default(),
+            Ok(result) => ResultSummary::of(result),
             Err(_) => ResultSummary::default(),
         };
         let code = outcome.as_ref().err().map(|error| error.code.to_string());
@@ -125,15 +125,6 @@ impl Drop for RequestTelemetry {
             self.end(None, Some("cancelled"));
         }
     }
-}
-
-/// The members of a result that telemetry reads.
-#[derive(Default, Deserialize)]
-struct ResultSummary<'a> {
-    #[serde(borrow, default, rename = "resultType")]
-    result_type: Option<&'a str>,
-    #[serde(default, rename = "isError")]
-    is_error: bool,
 }
 
 /// Maximum number of characters of a resource's URI in a span.

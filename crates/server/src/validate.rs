@@ -37,7 +37,7 @@ pub(crate) fn check_options(
     if options.single_use.is_on() && !has_store {
         return Err(BuildError::NoSingleUseStore(of()));
     }
-    if let Some(missing) = options.state.missing(state) {
+    if let Some(missing) = options.missing_state(state) {
         return Err(BuildError::MissingState { of: of(), missing });
     }
     // Request states count whole seconds: with less than one, they would expire at once.

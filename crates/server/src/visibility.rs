@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::request_parts::RequestParts;
 
 /// A rule. The caller can see what all rules of a feature allow.
-pub(crate) struct VisibilityRule(Box<dyn Fn(&RequestParts) -> bool + Send + Sync>);
+#[derive(Clone)]
+pub(crate) struct VisibilityRule(Arc<dyn Fn(&RequestParts) -> bool + Send + Sync>);
 
 impl VisibilityRule {
     pub(crate) fn new(rule: impl Fn(&RequestParts) -> bool + Send + Sync + 'static) -> Self {
-        Self(Box::new(rule))
+        Self(Arc::new(rule))
     }
 
     /// Returns true if the rule allows the caller to see the feature. A rule that panics allows

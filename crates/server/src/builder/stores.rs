@@ -25,7 +25,7 @@ impl ServerBuilder {
     /// those that were answered; `mrtr::serve` calls it.
     pub fn task_store(mut self, store: impl TaskStore) -> Self {
         self.task_store = Some(Box::new(store));
-        self.extension(EXTENSION, Object::new()).serving(tasks::METHODS)
+        self.extension(EXTENSION, Object::new()).with(|group| group.serving(tasks::METHODS))
     }
 
     /// Sets the time after which the tasks of a replica that has died are continued by another one.

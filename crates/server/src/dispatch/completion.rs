@@ -9,6 +9,7 @@ use mrtr_schema::method;
 
 use super::execute::catch_panics;
 use super::{log_handler_error, unknown};
+use crate::call_options::CallOptions;
 use crate::completion::{Completer, CompletionRequest};
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
@@ -30,32 +31,39 @@ fn complete<'r>(
 }
 
 impl Registry {
-    async fn suggest(&self, call: CompleteParams, parts: Box<RequestParts>) -> Outcome {
-        let (declared, completers): (Vec<&str>, &[(String, Completer)]) = match &call.r#ref {
-            Reference::Prompt { name } => {
-                let prompt = self.prompts.find_visible(name, &parts);
-                let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
-                let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
-                (declared.collect(), &prompt.completers)
-            }
-            Reference::Resource { uri } => {
-                // The reference is the template itself, or a URI that matches it.
-                let own = self.templates.find(uri);
-                let by_uri = || {
-                    let mut templates = self.templates.iter().map(|found| &**found);
-                    let found = templates.find(|found| found.0.matches(uri).is_some());
-                    found.filter(|_| !self.hides_uri(uri, &parts))
-                };
-                let found = match own {
-                    Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(&parts)),
-                    None => by_uri(),
-                };
-                let (template, resource) =
-                    found.ok_or_else(|| unknown("resource template", uri))?;
-                (template.names().collect(), &resource.completers)
-            }
-            _ => return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`")),
-        };
+    async fn suggest(&self, call: CompleteParams, mut parts: Box<RequestParts>) -> Outcome {
+        let (declared, completers, options): (Vec<&str>, &[(String, Completer)], &CallOptions) =
+            match &call.r#ref {
+                Reference::Prompt { name } => {
+                    let prompt = self.prompts.find_visible(name, &parts);
+                    let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
+                    let declared =
+                        prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
+                    (declared.collect(), &prompt.completers, &prompt.options)
+                }
+                Reference::Resource { uri } => {
+                    // The reference is the template itself, or a URI that matches it.
+                    let own = self.templates.find(uri);
+                    let by_uri = || {
+                        let mut templates = self.templates.iter().map(|found| &**found);
+                        let found = templates.find(|found| found.0.matches(uri).is_some());
+                        found.filter(|_| !self.hides_uri(uri, &parts))
+                    };
+                    let found = match own {
+                        Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(&parts)),
+                        None => by_uri(),
+                    };
+                    let (template, resource) =
+                        found.ok_or_else(|| unknown("resource template", uri))?;
+                    (template.names().collect(), &resource.completers, &resource.options)
+                }
+                _ => {
+                    return Err(ErrorObject::invalid_params(
+                        "Invalid params: unknown type of `ref`",
+                    ));
+                }
+            };
+        parts.group_states.clone_from(&options.group_states);
         let CompleteParams { argument, context, .. } = call;
         if !declared.contains(&argument.name.as_str()) {
             return Err(unknown("argument", &argument.name));

@@ -68,10 +68,11 @@ impl<'a> RoundExecution<'a> {
     pub(super) fn open(
         server: &'a Registry,
         target: Target<'a>,
-        parts: Box<RequestParts>,
+        mut parts: Box<RequestParts>,
         responses: Option<InputResponses>,
         state: Option<&str>,
     ) -> Result<Self, ErrorObject> {
+        parts.group_states.clone_from(&target.options.group_states);
         if let Some(missing) = client_feature::missing_capabilities(
             target.options.requires.iter().copied(),
             parts.capabilities(),

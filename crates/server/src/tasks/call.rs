@@ -142,6 +142,7 @@ impl StoredCall {
             notifier: Notifier::new(NotificationSender::closed()),
             extensions,
             runtime: Arc::clone(runtime),
+            group_states: Vec::new(),
         })
     }
 }

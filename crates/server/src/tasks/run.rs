@@ -181,7 +181,8 @@ impl Run {
             write.handler = Some(task_handler(&handler.tool, version));
             change = Some(write);
         }
-        let parts = call.parts(&registry.runtime);
+        let mut parts = call.parts(&registry.runtime);
+        parts.group_states.clone_from(&tool.options.group_states);
         let (meta, pending) = (call.meta, view.pending());
         let round = Round::resume_task(meta, journal, &pending, responses, known, parts);
         let round = Arc::new(round);
