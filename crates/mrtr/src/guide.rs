@@ -10,6 +10,7 @@
 //! | [`deploying`] | operators: keys, load balancers, upgrades, limits, metrics |
 //! | [`security`] | what the sealed state promises, and what a server must do itself |
 //! | [`authorization`] | servers behind OAuth, clients that log in, scopes of calls |
+//! | [`composition`] | groups of tools, tools that change, layers, rate limits, gateways |
 //! | [`sdk_integration`] | authors of SDKs and gateways that use one crate alone |
 //!
 //! The project's words are defined in the [glossary]. The [examples] are programs of one file each.
@@ -40,6 +41,9 @@ pub mod security {}
 
 #[doc = include_str!("guide/authorization.md")]
 pub mod authorization {}
+
+#[doc = include_str!("guide/composition.md")]
+pub mod composition {}
 
 #[doc = include_str!("guide/sdk_integration.md")]
 pub mod sdk_integration {}

@@ -7,7 +7,9 @@
     feature = "auth-connect",
     feature = "auth-server",
     feature = "client",
+    feature = "gateway",
     feature = "macros",
+    feature = "middleware",
     feature = "testing",
     feature = "tls"
 ))]
@@ -123,6 +125,8 @@ pub mod seal {
 /// Middleware: layers around tools, groups of features and the server.
 #[cfg(feature = "server")]
 pub mod middleware {
+    #[cfg(feature = "middleware")]
+    pub use mrtr_middleware::*;
     pub use mrtr_server::middleware::*;
 }
 

@@ -65,6 +65,7 @@ mod server_side;
 pub mod sse;
 #[cfg(feature = "stdio")]
 pub mod stdio;
+mod too_many_requests;
 mod traits;
 
 pub use error::{BoxError, TransportError};
@@ -74,6 +75,7 @@ pub use granted_scopes::{GrantedScopes, insufficient_scope};
 pub use in_process::InProcess;
 pub use notifications::{NotificationReceiver, NotificationSender};
 pub use proof_key::ProofKey;
+pub use too_many_requests::{retry_after, too_many_requests};
 pub use traits::{
     IncomingRequest, OutgoingRequest, ProtocolVersion, RequestHandler, Transport,
     WithoutParamHeaders,

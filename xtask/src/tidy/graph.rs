@@ -21,6 +21,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-auth", &["mrtr-codec", "mrtr-transport", "mrtr-server"]),
     ("mrtr-stores", &["mrtr-server"]),
     ("mrtr-gateway", &["mrtr-schema", "mrtr-server", "mrtr-client"]),
+    ("mrtr-middleware", &["mrtr-schema", "mrtr-server", "mrtr-transport"]),
     (
         "mrtr",
         &[
@@ -34,6 +35,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "mrtr-macros",
             "mrtr-stores",
             "mrtr-gateway",
+            "mrtr-middleware",
         ],
     ),
     ("mrtr-cli", &["mrtr", "mrtr-codec"]),
@@ -54,6 +56,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-legacy", &["reqwest", "rustls", "hyper", "axum", "mrtr-server"]),
     ("mrtr-dialects", &["reqwest", "rustls", "hyper", "axum", "mrtr-server", "mrtr-legacy"]),
     ("mrtr-gateway", &["reqwest", "rustls", "hyper", "axum", "mrtr-legacy"]),
+    ("mrtr-middleware", &["reqwest", "rustls", "hyper", "axum", "redis"]),
     // Dialects reach no build that does not ask for them.
     ("mrtr", &["mrtr-dialects"]),
     ("mrtr-cli", &["mrtr-dialects"]),

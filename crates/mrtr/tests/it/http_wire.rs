@@ -31,9 +31,17 @@ pub(crate) async fn serve(limits: RequestLimits) -> u16 {
 }
 
 pub(crate) async fn serve_with(limits: RequestLimits, options: ServeOptions) -> u16 {
+    serve_server(server(), limits, options).await
+}
+
+pub(crate) async fn serve_server(
+    server: Server,
+    limits: RequestLimits,
+    options: ServeOptions,
+) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let endpoint = Endpoint::new(server()).host_policy(HostPolicy::loopback()).limits(limits);
+    let endpoint = Endpoint::new(server).host_policy(HostPolicy::loopback()).limits(limits);
     let forever = std::future::pending();
     tokio::spawn(mrtr::http::serve(listener, endpoint, options, forever));
     port

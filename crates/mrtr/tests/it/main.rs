@@ -28,6 +28,7 @@ mod macros;
 mod malformed_input;
 mod metrics;
 mod notifications;
+mod rate_limit;
 mod raw_peer;
 mod readiness;
 mod server_process;

@@ -1,0 +1,248 @@
+//! An audit log: who called what, and how it ended.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use mrtr_schema::Object;
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_server::Principal;
+use mrtr_server::middleware::{Next, Request, Response, ResultType};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// A layer that records each request of each round, even one that was cancelled.
+///
+/// Arguments are left out, except for those that [`arguments`](Self::arguments) names: they may be
+/// secret or personal. Answers, results and request states are never recorded.
+///
+/// By default, records are log lines at the level INFO, with the target `mrtr::audit`.
+///
+/// ```
+/// use mrtr_middleware::Audit;
+/// use mrtr_server::{Context, Server, Tool};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Transfer {
+///     to: String,
+///     amount: u64,
+///     note: String,
+/// }
+///
+/// async fn transfer(_: Context, transfer: Transfer) -> String {
+///     format!("{} to {}", transfer.amount, transfer.to)
+/// }
+///
+/// let audit = Audit::new().arguments(["to", "amount"]);
+/// let server = Server::builder("bank", "1.0.0")
+///     .tool(Tool::new("transfer", "Transfers money", transfer).layer(audit))
+///     .require_principal()
+///     .ephemeral_key()
+///     .build()?;
+/// # Ok::<(), mrtr_server::BuildError>(())
+/// ```
+#[derive(Clone)]
+pub struct Audit {
+    arguments: Arc<[String]>,
+    sink: Arc<dyn Fn(&AuditRecord) + Send + Sync>,
+}
+
+/// What is known about a request after it has ended.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AuditRecord {
+    /// The method, at most 256 characters of it.
+    pub method: String,
+    /// The name of the tool or prompt, or the URI of the resource: at most 256 characters, as the
+    /// client sent them. `None` for other methods.
+    pub name: Option<String>,
+    /// The authenticated caller. `None` for an anonymous one.
+    pub principal: Option<Principal>,
+    /// True if the request has no request state: it begins a call.
+    pub is_first_round: bool,
+    /// The [recorded arguments](Audit::arguments).
+    pub arguments: Object,
+    /// The end of the request.
+    pub outcome: AuditOutcome,
+    /// The time from the request to its end.
+    pub duration: Duration,
+}
+
+/// The end of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuditOutcome {
+    /// It has a result. A tool that failed has one, too, with `is_error`.
+    Complete {
+        /// True if the tool failed.
+        is_error: bool,
+    },
+    /// The call waits for input.
+    InputRequired,
+    /// The call has become a task.
+    Task,
+    /// It was answered with a JSON-RPC error.
+    Error {
+        /// The code of the error.
+        code: i64,
+    },
+    /// The client cancelled it, or disconnected.
+    Cancelled,
+}
+
+/// The longest recorded name, in characters.
+const MAX_NAME: usize = 256;
+/// The longest recorded argument, in bytes of JSON.
+const MAX_ARGUMENT: usize = 1024;
+
+impl Audit {
+    /// Creates a layer that logs records without arguments.
+    pub fn new() -> Self {
+        Self { arguments: Arc::default(), sink: Arc::new(log) }
+    }
+
+    /// Records the values of these arguments. Default: none. A value of more than 1 KiB of JSON is
+    /// replaced by `"[too long]"`.
+    pub fn arguments<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.arguments = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the function that gets the records, instead of the log. It must not block.
+    pub fn sink(mut self, sink: impl Fn(&AuditRecord) + Send + Sync + 'static) -> Self {
+        self.sink = Arc::new(sink);
+        self
+    }
+
+    fn begin(&self, request: &Request) -> Pending {
+        let short = |text: &str| text.chars().take(MAX_NAME).collect();
+        let record = AuditRecord {
+            method: short(request.method()),
+            name: request.name().map(|name| short(&name)),
+            principal: request.principal().cloned(),
+            is_first_round: request.is_first_round(),
+            arguments: self.recorded(request.arguments()),
+            outcome: AuditOutcome::Cancelled,
+            duration: Duration::ZERO,
+        };
+        Pending { record, started: Instant::now(), sink: Arc::clone(&self.sink) }
+    }
+
+    fn recorded(&self, arguments: Option<&str>) -> Object {
+        let given = arguments.filter(|_| !self.arguments.is_empty());
+        let given: Object =
+            given.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let is_recorded = |name: &String| self.arguments.contains(name);
+        let recorded = given.into_iter().filter(|(name, _)| is_recorded(name));
+        let shortened = recorded.map(|(name, value)| {
+            let is_long = value.to_string().len() > MAX_ARGUMENT;
+            (name, if is_long { "[too long]".into() } else { value })
+        });
+        shortened.collect()
+    }
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Writes a record to the log.
+fn log(record: &AuditRecord) {
+    let principal = record.principal.as_ref();
+    let (outcome, code) = match record.outcome {
+        AuditOutcome::Complete { is_error: false } => ("complete", None),
+        AuditOutcome::Complete { is_error: true } => ("tool_error", None),
+        AuditOutcome::InputRequired => ("input_required", None),
+        AuditOutcome::Task => ("task", None),
+        AuditOutcome::Error { code } => ("error", Some(code)),
+        AuditOutcome::Cancelled => ("cancelled", None),
+    };
+    let arguments = (!record.arguments.is_empty())
+        .then(|| serde_json::to_string(&record.arguments).unwrap_or_default());
+    tracing::info!(
+        target: "mrtr::audit",
+        method = record.method,
+        name = record.name,
+        issuer = principal.map(Principal::issuer),
+        subject = principal.map(Principal::subject),
+        client = principal.and_then(Principal::client),
+        first_round = record.is_first_round,
+        arguments,
+        outcome,
+        code,
+        duration_ms = u64::try_from(record.duration.as_millis()).unwrap_or(u64::MAX),
+        "request"
+    );
+}
+
+/// The record of a request in flight. It is cancelled, unless it ends.
+struct Pending {
+    record: AuditRecord,
+    started: Instant,
+    sink: Arc<dyn Fn(&AuditRecord) + Send + Sync>,
+}
+
+impl Pending {
+    fn end(mut self, outcome: &Result<Response, ErrorObject>) {
+        self.record.outcome = match outcome {
+            Ok(response) => match response.result_type() {
+                ResultType::InputRequired => AuditOutcome::InputRequired,
+                ResultType::Task => AuditOutcome::Task,
+                _ => AuditOutcome::Complete { is_error: response.is_tool_error() },
+            },
+            Err(error) => AuditOutcome::Error { code: error.code },
+        };
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.record.duration = self.started.elapsed();
+        (self.sink)(&self.record);
+    }
+}
+
+impl Layer<Next> for Audit {
+    type Service = Audited;
+
+    fn layer(&self, next: Next) -> Audited {
+        Audited { audit: self.clone(), next }
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("arguments", &self.arguments).finish_non_exhaustive()
+    }
+}
+
+/// The service of [`Audit`].
+#[derive(Debug, Clone)]
+pub struct Audited {
+    audit: Audit,
+    next: Next,
+}
+
+impl Service<Request> for Audited {
+    type Response = Response;
+    type Error = ErrorObject;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, ErrorObject>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ErrorObject>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let (pending, next) = (self.audit.begin(&request), self.next.clone());
+        Box::pin(async move {
+            let outcome = next.run(request).await;
+            pending.end(&outcome);
+            outcome
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! The layer and its service.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_server::Principal;
+use mrtr_server::middleware::{Next, Request, Response};
+use mrtr_transport::too_many_requests;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::memory::MemoryRateLimitStore;
+use super::store::{Decision, ErasedStore, Quota, RateLimitStore};
+
+/// A layer that limits how many calls each caller may begin.
+///
+/// Around a tool, it limits the calls of this tool; around a group, those of all its tools, prompts
+/// and resources together; around the server, all requests, lists included. A clone shares the
+/// counters.
+///
+/// ```
+/// use mrtr_middleware::RateLimit;
+/// use mrtr_server::{Context, Server, Tool};
+///
+/// async fn order(_: Context) -> &'static str {
+///     "Ordered"
+/// }
+///
+/// let server = Server::builder("shop", "1.0.0")
+///     .tool(Tool::new("order", "Orders", order).layer(RateLimit::per_minute(5)))
+///     .layer(RateLimit::per_second(20).burst(100))
+///     .require_principal()
+///     .ephemeral_key()
+///     .build()?;
+/// # Ok::<(), mrtr_server::BuildError>(())
+/// ```
+#[derive(Clone)]
+pub struct RateLimit(Arc<Limit>);
+
+#[derive(Clone)]
+struct Limit {
+    quota: Quota,
+    rounds_per_call: u32,
+    key: Arc<dyn Fn(&Request) -> String + Send + Sync>,
+    store: Arc<dyn ErasedStore>,
+    /// The name of the limit in a shared store.
+    name: String,
+    denies_on_failure: bool,
+}
+
+impl RateLimit {
+    /// Allows each caller `calls` in `period`, all of which may come at once. They refill evenly:
+    /// with 60 in a minute, one per second. 0 counts as 1.
+    pub fn new(calls: u32, period: Duration) -> Self {
+        Self(Arc::new(Limit {
+            quota: Quota::new(calls, period),
+            rounds_per_call: 10,
+            key: Arc::new(|request| caller(request.principal())),
+            store: Arc::new(MemoryRateLimitStore::default()),
+            name: String::new(),
+            denies_on_failure: false,
+        }))
+    }
+
+    /// Allows each caller `calls` per second.
+    pub fn per_second(calls: u32) -> Self {
+        Self::new(calls, Duration::from_secs(1))
+    }
+
+    /// Allows each caller `calls` per minute.
+    pub fn per_minute(calls: u32) -> Self {
+        Self::new(calls, Duration::from_mins(1))
+    }
+
+    /// Allows each caller `calls` per hour.
+    pub fn per_hour(calls: u32) -> Self {
+        Self::new(calls, Duration::from_hours(1))
+    }
+
+    /// Sets how many calls may come at once. Default: all of the period. 0 counts as 1.
+    pub fn burst(self, calls: u32) -> Self {
+        self.with(|limit| limit.quota.burst = calls.max(1))
+    }
+
+    /// Sets how many later rounds are allowed for each call that may be begun. Default: 10, about
+    /// as many as clients make. 0 counts as 1.
+    ///
+    /// Later rounds have counters of their own. The limit holds for all calls of a caller together:
+    /// a client can repeat a round while its request state is valid, and each time, the handler
+    /// runs.
+    pub fn rounds_per_call(self, rounds: u32) -> Self {
+        self.with(|limit| limit.rounds_per_call = rounds)
+    }
+
+    /// Sets what is limited: requests with the same key share a quota. Default: the principal, by
+    /// its issuer and subject. All anonymous callers together have one quota.
+    ///
+    /// A key should not consist of what a client can choose, such as a header that no proxy sets:
+    /// with a new key, it has a new quota.
+    pub fn key(self, key: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
+        self.with(|limit| limit.key = Arc::new(key))
+    }
+
+    /// Sets the store of the counters. Default: a
+    /// [`MemoryRateLimitStore`](super::MemoryRateLimitStore), with which each replica counts for
+    /// itself.
+    ///
+    /// Limits that share a store need different names.
+    pub fn store(self, name: impl Into<String>, store: Arc<impl RateLimitStore>) -> Self {
+        self.with(|limit| {
+            limit.name = name.into();
+            limit.store = store;
+        })
+    }
+
+    /// Denies all requests while the store cannot be reached. Default: they are allowed, and a
+    /// warning is logged.
+    pub fn deny_on_failure(self) -> Self {
+        self.with(|limit| limit.denies_on_failure = true)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Limit)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+}
+
+/// Returns the key of a caller. The length separates its parts, so that no two callers have the
+/// same one. The client is not part of it: a person may register any number of them.
+fn caller(principal: Option<&Principal>) -> String {
+    let Some(principal) = principal else { return String::new() };
+    let (issuer, subject) = (principal.issuer(), principal.subject());
+    format!("{}:{issuer}{subject}", issuer.len())
+}
+
+impl Limit {
+    /// Counts a request.
+    async fn admit(&self, key: &str, is_first_round: bool) -> Result<(), ErrorObject> {
+        let (kind, quota) = if is_first_round {
+            ("call", self.quota)
+        } else {
+            ("round", self.quota.times(self.rounds_per_call))
+        };
+        let key = format!("{}:{kind}:{key}", self.name);
+        match self.store.count(&key, quota).await {
+            Ok(Decision::Allowed) => Ok(()),
+            Ok(Decision::Denied { retry_after }) => {
+                tracing::debug!(target: "mrtr::access", limit = self.name, "rate limit exceeded");
+                Err(too_many_requests(retry_after))
+            }
+            Err(error) => {
+                let (limit, error) = (&self.name, &error as &dyn std::error::Error);
+                if self.denies_on_failure {
+                    tracing::error!(
+                        target: "mrtr::access",
+                        limit, error, "cannot check the rate limit: the request is denied"
+                    );
+                    return Err(ErrorObject::internal("Internal error"));
+                }
+                tracing::warn!(
+                    target: "mrtr::access",
+                    limit, error, "cannot check the rate limit: the request is allowed"
+                );
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Layer<Next> for RateLimit {
+    type Service = RateLimited;
+
+    fn layer(&self, next: Next) -> RateLimited {
+        RateLimited { limit: Arc::clone(&self.0), next }
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("quota", &self.0.quota).finish_non_exhaustive()
+    }
+}
+
+/// The service of [`RateLimit`].
+#[derive(Clone)]
+pub struct RateLimited {
+    limit: Arc<Limit>,
+    next: Next,
+}
+
+impl Service<Request> for RateLimited {
+    type Response = Response;
+    type Error = ErrorObject;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, ErrorObject>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ErrorObject>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let Self { limit, next } = self.clone();
+        let key = (limit.key)(&request);
+        Box::pin(async move {
+            limit.admit(&key, request.is_first_round()).await?;
+            next.run(request).await
+        })
+    }
+}
+
+impl fmt::Debug for RateLimited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RateLimited")
+    }
+}

@@ -1,0 +1,153 @@
+//! The audit log.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use mrtr_middleware::audit::{Audit, AuditOutcome, AuditRecord};
+use mrtr_server::{Context, Error, Result, Server, Tool};
+use serde_json::json;
+
+use crate::support::{Name, answer, ask, call, principal, server};
+
+#[derive(Clone, Default)]
+struct Records(Arc<Mutex<Vec<AuditRecord>>>);
+
+impl Records {
+    fn layer(&self) -> Audit {
+        let records = self.clone();
+        Audit::new().sink(move |record| records.0.lock().unwrap().push(record.clone()))
+    }
+
+    fn take(&self) -> Vec<AuditRecord> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    fn outcomes(&self) -> Vec<(bool, AuditOutcome)> {
+        self.take().iter().map(|record| (record.is_first_round, record.outcome)).collect()
+    }
+}
+
+fn fails() -> Tool {
+    Tool::new("fails", "", async |_: Context| -> Result<String> { Err(Error::new("no")) })
+}
+
+#[tokio::test]
+async fn each_round_is_recorded_with_its_end() {
+    let records = Records::default();
+    let server = server(|server| server.tool(ask()).tool(fails()).layer(records.layer()));
+    let first = call(&server, Some("alice"), "ask", json!({})).await.unwrap();
+    call(&server, Some("alice"), "ask", answer(&first)).await.unwrap();
+    call(&server, Some("bob"), "ask", answer(&first)).await.unwrap_err();
+    call(&server, None, "fails", json!({})).await.unwrap();
+    let seen = records.take();
+    let outcomes: Vec<_> = seen.iter().map(|record| record.outcome).collect();
+    assert_eq!(
+        outcomes,
+        [
+            AuditOutcome::InputRequired,
+            AuditOutcome::Complete { is_error: false },
+            AuditOutcome::Error { code: -32602 },
+            AuditOutcome::Complete { is_error: true },
+        ]
+    );
+    assert_eq!(seen[0].principal, Some(principal("alice")));
+    assert_eq!(seen[3].principal, None);
+    let names: Vec<_> = seen.iter().map(|record| record.name.as_deref().unwrap()).collect();
+    assert_eq!(names, ["ask", "ask", "ask", "fails"]);
+    let first: Vec<_> = seen.iter().map(|record| record.is_first_round).collect();
+    assert_eq!(first, [true, false, false, true]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_was_cancelled() {
+    let records = Records::default();
+    let slow = Tool::new("slow", "", async || {
+        std::future::pending::<()>().await;
+        "never"
+    });
+    let server = server(|server| server.tool(slow.layer(records.layer())));
+    let mut pending = Box::pin(call(&server, None, "slow", json!({})));
+    std::future::poll_fn(|cx| {
+        assert!(pending.as_mut().poll(cx).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    assert!(records.take().is_empty());
+    drop(pending);
+    assert_eq!(records.outcomes(), [(true, AuditOutcome::Cancelled)]);
+}
+
+#[tokio::test]
+async fn only_named_arguments_are_recorded_and_long_ones_are_cut() {
+    let records = Records::default();
+    let audit = records.layer().arguments(["to", "note", "absent"]);
+    let tool = Tool::new("t", "", async |_: Context| "x").layer(audit);
+    let server = server(|server| server.tool(tool));
+    let note = "n".repeat(1024);
+    let arguments = json!({ "to": ["a", 1], "password": "hunter2", "note": note });
+    call(&server, None, "t", json!({ "arguments": arguments })).await.unwrap();
+    let recorded = records.take().remove(0).arguments;
+    assert_eq!(json!(recorded), json!({ "to": ["a", 1], "note": "[too long]" }));
+}
+
+/// Names come from clients, even of tools that do not exist.
+#[tokio::test]
+async fn long_names_are_cut() {
+    let records = Records::default();
+    let server = server(|server| server.tool(ask()).layer(records.layer()));
+    call(&server, None, &"ü".repeat(10_000), json!({})).await.unwrap_err();
+    assert_eq!(records.take()[0].name.as_deref(), Some(&*"ü".repeat(256)));
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn log_of(edit: impl FnOnce(&Server, &tokio::runtime::Runtime)) -> String {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+    let audit = Audit::new().arguments(["name"]);
+    let greet = Tool::new("greet", "", async |_: Context, name: Name| name.name);
+    let server = server(|server| server.tool(greet).tool(ask()).layer(audit));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    tracing::subscriber::with_default(subscriber, || edit(&server, &runtime));
+    let bytes = lines.0.lock().unwrap();
+    String::from_utf8(bytes.clone()).unwrap()
+}
+
+#[test]
+fn log_lines_have_fields_and_no_answers() {
+    let log = log_of(|server, runtime| {
+        runtime.block_on(async {
+            let arguments = json!({ "arguments": { "name": "Zoe\nlevel=ERROR" } });
+            call(server, Some("alice"), "greet", arguments).await.unwrap();
+            let first = call(server, Some("alice"), "ask", json!({})).await.unwrap();
+            call(server, Some("alice"), "ask", answer(&first)).await.unwrap();
+        });
+    });
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("mrtr::audit")).collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    for part in [
+        r#"method="tools/call" name="greet""#,
+        r#"issuer="https://login.example" subject="alice""#,
+        "first_round=true",
+        r#"arguments="{\"name\":\"Zoe\\nlevel=ERROR\"}""#,
+        r#"outcome="complete" duration_ms="#,
+    ] {
+        assert!(lines[0].contains(part), "{part}: {}", lines[0]);
+    }
+    assert!(lines[1].contains(r#"outcome="input_required""#));
+    assert!(lines[2].contains("first_round=false") && !log.contains("Ann"), "{log}");
+}

@@ -1,0 +1,9 @@
+//! Tests of the layers, around servers in memory.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod audit;
+mod rate_limit;
+#[cfg(feature = "redis")]
+mod redis;
+mod support;

@@ -1,0 +1,30 @@
+//! Rate limits over HTTP.
+
+use mrtr::http::{RequestLimits, ServeOptions};
+use mrtr::middleware::RateLimit;
+use mrtr::{Server, Tool};
+use serde_json::json;
+
+use crate::http_wire::{Head, connect, exchange, params, request, serve_server};
+
+#[tokio::test]
+async fn request_beyond_the_limit_gets_429_with_the_time_to_wait() {
+    let tool = Tool::new("t", "", async || "x").layer(RateLimit::per_minute(1));
+    let server = Server::builder("test", "1").tool(tool).allow_anonymous().ephemeral_key();
+    let port =
+        serve_server(server.build().unwrap(), RequestLimits::default(), ServeOptions::default())
+            .await;
+    let body = request("tools/call", &params(json!({ "name": "t", "arguments": {} })));
+    let mut stream = connect(port).await;
+    let call = Head::new("tools/call", Some("t"));
+    let (status, _, _) = exchange(&mut stream, "POST", &call, &body).await;
+    assert_eq!(status, 200);
+    let (status, head, message) = exchange(&mut stream, "POST", &call, &body).await;
+    assert_eq!((status, &message["error"]["code"]), (429, &json!(429)));
+    let data = &message["error"]["data"];
+    assert_eq!(data["reason"], "too_many_requests");
+    let ms = data["retryAfterMs"].as_u64().unwrap();
+    assert!((1..=60_000).contains(&ms), "{ms}");
+    let seconds = ms.div_ceil(1_000);
+    assert!(head.contains(&format!("\r\nretry-after: {seconds}\r\n")), "{head}");
+}
