@@ -27,7 +27,6 @@ use crate::policy::{Policy, PolicyDecision};
 use crate::request_ids::RequestIds;
 use crate::round_limits::RoundLimits;
 use crate::tool_info::ToolInfos;
-use crate::trace::TraceSource;
 
 /// The default size of the cache: about 4,000 listed tools of 1 KB each.
 const DEFAULT_CACHE_BYTES: usize = 4 << 20;
@@ -59,8 +58,6 @@ pub struct ClientBuilder<T> {
     handlers: Handlers,
     policy: Policy,
     observer: Observer,
-    trace: TraceSource,
-    log: Option<LogHandler>,
     info: Implementation,
     limits: RoundLimits,
     options: CallOptions,
@@ -77,8 +74,6 @@ impl<T: Transport> Client<T> {
             handlers: Handlers::default(),
             policy: Policy::default(),
             observer: Observer::default(),
-            trace: TraceSource::default(),
-            log: None,
             info: Implementation::new("mrtr", env!("CARGO_PKG_VERSION")),
             limits: RoundLimits::default(),
             options: CallOptions::default(),
@@ -230,13 +225,13 @@ impl<T: Transport> ClientBuilder<T> {
     }
 
     /// Sets the handler of log messages, and requests those of `level` and above with every call.
-    /// Deprecated in this revision.
+    /// [`Client::with_log`] sets another one for some calls. Deprecated in this revision.
     pub fn on_log(
         mut self,
         level: LogLevel,
         handler: impl Fn(LogMessage) + Send + Sync + 'static,
     ) -> Self {
-        self.log = Some(LogHandler { level, handle: Box::new(handler) });
+        self.options.log = Some(Arc::new(LogHandler { level, handle: Box::new(handler) }));
         self
     }
 
@@ -301,7 +296,7 @@ impl<T: Transport> ClientBuilder<T> {
         mut self,
         source: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
     ) -> Self {
-        self.trace = TraceSource::new(source);
+        self.options.trace = Some(Arc::new(source));
         self
     }
 
@@ -382,14 +377,11 @@ impl<T: Transport> ClientBuilder<T> {
         meta.protocol_version = Some(PROTOCOL_VERSION.to_owned());
         meta.client_capabilities = Some(capabilities);
         meta.client_info = Some(self.info);
-        meta.log_level = self.log.as_ref().map(|log| log.level);
         let shared = Shared {
             transport: self.transport,
             handlers: self.handlers,
             policy: self.policy,
             observer: self.observer,
-            trace: self.trace,
-            log: self.log,
             meta,
             ids: RequestIds::default(),
             limits: self.limits,

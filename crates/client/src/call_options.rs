@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mrtr_schema::capabilities::ClientCapabilities;
 
-use crate::notifications::ProgressHandler;
+use crate::notifications::{LogHandler, ProgressHandler};
+use crate::trace::TraceSource;
 
 /// Options of calls.
 #[derive(Clone, Default)]
@@ -20,6 +21,9 @@ pub(crate) struct CallOptions {
     pub(crate) cancel_on_drop: bool,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) progress: Option<Arc<ProgressHandler>>,
+    pub(crate) log: Option<Arc<LogHandler>>,
+    /// The source of trace contexts.
+    pub(crate) trace: Option<Arc<TraceSource>>,
     /// Replaces the capabilities that follow from the client's handlers.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
 }

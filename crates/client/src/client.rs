@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::jsonrpc::RequestId;
-use mrtr_schema::meta::RequestMeta;
-use mrtr_schema::notification::Progress;
+use mrtr_schema::meta::{RequestMeta, TraceContext};
+use mrtr_schema::notification::{LogLevel, LogMessage, Progress};
 use mrtr_transport::Transport;
 
 use crate::cache::Cache;
@@ -19,7 +19,6 @@ use crate::policy::Policy;
 use crate::request_ids::RequestIds;
 use crate::round_limits::RoundLimits;
 use crate::tool_info::ToolInfos;
-use crate::trace::TraceSource;
 
 /// A client of one server.
 ///
@@ -66,8 +65,6 @@ pub(crate) struct Shared<T> {
     pub(crate) handlers: Handlers,
     pub(crate) policy: Policy,
     pub(crate) observer: Observer,
-    pub(crate) trace: TraceSource,
-    pub(crate) log: Option<LogHandler>,
     pub(crate) meta: RequestMeta,
     pub(crate) ids: RequestIds,
     pub(crate) limits: RoundLimits,
@@ -84,6 +81,7 @@ impl<T> Client<T> {
         if let Some(capabilities) = &self.options.capabilities {
             meta.client_capabilities = Some((**capabilities).clone());
         }
+        meta.log_level = self.options.log.as_ref().map(|log| log.level);
         // A placeholder: the machine replaces it with the id of each request.
         meta.progress_token = self.options.progress.as_ref().map(|_| RequestId::Number(0));
         meta
@@ -168,6 +166,30 @@ impl<T: Transport> Client<T> {
     #[must_use]
     pub fn with_progress(&self, handler: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.with(|options| options.progress = Some(Arc::new(handler)))
+    }
+
+    /// Returns a client that requests log messages of `level` and above, and passes those of its
+    /// calls to `handler`. Deprecated in this revision.
+    ///
+    /// It replaces the handler of [`ClientBuilder::on_log`](crate::ClientBuilder::on_log).
+    #[must_use]
+    pub fn with_log(
+        &self,
+        level: LogLevel,
+        handler: impl Fn(LogMessage) + Send + Sync + 'static,
+    ) -> Self {
+        let log = LogHandler { level, handle: Box::new(handler) };
+        self.with(|options| options.log = Some(Arc::new(log)))
+    }
+
+    /// Returns a client whose calls belong to the trace of `context`.
+    ///
+    /// It replaces the source of
+    /// [`ClientBuilder::trace_context`](crate::ClientBuilder::trace_context). A context that is not
+    /// valid W3C Trace Context is not sent, and a warning is logged.
+    #[must_use]
+    pub fn with_trace_context(&self, context: TraceContext) -> Self {
+        self.with(|options| options.trace = Some(Arc::new(move || Some(context.clone()))))
     }
 
     /// Returns a client whose calls declare these capabilities, instead of those that follow from

@@ -222,8 +222,9 @@ impl<T: Transport> Client<T> {
         let method = request.method.clone();
         let method = method.as_str();
         let id = request.id.clone();
-        if shared.trace.is_set() {
-            request.params = Some(machine.request_params(&id, shared.trace.meta_members())?);
+        let trace = self.options.trace.as_deref();
+        if trace.is_some() {
+            request.params = Some(machine.request_params(&id, trace::meta_members(trace))?);
         }
         tracing::debug!(target: "mrtr::client", method, target, %id, "sending request");
         let label = self.options.label.as_deref();
@@ -272,7 +273,8 @@ impl<T: Transport> Client<T> {
             return Ok(outcome);
         }
         let id = shared.ids.next();
-        request.params = Some(machine.request_params(&id, shared.trace.meta_members())?);
+        let trace = trace::meta_members(self.options.trace.as_deref());
+        request.params = Some(machine.request_params(&id, trace)?);
         request.id = id;
         self.exchange(request, refreshed).await
     }
@@ -285,8 +287,8 @@ impl<T: Transport> Client<T> {
     ) -> Result<Outcome, CallError> {
         let id = request.id.clone();
         let heard = |notification| {
-            let progress = self.options.progress.as_deref();
-            notifications::deliver(&notification, &id, progress, self.shared.log.as_ref());
+            let (progress, log) = (self.options.progress.as_deref(), self.options.log.as_deref());
+            notifications::deliver(&notification, &id, progress, log);
         };
         let outgoing = OutgoingRequest::new(request)
             .with_param_headers(param_headers)

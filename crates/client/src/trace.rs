@@ -5,30 +5,16 @@ use mrtr_schema::meta::TraceContext;
 use mrtr_schema::{Object, PROTOCOL_VERSION, method};
 use tracing::Span;
 
-type Callback = Box<dyn Fn() -> Option<TraceContext> + Send + Sync>;
+/// The application's source of trace contexts.
+pub(crate) type TraceSource = dyn Fn() -> Option<TraceContext> + Send + Sync;
 
-/// The application's source of trace contexts, if it has one.
-#[derive(Default)]
-pub(crate) struct TraceSource(Option<Callback>);
-
-impl TraceSource {
-    pub(crate) fn new(callback: impl Fn() -> Option<TraceContext> + Send + Sync + 'static) -> Self {
-        Self(Some(Box::new(callback)))
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Returns the members of the current trace context for `_meta`.
-    pub(crate) fn meta_members(&self) -> Object {
-        let context = self.0.as_ref().and_then(|callback| callback());
-        let Some(context) = context else { return Object::new() };
-        context.to_meta().unwrap_or_else(|| {
-            tracing::warn!(target: "mrtr::client", ?context, "ignoring invalid trace context");
-            Object::new()
-        })
-    }
+/// Returns the members of the current trace context for `_meta`.
+pub(crate) fn meta_members(source: Option<&TraceSource>) -> Object {
+    let Some(context) = source.and_then(|source| source()) else { return Object::new() };
+    context.to_meta().unwrap_or_else(|| {
+        tracing::warn!(target: "mrtr::client", ?context, "ignoring invalid trace context");
+        Object::new()
+    })
 }
 
 /// Creates the span of a call with all its rounds.

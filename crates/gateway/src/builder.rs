@@ -69,7 +69,8 @@ impl<T: Transport> GatewayBuilder<T> {
     /// As for [`ServerBuilder::build`], and [`BuildError::Duplicate`] if two upstreams have the
     /// same prefix.
     pub fn build(self, server: ServerBuilder) -> Result<Gateway<T>, BuildError> {
-        let server = server.updatable::<Tool>().updatable::<Prompt>().updatable::<Resource>();
+        let mut server = server.updatable::<Tool>().updatable::<Prompt>().updatable::<Resource>();
+        let changes = server.change_notifier();
         let prefixes: Vec<_> = self.upstreams.iter().map(|(prefix, _)| prefix.clone()).collect();
         for (at, prefix) in prefixes.iter().enumerate() {
             if prefixes.iter().take(at).any(|other| other == prefix) {
@@ -89,6 +90,7 @@ impl<T: Transport> GatewayBuilder<T> {
         });
         Ok(Gateway {
             server: server.build()?,
+            changes,
             upstreams: upstreams.map(Arc::new).collect(),
             list_timeout: self.list_timeout,
             refresh_interval: self.refresh_interval,

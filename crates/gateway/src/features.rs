@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
+use futures_util::future::BoxFuture;
 use mrtr_client::Transport;
+use mrtr_schema::completion::{CompleteArgument, CompleteContext, Completion, Reference};
 use mrtr_schema::prompt::Prompt as PromptDefinition;
 use mrtr_schema::resource::{
     Resource as ResourceDefinition, ResourceTemplate as TemplateDefinition,
@@ -11,8 +13,8 @@ use mrtr_schema::resource::{
 use mrtr_schema::tool::Tool as ToolDefinition;
 use mrtr_server::manual::ManualContext;
 use mrtr_server::{
-    BuildError, Extension, Feature, Prompt, Resource, ResourceTemplate, ResourceUri, Server,
-    ServerUpdate, Tool,
+    BuildError, CompletionRequest, Error, Extension, Feature, Prompt, Resource, ResourceTemplate,
+    ResourceUri, Server, ServerUpdate, Tool,
 };
 
 use crate::arguments::Arguments;
@@ -40,16 +42,20 @@ pub(crate) fn offer<T: Transport>(
         let mut replacing = Replacing { update, upstream: upstream_name, has_clashes };
         let tools = listed.tools.iter().filter_map(|definition| tool(upstream, definition));
         now.tools = replacing.replace(&offered.tools, tools);
-        let prompts = listed.prompts.iter().filter_map(|definition| prompt(upstream, definition));
+        let completes = listed.completes;
+        let prompts = listed.prompts.iter();
+        let prompts = prompts.filter_map(|definition| prompt(upstream, definition, completes));
         now.prompts = replacing.replace(&offered.prompts, prompts);
         let resources = listed.resources.iter().map(|definition| resource(upstream, definition));
         now.resources = replacing.replace(&offered.resources, resources);
-        let templates = listed.templates.iter().map(|definition| template(upstream, definition));
+        let templates = listed.templates.iter();
+        let templates = templates.map(|definition| template(upstream, definition, completes));
         now.templates = replacing.replace(&offered.templates, templates);
         Ok(())
     })?;
     now.listed = (!has_clashes).then_some(listed);
     *offered = now;
+    upstream.relisted.notify_one();
     Ok(())
 }
 
@@ -138,18 +144,24 @@ fn tool<T: Transport>(
 fn prompt<T: Transport>(
     upstream: &Arc<Upstream<T>>,
     definition: &PromptDefinition,
+    completes: bool,
 ) -> Option<(String, Prompt)> {
     let mut definition = definition.clone();
     let (offered, name) = rename(upstream, &mut definition.name)?;
-    let upstream = Arc::clone(upstream);
+    let reference = Reference::Prompt { name: name.to_string() };
+    let of_upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext, arguments: Arguments| {
-        let (upstream, name) = (Arc::clone(&upstream), Arc::clone(&name));
+        let (upstream, name) = (Arc::clone(&of_upstream), Arc::clone(&name));
         async move {
             forward(&upstream, &cx, async |client| client.begin_prompt(&name, arguments).await)
                 .await
         }
     };
-    Some((offered, Prompt::manual("", "", handler).definition(definition)))
+    let prompt = Prompt::manual("", "", handler).definition(definition);
+    if !completes {
+        return Some((offered, prompt));
+    }
+    Some((offered, prompt.complete_others(suggest(Arc::clone(upstream), reference))))
 }
 
 fn resource<T: Transport>(
@@ -169,17 +181,40 @@ fn resource<T: Transport>(
 fn template<T: Transport>(
     upstream: &Arc<Upstream<T>>,
     definition: &TemplateDefinition,
+    completes: bool,
 ) -> (String, ResourceTemplate) {
     let key = definition.uri_template.clone();
-    let upstream = Arc::clone(upstream);
+    let of_upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext,
                         Extension(ResourceUri(uri)): Extension<ResourceUri>,
                         _: Arguments| {
-        let upstream = Arc::clone(&upstream);
+        let upstream = Arc::clone(&of_upstream);
         async move {
             let read = async |client: &mrtr_client::Client<T>| client.begin_resource(&uri).await;
             forward(&upstream, &cx, read).await
         }
     };
-    (key, ResourceTemplate::manual("", "", handler).definition(definition.clone()))
+    let template = ResourceTemplate::manual("", "", handler).definition(definition.clone());
+    if !completes {
+        return (key, template);
+    }
+    let reference = Reference::Resource { uri: key.clone() };
+    (key, template.complete_others(suggest(Arc::clone(upstream), reference)))
+}
+
+/// Returns a function that forwards requests for suggestions.
+fn suggest<T: Transport>(
+    upstream: Arc<Upstream<T>>,
+    reference: Reference,
+) -> impl Fn(CompletionRequest) -> BoxFuture<'static, Result<Completion, Error>> {
+    move |request| {
+        let (upstream, reference) = (Arc::clone(&upstream), reference.clone());
+        Box::pin(async move {
+            let client = upstream.client_of(request.parts());
+            let argument = CompleteArgument::new(request.argument, request.value);
+            let context = CompleteContext::new(request.arguments);
+            let completion = client.complete(&reference, &argument, &context).await;
+            completion.map_err(|error| upstream.error(&error))
+        })
+    }
 }

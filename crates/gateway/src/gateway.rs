@@ -8,11 +8,12 @@ use futures_util::future::join_all;
 use futures_util::{FutureExt as _, StreamExt as _};
 use mrtr_client::{Subscription, Transport};
 use mrtr_schema::subscription::SubscriptionFilter;
-use mrtr_server::Server;
+use mrtr_server::{ChangeNotifier, Server};
 use tokio::time::{sleep, timeout};
 
 use crate::features::offer;
 use crate::listed::Listed;
+use crate::updates::forward_updates;
 use crate::upstream::Upstream;
 
 /// A server whose tools, prompts and resources are those of upstream servers.
@@ -20,6 +21,7 @@ use crate::upstream::Upstream;
 /// The crate's page has an example.
 pub struct Gateway<T> {
     pub(crate) server: Server,
+    pub(crate) changes: ChangeNotifier,
     pub(crate) upstreams: Vec<Arc<Upstream<T>>>,
     pub(crate) list_timeout: Duration,
     pub(crate) refresh_interval: Duration,
@@ -50,9 +52,14 @@ impl<T: Transport> Gateway<T> {
     /// change, when the [interval](crate::GatewayBuilder::refresh_interval) has passed, and, with a
     /// delay that grows to 30 s, after a listing that failed.
     ///
-    /// Clients that subscribed to lists of the gateway's server are told of each change.
+    /// Clients that subscribed to lists of the gateway's server are told of each change. So are
+    /// clients that subscribed to a resource of an upstream.
     pub async fn run(&self) {
-        join_all(self.upstreams.iter().map(|upstream| self.watch(upstream))).await;
+        let (server, changes) = (&self.server, &self.changes);
+        let watching = self.upstreams.iter().map(|upstream| async move {
+            tokio::join!(self.watch(upstream), forward_updates(upstream, server, changes))
+        });
+        join_all(watching).await;
         // There are no upstreams.
         std::future::pending::<()>().await;
     }

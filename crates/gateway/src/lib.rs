@@ -6,6 +6,7 @@ mod features;
 mod forward;
 mod gateway;
 mod listed;
+mod updates;
 mod upstream;
 
 pub use builder::GatewayBuilder;

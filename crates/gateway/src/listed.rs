@@ -14,13 +14,15 @@ pub(crate) struct Listed {
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<ResourceTemplate>,
+    /// True if it suggests values for arguments of prompts and variables of templates.
+    pub(crate) completes: bool,
 }
 
 impl Listed {
     /// Lists what the upstream has according to its capabilities.
     pub(crate) async fn read<T: Transport>(client: &Client<T>) -> Result<Self, CallError> {
         let capabilities = client.discover().await?.capabilities;
-        let mut listed = Self::default();
+        let mut listed = Self { completes: capabilities.completions.is_some(), ..Self::default() };
         if capabilities.tools.is_some() {
             listed.tools = client.list_tools().await?;
         }

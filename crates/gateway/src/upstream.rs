@@ -1,12 +1,13 @@
 //! One upstream server.
 
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use mrtr_client::{CallError, Client, Transport};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
-use mrtr_server::Error;
 use mrtr_server::manual::ManualContext;
+use mrtr_server::{Error, RequestParts};
+use tokio::sync::Notify;
 
 use crate::listed::Offered;
 
@@ -22,6 +23,8 @@ pub(crate) struct Upstream<T> {
     foreign: Vec<String>,
     pub(crate) client: Client<T>,
     pub(crate) offered: Mutex<Offered>,
+    /// Notified when what is offered has changed.
+    pub(crate) relisted: Notify,
 }
 
 impl<T: Transport> Upstream<T> {
@@ -31,7 +34,7 @@ impl<T: Transport> Upstream<T> {
         foreign: Vec<String>,
         client: Client<T>,
     ) -> Self {
-        Self { name, prefix, foreign, client, offered: Mutex::default() }
+        Self { name, prefix, foreign, client, offered: Mutex::default(), relisted: Notify::new() }
     }
 
     /// Returns the name under which the gateway offers a tool or prompt; `None` if it belongs to
@@ -41,10 +44,32 @@ impl<T: Transport> Upstream<T> {
         (!self.foreign.iter().any(|foreign| offered.starts_with(foreign))).then_some(offered)
     }
 
-    /// Returns a client for one round of a caller: it declares the caller's capabilities, and
-    /// forwards progress.
+    /// Returns true if the gateway offers the resource or the template with this key from here.
+    pub(crate) fn offers_resource(&self, key: &str) -> bool {
+        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.resources.contains(key) || offered.templates.contains(key)
+    }
+
+    /// Returns a client for one round of a caller: it forwards progress and log messages.
     pub(crate) fn client_for(&self, cx: &ManualContext) -> Client<T> {
-        let mut capabilities = cx.parts().capabilities().clone();
+        let mut client = self.client_of(cx.parts());
+        if let Some(level) = cx.parts().log_level() {
+            let cx = cx.clone();
+            client = client.with_log(level, move |message| cx.log(&message));
+        }
+        if cx.parts().wants_progress() {
+            let cx = cx.clone();
+            client = client.with_progress(move |progress| {
+                cx.progress(progress.progress, progress.total, progress.message.as_deref());
+            });
+        }
+        client
+    }
+
+    /// Returns a client for one request of a caller: it declares the caller's capabilities, and
+    /// continues its trace.
+    pub(crate) fn client_of(&self, caller: &RequestParts) -> Client<T> {
+        let mut capabilities = caller.capabilities().clone();
         // Extensions are between the caller and the server that implements them.
         capabilities.extensions = None;
         // A page would link an account to the gateway's identity, and so to all callers.
@@ -56,13 +81,10 @@ impl<T: Transport> Upstream<T> {
             capabilities.elicitation = None;
         }
         let client = self.client.with_capabilities(capabilities);
-        if !cx.parts().wants_progress() {
-            return client;
+        match caller.trace_context() {
+            Some(context) => client.with_trace_context(context),
+            None => client,
         }
-        let cx = cx.clone();
-        client.with_progress(move |progress| {
-            cx.progress(progress.progress, progress.total, progress.message.as_deref());
-        })
     }
 
     /// Converts the error of a call. The caller gets an upstream's own error as it is, unless it is

@@ -134,8 +134,21 @@ pub struct Completion {
 setters!(Completion { with_total(total: u64), with_has_more(has_more: bool) });
 
 impl Completion {
+    /// Maximum number of values in one completion.
+    pub const MAX_VALUES: usize = 100;
+
     /// Creates a completion from at most 100 suggestions.
     pub fn new(values: Vec<String>) -> Self {
         Self { values, total: None, has_more: None }
+    }
+}
+
+/// Creates a completion from all suggestions: their number is the total, and those after the first
+/// 100 are left out.
+impl From<Vec<String>> for Completion {
+    fn from(mut values: Vec<String>) -> Self {
+        let (total, has_more) = (values.len() as u64, values.len() > Self::MAX_VALUES);
+        values.truncate(Self::MAX_VALUES);
+        Self { values, total: Some(total), has_more: Some(has_more) }
     }
 }

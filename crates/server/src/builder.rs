@@ -220,6 +220,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Returns the source of change notifications, and sets a new one if there is none.
+    ///
+    /// For crates that add to a server what an application has begun to build.
+    pub fn change_notifier(&mut self) -> ChangeNotifier {
+        self.changes.get_or_insert_default().clone()
+    }
+
     /// Sets the number of items in one page of a list. Default: all. 0 counts as 1.
     pub fn page_size(mut self, items: usize) -> Self {
         self.page_size = items.max(1);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 
 use mrtr_codec::Principal;
+use mrtr_schema::completion::Completion;
 
 use crate::error::Error;
 use crate::handler::BoxFuture;
@@ -14,6 +15,8 @@ use crate::request_parts::RequestParts;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CompletionRequest {
+    /// The name of the argument, or of the variable.
+    pub argument: String,
     /// The text that the user has typed so far, as sent by the client. It is not validated.
     pub value: String,
     /// The other arguments that the client knows already. Names that the prompt or template does
@@ -35,18 +38,42 @@ impl CompletionRequest {
     }
 }
 
+/// The functions that suggest values for the arguments of a prompt, or the variables of a template.
+#[derive(Default)]
+pub(crate) struct Completers {
+    /// By the name of the argument.
+    pub(crate) named: Vec<(String, Completer)>,
+    /// For all other arguments.
+    pub(crate) others: Option<Completer>,
+}
+
+impl Completers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.others.is_none()
+    }
+
+    pub(crate) fn find(&self, argument: &str) -> Option<&Completer> {
+        let named = self.named.iter().find(|(name, _)| name == argument);
+        named.map(|(_, completer)| completer).or(self.others.as_ref())
+    }
+}
+
 /// A function that suggests values, without its type.
 pub(crate) struct Completer(Box<dyn Fn(CompletionRequest) -> Suggestions + Send + Sync>);
 
-type Suggestions = BoxFuture<Result<Vec<String>, Error>>;
+type Suggestions = BoxFuture<Result<Completion, Error>>;
 
 impl Completer {
-    pub(crate) fn new<F, Fut>(suggest: F) -> Self
+    pub(crate) fn new<F, Fut, C>(suggest: F) -> Self
     where
         F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
+        Fut: Future<Output = Result<C, Error>> + Send + 'static,
+        C: Into<Completion>,
     {
-        Self(Box::new(move |request| Box::pin(suggest(request))))
+        Self(Box::new(move |request| {
+            let suggesting = suggest(request);
+            Box::pin(async move { suggesting.await.map(Into::into) })
+        }))
     }
 
     pub(crate) fn suggest(&self, request: CompletionRequest) -> Suggestions {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mrtr_codec::Principal;
 use mrtr_schema::elicitation::{ElicitAction, ElicitParams, ElicitResult, UrlParams};
 use mrtr_schema::input::InputRequest;
-use mrtr_schema::notification::{LogLevel, LogMessage, name};
+use mrtr_schema::notification::{LogLevel, LogMessage};
 use mrtr_schema::roots::{ListRootsResult, Root};
 use mrtr_schema::sampling::{CreateMessageParams, CreateMessageResult};
 use schemars::JsonSchema;
@@ -417,15 +417,11 @@ impl Context {
     ///
     /// As with [`Context::progress`], messages of earlier rounds are not sent again.
     pub fn log(&self, level: LogLevel, data: impl Serialize) {
-        let wanted = self.round.parts.meta.log_level.is_some_and(|wanted| level >= wanted);
-        if !wanted || self.round.is_replaying() {
+        if !self.round.parts.wants_log(level) || self.round.is_replaying() {
             return;
         }
         match serde_json::to_value(data) {
-            Ok(data) => {
-                let message = LogMessage::new(level, data);
-                self.round.parts.notifier.send(name::MESSAGE, &message);
-            }
+            Ok(data) => self.round.parts.log(&LogMessage::new(level, data)),
             Err(error) => {
                 tracing::error!(target: "mrtr::handler", %error, "log message is not valid JSON");
             }

@@ -11,7 +11,7 @@ use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
 use crate::catalog::{CatalogEntry, Entry};
 use crate::changes::Change;
-use crate::completion::Completer;
+use crate::completion::Completers;
 use crate::prompt::Prompt;
 use crate::resource::{Resource, ResourceTemplate};
 use crate::schema_validation::Schemas;
@@ -51,7 +51,9 @@ impl Features {
     pub(crate) fn check(&self, provided: &Provided<'_>) -> Result<(), BuildError> {
         self.check_keys()?;
         for (of, declared, completers) in self.completers() {
-            if let Some((name, _)) = completers.iter().find(|(name, _)| !declared.contains(name)) {
+            if let Some((name, _)) =
+                completers.named.iter().find(|(name, _)| !declared.contains(name))
+            {
                 return Err(BuildError::Completion { of, argument: name.clone() });
             }
         }
@@ -93,17 +95,17 @@ impl Features {
     }
 
     /// Returns everything that can have completions: its name, its arguments, and its completers.
-    fn completers(&self) -> impl Iterator<Item = (String, Vec<String>, &[(String, Completer)])> {
+    fn completers(&self) -> impl Iterator<Item = (String, Vec<String>, &Completers)> {
         let prompts = self.prompts.iter().map(|prompt| &*prompt.item).map(|prompt| {
             let arguments = prompt.wire.arguments.iter();
             let names = arguments.map(|argument| argument.name.clone()).collect();
-            (format!("the prompt {:?}", prompt.wire.name), names, prompt.completers.as_slice())
+            (format!("the prompt {:?}", prompt.wire.name), names, &prompt.completers)
         });
         let templates = self.templates.iter().map(|template| &*template.item);
         let templates = templates.map(|(parsed, template)| {
             let names = parsed.names().map(str::to_owned).collect();
             let what = format!("the resource template {:?}", template.wire.uri_template);
-            (what, names, template.completers.as_slice())
+            (what, names, &template.completers)
         });
         prompts.chain(templates)
     }

@@ -116,7 +116,7 @@ mod visibility;
 
 pub use build_error::BuildError;
 pub use builder::ServerBuilder;
-pub use changes::{Change, ChangeNotifier};
+pub use changes::{Change, ChangeNotifier, WatchedResources};
 pub use client_feature::ClientFeature;
 pub use clock::{Clock, SystemClock};
 pub use completion::CompletionRequest;

@@ -5,7 +5,7 @@ use std::fmt;
 use mrtr_schema::prompt::{Prompt as WirePrompt, PromptArgument};
 
 use crate::call_options::CallOptions;
-use crate::completion::Completer;
+use crate::completion::Completers;
 use crate::context::Context;
 use crate::handler::{ErasedHandler, Handler, HandlerParts};
 use crate::manual::ManualContext;
@@ -19,7 +19,7 @@ pub struct Prompt {
     pub(crate) wire: WirePrompt,
     pub(crate) options: CallOptions,
     pub(crate) handler: ErasedHandler<PromptOutput>,
-    pub(crate) completers: Vec<(String, Completer)>,
+    pub(crate) completers: Completers,
 }
 
 impl Prompt {
@@ -71,7 +71,7 @@ impl Prompt {
         let mut wire = WirePrompt::new(name).with_description(description);
         wire.arguments = arguments.collect();
         let options = CallOptions::new(requirements, manual);
-        Self { wire, options, handler: call, completers: Vec::new() }
+        Self { wire, options, handler: call, completers: Completers::default() }
     }
 }
 

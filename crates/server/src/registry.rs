@@ -271,7 +271,7 @@ impl Registry {
         resource.or_else(|| Some(&self.matching_template(uri)?.1.options))
     }
 
-    fn matching_template(&self, uri: &str) -> Option<&ParsedTemplate> {
+    pub(crate) fn matching_template(&self, uri: &str) -> Option<&ParsedTemplate> {
         self.templates.iter().map(|found| &**found).find(|found| found.0.matches(uri).is_some())
     }
 

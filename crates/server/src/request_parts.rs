@@ -7,8 +7,8 @@ use mrtr_codec::Principal;
 use mrtr_schema::PROTOCOL_VERSION;
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation};
 use mrtr_schema::jsonrpc::Notification;
-use mrtr_schema::meta::RequestMeta;
-use mrtr_schema::notification::{Progress, name};
+use mrtr_schema::meta::{RequestMeta, TraceContext};
+use mrtr_schema::notification::{LogLevel, LogMessage, Progress, name};
 use mrtr_transport::{
     GrantedScopes, NotificationSender, ProofKey, ProtocolVersion, WithoutParamHeaders,
 };
@@ -94,6 +94,30 @@ impl RequestParts {
     /// Returns true if the client asked for progress notifications with this request.
     pub fn wants_progress(&self) -> bool {
         self.meta.progress_token.is_some()
+    }
+
+    /// Returns the least severe level of the log messages that the client asked for with this
+    /// request. `None` if it asked for none. Deprecated in this revision.
+    pub fn log_level(&self) -> Option<LogLevel> {
+        self.meta.log_level
+    }
+
+    /// Returns true if the client asked for log messages of this level.
+    pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
+        self.log_level().is_some_and(|wanted| level >= wanted)
+    }
+
+    /// Sends a log message to the client, if it asked for its level.
+    pub(crate) fn log(&self, message: &LogMessage) {
+        if self.wants_log(message.level) {
+            self.notifier.send(name::MESSAGE, message);
+        }
+    }
+
+    /// Returns the trace context that the client sent with this request, if it is valid W3C Trace
+    /// Context (specification: basic, "OpenTelemetry trace context").
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        TraceContext::from_meta(&self.meta.other)
     }
 
     /// Returns true if the access token of this request has a scope (specification: authorization).

@@ -7,7 +7,7 @@ use mrtr_schema::resource::{Resource as WireResource, ResourceTemplate as WireTe
 use mrtr_schema::result::CacheScope;
 
 use crate::call_options::CallOptions;
-use crate::completion::Completer;
+use crate::completion::Completers;
 use crate::context::Context;
 use crate::handler::{ErasedHandler, Handler, HandlerParts};
 use crate::manual::ManualContext;
@@ -101,7 +101,7 @@ pub struct ResourceTemplate {
     pub(crate) options: CallOptions,
     pub(crate) cache: CacheControl,
     pub(crate) handler: ErasedHandler<ResourceOutput>,
-    pub(crate) completers: Vec<(String, Completer)>,
+    pub(crate) completers: Completers,
 }
 
 impl ResourceTemplate {
@@ -142,7 +142,7 @@ impl ResourceTemplate {
         let options = CallOptions::new(requirements, manual);
         let wire = WireTemplate::new(uri_template, name);
         let cache = CacheControl::default();
-        Self { wire, options, cache, handler, completers: Vec::new() }
+        Self { wire, options, cache, handler, completers: Completers::default() }
     }
 }
 

@@ -58,6 +58,15 @@ impl Server {
         registry.changes.close();
     }
 
+    /// Returns the URI of the resource, or the URI template of the resource template, that serves
+    /// `uri`. `None` if there is none. Visibility rules are not applied.
+    pub fn resource_for(&self, uri: &str) -> Option<String> {
+        let registry = self.registry();
+        let resource = registry.resource(uri).map(|resource| resource.wire.uri.clone());
+        let template = || Some(registry.matching_template(uri)?.1.wire.uri_template.clone());
+        resource.or_else(template)
+    }
+
     /// Returns what seals the request states of this server: the key ring, or the sealer that was
     /// given to the builder.
     pub fn sealer(&self) -> Arc<dyn Seal> {

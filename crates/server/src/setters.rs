@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use mrtr_schema::completion::Completion;
 use mrtr_schema::icon::Icon;
 use schemars::JsonSchema;
 use tower_layer::Layer;
@@ -234,12 +235,26 @@ macro_rules! completion_setters {
         impl $kind {
             /// Sets the function that suggests values for an argument of the prompt, or for a
             /// variable of the template (`completion/complete`).
+            ///
+            /// It returns all suggestions, the best first. Clients get the first 100.
             pub fn complete<F, Fut>(mut self, argument: impl Into<String>, suggest: F) -> Self
             where
                 F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,
                 Fut: Future<Output = Result<Vec<String>, Error>> + Send + 'static,
             {
-                self.completers.push((argument.into(), Completer::new(suggest)));
+                self.completers.named.push((argument.into(), Completer::new(suggest)));
+                self
+            }
+
+            /// Sets the function that suggests values for all arguments, or variables, that have
+            /// no [function of their own](Self::complete). It returns at most 100 suggestions, and
+            /// says how many there are.
+            pub fn complete_others<F, Fut>(mut self, suggest: F) -> Self
+            where
+                F: Fn(CompletionRequest) -> Fut + Send + Sync + 'static,
+                Fut: Future<Output = Result<Completion, Error>> + Send + 'static,
+            {
+                self.completers.others = Some(Completer::new(suggest));
                 self
             }
         }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod changes;
+mod forwarded;
 mod rounds;
 mod upstreams;
 

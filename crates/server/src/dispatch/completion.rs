@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_schema::completion::{CompleteParams, CompleteResult, Completion, Reference};
+use mrtr_schema::completion::{
+    CompleteArgument, CompleteParams, CompleteResult, Completion, Reference,
+};
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 
 use super::execute::catch_panics;
 use super::{log_handler_error, unknown};
 use crate::call_options::CallOptions;
-use crate::completion::{Completer, CompletionRequest};
+use crate::completion::{Completers, CompletionRequest};
 use crate::registry::{Methods, Outcome, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
-
-/// Maximum number of suggestions in one result: a limit of the specification.
-const MAX_SUGGESTIONS: usize = 100;
 
 /// The timeout of a completer.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,37 +31,35 @@ fn complete<'r>(
 
 impl Registry {
     async fn suggest(&self, call: CompleteParams, mut parts: Box<RequestParts>) -> Outcome {
-        let (declared, completers, options): (Vec<&str>, &[(String, Completer)], &CallOptions) =
-            match &call.r#ref {
-                Reference::Prompt { name } => {
-                    let prompt = self.prompts.find_visible(name, &parts);
-                    let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
-                    let declared =
-                        prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
-                    (declared.collect(), &prompt.completers, &prompt.options)
-                }
-                Reference::Resource { uri } => {
-                    // The reference is the template itself, or a URI that matches it.
-                    let own = self.templates.find(uri);
-                    let by_uri = || {
-                        let mut templates = self.templates.iter().map(|found| &**found);
-                        let found = templates.find(|found| found.0.matches(uri).is_some());
-                        found.filter(|_| !self.hides_uri(uri, &parts))
-                    };
-                    let found = match own {
-                        Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(&parts)),
-                        None => by_uri(),
-                    };
-                    let (template, resource) =
-                        found.ok_or_else(|| unknown("resource template", uri))?;
-                    (template.names().collect(), &resource.completers, &resource.options)
-                }
-                _ => {
-                    return Err(ErrorObject::invalid_params(
-                        "Invalid params: unknown type of `ref`",
-                    ));
-                }
-            };
+        let (declared, completers, options): (Vec<&str>, &Completers, &CallOptions) = match &call
+            .r#ref
+        {
+            Reference::Prompt { name } => {
+                let prompt = self.prompts.find_visible(name, &parts);
+                let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
+                let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
+                (declared.collect(), &prompt.completers, &prompt.options)
+            }
+            Reference::Resource { uri } => {
+                // The reference is the template itself, or a URI that matches it.
+                let own = self.templates.find(uri);
+                let by_uri = || {
+                    let mut templates = self.templates.iter().map(|found| &**found);
+                    let found = templates.find(|found| found.0.matches(uri).is_some());
+                    found.filter(|_| !self.hides_uri(uri, &parts))
+                };
+                let found = match own {
+                    Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(&parts)),
+                    None => by_uri(),
+                };
+                let (template, resource) =
+                    found.ok_or_else(|| unknown("resource template", uri))?;
+                (template.names().collect(), &resource.completers, &resource.options)
+            }
+            _ => {
+                return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`"));
+            }
+        };
         parts.group_states.clone_from(&options.group_states);
         let CompleteParams { argument, context, .. } = call;
         if !declared.contains(&argument.name.as_str()) {
@@ -70,11 +67,11 @@ impl Registry {
         }
         let mut arguments = context.unwrap_or_default().arguments;
         arguments.retain(|name, _| declared.contains(&name.as_str()));
-        let completer = completers.iter().find(|(name, _)| *name == argument.name);
-        let all = match completer {
-            None => Vec::new(),
-            Some((_, completer)) => {
-                let completing = CompletionRequest { value: argument.value, arguments, parts };
+        let mut completion = match completers.find(&argument.name) {
+            None => Completion::from(Vec::new()),
+            Some(completer) => {
+                let CompleteArgument { name: argument, value, .. } = argument;
+                let completing = CompletionRequest { argument, value, arguments, parts };
                 let suggesting = catch_panics(|| completer.suggest(completing));
                 let suggested = tokio::time::timeout(COMPLETION_TIMEOUT, suggesting).await;
                 let timed_out = |_| {
@@ -86,9 +83,10 @@ impl Registry {
                     .map_err(|error| log_handler_error(&error, "completion failed"))?
             }
         };
-        let (total, has_more) = (all.len() as u64, all.len() > MAX_SUGGESTIONS);
-        let values = all.into_iter().take(MAX_SUGGESTIONS).collect();
-        let completion = Completion::new(values).with_total(total).with_has_more(has_more);
+        if completion.values.len() > Completion::MAX_VALUES {
+            completion.values.truncate(Completion::MAX_VALUES);
+            completion.has_more = Some(true);
+        }
         self.complete(&CompleteResult::new(completion))
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use mrtr_schema::notification::LogMessage;
 use serde::de::DeserializeOwned;
 
 use super::responses::{Answers, ManualInput};
@@ -58,6 +59,11 @@ impl ManualContext {
     /// Reports progress. See [`Context::progress`](crate::Context::progress).
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.round.report_progress(progress, total, message);
+    }
+
+    /// Sends a log message to the client, if it asked for its level. Deprecated in this revision.
+    pub fn log(&self, message: &LogMessage) {
+        self.round.parts.log(message);
     }
 
     /// Returns the request: the caller, headers, extensions, and application state.
