@@ -15,10 +15,10 @@ use crate::tools::conformance_suite;
 /// The revision whose requirements the ledger lists.
 const CURRENT: &str = "2026-07-28";
 
-/// One run of the suite: a side at a revision.
+/// One run of the suite: a fixture at a revision.
 #[derive(Clone, Copy)]
 struct Leg {
-    side: &'static str,
+    fixture: Fixture,
     revision: &'static str,
     /// The suite has a list of the scenarios that the revision requires. Otherwise, all scenarios
     /// that apply to it are run.
@@ -26,63 +26,94 @@ struct Leg {
 }
 
 const LEGS: &[Leg] = &[
-    Leg { side: "server", revision: CURRENT, has_requirements: true },
-    Leg { side: "server", revision: "2025-11-25", has_requirements: true },
-    Leg { side: "server", revision: "2025-06-18", has_requirements: false },
-    Leg { side: "server", revision: "2025-03-26", has_requirements: false },
-    Leg { side: "client", revision: CURRENT, has_requirements: true },
-    Leg { side: "client", revision: "2025-11-25", has_requirements: true },
-    Leg { side: "client", revision: "2025-06-18", has_requirements: false },
-    Leg { side: "client", revision: "2025-03-26", has_requirements: false },
+    Leg { fixture: Fixture::Server, revision: CURRENT, has_requirements: true },
+    Leg { fixture: Fixture::Server, revision: "2025-11-25", has_requirements: true },
+    Leg { fixture: Fixture::Server, revision: "2025-06-18", has_requirements: false },
+    Leg { fixture: Fixture::Server, revision: "2025-03-26", has_requirements: false },
+    Leg { fixture: Fixture::Gateway, revision: CURRENT, has_requirements: true },
+    Leg { fixture: Fixture::Gateway, revision: "2025-11-25", has_requirements: true },
+    Leg { fixture: Fixture::Client, revision: CURRENT, has_requirements: true },
+    Leg { fixture: Fixture::Client, revision: "2025-11-25", has_requirements: true },
+    Leg { fixture: Fixture::Client, revision: "2025-06-18", has_requirements: false },
+    Leg { fixture: Fixture::Client, revision: "2025-03-26", has_requirements: false },
 ];
+
+/// A program of `crates/conformance`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fixture {
+    Server,
+    /// A gateway in front of the server.
+    Gateway,
+    Client,
+}
+
+impl Fixture {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Gateway => "gateway",
+            Self::Client => "client",
+        }
+    }
+
+    /// The side that the suite tests.
+    fn side(self) -> &'static str {
+        match self {
+            Self::Server | Self::Gateway => "server",
+            Self::Client => "client",
+        }
+    }
+}
 
 impl Leg {
     /// The name of the leg in the baseline.
     fn name(&self) -> String {
-        if self.revision == CURRENT {
-            self.side.to_owned()
-        } else {
-            format!("{}@{}", self.side, self.revision)
-        }
+        let name = self.fixture.name();
+        if self.revision == CURRENT { name.to_owned() } else { format!("{name}@{}", self.revision) }
+    }
+
+    /// The folder of its results.
+    fn folder(&self) -> String {
+        format!("conformance-{}-{}", self.fixture.name(), self.revision)
     }
 }
 
 pub fn run(args: &[String]) -> Result {
     let mut args = args.iter().map(String::as_str).peekable();
-    let side = args.next_if(|arg| ["server", "client"].contains(arg));
+    let fixture = args.next_if(|arg| LEGS.iter().any(|leg| leg.fixture.name() == *arg));
     let revision = args.next_if(|arg| LEGS.iter().any(|leg| leg.revision == *arg));
     let scenarios: Vec<&str> = args.collect();
     let is_wanted = |leg: &&Leg| {
-        side.is_none_or(|side| side == leg.side)
+        fixture.is_none_or(|name| name == leg.fixture.name())
             && revision
                 .map_or(scenarios.is_empty() || leg.revision == CURRENT, |r| r == leg.revision)
     };
     let legs: Vec<_> = LEGS.iter().filter(is_wanted).collect();
     if legs.is_empty() {
-        return Err("the suite is not run for this side at this revision".into());
+        return Err("the suite is not run for this fixture at this revision".into());
     }
     let (node, suite) = conformance_suite()?;
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
     let (mut wrong, mut passed, mut table) = (Vec::new(), BTreeSet::new(), Vec::new());
     for leg in &legs {
-        let out = scratch(&format!("conformance-{}-{}", leg.side, leg.revision))?;
+        let out = scratch(&leg.folder())?;
         fs::remove_dir_all(&out)?;
         fs::create_dir_all(&out)?;
         let suite = Suite { node: &node, script: &suite, out: &out, bin: &bin, leg };
         suite.run(&scenarios)?;
-        let results = read_results(&out, leg.side)?;
+        let results = read_results(&out, leg.fixture.side())?;
         let (counts, differences) = compare(leg, &results, &scenarios)?;
         table.push((leg, counts));
         wrong.extend(differences);
-        if leg.revision == CURRENT {
+        if leg.revision == CURRENT && leg.fixture != Fixture::Gateway {
             passed.extend(
                 results.into_iter().filter(|(_, outcome)| outcome.is_good()).map(|(name, _)| name),
             );
         }
     }
-    println!("\n{:<8}{:<12}{:>8}{:>8}{:>8}", "side", "revision", "passed", "known", "wrong");
-    for (Leg { side, revision, .. }, Counts { passed, known, wrong }) in table {
-        println!("{side:<8}{revision:<12}{passed:>8}{known:>8}{wrong:>8}");
+    println!("\n{:<8}{:<12}{:>8}{:>8}{:>8}", "fixture", "revision", "passed", "known", "wrong");
+    for (Leg { fixture, revision, .. }, Counts { passed, known, wrong }) in table {
+        println!("{:<8}{revision:<12}{passed:>8}{known:>8}{wrong:>8}", fixture.name());
     }
     if legs.len() == LEGS.len() {
         // The scenarios that the ledger cites have to pass.
@@ -103,18 +134,25 @@ struct Suite<'a> {
 
 impl Suite<'_> {
     fn run(&self, scenarios: &[&str]) -> Result {
-        let Leg { side, revision, has_requirements } = *self.leg;
-        let fixture = self.bin.join(format!("conformance-{side}"));
-        let server = if side == "server" {
-            Some(Server::start_on(Command::new(&fixture).stdout(Stdio::null()), free_port()?)?)
-        } else {
-            None
+        let Leg { fixture, revision, has_requirements } = *self.leg;
+        let program = |name: &str| self.bin.join(format!("conformance-{name}"));
+        let start = |name: &str, upstream: &str| {
+            let mut command = Command::new(program(name));
+            Server::start_on(command.env("UPSTREAM", upstream).stdout(Stdio::null()), free_port()?)
         };
-        let target = match &server {
-            Some(server) => format!("--url=http://127.0.0.1:{}/mcp", server.port),
-            None => format!("--command={}", fixture.display()),
+        let url = |server: &Server| format!("http://127.0.0.1:{}/mcp", server.port);
+        let mut servers = Vec::new();
+        if fixture.side() == "server" {
+            servers.push(start("server", "")?);
+        }
+        if let (Fixture::Gateway, Some(upstream)) = (fixture, servers.last().map(url)) {
+            servers.push(start("gateway", &upstream)?);
+        }
+        let target = match servers.last() {
+            Some(server) => format!("--url={}", url(server)),
+            None => format!("--command={}", program("client").display()),
         };
-        println!("\nconformance: {side} against the official suite ({revision})");
+        println!("\nconformance: {} against the official suite ({revision})", fixture.name());
         if scenarios.is_empty() {
             if has_requirements {
                 self.invoke(&[&target, "--requirements", revision])?;
@@ -133,7 +171,7 @@ impl Suite<'_> {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.out.join("log.txt"))?;
         let mut command = Command::new(self.node);
-        command.arg(self.script).arg(self.leg.side).args(args).arg("-o").arg(self.out);
+        command.arg(self.script).arg(self.leg.fixture.side()).args(args).arg("-o").arg(self.out);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.status().map_err(|e| format!("cannot run the suite: {e}"))?;
         Ok(())
@@ -253,8 +291,9 @@ fn compare(
     }
     if results.is_empty() {
         wrong.push(format!(
-            "the suite ran no {} scenario; see target/xtask/conformance-{}-{}/log.txt",
-            leg.side, leg.side, leg.revision
+            "the suite ran no scenario of the {}; see target/xtask/{}/log.txt",
+            leg.fixture.name(),
+            leg.folder()
         ));
     }
     counts.wrong = wrong.len();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mrtr_schema::input::{InputRequests, InputResponses};
 use mrtr_schema::method;
 use mrtr_schema::peer_text::quote;
+use mrtr_schema::tasks::Task;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -118,6 +119,12 @@ impl PendingCall {
     /// Returns the id of the task, if the server turned the call into one.
     pub fn task_id(&self) -> Option<&str> {
         self.task.as_ref().map(|task| task.id.as_str())
+    }
+
+    /// Returns the task as the server described it last, if it turned the call into one. `None` if
+    /// the call was deserialized, until the task is polled.
+    pub fn task(&self) -> Option<&Task> {
+        self.task.as_ref()?.described.as_deref()
     }
 
     /// Returns the number of this round among the rounds with input requests, from 1.

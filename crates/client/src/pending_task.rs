@@ -39,6 +39,9 @@ pub(crate) struct PendingTask {
     /// Read from its serialized form, so the server has not been asked for some time.
     #[serde(skip, default = "yes")]
     pub(crate) is_restored: bool,
+    /// The task as the server described it last. `None` after deserialization.
+    #[serde(skip)]
+    pub(crate) described: Option<Box<Task>>,
 }
 
 fn yes() -> bool {
@@ -55,6 +58,7 @@ impl PendingTask {
             waited_ms: 0,
             stuck_polls: 0,
             is_restored: false,
+            described: Some(Box::new(task.clone())),
         };
         pending.validate().map_err(CallError::protocol)?;
         Ok(pending)

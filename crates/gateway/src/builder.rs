@@ -8,6 +8,8 @@ use mrtr_client::{Client, Transport};
 use mrtr_server::{BuildError, Prompt, Resource, ServerBuilder, Tool};
 
 use crate::gateway::Gateway;
+use crate::task_ids::TaskIds;
+use crate::tasks::serve_tasks;
 use crate::upstream::{SEPARATOR, Upstream};
 
 /// Builds a [`Gateway`]. Created by [`Gateway::builder`].
@@ -78,6 +80,7 @@ impl<T: Transport> GatewayBuilder<T> {
                 return Err(BuildError::Duplicate { kind: "upstream prefix", name });
             }
         }
+        let ids = (!server.has_task_store()).then(TaskIds::default);
         let upstreams = self.upstreams.into_iter().map(|(prefix, client)| {
             let full = |prefix: &String| {
                 if prefix.is_empty() { String::new() } else { format!("{prefix}{SEPARATOR}") }
@@ -86,12 +89,20 @@ impl<T: Transport> GatewayBuilder<T> {
             let foreign = prefixes.iter().map(full);
             let foreign =
                 foreign.filter(|other| other.len() > own.len() && other.starts_with(&own));
-            Upstream::new(prefix, own.clone(), foreign.collect(), client)
+            Upstream::new(prefix, own.clone(), foreign.collect(), client, ids.clone())
         });
+        let upstreams: Arc<[_]> = upstreams.map(Arc::new).collect();
+        if let Some(ids) = &ids {
+            server = serve_tasks(server, &upstreams, ids);
+        }
+        let server = server.build()?;
+        if let Some(ids) = &ids {
+            ids.set(server.sealer());
+        }
         Ok(Gateway {
-            server: server.build()?,
+            server,
             changes,
-            upstreams: upstreams.map(Arc::new).collect(),
+            upstreams,
             list_timeout: self.list_timeout,
             refresh_interval: self.refresh_interval,
         })

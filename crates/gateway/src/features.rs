@@ -53,6 +53,7 @@ pub(crate) fn offer<T: Transport>(
         now.templates = replacing.replace(&offered.templates, templates);
         Ok(())
     })?;
+    now.has_tasks = listed.has_tasks;
     now.listed = (!has_clashes).then_some(listed);
     *offered = now;
     upstream.relisted.notify_one();

@@ -2,8 +2,8 @@
 
 use mrtr_client::{CallError, CallOutcome, CallResult, Client, PendingCall, Transport};
 use mrtr_schema::input::InputResponses;
+use mrtr_server::Result;
 use mrtr_server::manual::{InputRequired, ManualContext, ManualOutput};
-use mrtr_server::{Error, Result};
 
 use crate::upstream::Upstream;
 
@@ -27,10 +27,10 @@ pub(crate) async fn forward<T: Transport, R: CallResult, O: From<R>>(
     };
     match outcome {
         Ok(CallOutcome::Complete(result)) => Ok(ManualOutput::Complete(result.into())),
-        Ok(CallOutcome::InputRequired(call)) => Ok(ask(&call)),
-        Ok(CallOutcome::Working(_)) => {
-            Err(Error::internal("the upstream server created a task that was not asked for"))
-        }
+        Ok(CallOutcome::InputRequired(call) | CallOutcome::Working(call)) => match call.task() {
+            Some(task) => upstream.offer_task(task.clone(), cx.parts()),
+            None => Ok(ask(&call)),
+        },
         Err(error) => Err(upstream.error(&error)),
     }
 }

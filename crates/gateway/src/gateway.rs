@@ -22,7 +22,7 @@ use crate::upstream::Upstream;
 pub struct Gateway<T> {
     pub(crate) server: Server,
     pub(crate) changes: ChangeNotifier,
-    pub(crate) upstreams: Vec<Arc<Upstream<T>>>,
+    pub(crate) upstreams: Arc<[Arc<Upstream<T>>]>,
     pub(crate) list_timeout: Duration,
     pub(crate) refresh_interval: Duration,
 }

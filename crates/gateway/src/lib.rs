@@ -6,6 +6,8 @@ mod features;
 mod forward;
 mod gateway;
 mod listed;
+mod task_ids;
+mod tasks;
 mod updates;
 mod upstream;
 

@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use mrtr_client::{CallError, Client, Transport};
 use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::{Object, tasks};
 use mrtr_server::manual::ManualContext;
 use mrtr_server::{Error, RequestParts};
 use tokio::sync::Notify;
 
 use crate::listed::Offered;
+use crate::task_ids::TaskIds;
 
 /// Separates the prefix of an upstream from the names that it chose.
 pub(crate) const SEPARATOR: &str = "__";
@@ -23,6 +25,8 @@ pub(crate) struct Upstream<T> {
     foreign: Vec<String>,
     pub(crate) client: Client<T>,
     pub(crate) offered: Mutex<Offered>,
+    /// The ids of tasks; `None` if the gateway's server has tasks of its own.
+    pub(crate) tasks: Option<TaskIds>,
     /// Notified when what is offered has changed.
     pub(crate) relisted: Notify,
 }
@@ -33,8 +37,17 @@ impl<T: Transport> Upstream<T> {
         prefix: String,
         foreign: Vec<String>,
         client: Client<T>,
+        tasks: Option<TaskIds>,
     ) -> Self {
-        Self { name, prefix, foreign, client, offered: Mutex::default(), relisted: Notify::new() }
+        Self {
+            name,
+            prefix,
+            foreign,
+            client,
+            offered: Mutex::default(),
+            tasks,
+            relisted: Notify::new(),
+        }
     }
 
     /// Returns the name under which the gateway offers a tool or prompt; `None` if it belongs to
@@ -48,6 +61,12 @@ impl<T: Transport> Upstream<T> {
     pub(crate) fn offers_resource(&self, key: &str) -> bool {
         let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         offered.resources.contains(key) || offered.templates.contains(key)
+    }
+
+    /// Returns true if tasks of this upstream are forwarded.
+    fn has_tasks(&self) -> bool {
+        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.has_tasks && self.tasks.is_some()
     }
 
     /// Returns a client for one round of a caller: it forwards progress and log messages.
@@ -70,8 +89,13 @@ impl<T: Transport> Upstream<T> {
     /// continues its trace.
     pub(crate) fn client_of(&self, caller: &RequestParts) -> Client<T> {
         let mut capabilities = caller.capabilities().clone();
-        // Extensions are between the caller and the server that implements them.
+        // Extensions are between the caller and the server that implements them: only tasks are
+        // forwarded.
+        let has_tasks = capabilities.has_extension(tasks::EXTENSION) && self.has_tasks();
         capabilities.extensions = None;
+        if has_tasks {
+            capabilities = capabilities.with_extension(tasks::EXTENSION, Object::new());
+        }
         // A page would link an account to the gateway's identity, and so to all callers.
         if let Some(elicitation) = &mut capabilities.elicitation
             && elicitation.url.take().is_some()

@@ -227,7 +227,11 @@ fn unknown(what: &str, name: &str) -> ErrorObject {
 
 /// Logs an error of a function that runs outside of rounds, and returns the error response.
 fn log_handler_error(error: &Error, what: &str) -> ErrorObject {
-    tracing::error!(target: "mrtr::handler", error = format!("{error:#}"), "{what}");
+    if error.is_internal() {
+        tracing::error!(target: "mrtr::handler", error = format!("{error:#}"), "{what}");
+    } else {
+        tracing::debug!(target: "mrtr::handler", %error, "{what}");
+    }
     handler_error(error)
 }
 

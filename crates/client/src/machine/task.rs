@@ -53,6 +53,7 @@ impl Machine {
         }
         pending.poll_interval_ms = task.poll_interval_ms;
         pending.ttl_ms = task.ttl_ms;
+        pending.described = Some(Box::new(task.clone()));
         if task.status != TaskStatus::InputRequired {
             pending.stuck_polls = 0;
         }

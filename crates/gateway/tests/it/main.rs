@@ -5,6 +5,7 @@
 mod changes;
 mod forwarded;
 mod rounds;
+mod tasks;
 mod upstreams;
 
 use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! Errors and their codes (specification: basic, "Error Codes").
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use crate::capabilities::ClientCapabilities;
 use crate::peer_text;
 
 /// Error codes of JSON-RPC and of MCP revision 2026-07-28.
@@ -69,6 +71,13 @@ impl ErrorObject {
     /// Creates an [`INVALID_REQUEST`](code::INVALID_REQUEST) error.
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(code::INVALID_REQUEST, message)
+    }
+
+    /// Creates the error of a request whose client lacks these capabilities (-32021).
+    pub fn missing_client_capability(required: &ClientCapabilities) -> Self {
+        let message = "Missing required client capability";
+        Self::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, message)
+            .with_data(json!({ "requiredCapabilities": required }))
     }
 
     /// Creates an [`INTERNAL_ERROR`](code::INTERNAL_ERROR) error. The peer sees the message: it

@@ -19,6 +19,11 @@ impl ServerBuilder {
         self
     }
 
+    /// Returns true if the server has a [task store](Self::task_store).
+    pub fn has_task_store(&self) -> bool {
+        self.task_store.is_some()
+    }
+
     /// Sets the store of [tasks](crate::tasks), and declares their extension.
     ///
     /// [`Server::run_tasks`](crate::Server::run_tasks) continues the tasks of other replicas, and

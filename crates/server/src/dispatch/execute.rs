@@ -11,13 +11,16 @@ use mrtr_codec::{Binding, Digest, OpenError, UnixSeconds, Validity, open, seal};
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::json::ObjectWriter;
 use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::method;
 use mrtr_schema::peer_text::quote;
+use mrtr_schema::tasks::{CreateTaskResult, Task};
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 
-use super::failure::{fault_response, log_error, missing_capability};
+use super::failure::{fault_response, log_error};
 use super::scopes::{check_scopes, scopes_error};
 use super::single_use::{Claim, SingleUseClaim};
+use super::tasks::declares_tasks;
 use crate::call_options::{CallOptions, SingleUse};
 use crate::client_feature;
 use crate::error::Error;
@@ -77,7 +80,7 @@ impl<'a> RoundExecution<'a> {
             target.options.requires.iter().copied(),
             parts.capabilities(),
         ) {
-            return Err(missing_capability(&missing));
+            return Err(ErrorObject::missing_client_capability(&missing));
         }
         let responses = responses.unwrap_or_default();
         let Some(token) = state else {
@@ -261,6 +264,7 @@ impl<'a> RoundExecution<'a> {
                 match outcome {
                     Ok(ManualOutput::Complete(output)) => complete(Ok(unwrap(output))),
                     Ok(ManualOutput::InputRequired(required)) => self.suspend_manual(required),
+                    Ok(ManualOutput::Task(task)) => self.forward_task(*task),
                     Err(error) => {
                         log_error(&error, self.target.method, self.target.name);
                         complete(Err(error))
@@ -268,6 +272,15 @@ impl<'a> RoundExecution<'a> {
                 }
             }
         }
+    }
+
+    /// Returns a task of another server.
+    fn forward_task(&self, task: Task) -> Outcome {
+        if self.target.method != method::TOOLS_CALL || !declares_tasks(&self.round.parts) {
+            let why = "the handler returned a task to a client that did not ask for one";
+            return Err(self.fault_response(&Fault::Handler(why.to_owned())));
+        }
+        self.server.complete(&CreateTaskResult::new(task))
     }
 
     /// Returns the questions of a handler in the manual form.

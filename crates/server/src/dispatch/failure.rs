@@ -1,7 +1,6 @@
 //! The error responses of calls that fail.
 
-use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::jsonrpc::ErrorObject;
 use serde_json::json;
 
 use crate::error::Error;
@@ -30,7 +29,7 @@ pub(crate) fn fault_response(fault: &Fault, method: &str, target: &str) -> Error
                 method, target, ?missing,
                 "client lacks capabilities"
             );
-            missing_capability(missing)
+            ErrorObject::missing_client_capability(missing)
         }
         Fault::Changed(_) => {
             tracing::error!(
@@ -46,9 +45,4 @@ pub(crate) fn fault_response(fault: &Fault, method: &str, target: &str) -> Error
             ErrorObject::internal("Internal error")
         }
     }
-}
-
-pub(super) fn missing_capability(missing: &ClientCapabilities) -> ErrorObject {
-    ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability")
-        .with_data(json!({ "requiredCapabilities": missing }))
 }

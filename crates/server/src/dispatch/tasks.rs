@@ -13,7 +13,6 @@ use mrtr_schema::tasks::{
 use mrtr_schema::{Object, method};
 use serde_json::value::RawValue;
 
-use super::failure::missing_capability;
 use super::scopes::check_scopes;
 use crate::registry::{Methods, Registry, ResponseFuture};
 use crate::request_parts::RequestParts;
@@ -108,7 +107,8 @@ pub(super) fn declares_tasks(parts: &RequestParts) -> bool {
 
 /// Creates the error response to a client without the extension.
 pub(super) fn missing_extension() -> ErrorObject {
-    missing_capability(&ClientCapabilities::new().with_extension(EXTENSION, Object::new()))
+    let required = ClientCapabilities::new().with_extension(EXTENSION, Object::new());
+    ErrorObject::missing_client_capability(&required)
 }
 
 /// Checks that the client declares the extension, before anything is looked up.

@@ -3,6 +3,7 @@
 use mrtr_schema::elicitation::{ElicitParams, FormParams, UrlParams};
 use mrtr_schema::input::InputRequest;
 use mrtr_schema::sampling::CreateMessageParams;
+use mrtr_schema::tasks::Task;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -102,6 +103,12 @@ pub enum ManualOutput<O> {
     Complete(O),
     /// The client has to answer first.
     InputRequired(InputRequired),
+    /// Another server has made a task of the call. For handlers that forward calls: the handler's
+    /// server must answer requests about it (extension `io.modelcontextprotocol/tasks`).
+    ///
+    /// Only tools can return it, to clients that declared the extension. For other calls it is an
+    /// internal error.
+    Task(Box<Task>),
 }
 
 impl<O> From<InputRequired> for ManualOutput<O> {

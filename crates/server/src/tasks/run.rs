@@ -250,7 +250,7 @@ impl Run {
                 }
                 let outcome = match outcome {
                     Ok(ManualOutput::Complete(output)) => Ok(output.0),
-                    Ok(ManualOutput::InputRequired(_)) => {
+                    Ok(ManualOutput::InputRequired(_) | ManualOutput::Task(_)) => {
                         let why = "a handler in the manual form cannot be a task".to_owned();
                         return self.settle_fault(tool, &Fault::Handler(why)).await;
                     }

@@ -7,14 +7,15 @@ mod tasks;
 mod wire;
 
 use std::future::IntoFuture as _;
+use std::sync::{Arc, OnceLock};
 
 use mrtr::manual::{InputRequired, ManualContext, ManualOutput};
 use mrtr::schema::roots::Root;
 use mrtr::schema::sampling::CreateMessageParams;
 use mrtr::tasks::MemoryTaskStore;
 use mrtr::{
-    Change, ChangeNotifier, ClientFeature, Context, Error, Prompt, PromptOutput, Result, Server,
-    Tool, ToolOutput,
+    BuildError, ChangeNotifier, ClientFeature, Context, Error, Prompt, PromptOutput, Result,
+    Server, ServerUpdate, Tool, ToolOutput,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,7 +41,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn server() -> std::result::Result<Server, mrtr::BuildError> {
+fn server() -> std::result::Result<Server, BuildError> {
     let rounds = [
         Tool::manual(
             "test_input_required_result_elicitation",
@@ -101,11 +102,14 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
         .ephemeral_key()
         .allow_anonymous();
     let builder = plain.into_iter().chain(rounds).fold(builder, mrtr::ServerBuilder::tool);
-    let changes = ChangeNotifier::new();
-    let builder = change_tools(&changes)
+    let built = Arc::new(OnceLock::new());
+    let builder = change_tools(&built)
         .into_iter()
         .fold(builder, mrtr::ServerBuilder::tool)
-        .changes(changes);
+        .updatable::<Tool>()
+        .updatable::<Prompt>()
+        // For subscriptions to resources, which never change.
+        .changes(ChangeNotifier::new());
     let builder = content::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
     let builder = questions::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
     let builder = tasks::tools().into_iter().fold(builder, mrtr::ServerBuilder::tool);
@@ -113,25 +117,39 @@ fn server() -> std::result::Result<Server, mrtr::BuildError> {
     let builder = content::resources().into_iter().fold(builder, mrtr::ServerBuilder::resource);
     let builder = builder.resource_template(content::template());
     let builder = content::prompts().into_iter().fold(builder, mrtr::ServerBuilder::prompt);
-    builder
+    let server = builder
         .prompt(Prompt::new(
             "test_input_required_result_prompt",
             "Asks for context",
             ask_for_context,
         ))
-        .build()
+        .build()?;
+    Ok(built.get_or_init(|| server).clone())
 }
 
-/// Tools that announce changes.
-fn change_tools(changes: &ChangeNotifier) -> [Tool; 2] {
-    [("test_trigger_tool_change", Change::Tools), ("test_trigger_prompt_change", Change::Prompts)]
-        .map(|(name, change)| {
-            let changes = changes.clone();
-            Tool::new(name, "Announces a change", move |_: Context| {
-                changes.publish(change.clone());
-                std::future::ready(Ok::<_, Error>("announced"))
-            })
+/// Tools that change what the server offers: another one appears, or disappears again.
+fn change_tools(server: &Arc<OnceLock<Server>>) -> [Tool; 2] {
+    const NAME: &str = "test_changing";
+    let tool = |update: &mut ServerUpdate| {
+        if update.remove::<Tool>(NAME) {
+            return Ok(());
+        }
+        update.add(Tool::new(NAME, "Comes and goes", async |_: Context| "here"))
+    };
+    let prompt = |update: &mut ServerUpdate| {
+        if update.remove::<Prompt>(NAME) {
+            return Ok(());
+        }
+        update.add(Prompt::new(NAME, "Comes and goes", async |_: Context| "here"))
+    };
+    let change = |name, edit: fn(&mut ServerUpdate) -> std::result::Result<(), BuildError>| {
+        let server = Arc::clone(server);
+        Tool::new(name, "Changes a list", move |_: Context| {
+            let updated = server.get().map(|server| server.update(edit)).transpose();
+            std::future::ready(updated.map(|_| "changed").map_err(Error::internal))
         })
+    };
+    [change("test_trigger_tool_change", tool), change("test_trigger_prompt_change", prompt)]
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,0 +1,206 @@
+//! Tasks of upstreams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr_client::Transport as _;
+use mrtr_gateway::Gateway;
+use mrtr_schema::elicitation::ElicitResult;
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
+use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
+use mrtr_server::{Context, Principal, Result, Server, Tool};
+use mrtr_transport::{InProcess, OutgoingRequest};
+use serde_json::{Value, json};
+
+use super::{caller, connect, gateway, gateway_server, keyed};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Text {
+    text: String,
+}
+
+/// An upstream whose tool is a task that asks once.
+fn upstream(name: &str) -> Server {
+    let tool = Tool::new("report", "Reports", async |cx: Context| -> Result<String> {
+        let answer: Text = cx.elicit("more", "More?").await?;
+        Ok(format!("reported {}", answer.text))
+    });
+    let server = keyed(name, 2)
+        .tool(tool.task(TaskPolicy::immediately().poll_interval(Duration::from_millis(100))))
+        .task_store(MemoryTaskStore::new(100))
+        .build()
+        .unwrap();
+    let running = server.clone();
+    tokio::spawn(async move { running.run_tasks().await });
+    server
+}
+
+/// Sends a request, with the capabilities of a client that has tasks and forms.
+async fn send(
+    gateway: &Gateway<InProcess<Server>>,
+    principal: &str,
+    method: &str,
+    params: Value,
+) -> std::result::Result<Value, ErrorObject> {
+    let capabilities = json!({
+        "elicitation": {},
+        "extensions": { "io.modelcontextprotocol/tasks": {} },
+    });
+    send_with(gateway, principal, method, params, capabilities).await
+}
+
+async fn send_with(
+    gateway: &Gateway<InProcess<Server>>,
+    principal: &str,
+    method: &str,
+    mut params: Value,
+    capabilities: Value,
+) -> std::result::Result<Value, ErrorObject> {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let request = Request::new(RequestId::Number(1), method, Some(Params::new(&params).unwrap()));
+    let principal = Principal::new("https://login.example", principal);
+    let transport = InProcess::new(gateway.server().clone()).with_extension(principal);
+    let response = transport.send(OutgoingRequest::new(request)).await.unwrap();
+    response.outcome.map(|result| serde_json::from_str(result.get()).unwrap())
+}
+
+async fn wait_for(gateway: &Gateway<InProcess<Server>>, id: &str, status: &str) -> Value {
+    for _ in 0..1_000 {
+        let task = send(gateway, "alice", "tasks/get", json!({ "taskId": id })).await.unwrap();
+        assert_eq!(task["taskId"], id);
+        if task["status"] == status {
+            return task;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the task was never {status}");
+}
+
+async fn create(gateway: &Gateway<InProcess<Server>>, tool: &str) -> String {
+    let params = json!({ "name": tool, "arguments": {} });
+    let created = send(gateway, "alice", "tools/call", params).await.unwrap();
+    assert_eq!(created["resultType"], "task", "{created}");
+    created["taskId"].as_str().unwrap().to_owned()
+}
+
+/// Each request goes to another replica of the gateway.
+#[tokio::test(start_paused = true)]
+async fn any_replica_forwards_requests_about_a_task() {
+    let servers = [upstream("a"), upstream("b")];
+    let upstreams = [("a", &servers[0]), ("b", &servers[1])];
+    let replicas =
+        [gateway(&upstreams).await, gateway(&upstreams).await, gateway(&upstreams).await];
+    for tool in ["a__report", "b__report"] {
+        let id = create(&replicas[0], tool).await;
+        let waiting = wait_for(&replicas[1], &id, "input_required").await;
+        assert_eq!(waiting["inputRequests"]["more"]["method"], "elicitation/create");
+        let answer = ElicitResult::accept(json!({ "text": "all" })).unwrap();
+        let answer = json!({ "taskId": id, "inputResponses": { "more": answer } });
+        let acknowledged = send(&replicas[2], "alice", "tasks/update", answer).await.unwrap();
+        assert_eq!(acknowledged["resultType"], "complete");
+        let done = wait_for(&replicas[0], &id, "completed").await;
+        assert_eq!(done["result"]["content"][0]["text"], "reported all");
+    }
+}
+
+/// The client of this project completes such a call by itself.
+#[tokio::test(start_paused = true)]
+async fn client_follows_a_task_through_the_gateway() {
+    let server = upstream("a");
+    let gateway = gateway(&[("a", &server)]).await;
+    let client = caller(&gateway, "alice").with_tasks().build();
+    assert_eq!(client.call_tool("a__report", json!({})).await.unwrap().text(), "reported hello");
+    // Without the extension, the upstream runs the call in rounds.
+    let client = caller(&gateway, "alice").build();
+    assert_eq!(client.call_tool("a__report", json!({})).await.unwrap().text(), "reported hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_belongs_to_its_caller() {
+    let server = upstream("a");
+    let gateway = gateway(&[("a", &server)]).await;
+    let id = create(&gateway, "a__report").await;
+    let task = wait_for(&gateway, &id, "input_required").await;
+    let answers = json!({ "more": { "action": "decline" } });
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        for (principal, id) in [("bob", &*id), ("alice", "invented"), ("alice", "")] {
+            let params = json!({ "taskId": id, "inputResponses": answers });
+            let error = send(&gateway, principal, method, params).await.unwrap_err();
+            let unknown = "Invalid params: unknown `taskId`: the task does not exist";
+            assert_eq!((error.code, &*error.message), (code::INVALID_PARAMS, unknown), "{method}");
+        }
+        // A client that does not declare the extension learns nothing, either.
+        let params = json!({ "taskId": id, "inputResponses": answers });
+        let error = send_with(&gateway, "alice", method, params, json!({})).await.unwrap_err();
+        assert_eq!(error.code, code::MISSING_REQUIRED_CLIENT_CAPABILITY, "{method}");
+    }
+    assert_eq!(wait_for(&gateway, &id, "input_required").await, task);
+    // The id is not that of the upstream, so it does not work there, even for the gateway.
+    let upstream = connect(&server, "the gateway").with_tasks().build();
+    let direct = upstream.request::<Value>("tasks/get", json!({ "taskId": id })).await;
+    assert!(direct.unwrap_err().to_string().contains("unknown `taskId`"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_reaches_the_upstream() {
+    let server = upstream("a");
+    let gateway = gateway(&[("a", &server)]).await;
+    let id = create(&gateway, "a__report").await;
+    wait_for(&gateway, &id, "input_required").await;
+    send(&gateway, "alice", "tasks/cancel", json!({ "taskId": id })).await.unwrap();
+    wait_for(&gateway, &id, "cancelled").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_requests_about_tasks_are_refused() {
+    let server = upstream("a");
+    let gateway = gateway(&[("a", &server)]).await;
+    let id = create(&gateway, "a__report").await;
+    for (method, params, why) in [
+        ("tasks/get", json!({}), "missing field `taskId`"),
+        ("tasks/update", json!({ "taskId": id }), "missing field `inputResponses`"),
+    ] {
+        let error = send(&gateway, "alice", method, params).await.unwrap_err();
+        assert_eq!(error.code, code::INVALID_PARAMS);
+        assert!(error.message.contains(why), "{}", error.message);
+    }
+}
+
+/// A request state is sealed with the same keys, but it is not the id of a task.
+#[tokio::test(start_paused = true)]
+async fn request_state_is_no_task_id() {
+    let server = upstream("a");
+    let gateway = gateway(&[("a", &server)]).await;
+    let params = json!({ "name": "a__report", "arguments": {} });
+    let forms = json!({ "elicitation": {} });
+    let asked = send_with(&gateway, "alice", "tools/call", params, forms).await.unwrap();
+    let state = asked["requestState"].as_str().unwrap();
+    let error = send(&gateway, "alice", "tasks/get", json!({ "taskId": state })).await.unwrap_err();
+    assert_eq!(error.code, code::INVALID_PARAMS);
+    let id = create(&gateway, "a__report").await;
+    let params = json!({ "name": "a__report", "arguments": {}, "requestState": id });
+    let error = send(&gateway, "alice", "tools/call", params).await.unwrap_err();
+    assert_eq!(error.data.unwrap()["reason"], "invalid_request_state");
+}
+
+/// The gateway's own tasks would have ids of another kind.
+#[tokio::test(start_paused = true)]
+async fn gateway_with_a_task_store_forwards_no_tasks() {
+    let server = upstream("a");
+    let client = connect(&server, "the gateway").build();
+    let own = Tool::new("own", "", async || "own").task(TaskPolicy::immediately());
+    let builder = gateway_server().tool(own).task_store(MemoryTaskStore::new(10));
+    let gateway = Arc::new(Gateway::builder().upstream("a", client).build(builder).unwrap());
+    gateway.refresh().await;
+    let running = gateway.server().clone();
+    tokio::spawn(async move { running.run_tasks().await });
+    let client = caller(&gateway, "alice").with_tasks().build();
+    assert_eq!(client.call_tool("own", json!({})).await.unwrap().text(), "own");
+    assert_eq!(client.call_tool("a__report", json!({})).await.unwrap().text(), "reported hello");
+    let params = json!({ "name": "a__report", "arguments": {} });
+    let asked = send(&gateway, "alice", "tools/call", params).await.unwrap();
+    assert_eq!(asked["resultType"], "input_required");
+}
