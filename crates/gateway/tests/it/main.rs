@@ -1,6 +1,11 @@
 //! Gateways in front of servers in memory.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod changes;
 mod forwarded;
