@@ -7,6 +7,7 @@
 mod builds;
 mod chart;
 mod data;
+mod gateway;
 mod growth;
 mod operations;
 mod report;
@@ -84,13 +85,14 @@ impl Target {
 
 type Measure = fn(&Extent) -> Result<Part>;
 
-const PARTS: [(&str, Measure); 7] = [
+const PARTS: [(&str, Measure); 8] = [
     ("whole", whole::measure),
     ("rivals", rivals::measure),
     ("operations", operations::measure),
     ("growth", growth::measure),
     ("waiting", waiting::measure),
     ("tasks", tasks::measure),
+    ("gateway", gateway::measure),
     ("builds", builds::measure),
 ];
 

@@ -11,8 +11,12 @@ const PAGE: &str = "docs/benchmarks.md";
 type Section = fn() -> Result<String>;
 
 /// The sections of the page between marks, each with its generator.
-const SECTIONS: [(&str, Section); 3] =
-    [("targets", targets), ("throughput", throughput), ("instructions", instructions)];
+const SECTIONS: [(&str, Section); 4] = [
+    ("targets", targets),
+    ("throughput", throughput),
+    ("instructions", instructions),
+    ("gateways", gateways),
+];
 
 /// Writes all sections of the page.
 pub fn write() -> Result {
@@ -53,6 +57,10 @@ fn targets() -> Result<String> {
 
 fn throughput() -> Result<String> {
     crossed("rivals", |row| format!("{} ({})", row.get("per second"), row.get("ratio")))
+}
+
+fn gateways() -> Result<String> {
+    crossed("gateway", |row| format!("{} ({})", row.get("p50, µs"), row.get("ratio of p50")))
 }
 
 fn instructions() -> Result<String> {

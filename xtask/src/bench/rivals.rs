@@ -1,6 +1,6 @@
 //! mrtr compared with bare servers and with other SDKs.
 
-use super::subject::{Load, Sample, Subject, built, check};
+use super::subject::{Load, Sample, Subject, built, check, ratio};
 use super::{Extent, Part, Sheet, Target, median, show};
 use crate::Result;
 use crate::tools::{npm_programs, python, script};
@@ -89,12 +89,7 @@ impl Row<'_> {
     /// Returns the ratios of a metric to that of `base` in the same round: median, lowest and
     /// highest.
     fn ratio(&self, base: &Self, metric: &str) -> (f64, f64, f64) {
-        let pairs = self.samples.iter().zip(&base.samples);
-        let mut ratios: Vec<f64> =
-            pairs.map(|(own, base)| own.get(metric) / base.get(metric)).collect();
-        let middle = median(&mut ratios);
-        let (low, high) = (ratios.first().copied(), ratios.last().copied());
-        (middle, low.unwrap_or(middle), high.unwrap_or(middle))
+        ratio(&self.samples, &base.samples, metric)
     }
 }
 

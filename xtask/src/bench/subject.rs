@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::Extent;
+use super::{Extent, median};
 use crate::Result;
 use crate::needs::is_installed;
 use crate::run::{output, release, scratch};
@@ -82,6 +82,15 @@ impl Subject {
 pub fn built(name: &str) -> Result<PathBuf> {
     let folder = if name == "rmcp" { "interop" } else { "benches" };
     release(&format!("{folder}/{name}"))
+}
+
+/// Returns the ratios of a metric to that of `base` in the same round: median, lowest and highest.
+pub fn ratio(row: &[Sample], base: &[Sample], metric: &str) -> (f64, f64, f64) {
+    let mut ratios: Vec<f64> =
+        row.iter().zip(base).map(|(own, base)| own.get(metric) / base.get(metric)).collect();
+    let middle = median(&mut ratios);
+    let (low, high) = (ratios.first().copied(), ratios.last().copied());
+    (middle, low.unwrap_or(middle), high.unwrap_or(middle))
 }
 
 /// Checks the requirements of a measurement.
