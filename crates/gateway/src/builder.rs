@@ -40,8 +40,9 @@ impl<T: Transport> GatewayBuilder<T> {
     /// the one that was listed first is served.
     ///
     /// Calls carry what the client itself is configured with, such as its credentials, and the
-    /// capabilities of the caller except for URL mode and extensions. Nothing else of the caller
-    /// reaches the upstream: no token, no header, no principal.
+    /// capabilities of the caller except for URL mode and extensions other than tasks. The trace
+    /// context and requests for progress and log messages are forwarded, too. No token, header or
+    /// principal of the caller reaches the upstream.
     pub fn upstream(mut self, prefix: impl Into<String>, client: Client<T>) -> Self {
         self.upstreams.push((prefix.into(), client));
         self

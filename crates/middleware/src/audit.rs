@@ -1,4 +1,4 @@
-//! An audit log: who called what, and how it ended.
+//! An audit log of callers, requests and outcomes.
 
 use std::fmt;
 use std::future::Future;
@@ -14,7 +14,8 @@ use mrtr_server::middleware::{Next, Request, Response, ResultType};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// A layer that records each request of each round, even one that was cancelled.
+/// A layer that records every request that reaches it, once per round, even if the request was
+/// cancelled.
 ///
 /// Arguments are left out, except for those that [`arguments`](Self::arguments) names: they may be
 /// secret or personal. Answers, results and request states are never recorded.
@@ -50,7 +51,7 @@ pub struct Audit {
     sink: Arc<dyn Fn(&AuditRecord) + Send + Sync>,
 }
 
-/// What is known about a request after it has ended.
+/// The record of one request, created when it ends.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AuditRecord {
@@ -89,7 +90,9 @@ pub enum AuditOutcome {
         /// The code of the error.
         code: i64,
     },
-    /// The client cancelled it, or disconnected.
+    /// The request ended without a response: the client cancelled it or disconnected, an outer
+    /// layer timed out, or an inner layer panicked. Detached work, such as a single-use round, may
+    /// still complete.
     Cancelled,
 }
 
@@ -111,7 +114,7 @@ impl Audit {
         self
     }
 
-    /// Sets the function that gets the records, instead of the log. It must not block.
+    /// Sets the function that gets the records, instead of the log. It must not block or panic.
     pub fn sink(mut self, sink: impl Fn(&AuditRecord) + Send + Sync + 'static) -> Self {
         self.sink = Arc::new(sink);
         self

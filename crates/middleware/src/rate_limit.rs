@@ -1,11 +1,11 @@
 //! Limits how many calls each caller may begin.
 //!
-//! The unit is the call, not the request: a call of three rounds counts once, so that a tool that
-//! asks more is not limited more. Later rounds have a [limit](RateLimit::rounds_per_call) of their
-//! own, since a client can repeat them.
+//! The unit is the call, not the request: a call of three rounds counts once, so tools that ask
+//! many questions are not penalized. Later rounds have a [limit](RateLimit::rounds_per_call) of
+//! their own, since a client can repeat them.
 //!
-//! Requests beyond the limit get the error 429 with `retryAfterMs`; over HTTP, with status 429 and
-//! the header `Retry-After`. See [`mrtr_transport::too_many_requests`].
+//! Requests beyond the limit get a JSON-RPC error with code 429 and `retryAfterMs`; over HTTP, with
+//! status 429 and the header `Retry-After`. See [`mrtr_transport::too_many_requests`].
 
 mod layer;
 mod memory;

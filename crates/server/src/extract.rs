@@ -101,7 +101,7 @@ impl<T: Clone + Send + Sync + 'static> FromRequestParts for State<T> {
     }
 }
 
-/// Extracts a value that a layer in front of the server left in the request's extensions.
+/// Extracts a value that a layer inserted into the request's extensions.
 ///
 /// A missing value fails the request with an internal error, which names the type in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -22,12 +22,12 @@ use crate::visibility::VisibilityRule;
 /// Separates the prefix of a mounted group from the names in it.
 const SEPARATOR: &str = "__";
 
-/// Tools, prompts, resources and resource templates that a server gets as one: what a module of an
-/// application offers, with its own state, rules and [layers](crate::middleware).
+/// A group of tools, prompts, resources and resource templates, with its own state, visibility
+/// rules and [layers](crate::middleware). Typically, each module of an application provides one.
 ///
 /// [`ServerBuilder::merge`](crate::ServerBuilder::merge) adds a group as it is, and
-/// [`ServerBuilder::mount`](crate::ServerBuilder::mount) adds it under a prefix. Two features with
-/// the same name are a build error, wherever they come from.
+/// [`ServerBuilder::mount`](crate::ServerBuilder::mount) adds it under a prefix. Two features of
+/// one kind with the same name or URI are a build error, even in different groups.
 ///
 /// ```
 /// use mrtr_server::{Context, FeatureGroup, Server, State, Tool};
@@ -52,7 +52,7 @@ const SEPARATOR: &str = "__";
 /// // The tool is named `billing__count`.
 /// let server = Server::builder("shop", "1.0.0")
 ///     .mount("billing", billing())
-///     .allow_anonymous()
+///     .require_principal()
 ///     .ephemeral_key()
 ///     .build()?;
 /// # Ok::<(), mrtr_server::BuildError>(())
@@ -149,7 +149,7 @@ impl FeatureGroup {
         self
     }
 
-    /// Adds the features of another group, which keep its state, rules and layers.
+    /// Adds another group. Its features keep the state, rules and layers of that group.
     pub fn merge(mut self, mut group: Self) -> Self {
         group.seal();
         self.duplicate_state = self.duplicate_state.or(group.duplicate_state);
@@ -161,9 +161,9 @@ impl FeatureGroup {
         self
     }
 
-    /// Adds the features of another group, which keep its state, rules and layers. Its tools and
-    /// prompts are named by `prefix`, `__` and their own name. Resources and templates keep their
-    /// URIs.
+    /// Adds another group under a prefix. Its features keep the state, rules and layers of that
+    /// group. The names of its tools and prompts become `{prefix}__{name}`. Resources and templates
+    /// keep their URIs.
     ///
     /// A prefix with characters that names cannot have is a build error.
     pub fn mount(self, prefix: &str, mut group: Self) -> Self {
@@ -174,7 +174,7 @@ impl FeatureGroup {
         self.merge(group)
     }
 
-    /// Gives each feature what the group has for all of them.
+    /// Applies the state, scopes, rules and layers of the group to each feature.
     fn seal(&mut self) {
         let state = std::mem::take(&mut self.state);
         self.duplicate_state = self.duplicate_state.or(state.duplicate);

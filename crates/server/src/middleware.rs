@@ -30,8 +30,14 @@
 //! # Ok::<(), mrtr_server::BuildError>(())
 //! ```
 //!
-//! Any other layer works, too, if its service is `Clone`: a timeout or a concurrency limit of the
-//! `tower` crate, for example.
+//! Layers of the `tower` crate that accept any request type also work if their service is `Clone`,
+//! such as `TimeoutLayer`. Layers for HTTP requests, such as those of `tower-http`, belong in front
+//! of the endpoint. A group applies a layer to each of its features separately. To limit the
+//! concurrency of a whole group, use `GlobalConcurrencyLimitLayer`.
+//!
+//! A layer around the server also wraps `subscriptions/listen`, whose response comes only when the
+//! subscription ends. Put timeouts and concurrency limits around tools or groups, or exclude this
+//! method.
 //!
 //! # Errors
 //!
@@ -45,8 +51,9 @@
 //!   without a principal, if the server [requires](crate::ServerBuilder::require_principal) one.
 //! - The rest of a call that has become a [task](crate::tasks). It is run by whichever replica has
 //!   its lease, and its request has ended.
-//! - In a layer of a tool, prompt or resource: requests of callers that cannot
-//!   [see](crate::Tool::visible_to) it. Only the layers of the server run for those.
+//! - Layers around a tool, group, prompt or resource run only for `tools/call`, `prompts/get` and
+//!   `resources/read`, and only for callers that can [see](crate::Tool::visible_to) the feature.
+//!   Lists, completions, subscriptions and requests about tasks pass only the layers of the server.
 
 mod request;
 mod response;

@@ -12,11 +12,12 @@ const CODE: i64 = 429;
 /// The `data.reason` of the error.
 const REASON: &str = "too_many_requests";
 
-/// Creates the error of a request beyond a rate limit, which the client may send again after
-/// `retry_after`, rounded up to whole milliseconds.
+/// Creates the error for a request that exceeds a rate limit. The client may retry after
+/// `retry_after`, in whole milliseconds in the data. The message and the header `Retry-After` round
+/// up to whole seconds.
 ///
 /// An [`Endpoint`](crate::http::Endpoint) sends it with status 429 and the header `Retry-After`
-/// (RFC 6585, section 4), unless the response has begun.
+/// (RFC 6585, section 4), unless it has already started an event stream.
 ///
 /// ```
 /// use std::time::Duration;

@@ -19,9 +19,9 @@ use super::store::{Decision, ErasedStore, Quota, RateLimitStore};
 
 /// A layer that limits how many calls each caller may begin.
 ///
-/// Around a tool, it limits the calls of this tool; around a group, those of all its tools, prompts
-/// and resources together; around the server, all requests, lists included. A clone shares the
-/// counters.
+/// Around a tool, it limits the calls of that tool. Around a group, all its features share one
+/// quota. Around the server, every request without a request state counts as a call, including
+/// lists, completions and polls of tasks. Clones share their counters.
 ///
 /// ```
 /// use mrtr_middleware::RateLimit;
@@ -87,28 +87,28 @@ impl RateLimit {
         self.with(|limit| limit.quota.burst = calls.max(1))
     }
 
-    /// Sets how many later rounds are allowed for each call that may be begun. Default: 10, about
-    /// as many as clients make. 0 counts as 1.
+    /// Sets how many later rounds are allowed for each call that may be begun. Default: 10, the
+    /// number of input rounds that `mrtr-client` allows by default. 0 counts as 1.
     ///
-    /// Later rounds have counters of their own. The limit holds for all calls of a caller together:
-    /// a client can repeat a round while its request state is valid, and each time, the handler
-    /// runs.
+    /// Later rounds have counters of their own. The limit applies to all calls of a caller
+    /// together. It is needed because a client can repeat a round while its request state is valid,
+    /// and each repetition runs the handler.
     pub fn rounds_per_call(self, rounds: u32) -> Self {
         self.with(|limit| limit.rounds_per_call = rounds)
     }
 
-    /// Sets what is limited: requests with the same key share a quota. Default: the principal, by
-    /// its issuer and subject. All anonymous callers together have one quota.
+    /// Sets the key of a request. Requests with the same key share a quota. Default: the principal,
+    /// by its issuer and subject. All anonymous callers together have one quota.
     ///
-    /// A key should not consist of what a client can choose, such as a header that no proxy sets:
-    /// with a new key, it has a new quota.
+    /// Do not derive the key from values that a client controls, such as an arbitrary header: a
+    /// client that changes its key gets a new quota.
     pub fn key(self, key: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
         self.with(|limit| limit.key = Arc::new(key))
     }
 
     /// Sets the store of the counters. Default: a
-    /// [`MemoryRateLimitStore`](super::MemoryRateLimitStore), with which each replica counts for
-    /// itself.
+    /// [`MemoryRateLimitStore`](super::MemoryRateLimitStore), with which each replica counts
+    /// separately.
     ///
     /// Limits that share a store need different names.
     pub fn store(self, name: impl Into<String>, store: Arc<impl RateLimitStore>) -> Self {
@@ -118,8 +118,8 @@ impl RateLimit {
         })
     }
 
-    /// Denies all requests while the store cannot be reached. Default: they are allowed, and a
-    /// warning is logged.
+    /// Denies all requests with an internal error (-32603) while the store cannot be reached.
+    /// Default: they are allowed, and a warning is logged.
     pub fn deny_on_failure(self) -> Self {
         self.with(|limit| limit.denies_on_failure = true)
     }

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::store::{Decision, Quota, RateLimitError, RateLimitStore};
 
-/// Counters in the memory of this process. Each replica counts for itself.
+/// Counters in the memory of this process. Each replica counts separately.
 ///
-/// A counter whose quota is full again is dropped. While there are more than the maximum of the
-/// others, requests with new keys are denied, so that callers cannot fill the memory.
+/// A counter whose quota is full again is dropped. While the maximum number of counters is in use,
+/// requests with new keys are denied.
 pub struct MemoryRateLimitStore {
     counters: Mutex<Counters>,
     max_keys: usize,
@@ -36,7 +36,7 @@ impl MemoryRateLimitStore {
     }
 }
 
-/// At most 100 000 counters.
+/// At most 100,000 counters.
 impl Default for MemoryRateLimitStore {
     fn default() -> Self {
         Self::new(100_000)

@@ -31,9 +31,9 @@ const MAX_MICROS: u64 = 1 << 50;
 
 /// Counters in Redis 7 or newer, or in Valkey, which all replicas share.
 ///
-/// Each request is one script, on a connection that is restored when it breaks. A reply takes at
-/// most 500 ms. A counter is one key of `mrtr:rate:`, and expires when its quota is full again.
-/// Intervals are counted in whole microseconds.
+/// Each request runs one script, over a connection that reconnects automatically. A request waits
+/// at most 500 ms for the reply. Each counter is a key with the prefix `mrtr:rate:`, and expires
+/// when its quota is full again. Intervals are counted in whole microseconds.
 pub struct RedisRateLimitStore {
     connection: ConnectionManager,
     script: Script,

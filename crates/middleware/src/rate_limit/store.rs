@@ -42,7 +42,7 @@ impl Quota {
     }
 }
 
-/// What a store decides about a request.
+/// The decision of a store about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// The request is within the quota, and was counted.
@@ -82,7 +82,7 @@ pub trait RateLimitStore: Send + Sync + 'static {
     /// Counts one request of `key`, if it is within the quota.
     ///
     /// Requests of one key are counted one after the other. A key always comes with the same quota,
-    /// until the server is configured anew.
+    /// until the server's configuration changes.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use super::response::Response;
 use crate::handler::BoxFuture;
 use crate::request_parts::RequestParts;
 
-/// What is behind the layers.
+/// The server behind the layers.
 pub(crate) trait Dispatch: Send + Sync {
     /// Answers the request through the layers of the feature that it names.
     fn run_feature(self: Arc<Self>, request: Request) -> ResponseFuture;
@@ -50,12 +50,11 @@ impl Request {
         &self.message.id
     }
 
-    /// Returns the name of the tool or prompt, or the URI of the resource, that the request is for:
-    /// the value that the header `Mcp-Name` mirrors (specification: transports, "Standard Request
-    /// Headers"). `None` for other methods, and if the client left it out.
+    /// Returns the name of the tool or prompt, or the URI of the resource, that the request
+    /// targets. Returns `None` for other methods, including those about tasks, and if the client
+    /// omitted it.
     ///
-    /// In a layer of the server, it is as the client sent it, and the server may have nothing of
-    /// that name.
+    /// In a layer of the server, the name is unchecked: the server may have no such feature.
     pub fn name(&self) -> Option<Cow<'_, str>> {
         let member = match self.method() {
             method::TOOLS_CALL | method::PROMPTS_GET => "name",
@@ -92,8 +91,8 @@ impl Request {
         self.parts.principal()
     }
 
-    /// Returns what arrived with the request: headers, scopes, capabilities of the client, and
-    /// application state.
+    /// Returns the headers, scopes and client capabilities of the request, and the application
+    /// state of the server.
     pub fn parts(&self) -> &RequestParts {
         &self.parts
     }

@@ -37,10 +37,11 @@ impl ResultSummary<'_> {
 }
 
 impl Response {
-    /// Creates a response with a result, for a layer that answers itself.
+    /// Creates a response from a result, for a layer that responds without calling
+    /// [`Next`](super::Next).
     ///
-    /// The result must be an object with all that the method's result needs, `resultType`
-    /// included.
+    /// The result must be an object with every field that the method requires, including
+    /// `resultType`.
     pub fn new(result: RawJson) -> Self {
         Self(result)
     }

@@ -1,4 +1,4 @@
-//! The layers around something, and the call of the next one.
+//! The stack of layers around a server or a feature.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -31,7 +31,7 @@ impl fmt::Debug for LayerFuture {
     }
 }
 
-/// What a layer wraps: the next layer, or the server itself.
+/// The next layer, or the handler of the request if there is none.
 #[derive(Clone)]
 pub struct Next(Inner);
 
@@ -55,7 +55,7 @@ impl Next {
         Self(Inner::Method)
     }
 
-    /// Returns what `layer` makes of this.
+    /// Wraps this service in `layer`.
     pub(crate) fn wrapped_by<L>(self, layer: &L) -> Self
     where
         L: Layer<Self>,
@@ -66,7 +66,8 @@ impl Next {
         Self(Inner::Layer(Arc::new(layer.layer(self))))
     }
 
-    /// Passes the request on, and returns its response. Dropping the future cancels the request.
+    /// Passes the request to the next layer, and returns its response. Dropping the future cancels
+    /// the request, except for detached work such as single-use rounds.
     pub fn run(&self, request: Request) -> LayerFuture {
         LayerFuture(match &self.0 {
             Inner::Feature => Arc::clone(&request.dispatch).run_feature(request),
