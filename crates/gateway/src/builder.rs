@@ -7,6 +7,8 @@ use std::time::Duration;
 use mrtr_client::{Client, Transport};
 use mrtr_server::{BuildError, Prompt, Resource, ServerBuilder, Tool};
 
+use tokio::sync::Notify;
+
 use crate::gateway::Gateway;
 use crate::task_ids::TaskIds;
 use crate::tasks::serve_tasks;
@@ -41,8 +43,8 @@ impl<T: Transport> GatewayBuilder<T> {
     ///
     /// Calls carry what the client itself is configured with, such as its credentials, and the
     /// capabilities of the caller except for URL mode and extensions other than tasks. The trace
-    /// context and requests for progress and log messages are forwarded, too. No token, header or
-    /// principal of the caller reaches the upstream.
+    /// context, without its baggage, and requests for progress and log messages are forwarded, too.
+    /// No token, header or principal of the caller reaches the upstream.
     pub fn upstream(mut self, prefix: impl Into<String>, client: Client<T>) -> Self {
         self.upstreams.push((prefix.into(), client));
         self
@@ -81,6 +83,7 @@ impl<T: Transport> GatewayBuilder<T> {
                 return Err(BuildError::Duplicate { kind: "upstream prefix", name });
             }
         }
+        let relisted = Arc::<Notify>::default();
         let ids = (!server.has_task_store()).then(TaskIds::default);
         let upstreams = self.upstreams.into_iter().map(|(prefix, client)| {
             let full = |prefix: &String| {
@@ -90,7 +93,8 @@ impl<T: Transport> GatewayBuilder<T> {
             let foreign = prefixes.iter().map(full);
             let foreign =
                 foreign.filter(|other| other.len() > own.len() && other.starts_with(&own));
-            Upstream::new(prefix, own.clone(), foreign.collect(), client, ids.clone())
+            let relisted = Arc::clone(&relisted);
+            Upstream::new(prefix, own.clone(), foreign.collect(), client, ids.clone(), relisted)
         });
         let upstreams: Arc<[_]> = upstreams.map(Arc::new).collect();
         if let Some(ids) = &ids {
@@ -103,6 +107,7 @@ impl<T: Transport> GatewayBuilder<T> {
         Ok(Gateway {
             server,
             changes,
+            relisted: Arc::clone(&relisted),
             upstreams,
             list_timeout: self.list_timeout,
             refresh_interval: self.refresh_interval,

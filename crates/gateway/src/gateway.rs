@@ -9,6 +9,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use mrtr_client::{Subscription, Transport};
 use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_server::{ChangeNotifier, Server};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::features::offer;
@@ -22,6 +23,8 @@ use crate::upstream::Upstream;
 pub struct Gateway<T> {
     pub(crate) server: Server,
     pub(crate) changes: ChangeNotifier,
+    /// Notified when what any upstream offers has changed.
+    pub(crate) relisted: Arc<Notify>,
     pub(crate) upstreams: Arc<[Arc<Upstream<T>>]>,
     pub(crate) list_timeout: Duration,
     pub(crate) refresh_interval: Duration,
@@ -55,13 +58,9 @@ impl<T: Transport> Gateway<T> {
     /// Clients that subscribed to lists of the gateway's server are told of each change. So are
     /// clients that subscribed to a resource of an upstream.
     pub async fn run(&self) {
-        let (server, changes) = (&self.server, &self.changes);
-        let watching = self.upstreams.iter().map(|upstream| async move {
-            tokio::join!(self.watch(upstream), forward_updates(upstream, server, changes))
-        });
-        join_all(watching).await;
-        // There are no upstreams.
-        std::future::pending::<()>().await;
+        let watching = join_all(self.upstreams.iter().map(|upstream| self.watch(upstream)));
+        let updates = forward_updates(&self.upstreams, &self.server, &self.changes, &self.relisted);
+        tokio::join!(watching, updates);
     }
 
     async fn watch(&self, upstream: &Arc<Upstream<T>>) {

@@ -5,12 +5,9 @@ use std::sync::{Arc, OnceLock};
 use mrtr_server::seal::{self, Binding, Digest, Seal, Validity};
 use mrtr_server::{Clock as _, Error, RequestParts, SystemClock};
 
-/// The time in seconds for which the id of a task works whose lifetime is not limited: a year.
-const UNLIMITED: u64 = 365 * 24 * 60 * 60;
-
-/// The time in seconds for which an id works longer than its task, so that the upstream says that
-/// the task has ended.
-const GRACE: u64 = 60 * 60;
+/// The time in seconds for which an id works: a year. The upstream decides when its task ends, and
+/// may change its mind.
+const VALIDITY: u64 = 365 * 24 * 60 * 60;
 
 /// Makes ids of the gateway from those of upstreams, and back.
 ///
@@ -30,12 +27,10 @@ impl TaskIds {
         &self,
         upstream: &str,
         id: &str,
-        ttl_ms: Option<u64>,
         caller: &RequestParts,
     ) -> Result<String, Error> {
         let sealer = self.0.get().ok_or_else(|| Error::internal("the gateway has no keys yet"))?;
-        let seconds = ttl_ms.map_or(UNLIMITED, |ms| ms.div_ceil(1_000).saturating_add(GRACE));
-        let validity = Validity::starting(SystemClock.now(), seconds);
+        let validity = Validity::starting(SystemClock.now(), VALIDITY);
         let body = serde_json::to_vec(&(upstream, id))?;
         seal::seal(&**sealer, &binding(caller), validity, &body).map_err(Error::internal)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mrtr_client::Transport;
 use mrtr_schema::capabilities::ClientCapabilities;
-use mrtr_schema::input::InputResponses;
+use mrtr_schema::input::{InputRequests, InputResponses};
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::tasks::{EXTENSION, Task};
 use mrtr_schema::{Object, method};
@@ -25,8 +25,14 @@ impl<T: Transport> Upstream<T> {
     ) -> Result<ManualOutput<O>> {
         let ids = self.tasks.as_ref();
         let ids = ids.ok_or_else(|| Error::internal("the upstream made a task unasked"))?;
-        task.task_id = ids.seal(&self.name, &task.task_id, task.ttl_ms, caller)?;
+        task.task_id = ids.seal(&self.name, &task.task_id, caller)?;
         Ok(ManualOutput::Task(Box::new(task)))
+    }
+
+    /// Logs a malformed answer of the upstream, and returns the error for the caller.
+    fn violation(&self, why: &dyn std::fmt::Display) -> Error {
+        tracing::warn!(target: "mrtr::gateway", upstream = self.name, %why, "malformed answer");
+        Error::response(ErrorObject::internal("The upstream server cannot complete the call"))
     }
 }
 
@@ -78,11 +84,22 @@ async fn forward<T: Transport>(
         let responses = input_responses.ok_or_else(missing)?;
         params.insert("inputResponses".to_owned(), json!(responses));
     }
-    let client = upstream.client_of(request.parts());
+    let client = upstream.client_of_task(request.parts());
     let result = client.request::<Object>(method, params).await;
     let mut result = result.map_err(|error| upstream.error(&error))?;
     if let Some(of_upstream) = result.get_mut("taskId") {
+        if *of_upstream != id {
+            return Err(upstream.violation(&"it returned another task"));
+        }
         *of_upstream = Value::String(task_id);
+    }
+    if let Some(requests) = result.get("inputRequests") {
+        let requests = serde_json::from_value::<InputRequests>(requests.clone());
+        let requests = requests.map_err(|error| upstream.violation(&error))?;
+        requests.0.iter().try_for_each(|(_, request)| {
+            request.validate().map_err(|error| upstream.violation(&error))
+        })?;
+        upstream.check_questions(&requests, request.parts())?;
     }
     // The server adds its own.
     result.remove("_meta");

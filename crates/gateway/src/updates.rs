@@ -1,117 +1,125 @@
 //! Changes of single resources, for the clients of the gateway that subscribed to them.
 
-use std::future::pending;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use mrtr_client::{Subscription, SubscriptionEvent, Transport};
 use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_server::{Change, ChangeNotifier, Server};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use crate::upstream::Upstream;
 
-/// The longest time to wait for the acknowledgement of a subscription before the one that it
-/// replaces is closed.
-const MAX_OPENING: Duration = Duration::from_secs(10);
+/// The most resources of one upstream that are watched at a time: each is a request that stays
+/// open.
+const MAX_WATCHED: usize = 256;
+/// The shortest time between two reported changes of a resource, and between two looks at what
+/// clients subscribed to.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// The delay before a subscription that has ended is opened again.
 const DELAY: Duration = Duration::from_secs(30);
 
-/// Subscribes to the resources of an upstream that clients of the gateway subscribed to, and
-/// publishes their changes. Never ends.
+/// Subscribes to the resources that clients of the gateway subscribed to, each at the upstream that
+/// has it, and publishes their changes. Never ends.
+///
+/// Each resource has a subscription of its own, so that one that is refused concerns no other.
 pub(crate) async fn forward_updates<T: Transport>(
-    upstream: &Upstream<T>,
+    upstreams: &[Arc<Upstream<T>>],
     server: &Server,
     changes: &ChangeNotifier,
+    relisted: &Notify,
 ) {
     let mut watched = changes.watched_resources();
-    let mut current = Updates::default();
+    let mut open: HashMap<String, Watch> = HashMap::new();
     loop {
-        let is_here = |uri: &String| {
-            server.resource_for(uri).is_some_and(|key| upstream.offers_resource(&key))
+        let owner_of = |uri: String| {
+            let key = server.resource_for(&uri)?;
+            let owner = upstreams.iter().position(|upstream| upstream.offers_resource(&key))?;
+            Some((uri, owner))
         };
-        let uris: Vec<_> = watched.uris().into_iter().filter(is_here).collect();
-        if uris != current.uris {
-            let mut next = Updates::subscribe(upstream, uris);
-            // The new subscription is open before the old one ends, so that no change is missed.
-            tokio::select! {
-                _ = timeout(MAX_OPENING, next.opened()) => {}
-                never = current.forward(upstream, changes) => match never {}
+        let wanted: BTreeMap<String, usize> =
+            watched.uris().into_iter().filter_map(owner_of).collect();
+        open.retain(|uri, watch| wanted.get(uri) == Some(&watch.owner));
+        for (owner, upstream) in upstreams.iter().enumerate() {
+            let room =
+                MAX_WATCHED.saturating_sub(open.values().filter(|w| w.owner == owner).count());
+            let mut new =
+                wanted.iter().filter(|(uri, of)| **of == owner && !open.contains_key(*uri));
+            let added: Vec<_> = new.by_ref().take(room).map(|(uri, _)| uri.clone()).collect();
+            if new.next().is_some() {
+                tracing::warn!(
+                    target: "mrtr::gateway",
+                    upstream = upstream.name,
+                    MAX_WATCHED,
+                    "not watching resources beyond the limit"
+                );
             }
-            current = next;
+            for uri in added {
+                let watching = watch(Arc::clone(upstream), uri.clone(), changes.clone());
+                let task = tokio::spawn(watching).abort_handle();
+                open.insert(uri, Watch { owner, task });
+            }
         }
         tokio::select! {
             () = watched.changed() => {}
-            () = upstream.relisted.notified() => {}
-            never = current.forward(upstream, changes) => match never {}
+            () = relisted.notified() => {}
         }
+        sleep(MIN_INTERVAL).await;
     }
 }
 
-/// A subscription to resources of an upstream.
-#[derive(Default)]
-struct Updates {
-    uris: Vec<String>,
-    /// `None` without resources, and after an end.
-    subscription: Option<Subscription>,
-    /// True after the first acknowledgement.
-    is_open: bool,
+/// The task that watches one resource. It ends when this is dropped.
+struct Watch {
+    owner: usize,
+    task: AbortHandle,
 }
 
-impl Updates {
-    fn subscribe<T: Transport>(upstream: &Upstream<T>, uris: Vec<String>) -> Self {
-        Self { subscription: listen(upstream, &uris), uris, is_open: false }
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
     }
+}
 
-    /// Waits for the acknowledgement, or for the end.
-    async fn opened(&mut self) {
-        if let Some(subscription) = &mut self.subscription {
-            match subscription.next().await {
-                Some(Ok(_)) => self.is_open = true,
-                _ => self.subscription = None,
-            }
-        }
-    }
-
-    /// Publishes changes. A subscription that has ended is opened again.
-    async fn forward<T: Transport>(
-        &mut self,
-        upstream: &Upstream<T>,
-        changes: &ChangeNotifier,
-    ) -> std::convert::Infallible {
-        if self.uris.is_empty() {
-            return pending().await;
-        }
-        loop {
-            let event = match &mut self.subscription {
-                Some(subscription) => subscription.next().await,
-                None => None,
-            };
-            match event {
-                // An upstream reports no changes of resources of another one.
-                Some(Ok(SubscriptionEvent::ResourceUpdated(uri))) if self.uris.contains(&uri) => {
-                    changes.publish(Change::Resource(uri));
-                }
-                Some(Ok(SubscriptionEvent::Acknowledged(_))) => {
-                    // Connected again: changes may have been missed.
-                    if std::mem::replace(&mut self.is_open, true) {
-                        let uris = self.uris.iter().cloned().map(Change::Resource);
-                        uris.for_each(|change| changes.publish(change));
-                    }
-                }
-                Some(Ok(_)) => {}
-                None | Some(Err(_)) => {
-                    self.subscription = None;
-                    sleep(DELAY).await;
-                    self.subscription = listen(upstream, &self.uris);
+/// Publishes changes of one resource. When its subscription is opened, at first or again, it may
+/// have changed before.
+async fn watch<T: Transport>(upstream: Arc<Upstream<T>>, uri: String, changes: ChangeNotifier) {
+    let filter = SubscriptionFilter::new().with_resource(uri.as_str());
+    loop {
+        if let Ok(mut subscription) = upstream.client.listen(&filter) {
+            while let Some(has_changed) = next_changes(&mut subscription, &uri).await {
+                if has_changed {
+                    changes.publish(Change::Resource(uri.clone()));
+                    sleep(MIN_INTERVAL).await;
                 }
             }
         }
+        sleep(DELAY).await;
     }
 }
 
-fn listen<T: Transport>(upstream: &Upstream<T>, uris: &[String]) -> Option<Subscription> {
-    let filter = SubscriptionFilter::new();
-    let filter = uris.iter().fold(filter, |filter, uri| filter.with_resource(uri.as_str()));
-    if uris.is_empty() { None } else { upstream.client.listen(&filter).ok() }
+/// Waits for events, and returns true if one of those that have arrived is about the resource.
+/// Returns `None` when the subscription has ended.
+async fn next_changes(subscription: &mut Subscription, uri: &str) -> Option<bool> {
+    let mut next = Some(subscription.next().await);
+    let mut has_changed = false;
+    while let Some(event) = next {
+        let Some(Ok(event)) = event else {
+            // What came before the end counts. The next call returns `None`.
+            return has_changed.then_some(true);
+        };
+        has_changed |= match event {
+            SubscriptionEvent::Acknowledged(granted) => {
+                granted.resource_subscriptions.iter().any(|granted| granted == uri)
+            }
+            // An upstream reports no changes of other resources.
+            SubscriptionEvent::ResourceUpdated(updated) => updated == uri,
+            _ => false,
+        };
+        next = subscription.next().now_or_never();
+    }
+    Some(has_changed)
 }

@@ -1,13 +1,16 @@
 //! One upstream server.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr_client::{CallError, Client, Transport};
+use mrtr_schema::capabilities::ClientCapabilities;
+use mrtr_schema::input::InputRequests;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::{Object, tasks};
 use mrtr_server::manual::ManualContext;
-use mrtr_server::{Error, RequestParts};
+use mrtr_server::{ClientFeature, Error, RequestParts, retry_after};
 use tokio::sync::Notify;
 
 use crate::listed::Offered;
@@ -27,8 +30,8 @@ pub(crate) struct Upstream<T> {
     pub(crate) offered: Mutex<Offered>,
     /// The ids of tasks; `None` if the gateway's server has tasks of its own.
     pub(crate) tasks: Option<TaskIds>,
-    /// Notified when what is offered has changed.
-    pub(crate) relisted: Notify,
+    /// Notified when what any upstream offers has changed.
+    pub(crate) relisted: Arc<Notify>,
 }
 
 impl<T: Transport> Upstream<T> {
@@ -38,16 +41,9 @@ impl<T: Transport> Upstream<T> {
         foreign: Vec<String>,
         client: Client<T>,
         tasks: Option<TaskIds>,
+        relisted: Arc<Notify>,
     ) -> Self {
-        Self {
-            name,
-            prefix,
-            foreign,
-            client,
-            offered: Mutex::default(),
-            tasks,
-            relisted: Notify::new(),
-        }
+        Self { name, prefix, foreign, client, offered: Mutex::default(), tasks, relisted }
     }
 
     /// Returns the name under which the gateway offers a tool or prompt; `None` if it belongs to
@@ -72,7 +68,9 @@ impl<T: Transport> Upstream<T> {
     /// Returns a client for one round of a caller: it forwards progress and log messages.
     pub(crate) fn client_for(&self, cx: &ManualContext) -> Client<T> {
         let mut client = self.client_of(cx.parts());
-        if let Some(level) = cx.parts().log_level() {
+        // Otherwise the messages of one caller could reach another one.
+        let level = cx.parts().log_level().filter(|_| self.client.transport().correlates_logs());
+        if let Some(level) = level {
             let cx = cx.clone();
             client = client.with_log(level, move |message| cx.log(&message));
         }
@@ -88,6 +86,42 @@ impl<T: Transport> Upstream<T> {
     /// Returns a client for one request of a caller: it declares the caller's capabilities, and
     /// continues its trace.
     pub(crate) fn client_of(&self, caller: &RequestParts) -> Client<T> {
+        self.client_declaring(caller, self.declared(caller))
+    }
+
+    /// Returns a client for a request about a task. It declares the extension, even if the upstream
+    /// has not been listed yet.
+    pub(crate) fn client_of_task(&self, caller: &RequestParts) -> Client<T> {
+        let declared = self.declared(caller);
+        self.client_declaring(caller, declared.with_extension(tasks::EXTENSION, Object::new()))
+    }
+
+    /// Checks that an upstream asks only for what was declared on behalf of the caller.
+    pub(crate) fn check_questions(
+        &self,
+        requests: &InputRequests,
+        caller: &RequestParts,
+    ) -> Result<(), Error> {
+        let declared = self.declared(caller);
+        for (key, request) in &requests.0 {
+            if ClientFeature::missing_for(request, &declared).is_some() {
+                tracing::warn!(
+                    target: "mrtr::gateway",
+                    upstream = self.name,
+                    key = quote(key),
+                    method = request.method(),
+                    "the upstream asks for what was not declared"
+                );
+                return Err(Error::response(ErrorObject::internal(
+                    "The upstream server asked for what the gateway does not forward",
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the capabilities that are declared to the upstream on behalf of a caller.
+    fn declared(&self, caller: &RequestParts) -> ClientCapabilities {
         let mut capabilities = caller.capabilities().clone();
         // Extensions are between the caller and the server that implements them: only tasks are
         // forwarded.
@@ -104,9 +138,21 @@ impl<T: Transport> Upstream<T> {
             // Without modes, it would declare forms.
             capabilities.elicitation = None;
         }
+        capabilities
+    }
+
+    fn client_declaring(
+        &self,
+        caller: &RequestParts,
+        capabilities: ClientCapabilities,
+    ) -> Client<T> {
         let client = self.client.with_capabilities(capabilities);
         match caller.trace_context() {
-            Some(context) => client.with_trace_context(context),
+            Some(mut context) => {
+                // It may name the user, or the tenant.
+                context.baggage = None;
+                client.with_trace_context(context)
+            }
             None => client,
         }
     }
@@ -131,6 +177,8 @@ impl<T: Transport> Upstream<T> {
         );
         let why = match (error.is_timeout(), error.as_transport_error(), response) {
             (true, ..) => "did not answer in time",
+            (_, Some(transport), _) if transport.status() == Some(429) => "is overloaded",
+            (.., Some(response)) if retry_after(response).is_some() => "is overloaded",
             (_, Some(_), _) => "is unreachable",
             (.., Some(_)) => "refused the gateway's request",
             _ => "cannot complete the call",
@@ -140,14 +188,15 @@ impl<T: Transport> Upstream<T> {
 }
 
 /// Returns false if an error is about the request of the gateway itself: its headers, version,
-/// method or scopes. A transport would take it for one about the caller's request.
+/// method, scopes or rate. A transport would take it for one about the caller's request.
 fn is_for_caller(error: &ErrorObject) -> bool {
     let of_request =
         [code::HEADER_MISMATCH, code::UNSUPPORTED_PROTOCOL_VERSION, code::METHOD_NOT_FOUND];
     let data = error.data.as_ref();
     let is_about_scopes =
         data.is_some_and(|data| data.get("reason") == Some(&"insufficient_scope".into()));
-    !of_request.contains(&error.code) && !is_about_scopes
+    let is_about_rate = retry_after(error).is_some();
+    !of_request.contains(&error.code) && !is_about_scopes && !is_about_rate
 }
 
 impl<T> fmt::Debug for Upstream<T> {

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use mrtr_schema::Object;
-use mrtr_schema::jsonrpc::ErrorObject;
+use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_server::Principal;
 use mrtr_server::middleware::{Next, Request, Response, ResultType};
 use tower_layer::Layer;
@@ -206,7 +207,14 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         self.record.duration = self.started.elapsed();
-        (self.sink)(&self.record);
+        if std::thread::panicking() {
+            // The server answers a panic with an internal error.
+            self.record.outcome = AuditOutcome::Error { code: code::INTERNAL_ERROR };
+        }
+        // A panic during a panic would abort the process.
+        if catch_unwind(AssertUnwindSafe(|| (self.sink)(&self.record))).is_err() {
+            tracing::error!(target: "mrtr::audit", "the sink of audit records panicked");
+        }
     }
 }
 

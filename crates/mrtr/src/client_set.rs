@@ -272,6 +272,13 @@ fn expand(text: &str) -> Result<String, String> {
 }
 
 impl Transport for Connection {
+    fn correlates_logs(&self) -> bool {
+        match self {
+            Self::Http(http) => http.correlates_logs(),
+            Self::Child(child) => child.correlates_logs(),
+        }
+    }
+
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         match self {
             Self::Http(http) => http.send(outgoing).await,

@@ -30,6 +30,10 @@ impl HttpConnection {
 }
 
 impl Transport for HttpConnection {
+    fn correlates_logs(&self) -> bool {
+        self.0.correlates_logs()
+    }
+
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         self.0.send(outgoing).await
     }

@@ -128,6 +128,7 @@ pub use features::Feature;
 pub use group::FeatureGroup;
 pub use handler::Handler;
 pub use mrtr_codec::{KeyRing, Principal, Secret, SharedKeyRing, UnixSeconds};
+pub use mrtr_transport::{retry_after, too_many_requests};
 pub use output::{PromptOutput, ResourceOutput, ToolOutput};
 pub use prompt::Prompt;
 pub use request_parts::RequestParts;

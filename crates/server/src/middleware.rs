@@ -51,9 +51,10 @@
 //!   without a principal, if the server [requires](crate::ServerBuilder::require_principal) one.
 //! - The rest of a call that has become a [task](crate::tasks). It is run by whichever replica has
 //!   its lease, and its request has ended.
-//! - Layers around a tool, group, prompt or resource run only for `tools/call`, `prompts/get` and
-//!   `resources/read`, and only for callers that can [see](crate::Tool::visible_to) the feature.
-//!   Lists, completions, subscriptions and requests about tasks pass only the layers of the server.
+//! - Layers around a tool, group, prompt or resource run only for `tools/call`, `prompts/get`,
+//!   `resources/read` and `completion/complete`, and only for callers that can
+//!   [see](crate::Tool::visible_to) the feature. Lists, subscriptions and requests about tasks pass
+//!   only the layers of the server.
 
 mod request;
 mod response;

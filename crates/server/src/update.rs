@@ -31,7 +31,8 @@ impl ServerUpdate {
     }
 
     /// Replaces the feature with the same name or URI, at its place in the list, or adds it if
-    /// there is none. A disabled feature stays disabled.
+    /// there is none. A disabled feature stays disabled. The rules, state and layers of a
+    /// [group](crate::FeatureGroup) that had the old feature do not apply to the new one.
     ///
     /// # Errors
     ///

@@ -61,6 +61,10 @@ impl<H: RequestHandler> InProcess<H> {
 }
 
 impl<H: RequestHandler> Transport for InProcess<H> {
+    fn correlates_logs(&self) -> bool {
+        true
+    }
+
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let OutgoingRequest { request, on_notification, .. } = outgoing;
         let RequestHead { meta, .. } = RequestHead::from_request(&request)

@@ -144,6 +144,13 @@ pub trait Transport: Send + Sync + 'static {
         outgoing: OutgoingRequest<'_>,
     ) -> impl Future<Output = Result<Response, TransportError>> + Send;
 
+    /// Returns true if log messages reach the notification handler of the request that they belong
+    /// to, and no other. They do not name their request, so a connection that carries several
+    /// requests at once cannot tell. Default: false.
+    fn correlates_logs(&self) -> bool {
+        false
+    }
+
     /// Returns the revision that is spoken with the server; `None` if that is not known yet.
     /// Default: the current revision.
     fn protocol_version(&self) -> Option<&'static str> {

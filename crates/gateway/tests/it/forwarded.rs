@@ -15,11 +15,14 @@ use mrtr_schema::{Object, RawJson};
 use mrtr_server::Principal;
 use mrtr_server::manual::ManualContext;
 use mrtr_server::{
-    Change, ChangeNotifier, CompletionRequest, Context, Prompt, Resource, ResourceTemplate, Result,
-    Server, Tool, ToolOutput,
+    Change, ChangeNotifier, CompletionRequest, Context, Error, Prompt, Resource, ResourceTemplate,
+    Result, Server, Tool, ToolOutput, too_many_requests,
 };
-use mrtr_transport::{InProcess, IncomingRequest, RequestHandler};
+use mrtr_transport::{
+    InProcess, IncomingRequest, OutgoingRequest, RequestHandler, Transport, TransportError,
+};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::{caller, connect, gateway, gateway_server, keyed, upstream};
 
@@ -106,16 +109,65 @@ async fn log_messages_reach_the_caller_at_the_level_that_it_asked_for() {
     assert_eq!(*seen.lock().unwrap(), [expected]);
 }
 
+/// A connection that carries several requests, and cannot tell to which one a log message belongs.
+struct Shared(InProcess<Server>);
+
+impl Transport for Shared {
+    async fn send(
+        &self,
+        outgoing: OutgoingRequest<'_>,
+    ) -> std::result::Result<Response<Box<RawValue>>, TransportError> {
+        let meta = outgoing.request.params.as_ref().unwrap().as_str().to_owned();
+        assert!(!meta.contains("logLevel"), "{meta}");
+        self.0.send(outgoing).await
+    }
+}
+
+/// Otherwise the messages of one caller could reach another one.
+#[tokio::test]
+async fn no_logs_are_requested_over_a_connection_that_cannot_tell_requests_apart() {
+    let tool = Tool::manual("t", "", async |_: ManualContext| ToolOutput::text("done"));
+    let server = upstream("u", [tool]);
+    let principal = Principal::new("https://login.example", "the gateway");
+    let transport = Shared(InProcess::new(server).with_extension(principal));
+    let gateway = Gateway::builder()
+        .upstream("u", Client::builder(transport).build())
+        .build(gateway_server())
+        .unwrap();
+    gateway.refresh().await;
+    let client = connect(gateway.server(), "alice").build();
+    let client = client.with_log(LogLevel::Debug, |message| panic!("{message:?}"));
+    assert_eq!(client.call_tool("u__t", json!({})).await.unwrap().text(), "done");
+}
+
+/// Its limit is that of the gateway, which all callers share.
+#[tokio::test]
+async fn rate_limit_of_an_upstream_is_not_that_of_the_caller() {
+    let tool = Tool::new("t", "", async |_: Context| -> Result<String> {
+        Err(Error::response(too_many_requests(std::time::Duration::from_secs(9_999))))
+    });
+    let server = upstream("u", [tool]);
+    let gateway = gateway(&[("u", &server)]).await;
+    let client = caller(&gateway, "alice").build();
+    let error = client.call_tool("u__t", json!({})).await.unwrap_err();
+    let error = error.as_server_error().unwrap();
+    assert_eq!((error.code, &*error.message), (-32603, "The upstream server is overloaded"));
+    assert_eq!(error.data, None);
+}
+
 #[tokio::test]
 async fn trace_of_the_caller_continues_upstream() {
     let tool = Tool::new("t", "", async |cx: Context| {
-        cx.parts().trace_context().map_or_else(String::new, |context| context.traceparent)
+        cx.parts().trace_context().map_or_else(String::new, |context| {
+            context.traceparent + context.baggage.as_deref().unwrap_or_default()
+        })
     });
     let server = upstream("u", [tool]);
     let gateway = gateway(&[("u", &server)]).await;
     let client = caller(&gateway, "alice").build();
     assert_eq!(client.call_tool("u__t", json!({})).await.unwrap().text(), "");
-    let client = client.with_trace_context(TraceContext::new(TRACE));
+    let context = TraceContext::new(TRACE).with_baggage("user=alice");
+    let client = client.with_trace_context(context);
     assert_eq!(client.call_tool("u__t", json!({})).await.unwrap().text(), TRACE);
 }
 
@@ -178,11 +230,15 @@ async fn changes_of_resources_reach_those_who_subscribed() {
     assert_eq!(granted.resource_subscriptions, ["one://one", "two://page/7"]);
     wait_for(&one_changes, 2).await;
     wait_for(&two_changes, 2).await;
+    // Both may have changed before the upstream was asked to report it.
+    let updated = |uri: &str| SubscriptionEvent::ResourceUpdated(uri.to_owned());
+    let mut at_first = [first.next().await.unwrap().unwrap(), first.next().await.unwrap().unwrap()];
+    at_first.sort_by_key(|event| format!("{event:?}"));
+    assert_eq!(at_first, [updated("one://one"), updated("two://page/7")]);
     // Published by the wrong upstream, or not subscribed to.
     two_changes.publish(Change::Resource("one://one".to_owned()));
     two_changes.publish(Change::Resource("two://page/8".to_owned()));
     one_changes.publish(Change::Resource("one://one".to_owned()));
-    let updated = |uri: &str| SubscriptionEvent::ResourceUpdated(uri.to_owned());
     assert_eq!(first.next().await.unwrap().unwrap(), updated("one://one"));
     two_changes.publish(Change::Resource("two://page/7".to_owned()));
     assert_eq!(first.next().await.unwrap().unwrap(), updated("two://page/7"));
@@ -192,7 +248,13 @@ async fn changes_of_resources_reach_those_who_subscribed() {
     let (_, mut second) = watch(&other, &["one://one", "one://page/9"]).await;
     drop(first);
     wait_for(&two_changes, 1).await;
-    wait_for(&one_changes, 2).await;
+    wait_for(&one_changes, 3).await;
+    assert_eq!(second.next().await.unwrap().unwrap(), updated("one://page/9"));
+    // Many changes in a short time are one.
+    for _ in 0..100 {
+        one_changes.publish(Change::Resource("one://one".to_owned()));
+    }
+    assert_eq!(second.next().await.unwrap().unwrap(), updated("one://one"));
     one_changes.publish(Change::Resource("one://page/9".to_owned()));
     assert_eq!(second.next().await.unwrap().unwrap(), updated("one://page/9"));
     drop(second);
@@ -244,11 +306,15 @@ async fn upstream_cannot_report_changes_of_another_one() {
     let alice = connect(gateway.server(), "alice").build();
     let (_, mut watched) = watch(&alice, &["one://one", "two://one"]).await;
     wait_for(&two_changes, 2).await;
+    let mut at_first =
+        [watched.next().await.unwrap().unwrap(), watched.next().await.unwrap().unwrap()];
+    at_first.sort_by_key(|event| format!("{event:?}"));
+    let updated = |uri: &str| SubscriptionEvent::ResourceUpdated(uri.to_owned());
+    assert_eq!(at_first, [updated("one://one"), updated("two://one")]);
     let quiet = tokio::time::timeout(std::time::Duration::from_mins(5), watched.next()).await;
     assert!(quiet.is_err(), "{quiet:?}");
     two_changes.publish(Change::Resource("two://one".to_owned()));
-    let updated = SubscriptionEvent::ResourceUpdated("two://one".to_owned());
-    assert_eq!(watched.next().await.unwrap().unwrap(), updated);
+    assert_eq!(watched.next().await.unwrap().unwrap(), updated("two://one"));
     running.abort();
 }
 
@@ -270,10 +336,11 @@ async fn subscription_that_ends_is_opened_again() {
     let client = caller(&gateway, "alice").build();
     let (_, mut watched) = watch(&client, &["one://one"]).await;
     wait_for(&first_changes, 2).await;
+    let updated = SubscriptionEvent::ResourceUpdated("one://one".to_owned());
+    assert_eq!(watched.next().await.unwrap().unwrap(), updated);
     // Ends all subscriptions, and each new one at once.
     first_changes.close();
     let next = tokio::time::timeout(std::time::Duration::from_mins(5), watched.next()).await;
-    let updated = SubscriptionEvent::ResourceUpdated("one://one".to_owned());
     assert_eq!(next.unwrap().unwrap().unwrap(), updated);
     running.abort();
 }

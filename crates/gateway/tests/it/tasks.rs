@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_client::Transport as _;
+use mrtr_client::{Client, Transport as _};
 use mrtr_gateway::Gateway;
+use mrtr_schema::RawJson;
 use mrtr_schema::elicitation::ElicitResult;
-use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, code};
+use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, Response, code};
 use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
 use mrtr_server::{Context, Principal, Result, Server, Tool};
-use mrtr_transport::{InProcess, OutgoingRequest};
+use mrtr_transport::{InProcess, IncomingRequest, OutgoingRequest, RequestHandler};
 use serde_json::{Value, json};
 
 use super::{caller, connect, gateway, gateway_server, keyed};
@@ -53,6 +54,16 @@ async fn send_with(
     gateway: &Gateway<InProcess<Server>>,
     principal: &str,
     method: &str,
+    params: Value,
+    capabilities: Value,
+) -> std::result::Result<Value, ErrorObject> {
+    send_to(gateway.server(), principal, method, params, capabilities).await
+}
+
+async fn send_to(
+    server: &Server,
+    principal: &str,
+    method: &str,
     mut params: Value,
     capabilities: Value,
 ) -> std::result::Result<Value, ErrorObject> {
@@ -62,7 +73,7 @@ async fn send_with(
     });
     let request = Request::new(RequestId::Number(1), method, Some(Params::new(&params).unwrap()));
     let principal = Principal::new("https://login.example", principal);
-    let transport = InProcess::new(gateway.server().clone()).with_extension(principal);
+    let transport = InProcess::new(server.clone()).with_extension(principal);
     let response = transport.send(OutgoingRequest::new(request)).await.unwrap();
     response.outcome.map(|result| serde_json::from_str(result.get()).unwrap())
 }
@@ -203,4 +214,85 @@ async fn gateway_with_a_task_store_forwards_no_tasks() {
     let params = json!({ "name": "a__report", "arguments": {} });
     let asked = send(&gateway, "alice", "tools/call", params).await.unwrap();
     assert_eq!(asked["resultType"], "input_required");
+}
+
+/// A server that asks for what the client has not declared, in a round and in a task.
+struct Pushy;
+
+impl RequestHandler for Pushy {
+    async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
+        let page = json!({ "page": { "method": "elicitation/create", "params": {
+            "mode": "url",
+            "message": "Log in",
+            "url": "https://login.example/",
+            "elicitationId": "1",
+        } } });
+        let task = json!({
+            "taskId": "t1",
+            "status": "input_required",
+            "createdAt": "2026-07-28T00:00:00Z",
+            "lastUpdatedAt": "2026-07-28T00:00:00Z",
+            "ttlMs": 1000,
+        });
+        let with = |mut result: Value, more: Value| {
+            result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            result
+        };
+        let params = incoming.request.params.as_ref().map_or("", |params| params.as_str());
+        let result = match incoming.request.method.as_str() {
+            "server/discover" => json!({
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": { "tools": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } },
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }),
+            "tools/list" => json!({
+                "resultType": "complete",
+                "tools": [
+                    { "name": "round", "inputSchema": { "type": "object" } },
+                    { "name": "task", "inputSchema": { "type": "object" } },
+                    { "name": "other", "inputSchema": { "type": "object" } },
+                ],
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }),
+            "tools/call" if params.contains(r#""name":"round""#) => {
+                json!({ "resultType": "input_required", "inputRequests": page, "requestState": "s" })
+            }
+            "tools/call" => {
+                let id = if params.contains(r#""name":"other""#) { "t2" } else { "t1" };
+                let created = with(task, json!({ "resultType": "task", "taskId": id }));
+                with(created, json!({ "status": "working" }))
+            }
+            "tasks/get" => with(task, json!({ "resultType": "complete", "inputRequests": page })),
+            other => panic!("{other}"),
+        };
+        Response { id: Some(incoming.request.id), outcome: Ok(RawJson::new(&result).unwrap()) }
+    }
+}
+
+/// The page would link an account of the caller to the identity of the gateway.
+#[tokio::test(start_paused = true)]
+async fn questions_that_were_not_declared_do_not_reach_the_caller() {
+    let client = Client::builder(InProcess::new(Pushy)).build();
+    let gateway = Gateway::builder().upstream("u", client).build(gateway_server()).unwrap();
+    gateway.refresh().await;
+    let capabilities = json!({
+        "elicitation": { "form": {}, "url": {} },
+        "extensions": { "io.modelcontextprotocol/tasks": {} },
+    });
+    let send = async |method: &str, params: Value| {
+        send_to(gateway.server(), "alice", method, params, capabilities.clone()).await
+    };
+    let refused = "The upstream server asked for what the gateway does not forward";
+    let error = send("tools/call", json!({ "name": "u__round", "arguments": {} })).await;
+    assert_eq!(error.unwrap_err().message, refused);
+    let created = send("tools/call", json!({ "name": "u__task", "arguments": {} })).await.unwrap();
+    let error = send("tasks/get", json!({ "taskId": created["taskId"] })).await.unwrap_err();
+    assert_eq!(error.message, refused);
+    // It answers with the task `t1` when it is asked for `t2`.
+    let created = send("tools/call", json!({ "name": "u__other", "arguments": {} })).await.unwrap();
+    let error = send("tasks/get", json!({ "taskId": created["taskId"] })).await.unwrap_err();
+    assert_eq!(error.message, "The upstream server cannot complete the call");
 }

@@ -21,7 +21,8 @@ use super::store::{Decision, ErasedStore, Quota, RateLimitStore};
 ///
 /// Around a tool, it limits the calls of that tool. Around a group, all its features share one
 /// quota. Around the server, every request without a request state counts as a call, including
-/// lists, completions and polls of tasks. Clones share their counters.
+/// lists, completions and polls of tasks. Clones share their counters,
+/// unless they are changed.
 ///
 /// ```
 /// use mrtr_middleware::RateLimit;
@@ -125,6 +126,11 @@ impl RateLimit {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Limit)) -> Self {
+        if Arc::get_mut(&mut self.0).is_none() && self.0.name.is_empty() {
+            // A clone with other settings is another limit.
+            let store = Arc::new(MemoryRateLimitStore::default());
+            self.0 = Arc::new(Limit { store, ..Limit::clone(&self.0) });
+        }
         change(Arc::make_mut(&mut self.0));
         self
     }

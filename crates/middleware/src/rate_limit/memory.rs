@@ -24,7 +24,12 @@ struct Counters {
     full_at: HashMap<Box<str>, Instant>,
     /// The number of counters at which full ones are dropped next.
     clean_at: usize,
+    /// The time before which no full ones are dropped: there were none.
+    full_until: Option<Instant>,
 }
+
+/// The time after which a request is denied no longer because all counters are in use.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The smallest number of counters at which full ones are dropped.
 const MIN_CLEAN: usize = 256;
@@ -57,19 +62,25 @@ impl Counters {
         } else if self.has_room(max_keys, now) {
             self.full_at.insert(key.into(), after);
         } else {
-            return Decision::Denied { retry_after: Duration::from_secs(1) };
+            return Decision::Denied { retry_after: RETRY };
         }
         Decision::Allowed
     }
 
     /// Drops full counters, if there are many, and returns true if there is room for one more.
     fn has_room(&mut self, max_keys: usize, now: Instant) -> bool {
+        if self.full_until.is_some_and(|until| now < until) {
+            return false;
+        }
         if self.full_at.len() >= self.clean_at.clamp(MIN_CLEAN.min(max_keys), max_keys) {
             self.full_at.retain(|_, full_at| *full_at > now);
             // The time for this is proportional to the number of keys that were added since.
             self.clean_at = self.full_at.len() * 2;
         }
-        self.full_at.len() < max_keys
+        // While all are in use, they are looked through once per second.
+        let is_full = self.full_at.len() >= max_keys;
+        self.full_until = is_full.then(|| now + RETRY);
+        !is_full
     }
 }
 
@@ -144,7 +155,9 @@ mod tests {
         }
         assert_eq!(counters.count("new", quota, 1_000, start), DENIED(1_000));
         assert_eq!(counters.full_at.len(), 1_000);
-        let later = start + Duration::from_secs(1);
+        // While it is full, the counters are looked through once per second.
+        assert_eq!(counters.full_until, Some(start + RETRY));
+        let later = start + RETRY;
         assert_eq!(counters.count("new", quota, 1_000, later), Decision::Allowed);
         assert_eq!(counters.full_at.len(), 1);
     }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use mrtr_middleware::audit::{Audit, AuditOutcome, AuditRecord};
+use mrtr_server::middleware::from_fn;
 use mrtr_server::{Context, Error, Result, Server, Tool};
 use serde_json::json;
 
@@ -75,6 +76,22 @@ async fn a_request_that_is_dropped_was_cancelled() {
     assert!(records.take().is_empty());
     drop(pending);
     assert_eq!(records.outcomes(), [(true, AuditOutcome::Cancelled)]);
+}
+
+#[tokio::test]
+async fn a_panic_behind_the_layer_is_an_error_and_one_of_the_sink_changes_nothing() {
+    let records = Records::default();
+    let inner = from_fn(|_, _| async { panic!("oops") });
+    let tool = Tool::new("t", "", async || "x").layer(inner).layer(records.layer());
+    let panics = Audit::new().sink(|_| panic!("no disk"));
+    let other = Tool::new("other", "", async || "x").layer(panics.clone());
+    let both = Tool::new("both", "", async || "x").layer(from_fn(|_, _| async { panic!("oops") }));
+    let server = server(|server| server.tool(tool).tool(other).tool(both.layer(panics)));
+    let error = call(&server, None, "t", json!({})).await.unwrap_err();
+    assert_eq!(error.code, -32603);
+    assert_eq!(records.outcomes(), [(true, AuditOutcome::Error { code: -32603 })]);
+    assert!(call(&server, None, "other", json!({})).await.is_ok());
+    assert_eq!(call(&server, None, "both", json!({})).await.unwrap_err().code, -32603);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use mrtr_transport::retry_after;
 use serde_json::{Value, json};
 use tokio::time::advance;
 
-use crate::support::{answer, ask, call, server};
+use crate::support::{answer, ask, call, send, server};
 
 fn echo(name: &str) -> Tool {
     Tool::new(name, "", async || "x")
@@ -113,6 +113,34 @@ async fn key_says_what_is_limited() {
     assert_eq!(wait(&server, "alice", "a").await, None);
     assert!(wait(&server, "bob", "a").await.is_some());
     assert_eq!(wait(&server, "bob", "b").await, None);
+}
+
+/// Otherwise a key would come with two quotas.
+#[tokio::test(start_paused = true)]
+async fn a_clone_with_other_settings_is_another_limit() {
+    let base = RateLimit::per_minute(1);
+    let (same, other) = (base.clone(), base.clone().burst(1));
+    let server = server(|server| {
+        let [a, b, c] = [("a", base), ("b", same), ("c", other)];
+        [a, b, c]
+            .into_iter()
+            .fold(server, |server, (name, limit)| server.tool(echo(name).layer(limit)))
+    });
+    assert_eq!(wait(&server, "alice", "a").await, None);
+    assert!(wait(&server, "alice", "b").await.is_some());
+    assert_eq!(wait(&server, "alice", "c").await, None);
+}
+
+/// Requests without rounds cannot be counted as later rounds, of which there are more.
+#[tokio::test(start_paused = true)]
+async fn a_state_in_a_request_without_rounds_evades_no_limit() {
+    let server = server(|server| server.tool(echo("t")).layer(RateLimit::per_minute(2)));
+    let mut allowed = 0;
+    for _ in 0..10 {
+        let listed = send(&server, "tools/list", json!({ "requestState": "x" })).await;
+        allowed += usize::from(listed.is_ok());
+    }
+    assert_eq!(allowed, 2);
 }
 
 /// A store that cannot be reached.

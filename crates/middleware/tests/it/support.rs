@@ -33,21 +33,36 @@ pub(crate) async fn call(
     tool: &str,
     more: Value,
 ) -> std::result::Result<Value, ErrorObject> {
-    let mut params = json!({
-        "name": tool,
-        "arguments": {},
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
-        },
-    });
+    let mut params = json!({ "name": tool, "arguments": {} });
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    send_as(server, caller, "tools/call", params).await
+}
+
+/// Sends a request of an anonymous caller.
+pub(crate) async fn send(
+    server: &Server,
+    method: &str,
+    params: Value,
+) -> std::result::Result<Value, ErrorObject> {
+    send_as(server, None, method, params).await
+}
+
+async fn send_as(
+    server: &Server,
+    caller: Option<&str>,
+    method: &str,
+    mut params: Value,
+) -> std::result::Result<Value, ErrorObject> {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+    });
     let mut transport = InProcess::new(server.clone());
     if let Some(subject) = caller {
         transport = transport.with_extension(principal(subject));
     }
     let params = Params::new(&params).unwrap();
-    let request = Request::new(RequestId::Number(1), "tools/call", Some(params));
+    let request = Request::new(RequestId::Number(1), method, Some(params));
     let response = transport.send(OutgoingRequest::new(request)).await.unwrap();
     response.outcome.map(|result| serde_json::from_str(result.get()).unwrap())
 }

@@ -10,6 +10,7 @@ use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
 
 use super::execute::catch_panics;
+use super::scopes::check_scopes;
 use super::{log_handler_error, unknown};
 use crate::call_options::CallOptions;
 use crate::completion::{Completers, CompletionRequest};
@@ -29,37 +30,19 @@ fn complete<'r>(
     Box::pin(async { server.suggest(CompleteParams::from_request(request)?, parts).await })
 }
 
+/// A prompt or a resource template, and what it suggests.
+struct Completable<'a> {
+    /// The names of its arguments or variables.
+    declared: Vec<&'a str>,
+    completers: &'a Completers,
+    options: &'a CallOptions,
+}
+
 impl Registry {
     async fn suggest(&self, call: CompleteParams, mut parts: Box<RequestParts>) -> Outcome {
-        let (declared, completers, options): (Vec<&str>, &Completers, &CallOptions) = match &call
-            .r#ref
-        {
-            Reference::Prompt { name } => {
-                let prompt = self.prompts.find_visible(name, &parts);
-                let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
-                let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
-                (declared.collect(), &prompt.completers, &prompt.options)
-            }
-            Reference::Resource { uri } => {
-                // The reference is the template itself, or a URI that matches it.
-                let own = self.templates.find(uri);
-                let by_uri = || {
-                    let mut templates = self.templates.iter().map(|found| &**found);
-                    let found = templates.find(|found| found.0.matches(uri).is_some());
-                    found.filter(|_| !self.hides_uri(uri, &parts))
-                };
-                let found = match own {
-                    Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(&parts)),
-                    None => by_uri(),
-                };
-                let (template, resource) =
-                    found.ok_or_else(|| unknown("resource template", uri))?;
-                (template.names().collect(), &resource.completers, &resource.options)
-            }
-            _ => {
-                return Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`"));
-            }
-        };
+        let Completable { declared, completers, options } =
+            self.completable(&call.r#ref, &parts)?;
+        check_scopes(options, &parts, None)?;
         parts.group_states.clone_from(&options.group_states);
         let CompleteParams { argument, context, .. } = call;
         if !declared.contains(&argument.name.as_str()) {
@@ -88,5 +71,50 @@ impl Registry {
             completion.has_more = Some(true);
         }
         self.complete(&CompleteResult::new(completion))
+    }
+
+    /// Returns what a reference names, if the caller can see it.
+    fn completable(
+        &self,
+        reference: &Reference,
+        caller: &RequestParts,
+    ) -> Result<Completable<'_>, ErrorObject> {
+        match reference {
+            Reference::Prompt { name } => {
+                let prompt = self.prompts.find_visible(name, caller);
+                let prompt = prompt.ok_or_else(|| unknown("prompt", name))?;
+                let declared = prompt.wire.arguments.iter().map(|argument| argument.name.as_str());
+                let (completers, options) = (&prompt.completers, &prompt.options);
+                Ok(Completable { declared: declared.collect(), completers, options })
+            }
+            Reference::Resource { uri } => {
+                // The reference is the template itself, or a URI that matches it.
+                let own = self.templates.find(uri);
+                let by_uri = || {
+                    let mut templates = self.templates.iter().map(|found| &**found);
+                    let found = templates.find(|found| found.0.matches(uri).is_some());
+                    found.filter(|_| !self.hides_uri(uri, caller))
+                };
+                let found = match own {
+                    Some(own) => Some(own).filter(|own| own.1.options.is_visible_to(caller)),
+                    None => by_uri(),
+                };
+                let (template, resource) =
+                    found.ok_or_else(|| unknown("resource template", uri))?;
+                let (completers, options) = (&resource.completers, &resource.options);
+                Ok(Completable { declared: template.names().collect(), completers, options })
+            }
+            _ => Err(ErrorObject::invalid_params("Invalid params: unknown type of `ref`")),
+        }
+    }
+
+    /// Returns the options of what a request for suggestions names, if the caller can see it.
+    pub(super) fn completion_options(
+        &self,
+        request: &Request,
+        caller: &RequestParts,
+    ) -> Option<&CallOptions> {
+        let call = CompleteParams::from_request(request).ok()?;
+        Some(self.completable(&call.r#ref, caller).ok()?.options)
     }
 }

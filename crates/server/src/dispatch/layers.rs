@@ -26,6 +26,9 @@ impl Registry {
 
     /// Returns the options of what a request names, if the caller can see it.
     fn target_options(&self, request: &Request) -> Option<&CallOptions> {
+        if request.method() == method::COMPLETE {
+            return self.completion_options(&request.message, &request.parts);
+        }
         let name = request.name()?;
         let options = match request.method() {
             method::TOOLS_CALL => &self.tool(&name)?.options,

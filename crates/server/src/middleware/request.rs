@@ -82,8 +82,12 @@ impl Request {
     /// The state of a later round is checked behind the layers, and may turn out to be invalid.
     /// While it is valid, a client can repeat the round.
     pub fn is_first_round(&self) -> bool {
+        let has_rounds = matches!(
+            self.method(),
+            method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ
+        );
         let state = || self.message.params.as_ref()?.member("requestState");
-        state().is_none_or(|state| state == "null")
+        !has_rounds || state().is_none_or(|state| state == "null")
     }
 
     /// Returns the authenticated caller, if a layer in front of the server established one.
@@ -100,7 +104,8 @@ impl Request {
     /// Returns the extensions of the request. Handlers extract what a layer inserts with
     /// [`Extension`](crate::Extension).
     ///
-    /// Extensions are not kept between rounds: the layer runs again.
+    /// Extensions are not kept between rounds: the layer runs again. A call that has become a task
+    /// has them until it is resumed from the store, where no layer runs.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.parts.extensions
     }

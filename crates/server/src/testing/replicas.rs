@@ -194,6 +194,10 @@ impl RequestLog {
 }
 
 impl Transport for Replicas {
+    fn correlates_logs(&self) -> bool {
+        true
+    }
+
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         self.exchange(outgoing, self.principal.as_ref()).await
     }

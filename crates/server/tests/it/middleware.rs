@@ -6,7 +6,9 @@ use std::time::Duration;
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::{RawJson, elicitation::ElicitResult};
 use mrtr_server::middleware::{FromFnLayer, LayerFuture, Next, Request, Response, from_fn};
-use mrtr_server::{Context, Extension, Prompt, Resource, ResourceTemplate, Result, Server, Tool};
+use mrtr_server::{
+    CompletionRequest, Context, Extension, Prompt, Resource, ResourceTemplate, Result, Server, Tool,
+};
 use mrtr_testkit::{Replicas, TestClock};
 use serde_json::{Value, json};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -134,6 +136,61 @@ async fn prompts_resources_and_templates_have_layers() {
         let result = send_request(&fleet, method, with_meta(params)).await;
         assert_eq!(result["resultType"], "complete", "{result}");
         assert_eq!(seen.take(), [line]);
+    }
+}
+
+/// Suggestions are about a prompt or a template, so what is around it is around them.
+#[tokio::test]
+async fn completions_pass_the_layers_and_need_the_scopes_of_what_they_are_about() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Page {
+        id: String,
+    }
+    let seen = Seen::default();
+    let page = async |_: Context, page: Page| page.id;
+    let ids = async |_: CompletionRequest| Ok::<_, mrtr_server::Error>(vec!["7".to_owned()]);
+    let server = replica(&TestClock::default())
+        .prompt(
+            Prompt::new("p", "", page)
+                .complete("id", ids)
+                .requires_scope("read")
+                .layer(seen.layer("prompt")),
+        )
+        .resource_template(
+            ResourceTemplate::new("doc://{id}", "d", page)
+                .complete("id", ids)
+                .requires_scope("read")
+                .layer(seen.layer("template")),
+        )
+        .build()
+        .unwrap();
+    let fleet = Replicas::new([server]).as_principal(alice());
+    for (reference, layer) in [
+        (json!({ "type": "ref/prompt", "name": "p" }), "prompt"),
+        (json!({ "type": "ref/resource", "uri": "doc://{id}" }), "template"),
+        (json!({ "type": "ref/resource", "uri": "doc://8" }), "template"),
+    ] {
+        let params = json!({ "ref": reference, "argument": { "name": "id", "value": "" } });
+        fleet.grant_scopes(["other"]);
+        let error = send_request(&fleet, "completion/complete", with_meta(params.clone())).await;
+        assert_eq!(error["error"]["data"]["reason"], "insufficient_scope", "{error}");
+        fleet.grant_scopes(["read"]);
+        let result = send_request(&fleet, "completion/complete", with_meta(params)).await;
+        assert_eq!(result["completion"]["values"], json!(["7"]), "{result}");
+        let line = format!("{layer}: completion/complete  - alice first");
+        assert_eq!(seen.take(), [line.clone(), line]);
+    }
+}
+
+/// Only these methods have rounds, so a state in another request says nothing.
+#[tokio::test]
+async fn a_state_where_there_are_no_rounds_makes_no_later_round() {
+    let seen = Seen::default();
+    let fleet = server_of(Tool::new("t", "", ask), |server| server.layer(seen.layer("server")));
+    let params = json!({ "requestState": "x" });
+    for method in ["tools/list", "server/discover", "unknown/method"] {
+        send_request(&fleet, method, with_meta(params.clone())).await;
+        assert_eq!(seen.take(), [format!("server: {method}  - alice first")]);
     }
 }
 

@@ -101,6 +101,11 @@ fn is_rejection(error: &TransportError) -> bool {
 }
 
 impl Transport for AnyRevisionClient {
+    /// In legacy revisions, the level of log messages is that of the session.
+    fn correlates_logs(&self) -> bool {
+        self.protocol_version() == Some(PROTOCOL_VERSION)
+    }
+
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let head = RequestHead::from_request(&outgoing.request);
         let meta = match head {

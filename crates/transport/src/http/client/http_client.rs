@@ -62,6 +62,11 @@ impl fmt::Debug for HttpClient {
 }
 
 impl Transport for HttpClient {
+    /// Each request has a response of its own.
+    fn correlates_logs(&self) -> bool {
+        true
+    }
+
     async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
         let OutgoingRequest { request, param_headers, long_lived, on_notification } = outgoing;
         let invalid = |message: String| TransportError::new(Kind::InvalidRequest, message);
