@@ -7,6 +7,7 @@ use crate::build_error::BuildError;
 use crate::catalog::{CatalogEntry, Entry};
 use crate::changes::Change;
 use crate::features::{Feature, Features};
+use crate::group::FeatureGroup;
 use crate::registry::Updatable;
 use crate::server::Server;
 
@@ -28,6 +29,32 @@ impl ServerUpdate {
     pub fn add<F: Feature>(&mut self, feature: F) -> Result<(), BuildError> {
         self.entries::<F>();
         self.features.add(feature)
+    }
+
+    /// Adds the features of a group, which keep its state, rules and layers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add), and [`BuildError::DuplicateState`].
+    pub fn merge(&mut self, group: FeatureGroup) -> Result<(), BuildError> {
+        let FeatureGroup { tools, prompts, resources, templates, duplicate_state, .. } =
+            FeatureGroup::new().merge(group);
+        if let Some(duplicate) = duplicate_state {
+            return Err(BuildError::DuplicateState(duplicate));
+        }
+        tools.into_iter().try_for_each(|tool| self.add(tool))?;
+        prompts.into_iter().try_for_each(|prompt| self.add(prompt))?;
+        resources.into_iter().try_for_each(|resource| self.add(resource))?;
+        templates.into_iter().try_for_each(|template| self.add(template))
+    }
+
+    /// Adds the features of a group under a prefix: see [`FeatureGroup::mount`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`merge`](Self::merge).
+    pub fn mount(&mut self, prefix: &str, group: FeatureGroup) -> Result<(), BuildError> {
+        self.merge(FeatureGroup::new().mount(prefix, group))
     }
 
     /// Replaces the feature with the same name or URI, at its place in the list, or adds it if

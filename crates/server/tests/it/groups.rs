@@ -184,6 +184,29 @@ async fn a_task_has_the_state_of_its_group_in_each_replica() {
     assert_eq!(requests.get(), 1);
 }
 
+#[tokio::test]
+async fn a_group_can_be_added_to_a_running_server() {
+    let server = replica(&TestClock::default()).updatable::<Tool>().build().unwrap();
+    let fleet = Replicas::new([server.clone()]).as_principal(alice());
+    let group = || {
+        FeatureGroup::new()
+            .tool(Tool::new("who", "", who))
+            .state(Name("group"))
+            .requires_scope("admin")
+    };
+    let missing = server.update(|update| update.mount("g", group()));
+    assert!(matches!(missing, Err(BuildError::MissingState { .. })), "{missing:?}");
+    let twice = server.update(|update| update.merge(group().state(Year(1)).state(Year(2))));
+    assert!(matches!(twice, Err(BuildError::DuplicateState(_))), "{twice:?}");
+    let prompt = Prompt::new("p", "", page);
+    let refused = server.update(|update| update.merge(FeatureGroup::new().prompt(prompt)));
+    assert_eq!(refused, Err(BuildError::NotUpdatable("prompts")));
+    server.update(|update| update.mount("g", group().state(Year(3)))).unwrap();
+    assert_eq!(text(&call(&fleet, "g__who").await), "group 3");
+    fleet.grant_scopes(["other"]);
+    assert_eq!(call(&fleet, "g__who").await["error"]["data"]["scopes"], json!(["admin"]));
+}
+
 #[test]
 fn clashes_and_missing_state_are_build_errors() {
     let build = |edit: &dyn Fn(ServerBuilder) -> ServerBuilder| {
