@@ -2,7 +2,6 @@
 
 mod stores;
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +13,6 @@ use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::meta::{TraceContext, key};
 use serde_json::Value;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::build_error::BuildError;
 use crate::catalog::raw_json;
@@ -25,7 +23,7 @@ use crate::error::Error;
 use crate::extension::{self, ExtensionRequest, is_identifier};
 use crate::features::{Feature, Features, Provided};
 use crate::group::FeatureGroup;
-use crate::middleware::{Next, Request, Response};
+use crate::middleware::{Next, RequestService};
 use crate::prompt::Prompt;
 use crate::registry::{Constants, Method, PROTOCOL_METHODS, Registry, Updatable};
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
@@ -178,10 +176,7 @@ impl ServerBuilder {
     /// that is added last runs first. Default: none.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
-        L: Layer<Next>,
-        L::Service: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
-        <L::Service as Service<Request>>::Error: Into<Box<dyn StdError + Send + Sync>>,
-        <L::Service as Service<Request>>::Future: Send,
+        L: Layer<Next, Service: RequestService>,
     {
         self.layers = Some(self.layers.unwrap_or_else(Next::feature).wrapped_by(&layer));
         self

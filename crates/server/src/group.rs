@@ -1,16 +1,14 @@
 //! Groups of tools, prompts, resources and resource templates.
 
 use std::collections::BTreeMap;
-use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::call_options::CallOptions;
 use crate::dispatch::{completion, prompts, resources, tools};
-use crate::middleware::{Next, Request, Response};
+use crate::middleware::{Next, RequestService};
 use crate::prompt::Prompt;
 use crate::registry::{Methods, ProtocolHandler};
 use crate::request_parts::RequestParts;
@@ -140,10 +138,7 @@ impl FeatureGroup {
     /// of the feature itself. The layer that is added last runs first.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
-        L: Layer<Next> + Send + Sync + 'static,
-        L::Service: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
-        <L::Service as Service<Request>>::Error: Into<Box<dyn StdError + Send + Sync>>,
-        <L::Service as Service<Request>>::Future: Send,
+        L: Layer<Next, Service: RequestService> + Send + Sync + 'static,
     {
         self.layers.push(Box::new(move |next| next.wrapped_by(&layer)));
         self

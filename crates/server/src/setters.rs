@@ -1,20 +1,18 @@
 //! Builder methods shared by tools, prompts, resources and resource templates.
 
-use std::error::Error as StdError;
 use std::time::Duration;
 
 use mrtr_schema::completion::Completion;
 use mrtr_schema::icon::Icon;
 use schemars::JsonSchema;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use crate::call_options::SingleUse;
 use crate::client_feature::ClientFeature;
 use crate::completion::{Completer, CompletionRequest};
 use crate::error::Error;
 use crate::form::form_of;
-use crate::middleware::{Next, Request, Response};
+use crate::middleware::{Next, RequestService};
 use crate::prompt::Prompt;
 use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource, ResourceTemplate};
@@ -100,10 +98,7 @@ macro_rules! call_setters {
             /// Default: none.
             pub fn layer<L>(mut self, layer: L) -> Self
             where
-                L: Layer<Next>,
-                L::Service: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
-                <L::Service as Service<Request>>::Error: Into<Box<dyn StdError + Send + Sync>>,
-                <L::Service as Service<Request>>::Future: Send,
+                L: Layer<Next, Service: RequestService>,
             {
                 let next = self.options.layers.take().unwrap_or_else(Next::method);
                 self.options.layers = Some(next.wrapped_by(&layer));

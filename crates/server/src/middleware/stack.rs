@@ -58,10 +58,7 @@ impl Next {
     /// Wraps this service in `layer`.
     pub(crate) fn wrapped_by<L>(self, layer: &L) -> Self
     where
-        L: Layer<Self>,
-        L::Service: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
-        <L::Service as Service<Request>>::Error: Into<Box<dyn StdError + Send + Sync>>,
-        <L::Service as Service<Request>>::Future: Send,
+        L: Layer<Self, Service: RequestService>,
     {
         Self(Inner::Layer(Arc::new(layer.layer(self))))
     }
@@ -95,6 +92,24 @@ impl fmt::Debug for Next {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Next")
     }
+}
+
+/// A service that a layer creates: a [`Service`] of [`Request`]s that can be cloned, and whose
+/// errors can be boxed. Implemented for all such services; other crates cannot implement it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be around MCP requests",
+    note = "its layer must create a `Clone + Send + Sync + 'static` service that takes a `middleware::Request` and returns a `middleware::Response`",
+    note = "a layer for HTTP requests belongs in front of the endpoint"
+)]
+#[expect(private_bounds, reason = "other crates cannot implement this trait")]
+pub trait RequestService: ErasedService + Clone + 'static {}
+
+impl<S> RequestService for S
+where
+    S: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
+    S::Error: Into<Box<dyn StdError + Send + Sync>>,
+    S::Future: Send,
+{
 }
 
 /// A service without its type.
