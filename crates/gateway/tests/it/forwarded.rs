@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use mrtr_client::{Client, SubscriptionEvent};
 use mrtr_gateway::Gateway;
 use mrtr_schema::completion::{CompleteArgument, CompleteContext, Completion, Reference};
-use mrtr_schema::jsonrpc::{Notification, Response};
+use mrtr_schema::jsonrpc::{ErrorObject, Notification, Response};
 use mrtr_schema::meta::TraceContext;
 use mrtr_schema::notification::{LogLevel, LogMessage};
 use mrtr_schema::subscription::SubscriptionFilter;
@@ -315,6 +315,47 @@ async fn upstream_cannot_report_changes_of_another_one() {
     assert!(quiet.is_err(), "{quiet:?}");
     two_changes.publish(Change::Resource("two://one".to_owned()));
     assert_eq!(watched.next().await.unwrap().unwrap(), updated("two://one"));
+    running.abort();
+}
+
+/// A server that refuses to report changes of one resource.
+struct Refusing(Server, &'static str);
+
+impl RequestHandler for Refusing {
+    async fn handle(self: Arc<Self>, incoming: IncomingRequest) -> Response<RawJson> {
+        let params = incoming.request.params.as_ref().map_or("", |params| params.as_str());
+        if incoming.request.method == "subscriptions/listen" && params.contains(self.1) {
+            return Response::error(Some(incoming.request.id), ErrorObject::invalid_params("No"));
+        }
+        Arc::new(self.0.clone()).handle(incoming).await
+    }
+}
+
+/// Otherwise one caller could stop the changes for all others.
+#[tokio::test(start_paused = true)]
+async fn resource_that_is_refused_concerns_no_other() {
+    let (server, changes) = changing("one");
+    let principal = Principal::new("https://login.example", "the gateway");
+    let transport = InProcess::new(Refusing(server, "one://page/bad")).with_extension(principal);
+    let gateway = Gateway::builder()
+        .upstream("one", Client::builder(transport).build())
+        .build(gateway_server())
+        .unwrap();
+    gateway.refresh().await;
+    let gateway = Arc::new(gateway);
+    let running = tokio::spawn({
+        let gateway = Arc::clone(&gateway);
+        async move { gateway.run().await }
+    });
+    let alice = connect(gateway.server(), "alice").build();
+    let (_, mut watched) = watch(&alice, &["one://one"]).await;
+    let updated = SubscriptionEvent::ResourceUpdated("one://one".to_owned());
+    assert_eq!(watched.next().await.unwrap().unwrap(), updated);
+    let bob = connect(gateway.server(), "bob").build();
+    let _refused = watch(&bob, &["one://page/bad"]).await;
+    tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    changes.publish(Change::Resource("one://one".to_owned()));
+    assert_eq!(watched.next().await.unwrap().unwrap(), updated);
     running.abort();
 }
 

@@ -155,6 +155,17 @@ async fn task_belongs_to_its_caller() {
     assert!(direct.unwrap_err().to_string().contains("unknown `taskId`"));
 }
 
+/// It has restarted while the upstream could not be listed.
+#[tokio::test(start_paused = true)]
+async fn replica_that_has_not_listed_the_upstream_forwards_its_tasks() {
+    let server = upstream("a");
+    let listed = gateway(&[("a", &server)]).await;
+    let client = connect(&server, "the gateway").build();
+    let unlisted = Gateway::builder().upstream("a", client).build(gateway_server()).unwrap();
+    let id = create(&listed, "a__report").await;
+    wait_for(&unlisted, &id, "input_required").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_the_upstream() {
     let server = upstream("a");
