@@ -170,6 +170,8 @@ mod tests {
             Quota::new(u32::MAX, Duration::from_secs(1)),
             Quota::new(u32::MAX, Duration::ZERO).times(u32::MAX),
             Quota::new(1, Duration::from_secs(u32::MAX.into())).times(0),
+            Quota::new(1, Duration::MAX),
+            Quota::new(2, Duration::MAX),
         ] {
             let mut counters = Counters::default();
             assert_eq!(counters.count("a", quota, 1, now), Decision::Allowed, "{quota:?}");

@@ -6,6 +6,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+/// The time for one request: what clocks can add to the present.
+const MIN_INTERVAL: Duration = Duration::from_nanos(1);
+const MAX_INTERVAL: Duration = Duration::from_hours(100 * 365 * 24);
+
 /// A number of requests in a period. It refills evenly: with 60 in a minute, one per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
@@ -17,10 +21,10 @@ pub struct Quota {
 
 impl Quota {
     /// Creates a quota of `requests` in `period`, all of which may come at once. 0 requests count
-    /// as 1, and a period of 0 as 1 ns for each request.
+    /// as 1. The time for each request is at least 1 ns, and at most 100 years.
     pub fn new(requests: u32, period: Duration) -> Self {
         let burst = requests.max(1);
-        Self { interval: (period / burst).max(Duration::from_nanos(1)), burst }
+        Self { interval: (period / burst).clamp(MIN_INTERVAL, MAX_INTERVAL), burst }
     }
 
     /// Returns the time after which one more request is allowed.
@@ -37,7 +41,7 @@ impl Quota {
     #[must_use]
     pub(crate) fn times(self, factor: u32) -> Self {
         let factor = factor.max(1);
-        let interval = (self.interval / factor).max(Duration::from_nanos(1));
+        let interval = (self.interval / factor).max(MIN_INTERVAL);
         Self { interval, burst: self.burst.saturating_mul(factor) }
     }
 }
