@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_client::{Client, Transport};
-use mrtr_server::{BuildError, Prompt, Resource, ServerBuilder, Tool};
-
+use mrtr_server::{BuildError, FeatureGroup, Prompt, Resource, ServerBuilder, Tool};
 use tokio::sync::Notify;
 
 use crate::gateway::Gateway;
 use crate::task_ids::TaskIds;
 use crate::tasks::serve_tasks;
-use crate::upstream::{SEPARATOR, Upstream};
+use crate::upstream::Upstream;
 
 /// Builds a [`Gateway`]. Created by [`Gateway::builder`].
 #[must_use = "call `build`"]
@@ -87,7 +86,11 @@ impl<T: Transport> GatewayBuilder<T> {
         let ids = (!server.has_task_store()).then(TaskIds::default);
         let upstreams = self.upstreams.into_iter().map(|(prefix, client)| {
             let full = |prefix: &String| {
-                if prefix.is_empty() { String::new() } else { format!("{prefix}{SEPARATOR}") }
+                if prefix.is_empty() {
+                    String::new()
+                } else {
+                    format!("{prefix}{}", FeatureGroup::SEPARATOR)
+                }
             };
             let own = full(&prefix);
             let foreign = prefixes.iter().map(full);
@@ -107,7 +110,7 @@ impl<T: Transport> GatewayBuilder<T> {
         Ok(Gateway {
             server,
             changes,
-            relisted: Arc::clone(&relisted),
+            relisted,
             upstreams,
             list_timeout: self.list_timeout,
             refresh_interval: self.refresh_interval,

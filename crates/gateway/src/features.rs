@@ -1,6 +1,7 @@
 //! What an upstream lists, as features of the gateway's server.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
@@ -53,7 +54,7 @@ pub(crate) fn offer<T: Transport>(
         now.templates = replacing.replace(&offered.templates, templates);
         Ok(())
     })?;
-    now.has_tasks = listed.has_tasks;
+    upstream.has_tasks.store(listed.has_tasks, Ordering::Relaxed);
     now.listed = (!has_clashes).then_some(listed);
     *offered = now;
     upstream.relisted.notify_one();

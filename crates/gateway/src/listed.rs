@@ -50,7 +50,6 @@ pub(crate) struct Offered {
     /// What they were made from; `None` if the next listing may change them even if it is the same,
     /// since another feature had the same name or URI.
     pub(crate) listed: Option<Listed>,
-    pub(crate) has_tasks: bool,
     pub(crate) tools: HashSet<String>,
     pub(crate) prompts: HashSet<String>,
     pub(crate) resources: HashSet<String>,

@@ -1,6 +1,7 @@
 //! One upstream server.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mrtr_client::{CallError, Client, Transport};
@@ -16,9 +17,6 @@ use tokio::sync::Notify;
 use crate::listed::Offered;
 use crate::task_ids::TaskIds;
 
-/// Separates the prefix of an upstream from the names that it chose.
-pub(crate) const SEPARATOR: &str = "__";
-
 /// An upstream server, and what the gateway offers of it.
 pub(crate) struct Upstream<T> {
     /// For logs and error messages.
@@ -28,6 +26,8 @@ pub(crate) struct Upstream<T> {
     foreign: Vec<String>,
     pub(crate) client: Client<T>,
     pub(crate) offered: Mutex<Offered>,
+    /// True if it makes tasks of calls, according to the last listing.
+    pub(crate) has_tasks: AtomicBool,
     /// The ids of tasks; `None` if the gateway's server has tasks of its own.
     pub(crate) tasks: Option<TaskIds>,
     /// Notified when what any upstream offers has changed.
@@ -43,7 +43,8 @@ impl<T: Transport> Upstream<T> {
         tasks: Option<TaskIds>,
         relisted: Arc<Notify>,
     ) -> Self {
-        Self { name, prefix, foreign, client, offered: Mutex::default(), tasks, relisted }
+        let (offered, has_tasks) = (Mutex::default(), AtomicBool::default());
+        Self { name, prefix, foreign, client, offered, has_tasks, tasks, relisted }
     }
 
     /// Returns the name under which the gateway offers a tool or prompt; `None` if it belongs to
@@ -57,12 +58,6 @@ impl<T: Transport> Upstream<T> {
     pub(crate) fn offers_resource(&self, key: &str) -> bool {
         let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         offered.resources.contains(key) || offered.templates.contains(key)
-    }
-
-    /// Returns true if tasks of this upstream are forwarded.
-    fn has_tasks(&self) -> bool {
-        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        offered.has_tasks && self.tasks.is_some()
     }
 
     /// Returns a client for one round of a caller: it forwards progress and log messages.
@@ -125,7 +120,9 @@ impl<T: Transport> Upstream<T> {
         let mut capabilities = caller.capabilities().clone();
         // Extensions are between the caller and the server that implements them: only tasks are
         // forwarded.
-        let has_tasks = capabilities.has_extension(tasks::EXTENSION) && self.has_tasks();
+        let has_tasks = capabilities.has_extension(tasks::EXTENSION)
+            && self.tasks.is_some()
+            && self.has_tasks.load(Ordering::Relaxed);
         capabilities.extensions = None;
         if has_tasks {
             capabilities = capabilities.with_extension(tasks::EXTENSION, Object::new());

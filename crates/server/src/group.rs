@@ -17,9 +17,6 @@ use crate::state::StateMap;
 use crate::tool::Tool;
 use crate::visibility::VisibilityRule;
 
-/// Separates the prefix of a mounted group from the names in it.
-const SEPARATOR: &str = "__";
-
 /// A group of tools, prompts, resources and resource templates, with its own state, visibility
 /// rules and [layers](crate::middleware). Typically, each module of an application provides one.
 ///
@@ -73,6 +70,9 @@ pub struct FeatureGroup {
 }
 
 impl FeatureGroup {
+    /// Separates the prefix of a mounted group from the names in it.
+    pub const SEPARATOR: &str = "__";
+
     /// Creates an empty group.
     pub fn new() -> Self {
         Self::default()
@@ -164,7 +164,7 @@ impl FeatureGroup {
     pub fn mount(self, prefix: &str, mut group: Self) -> Self {
         let names = group.tools.iter_mut().map(|tool| &mut tool.wire.name);
         for name in names.chain(group.prompts.iter_mut().map(|prompt| &mut prompt.wire.name)) {
-            *name = format!("{prefix}{SEPARATOR}{name}");
+            *name = format!("{prefix}{}{name}", Self::SEPARATOR);
         }
         self.merge(group)
     }
