@@ -1,19 +1,15 @@
 //! An audit log of callers, requests and outcomes.
 
 use std::fmt;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use mrtr_schema::Object;
 use mrtr_schema::jsonrpc::{ErrorObject, code};
 use mrtr_server::Principal;
-use mrtr_server::middleware::{Next, Request, Response, ResultType};
+use mrtr_server::middleware::{Next, Request, Response, ResultType, from_fn};
 use tower_layer::Layer;
-use tower_service::Service;
 
 /// A layer that records every request that reaches it, once per round, even if the request was
 /// cancelled.
@@ -219,41 +215,24 @@ impl Drop for Pending {
 }
 
 impl Layer<Next> for Audit {
-    type Service = Audited;
+    type Service = Next;
 
-    fn layer(&self, next: Next) -> Audited {
-        Audited { audit: self.clone(), next }
+    fn layer(&self, next: Next) -> Next {
+        let audit = self.clone();
+        let audited = from_fn(move |request: Request, next: Next| {
+            let pending = audit.begin(&request);
+            async move {
+                let outcome = next.run(request).await;
+                pending.end(&outcome);
+                outcome
+            }
+        });
+        audited.layer(next)
     }
 }
 
 impl fmt::Debug for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Audit").field("arguments", &self.arguments).finish_non_exhaustive()
-    }
-}
-
-/// The service of [`Audit`].
-#[derive(Debug, Clone)]
-pub struct Audited {
-    audit: Audit,
-    next: Next,
-}
-
-impl Service<Request> for Audited {
-    type Response = Response;
-    type Error = ErrorObject;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, ErrorObject>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ErrorObject>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        let (pending, next) = (self.audit.begin(&request), self.next.clone());
-        Box::pin(async move {
-            let outcome = next.run(request).await;
-            pending.end(&outcome);
-            outcome
-        })
     }
 }

@@ -13,7 +13,7 @@ mod memory;
 mod redis;
 mod store;
 
-pub use layer::{RateLimit, RateLimited};
+pub use layer::RateLimit;
 pub use memory::MemoryRateLimitStore;
 #[cfg(feature = "redis")]
 pub use redis::RedisRateLimitStore;

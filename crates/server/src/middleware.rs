@@ -64,4 +64,4 @@ pub use request::Request;
 pub(crate) use request::{Dispatch, ResponseFuture};
 pub(crate) use response::ResultSummary;
 pub use response::{Response, ResultType};
-pub use stack::{FromFn, FromFnLayer, LayerFuture, Next, RequestService, from_fn};
+pub use stack::{FromFnLayer, LayerFuture, Next, RequestService, from_fn};

@@ -3,6 +3,7 @@
 
 pub mod fuzz;
 mod issuer;
+mod log_lines;
 mod memory_bus;
 mod ports;
 pub mod random;
@@ -11,6 +12,7 @@ pub mod servers;
 pub mod simulate;
 
 pub use issuer::Issuer;
+pub use log_lines::LogLines;
 pub use memory_bus::{BusChannel, MemoryBus};
 pub use mrtr_server::testing::{Exchange, Replicas, RequestLog, TestClock};
 pub use ports::free_ports;

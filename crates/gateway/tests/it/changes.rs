@@ -1,14 +1,12 @@
 //! Upstreams that change.
 
-use std::sync::Arc;
-
 use futures_util::StreamExt as _;
 use mrtr_client::SubscriptionEvent;
 use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_server::{Context, Tool};
 use serde_json::json;
 
-use super::{caller, gateway, tool_names, upstream};
+use super::{caller, gateway, run, tool_names, upstream};
 
 fn tool(name: &str) -> Tool {
     Tool::new(name, "", async |_: Context| "x")
@@ -20,10 +18,7 @@ async fn change_of_an_upstream_reaches_the_callers() {
     let server = upstream("u", [tool("a")]);
     let gateway = gateway(&[("u", &server)]).await;
     let client = caller(&gateway, "alice").build();
-    let running = tokio::spawn({
-        let gateway = Arc::clone(&gateway);
-        async move { gateway.run().await }
-    });
+    let running = run(&gateway);
     let mut changes = client.listen(&SubscriptionFilter::new().with_tools()).unwrap();
     assert!(matches!(changes.next().await, Some(Ok(SubscriptionEvent::Acknowledged(_)))));
     assert_eq!(tool_names(&client).await, ["u__a"]);

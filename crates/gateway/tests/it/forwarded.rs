@@ -24,7 +24,7 @@ use mrtr_transport::{
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{caller, connect, gateway, gateway_server, keyed, upstream};
+use super::{caller, connect, gateway, gateway_server, keyed, run, upstream};
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -205,6 +205,17 @@ async fn watch(
     }
 }
 
+/// Returns the next two events, in alphabetical order.
+async fn two_events(watched: &mut mrtr_client::Subscription) -> [SubscriptionEvent; 2] {
+    let mut events = [(); 2].map(|()| None);
+    for event in &mut events {
+        *event = watched.next().await;
+    }
+    let mut events = events.map(|event| event.unwrap().unwrap());
+    events.sort_by_key(|event| format!("{event:?}"));
+    events
+}
+
 /// Waits, in virtual time, until an upstream has this many subscriptions. One is for lists.
 async fn wait_for(changes: &ChangeNotifier, listeners: usize) {
     for _ in 0..1_000 {
@@ -220,10 +231,7 @@ async fn wait_for(changes: &ChangeNotifier, listeners: usize) {
 async fn changes_of_resources_reach_those_who_subscribed() {
     let ((one, one_changes), (two, two_changes)) = (changing("one"), changing("two"));
     let gateway = gateway(&[("one", &one), ("two", &two)]).await;
-    let running = tokio::spawn({
-        let gateway = Arc::clone(&gateway);
-        async move { gateway.run().await }
-    });
+    let running = run(&gateway);
     wait_for(&one_changes, 1).await;
     let client = caller(&gateway, "alice").build();
     let (granted, mut first) = watch(&client, &["one://one", "two://page/7", "other://x"]).await;
@@ -232,9 +240,7 @@ async fn changes_of_resources_reach_those_who_subscribed() {
     wait_for(&two_changes, 2).await;
     // Both may have changed before the upstream was asked to report it.
     let updated = |uri: &str| SubscriptionEvent::ResourceUpdated(uri.to_owned());
-    let mut at_first = [first.next().await.unwrap().unwrap(), first.next().await.unwrap().unwrap()];
-    at_first.sort_by_key(|event| format!("{event:?}"));
-    assert_eq!(at_first, [updated("one://one"), updated("two://page/7")]);
+    assert_eq!(two_events(&mut first).await, [updated("one://one"), updated("two://page/7")]);
     // Published by the wrong upstream, or not subscribed to.
     two_changes.publish(Change::Resource("one://one".to_owned()));
     two_changes.publish(Change::Resource("two://page/8".to_owned()));
@@ -299,10 +305,7 @@ async fn upstream_cannot_report_changes_of_another_one() {
         .unwrap();
     gateway.refresh().await;
     let gateway = Arc::new(gateway);
-    let running = tokio::spawn({
-        let gateway = Arc::clone(&gateway);
-        async move { gateway.run().await }
-    });
+    let running = run(&gateway);
     let alice = connect(gateway.server(), "alice").build();
     let (_, mut watched) = watch(&alice, &["one://one", "two://one"]).await;
     wait_for(&two_changes, 2).await;
@@ -343,10 +346,7 @@ async fn resource_that_is_refused_concerns_no_other() {
         .unwrap();
     gateway.refresh().await;
     let gateway = Arc::new(gateway);
-    let running = tokio::spawn({
-        let gateway = Arc::clone(&gateway);
-        async move { gateway.run().await }
-    });
+    let running = run(&gateway);
     let alice = connect(gateway.server(), "alice").build();
     let (_, mut watched) = watch(&alice, &["one://one"]).await;
     let updated = SubscriptionEvent::ResourceUpdated("one://one".to_owned());
@@ -370,10 +370,7 @@ async fn subscription_that_ends_is_opened_again() {
         .unwrap();
     let gateway = Arc::new(gateway);
     gateway.refresh().await;
-    let running = tokio::spawn({
-        let gateway = Arc::clone(&gateway);
-        async move { gateway.run().await }
-    });
+    let running = run(&gateway);
     let client = caller(&gateway, "alice").build();
     let (_, mut watched) = watch(&client, &["one://one"]).await;
     wait_for(&first_changes, 2).await;

@@ -15,12 +15,13 @@ mod upstreams;
 
 use std::sync::Arc;
 
-use mrtr_client::{Client, ClientBuilder};
+use mrtr_client::{Client, ClientBuilder, Transport};
 use mrtr_gateway::Gateway;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_server::{KeyRing, Principal, Secret, Server, ServerBuilder, Tool};
 use mrtr_transport::InProcess;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 /// The keys of all replicas of the gateway.
 fn gateway_server() -> ServerBuilder {
@@ -56,6 +57,12 @@ async fn gateway(upstreams: &[(&str, &Server)]) -> Arc<Gateway<InProcess<Server>
     let gateway = gateway.build(gateway_server()).unwrap();
     gateway.refresh().await;
     Arc::new(gateway)
+}
+
+/// Keeps the gateway up to date, until the task is aborted.
+fn run<T: Transport>(gateway: &Arc<Gateway<T>>) -> JoinHandle<()> {
+    let gateway = Arc::clone(gateway);
+    tokio::spawn(async move { gateway.run().await })
 }
 
 /// A client that accepts every form with `{"text": "hello"}`.

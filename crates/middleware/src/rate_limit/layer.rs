@@ -1,18 +1,14 @@
-//! The layer and its service.
+//! The layer, and its settings.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_server::Principal;
-use mrtr_server::middleware::{Next, Request, Response};
+use mrtr_server::middleware::{Next, Request, from_fn};
 use mrtr_transport::too_many_requests;
 use tower_layer::Layer;
-use tower_service::Service;
 
 use super::memory::MemoryRateLimitStore;
 use super::store::{Decision, ErasedStore, Quota, RateLimitStore};
@@ -179,47 +175,24 @@ impl Limit {
 }
 
 impl Layer<Next> for RateLimit {
-    type Service = RateLimited;
+    type Service = Next;
 
-    fn layer(&self, next: Next) -> RateLimited {
-        RateLimited { limit: Arc::clone(&self.0), next }
+    fn layer(&self, next: Next) -> Next {
+        let limit = Arc::clone(&self.0);
+        let limited = from_fn(move |request: Request, next: Next| {
+            let limit = Arc::clone(&limit);
+            async move {
+                let key = (limit.key)(&request);
+                limit.admit(&key, request.is_first_round()).await?;
+                next.run(request).await
+            }
+        });
+        limited.layer(next)
     }
 }
 
 impl fmt::Debug for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit").field("quota", &self.0.quota).finish_non_exhaustive()
-    }
-}
-
-/// The service of [`RateLimit`].
-#[derive(Clone)]
-pub struct RateLimited {
-    limit: Arc<Limit>,
-    next: Next,
-}
-
-impl Service<Request> for RateLimited {
-    type Response = Response;
-    type Error = ErrorObject;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, ErrorObject>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ErrorObject>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        let Self { limit, next } = self.clone();
-        let key = (limit.key)(&request);
-        Box::pin(async move {
-            limit.admit(&key, request.is_first_round()).await?;
-            next.run(request).await
-        })
-    }
-}
-
-impl fmt::Debug for RateLimited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RateLimited")
     }
 }

@@ -1,11 +1,11 @@
 //! The audit log.
 
-use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use mrtr_middleware::audit::{Audit, AuditOutcome, AuditRecord};
 use mrtr_server::middleware::from_fn;
-use mrtr_server::{Context, Error, Result, Server, Tool};
+use mrtr_server::{Context, Error, Result, Tool};
+use mrtr_testkit::LogLines;
 use serde_json::json;
 
 use crate::support::{Name, answer, ask, call, principal, server};
@@ -116,44 +116,17 @@ async fn long_names_are_cut() {
     assert_eq!(records.take()[0].name.as_deref(), Some(&*"ü".repeat(256)));
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn log_of(edit: impl FnOnce(&Server, &tokio::runtime::Runtime)) -> String {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+#[tokio::test]
+async fn log_lines_have_fields_and_no_answers() {
+    let (lines, _collecting) = LogLines::collect();
     let audit = Audit::new().arguments(["name"]);
     let greet = Tool::new("greet", "", async |_: Context, name: Name| name.name);
     let server = server(|server| server.tool(greet).tool(ask()).layer(audit));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    tracing::subscriber::with_default(subscriber, || edit(&server, &runtime));
-    let bytes = lines.0.lock().unwrap();
-    String::from_utf8(bytes.clone()).unwrap()
-}
-
-#[test]
-fn log_lines_have_fields_and_no_answers() {
-    let log = log_of(|server, runtime| {
-        runtime.block_on(async {
-            let arguments = json!({ "arguments": { "name": "Zoe\nlevel=ERROR" } });
-            call(server, Some("alice"), "greet", arguments).await.unwrap();
-            let first = call(server, Some("alice"), "ask", json!({})).await.unwrap();
-            call(server, Some("alice"), "ask", answer(&first)).await.unwrap();
-        });
-    });
+    let arguments = json!({ "arguments": { "name": "Zoe\nlevel=ERROR" } });
+    call(&server, Some("alice"), "greet", arguments).await.unwrap();
+    let first = call(&server, Some("alice"), "ask", json!({})).await.unwrap();
+    call(&server, Some("alice"), "ask", answer(&first)).await.unwrap();
+    let log = lines.text();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("mrtr::audit")).collect();
     assert_eq!(lines.len(), 3, "{log}");
     for part in [

@@ -158,11 +158,15 @@ where
 #[derive(Clone)]
 pub struct FromFnLayer<F>(F);
 
-impl<F: Clone> Layer<Next> for FromFnLayer<F> {
-    type Service = FromFn<F>;
+impl<F, Fut> Layer<Next> for FromFnLayer<F>
+where
+    F: Fn(Request, Next) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Response, ErrorObject>> + Send + 'static,
+{
+    type Service = Next;
 
-    fn layer(&self, next: Next) -> FromFn<F> {
-        FromFn { function: self.0.clone(), next }
+    fn layer(&self, next: Next) -> Next {
+        Next(Inner::Layer(Arc::new(FromFn { function: self.0.clone(), next })))
     }
 }
 
@@ -172,33 +176,18 @@ impl<F> fmt::Debug for FromFnLayer<F> {
     }
 }
 
-/// The service of [`from_fn`].
-#[derive(Clone)]
-pub struct FromFn<F> {
+/// A function around the next layer.
+struct FromFn<F> {
     function: F,
     next: Next,
 }
 
-impl<F, Fut> Service<Request> for FromFn<F>
+impl<F, Fut> ErasedService for FromFn<F>
 where
-    F: Fn(Request, Next) -> Fut,
+    F: Fn(Request, Next) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Response, ErrorObject>> + Send + 'static,
 {
-    type Response = Response;
-    type Error = ErrorObject;
-    type Future = LayerFuture;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ErrorObject>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> LayerFuture {
-        LayerFuture(Box::pin((self.function)(request, self.next.clone())))
-    }
-}
-
-impl<F> fmt::Debug for FromFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FromFn")
+    fn respond(&self, request: Request) -> ResponseFuture {
+        Box::pin((self.function)(request, self.next.clone()))
     }
 }

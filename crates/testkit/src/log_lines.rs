@@ -1,7 +1,7 @@
 //! A collector of log lines.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Level};
@@ -9,16 +9,16 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 /// Collects the log of this thread.
 #[derive(Clone, Default)]
-pub(crate) struct LogLines(Arc<Mutex<Vec<u8>>>);
+pub struct LogLines(Arc<Mutex<Vec<u8>>>);
 
 impl LogLines {
     /// Collects from level INFO on, until the guard is dropped.
-    pub(crate) fn collect() -> (Self, (DefaultGuard, Dispatch)) {
+    pub fn collect() -> (Self, (DefaultGuard, Dispatch)) {
         Self::collect_from(Level::INFO)
     }
 
     /// Collects from this level on, with a line for the end of each span.
-    pub(crate) fn collect_from(level: Level) -> (Self, (DefaultGuard, Dispatch)) {
+    pub fn collect_from(level: Level) -> (Self, (DefaultGuard, Dispatch)) {
         let lines = Self::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -33,14 +33,15 @@ impl LogLines {
         (lines, (tracing::subscriber::set_default(subscriber), second))
     }
 
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    /// Returns the lines so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }
 
 impl Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
