@@ -1,5 +1,5 @@
-//! Runs replicas behind a load balancer, or with tasks in PostgreSQL, and checks the guarantees:
-//! `crates/chaos`, optimized.
+//! Runs replicas behind a load balancer, of servers or of a gateway to servers, or with tasks in
+//! PostgreSQL, and checks the guarantees: `crates/chaos`, optimized.
 //!
 //! With `--break`, one fault is introduced, and the run has to find that fault and no other. Most of
 //! the faults are patches, applied to a copy of the sources, so that the released code has no
@@ -37,6 +37,18 @@ const BREAKS: &[Break] = &[
     fault("drain", How::Option("--ignore-drain"), &["drain"]),
 ];
 
+/// The faults of replicas of a gateway: it passes the answers of a round on in the wrong order, and
+/// faults that the servers behind it have, too. A server that no longer opens a state ends the call
+/// even of a legacy client, which cannot see why.
+const GATEWAY_BREAKS: &[Break] = &[
+    fault("forwarding", How::Patch, &["answers"]),
+    Break {
+        consequence: Some("calls"),
+        ..fault("retire", How::Option("--retire-early"), &["rotation"])
+    },
+    fault("drain", How::Option("--ignore-drain"), &["drain"]),
+];
+
 /// The faults of tasks: a claim takes tasks that are held, entries are written without the lease, a
 /// result counts before it is committed, any caller sees a task, and an answer that comes while its
 /// task runs wakes nothing.
@@ -61,7 +73,7 @@ enum How {
 
 /// The patches. `tidy` checks that they apply.
 pub fn patches() -> Vec<PathBuf> {
-    let all = BREAKS.iter().chain(TASK_BREAKS);
+    let all = BREAKS.iter().chain(GATEWAY_BREAKS).chain(TASK_BREAKS);
     let patched = all.filter(|fault| matches!(fault.how, How::Patch));
     patched.map(|fault| patch(fault.name)).collect()
 }
@@ -78,12 +90,15 @@ pub fn run(args: &[String]) -> Result {
 fn behind_balancer(args: &[String]) -> Result {
     let (mut seconds, mut balancer, mut broken) = ("120".to_owned(), "nginx".to_owned(), None);
     let mut rest = Vec::new();
-    for option in options(args) {
+    let (gateway, args): (Vec<_>, Vec<_>) =
+        args.iter().cloned().partition(|arg| arg == "--gateway");
+    let faults = if gateway.is_empty() { BREAKS } else { GATEWAY_BREAKS };
+    for option in options(&args) {
         let (arg, value) = option?;
         match arg.as_str() {
             "--minutes" => seconds = in_seconds(value)?,
             "--balancer" => balancer.clone_from(value),
-            "--break" => broken = Some(find(BREAKS, value)?),
+            "--break" => broken = Some(find(faults, value)?),
             "--seed" | "--people" => rest.extend([arg.clone(), value.clone()]),
             other => return Err(format!("`chaos` has no option {other}").into()),
         }
@@ -96,10 +111,10 @@ fn behind_balancer(args: &[String]) -> Result {
         }
     };
     require(&[program])?;
-    let dir = scratch("chaos")?.join(&balancer);
+    let dir = scratch("chaos")?.join(if gateway.is_empty() { &*balancer } else { "gateway" });
     let mut options = vec!["--balancer".to_owned(), balancer, "--seconds".to_owned(), seconds];
     options.extend(["--conf".to_owned(), root().join(conf).display().to_string()]);
-    execute("run", &dir, &[options, rest].concat(), broken)
+    execute("run", &dir, &[options, rest, gateway].concat(), broken)
 }
 
 /// Runs tasks whose PostgreSQL server is killed, too.

@@ -86,8 +86,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "chaos",
-        usage: "[--tasks] [--minutes N] [--seed S] [--balancer nginx|haproxy] [--break FAULT]",
-        help: "kills, drains, rotates and upgrades replicas behind a load balancer (default: 2 minutes); FAULT: pinning, recording, retire, drain; --tasks: with tasks in PostgreSQL, which is killed, too; FAULT: lease, fence, commit, owner, wakeup",
+        usage: "[--gateway|--tasks] [--minutes N] [--seed S] [--balancer nginx|haproxy] [--break FAULT]",
+        help: "kills, drains, rotates and upgrades replicas behind a load balancer (default: 2 minutes); FAULT: pinning, recording, retire, drain; --gateway: a gateway to two servers; FAULT: forwarding, retire, drain; --tasks: with tasks in PostgreSQL, which is killed, too; FAULT: lease, fence, commit, owner, wakeup",
         run: chaos::run,
     },
     Command {

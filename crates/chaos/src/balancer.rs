@@ -132,7 +132,7 @@ pub(crate) fn statuses<'a>(served: impl Iterator<Item = &'a Served>) -> String {
 }
 
 /// Returns the configuration of the guide for these ports, without the retries that would hide
-/// failures.
+/// failures. Lines for more replicas than there are are left out.
 fn configuration(
     kind: Kind,
     template: &str,
@@ -166,9 +166,7 @@ fn configuration(
             }
             (Kind::Nginx, "proxy_next_upstream", _) => "proxy_next_upstream off;".to_owned(),
             (Kind::Nginx, "server", address) if address != "{" => {
-                let (at, replica) = left
-                    .next()
-                    .ok_or("the configuration of the guide has more replicas than the fleet")?;
+                let Some((at, replica)) = left.next() else { continue };
                 let down = if ready.get(at) == Some(&false) { " down" } else { "" };
                 format!("server {local}:{replica} max_fails=0{down};")
             }
@@ -176,9 +174,7 @@ fn configuration(
             (Kind::Haproxy, "retries", _) => "retries 0".to_owned(),
             (Kind::Haproxy, "option", "redispatch") => continue,
             (Kind::Haproxy, "server", name) => {
-                let (_, replica) = left
-                    .next()
-                    .ok_or("the configuration of the guide has more replicas than the fleet")?;
+                let Some((_, replica)) = left.next() else { continue };
                 format!("server {name} {local}:{replica}")
             }
             _ => line.trim_start().to_owned(),

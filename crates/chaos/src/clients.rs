@@ -13,7 +13,7 @@ use mrtr::{Client, ElicitResult};
 use mrtr_testkit::random::Random;
 use serde_json::json;
 
-use crate::workload::{TOOL, Used, answer_to, consents, key_of};
+use crate::workload::{Used, answer_to, consents, key_of};
 use crate::{Result, lock};
 
 /// Maximum number of times that a request is sent again in one call: a load balancer may fail many
@@ -25,12 +25,17 @@ const RETRIES: u32 = 60;
 pub(crate) struct Call {
     pub(crate) id: String,
     pub(crate) caller: String,
+    /// The caller from the server's point of view.
+    pub(crate) identity: String,
     /// The caller speaks a legacy revision.
     pub(crate) is_legacy: bool,
     /// In seconds since the run began.
     pub(crate) begun: f64,
     pub(crate) ended: f64,
     pub(crate) attempts: Vec<Attempt>,
+    /// Requests of a gateway to the server that got no response: the number of questions that the
+    /// caller had been asked when each was sent.
+    pub(crate) lost_upstream: Vec<usize>,
     /// Keys and messages.
     pub(crate) asked: Vec<(String, String)>,
     /// The result of the call, or the reason for its failure. `None` until the call has ended.
@@ -62,6 +67,8 @@ impl Attempt {
 #[derive(Debug)]
 pub(crate) struct Callers {
     url: String,
+    /// The tools that are called, in turn.
+    tools: Vec<String>,
     begun: Instant,
     stopping: AtomicBool,
     calls: Mutex<Vec<Call>>,
@@ -79,9 +86,10 @@ pub(crate) struct Foreign {
 }
 
 impl Callers {
-    pub(crate) fn new(url: String, begun: Instant) -> Arc<Self> {
+    pub(crate) fn new(url: String, tools: Vec<String>, begun: Instant) -> Arc<Self> {
         Arc::new(Self {
             url,
+            tools,
             begun,
             stopping: AtomicBool::new(false),
             calls: Mutex::default(),
@@ -153,14 +161,15 @@ impl Callers {
             });
             client.build().with_retries(RETRIES)
         };
-        for order in 0_u64.. {
+        for (order, tool) in self.tools.iter().cycle().enumerate() {
             if self.stopping.load(Ordering::Relaxed) {
                 break;
             }
             let (id, begun) = (format!("{nth}-{order}"), self.begun.elapsed().as_secs_f64());
             let (call, caller) = (id.clone(), caller.clone());
-            *lock(&now) = Call { id: call, caller, is_legacy, begun, ..Call::default() };
-            let result = connect().call_tool(TOOL, json!({ "call": id })).await;
+            let identity = caller.clone();
+            *lock(&now) = Call { id: call, caller, identity, is_legacy, begun, ..Call::default() };
+            let result = connect().call_tool(tool, json!({ "call": id })).await;
             let mut call = std::mem::take(&mut *lock(&now));
             call.ended = self.begun.elapsed().as_secs_f64();
             call.outcome = Some(match result {

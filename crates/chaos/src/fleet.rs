@@ -60,6 +60,12 @@ impl Program {
         options.extend(ignore_drain.then(|| "--ignore-drain".into()));
         Self { command: "replica", options }
     }
+
+    /// Makes the program a gateway to a server, or to one more.
+    pub(crate) fn upstream(mut self, prefix: &str, url: &str) -> Self {
+        self.options.extend(["--upstream".into(), format!("{prefix}={url}").into()]);
+        self
+    }
 }
 
 impl Fleet {

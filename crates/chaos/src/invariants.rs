@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::balancer::{Served, statuses};
 use crate::clients::{Call, Foreign};
 use crate::ledger::Entry;
-use crate::scenario::Done;
+use crate::service::Done;
 use crate::workload::{BOUGHT, DECLINED, answer_to, consents, may_run};
 use crate::{lock, quarter};
 
@@ -21,6 +21,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) unended: usize,
     pub(crate) entries: Vec<Entry>,
     pub(crate) served: Vec<Served>,
+    /// Requests of gateways to servers.
+    pub(crate) served_upstream: Vec<Served>,
     /// The time until which no replica was killed, in seconds since the run began.
     pub(crate) calm_until: f64,
     /// The time when the run began, in seconds since 1970.
@@ -187,11 +189,9 @@ fn steps(call: &Call, runs: &BTreeMap<&str, Vec<&Entry>>) -> Vec<String> {
     for step in expected {
         let times = runs.get(step).map_or(0, Vec::len);
         // The requests in which the step may have run.
-        let lost = call
-            .attempts
-            .iter()
-            .filter(|attempt| attempt.broken.is_some() && may_run(step, attempt.asked));
-        let broken = lost.count();
+        let lost = call.attempts.iter().filter(|attempt| attempt.broken.is_some());
+        let lost = lost.map(|attempt| attempt.asked).chain(call.lost_upstream.iter().copied());
+        let broken = lost.filter(|asked| may_run(step, *asked)).count();
         if times == 0 || times > 1 + broken {
             wrong.push(format!(
                 "{}: step {step} ran {times} times; {broken} responses were lost",
@@ -228,6 +228,7 @@ fn legacy_steps(observed: &Observed<'_>, runs: &Runs<'_>) -> Vec<String> {
 fn keys(call: &Call, runs: &BTreeMap<&str, Vec<&Entry>>) -> Vec<String> {
     // A first request that is sent again begins another call from the server's point of view.
     let begun = call.attempts.iter().filter(|attempt| attempt.is_first).count();
+    let begun = begun + call.lost_upstream.iter().filter(|asked| **asked == 0).count();
     let mut wrong = Vec::new();
     for (step, runs) in runs {
         let keys: BTreeSet<_> = runs.iter().map(|run| &run.key).collect();
@@ -257,7 +258,7 @@ fn answers(call: &Call, runs: &BTreeMap<&str, Vec<&Entry>>) -> Vec<String> {
             wrong.push(format!("{}: {message:?} got the answer of another question", call.id));
         }
     }
-    let foreign = runs.values().flatten().filter(|run| run.caller != call.caller);
+    let foreign = runs.values().flatten().filter(|run| run.caller != call.identity);
     wrong.extend(
         foreign.map(|run| format!("{}: step {} ran for {}", call.id, run.step, run.caller)),
     );
@@ -277,7 +278,8 @@ fn refused(call: &Call) -> Vec<String> {
 /// Failed requests while no replica was killed, as observed by the load balancer or by clients.
 fn cut(observed: &Observed<'_>) -> Vec<String> {
     // The status -1 is not an HTTP status: no response was sent.
-    let failed = calm(observed).filter(|served| !(200..499).contains(&served.status));
+    let all = calm(observed, &observed.served).chain(calm(observed, &observed.served_upstream));
+    let failed = all.filter(|served| !(200..499).contains(&served.status));
     let of_balancer =
         failed.map(|served| format!("{} at {:.1} s", served.status, served.at - observed.began_at));
     let attempts = observed.calls.iter().flat_map(|call| &call.attempts);
@@ -313,8 +315,13 @@ fn finished_legacy(observed: &Observed<'_>) -> usize {
     observed.calls.iter().filter(is_finished).count()
 }
 
-fn calm<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a Served> {
-    observed.served.iter().filter(|served| served.at < observed.began_at + observed.calm_until)
+/// Returns the requests while no replica was killed.
+fn calm<'a>(
+    observed: &Observed<'_>,
+    served: &'a [Served],
+) -> impl Iterator<Item = &'a Served> + use<'a> {
+    let end = observed.began_at + observed.calm_until;
+    served.iter().filter(move |served| served.at < end)
 }
 
 /// Returns the memory of the witness in the first and in the last quarter of the time in which it
@@ -388,10 +395,18 @@ fn summary(observed: &Observed<'_>) -> String {
     row("foreign states tried, not rejected", format!("{tried}, {not_rejected}"));
     row(
         "statuses at the load balancer while no replica was killed",
-        statuses(self::calm(observed)),
+        statuses(self::calm(observed, &observed.served)),
     );
     let rest = observed.served.iter().filter(|it| it.at >= observed.began_at + observed.calm_until);
     row("statuses at the load balancer afterwards", statuses(rest));
+    if !observed.served_upstream.is_empty() {
+        row(
+            "statuses of requests from gateways to servers",
+            statuses(observed.served_upstream.iter()),
+        );
+        let lost: usize = observed.calls.iter().map(|call| call.lost_upstream.len()).sum();
+        row("responses that servers lost", lost.to_string());
+    }
     if let Some((first, last)) = witness_memory(observed) {
         row("memory of a replica in the second half", format!("{first} KiB, then {last} KiB"));
     }

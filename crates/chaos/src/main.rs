@@ -8,12 +8,14 @@
 mod balancer;
 mod clients;
 mod fleet;
+mod gateway;
 mod invariants;
 mod ledger;
 mod load;
 mod malformed;
 mod replica;
 mod scenario;
+mod service;
 mod tasks;
 mod wire;
 mod workload;
@@ -33,7 +35,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Result<T = ()> = std::result::Result<T, BoxError>;
 
 const USAGE: &str = "usage: chaos run --conf FILE [--balancer nginx|haproxy] [--seconds N] [--seed S] [--people N] \
-                     [--retire-early] [--ignore-drain] --dir DIR\n       chaos tasks [--seconds N] [--seed S] [--callers N] --dir DIR\n       chaos load [--seconds N] [--connections N] --dir DIR";
+                     [--gateway] [--retire-early] [--ignore-drain] --dir DIR\n       chaos tasks [--seconds N] [--seed S] [--callers N] --dir DIR\n       chaos load [--seconds N] [--connections N] --dir DIR";
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -1,5 +1,5 @@
-//! One replica: a process that serves the tool, reloads its key ring on SIGHUP, and drains and ends
-//! on SIGTERM.
+//! One replica: a process that serves the tool, or a gateway to servers of it, reloads its key ring
+//! on SIGHUP, and drains and ends on SIGTERM.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_service::Service;
 
+use crate::gateway;
 use crate::ledger::Ledger;
 use crate::workload::{self, Received};
 use crate::{Result, value};
@@ -27,7 +28,7 @@ pub(crate) const AUDIENCE: &str = "https://orders.example/mcp";
 pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     let (mut port, mut version, mut lifetime, mut notice) = (0_u16, 1_u32, 60_u64, 0_u64);
     let (mut ring, mut ledger) = (PathBuf::new(), PathBuf::new());
-    let mut ignore_drain = false;
+    let (mut upstreams, mut ignore_drain) = (Vec::new(), false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--port" => port = value(&arg, &mut args)?,
@@ -36,6 +37,7 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
             "--notice-ms" => notice = value(&arg, &mut args)?,
             "--ring" => ring = value(&arg, &mut args)?,
             "--ledger" => ledger = value(&arg, &mut args)?,
+            "--upstream" => upstreams.push(value(&arg, &mut args)?),
             "--ignore-drain" => ignore_drain = true,
             other => return Err(format!("a replica has no option {other:?}").into()),
         }
@@ -46,14 +48,21 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
         .init();
     let shared = SharedKeyRing::new(KeyRing::from_file(AUDIENCE, &ring)?);
     let ledger = Arc::new(Ledger::open(&ledger)?);
-    let echo = async |_: mrtr::Context, said: Said| said.text;
-    let server = Server::builder("orders", version.to_string())
-        .require_principal()
-        .sealer(shared.clone())
-        .changes(ChangeNotifier::default())
-        .tool(Tool::new("echo", "Returns its argument", echo))
-        .tool(workload::tool(version, ledger, Duration::from_secs(lifetime)))
-        .build()?;
+    let server =
+        Server::builder("orders", version.to_string()).require_principal().sealer(shared.clone());
+    let server = if upstreams.is_empty() {
+        let echo = async |_: mrtr::Context, said: Said| said.text;
+        server
+            .changes(ChangeNotifier::default())
+            .tool(Tool::new("echo", "Returns its argument", echo))
+            .tool(workload::tool(version, ledger, Duration::from_secs(lifetime)))
+            .build()?
+    } else {
+        let gateway = gateway::build(server, &upstreams, &ledger).await?;
+        let server = gateway.server().clone();
+        tokio::spawn(async move { gateway.run().await });
+        server
+    };
     reload_on_hangup(shared, ring)?;
     let mut asked = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
@@ -76,7 +85,10 @@ pub(crate) async fn run(mut args: impl Iterator<Item = String>) -> Result {
     let end = mrtr::shutdown(server.clone(), ready.clone());
     let options = ServeOptions::default().with_readiness(ready);
     // Session ids are sealed with the same keys as states, and live no longer.
-    let sessions = LegacyOptions::default().with_session_lifetime(Duration::from_secs(lifetime));
+    // Calls whose client has moved to another replica end soon enough for their memory to be seen.
+    let sessions = LegacyOptions::default()
+        .with_session_lifetime(Duration::from_secs(lifetime))
+        .with_resume_timeout(Duration::from_secs(10));
     let legacy = LegacyServer::new(server.clone(), server.sealer(), sessions)?;
     let endpoint = Endpoint::new(server.clone())
         .legacy(legacy)

@@ -2,32 +2,28 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mrtr::Secret;
-use mrtr_testkit::free_ports;
+use futures_util::future::try_join_all;
 use mrtr_testkit::random::Random;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::balancer::{Balancer, Kind};
-use crate::clients::Callers;
+use crate::clients::{Call, Callers};
 use crate::fleet::{Fleet, Program};
+use crate::gateway::{self, Lost};
 use crate::invariants::{Observed, report};
-use crate::ledger::Ledger;
+use crate::ledger::{Entry, Ledger};
+use crate::service::{Done, LIFETIME, Service, WITNESS};
+use crate::workload::TOOL;
 use crate::{Result, USAGE, value};
 
-/// Lifetime of a state: longer than any order, and short enough that keys are dropped within a run.
-const LIFETIME: Duration = Duration::from_secs(15);
-
-const REPLICAS: usize = 4;
-
-/// The replica that is not restarted once it has its new version, so that its memory can be
-/// observed.
-const WITNESS: usize = 0;
+/// The servers that gateways are in front of, which are also the prefixes of their tools.
+const UPSTREAMS: [&str; 2] = ["east", "west"];
 
 #[derive(Debug)]
 struct Options {
@@ -37,18 +33,12 @@ struct Options {
     time: Duration,
     seed: u64,
     callers: u64,
+    /// Callers call two servers through replicas of a gateway.
+    gateway: bool,
     /// A deliberate fault: keys are dropped while their states are still valid.
     retire_early: bool,
     /// A deliberate fault: replicas end at once on SIGTERM.
     ignore_drain: bool,
-}
-
-/// Counts of the operations on the fleet.
-#[derive(Debug, Default)]
-pub(crate) struct Done {
-    pub(crate) drained: AtomicU32,
-    pub(crate) killed: AtomicU32,
-    pub(crate) rotated: AtomicU32,
 }
 
 impl Options {
@@ -60,6 +50,7 @@ impl Options {
             time: Duration::from_mins(2),
             seed: 0,
             callers: 48,
+            gateway: false,
             retire_early: false,
             ignore_drain: false,
         };
@@ -71,6 +62,7 @@ impl Options {
                 "--seconds" => options.time = Duration::from_secs(value(&arg, &mut args)?),
                 "--seed" => options.seed = value(&arg, &mut args)?,
                 "--people" => options.callers = value(&arg, &mut args)?,
+                "--gateway" => options.gateway = true,
                 "--retire-early" => options.retire_early = true,
                 "--ignore-drain" => options.ignore_drain = true,
                 _ => return Err(USAGE.into()),
@@ -78,35 +70,76 @@ impl Options {
         }
         Ok(options)
     }
+
+    /// Starts all services. The last one is what callers call.
+    async fn start(&self) -> Result<Vec<Service>> {
+        let balancer = (self.balancer, self.conf.as_path());
+        let replica = || Program::replica(LIFETIME, self.ignore_drain);
+        if !self.gateway {
+            return Ok(vec![Service::start(&self.dir, balancer, 4, replica()).await?]);
+        }
+        let (mut services, mut gateway) = (Vec::new(), replica());
+        for name in UPSTREAMS {
+            let service = Service::start(&self.dir.join(name), balancer, 2, replica()).await?;
+            gateway = gateway.upstream(name, &service.url());
+            services.push(service);
+        }
+        services.push(Service::start(&self.dir, balancer, 2, gateway).await?);
+        Ok(services)
+    }
+
+    /// Returns the names of the tools that are called.
+    fn tools(&self) -> Vec<String> {
+        if !self.gateway {
+            return vec![TOOL.to_owned()];
+        }
+        UPSTREAMS.iter().map(|prefix| format!("{prefix}__{TOOL}")).collect()
+    }
+
+    /// Returns the folders of the servers behind the gateway.
+    fn upstreams(&self) -> Vec<PathBuf> {
+        let names = if self.gateway { &UPSTREAMS[..] } else { &[] };
+        names.iter().map(|name| self.dir.join(name)).collect()
+    }
+
+    /// Returns the folders of the servers that run the steps.
+    fn servers(&self) -> Vec<PathBuf> {
+        if self.gateway { self.upstreams() } else { vec![self.dir.clone()] }
+    }
+
+    /// Adds to the calls what callers cannot see: what happens between gateways and servers.
+    fn complete(&self, calls: &mut [Call]) -> Result {
+        if self.gateway {
+            let lost: Vec<Lost> = Ledger::read(&Fleet::ledger(&self.dir))?;
+            for call in calls {
+                gateway::IDENTITY.clone_into(&mut call.identity);
+                let of_call = lost.iter().filter(|lost| lost.call == call.id);
+                call.lost_upstream = of_call.map(|lost| lost.asked).collect();
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Runs the scenario. Returns true if all guarantees hold.
 pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     let options = Options::read(args)?;
     let _ = fs::remove_dir_all(&options.dir);
-    fs::create_dir_all(&options.dir)?;
-    let mut ports = free_ports(REPLICAS + 1)?;
-    let front = ports.pop().ok_or("no port")?;
-
-    let program = Program::replica(LIFETIME, options.ignore_drain);
-    let fleet = Arc::new(Fleet::new(&ports, &options.dir, program));
-    let mut secret = Secret::generate()?;
-    fleet.rotate(&format!("active {}\n", secret.to_base64url().as_str())).await?;
-    for at in 0..fleet.len() {
-        fleet.start(&mut *fleet.hold(at).await?, 1).await?;
-    }
-    let balancer = Balancer::start(options.balancer, &options.conf, &options.dir, front, &ports)?;
-    wait_for(front).await?;
+    let services = options.start().await?;
+    let front = services.last().ok_or("no service")?;
 
     let (begun, since_1970) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH)?);
+    let of_gateway = if options.gateway { " of a gateway to two servers" } else { "" };
     println!(
-        "{REPLICAS} replicas behind {:?} on 127.0.0.1:{front}, {} callers, {} s, seed {}",
+        "{} replicas{of_gateway} behind {:?} at {}, {} callers, {} s, seed {}",
+        front.fleet.len(),
         options.balancer,
+        front.url(),
         options.callers,
         options.time.as_secs(),
         options.seed
     );
-    let callers = Callers::new(format!("http://127.0.0.1:{front}/mcp"), begun);
+    let callers = Callers::new(front.url(), options.tools(), begun);
     let mut orders = JoinSet::new();
     for nth in 0..options.callers {
         orders.spawn(Arc::clone(&callers).order(nth, options.seed));
@@ -117,20 +150,27 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     let mut memory = Vec::new();
     let mut calm_until = options.time;
     {
+        let (time, done) = (options.time, &done);
+        let random =
+            |at: usize, phase: u64| Random::new(options.seed.wrapping_add(phase + 2 * at as u64));
+        let all = || services.iter().enumerate();
         let events = async {
-            let mut random = Random::new(options.seed);
-            calm(&fleet, &done, &mut random, begun, options.time).await?;
+            let calm = all().map(|(at, service)| service.calm(done, random(at, 0), begun, time));
+            try_join_all(calm).await?;
             calm_until = begun.elapsed();
-            killing(&fleet, &done, &mut random, begun, options.time).await
+            let killing =
+                all().map(|(at, service)| service.killing(done, random(at, 1), begun, time));
+            try_join_all(killing).await
         };
         // None of these ends without an error.
-        let rotation = rotate(&fleet, &done, &mut secret, options.retire_early);
-        let relaying = relay_readiness(&fleet, &balancer);
-        let watching = watch(&fleet, &callers, &done, begun, &mut memory);
+        let rotation =
+            try_join_all(services.iter().map(|service| service.rotate(done, options.retire_early)));
+        let relaying = try_join_all(services.iter().map(Service::relay_readiness));
+        let watching = watch(&front.fleet, &callers, done, begun, &mut memory);
         tokio::select! {
-            ended = events => ended?,
-            failed = rotation => failed?,
-            failed = relaying => failed?,
+            ended = events => drop(ended?),
+            failed = rotation => drop(failed?),
+            failed = relaying => drop(failed?),
             () = watching => {}
         }
     }
@@ -138,29 +178,32 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     callers.stop();
     let mut unended = 0;
     let ending = async {
-        let relaying = relay_readiness(&fleet, &balancer);
+        let relaying = try_join_all(services.iter().map(Service::relay_readiness));
         let all = async {
             while let Some(ended) = orders.join_next().await {
                 ended??;
             }
             Ok(())
         };
-        tokio::select! { ended = all => ended, failed = relaying => failed }
+        tokio::select! { ended = all => ended, failed = relaying => failed.map(drop) }
     };
     match timeout(Duration::from_mins(1), ending).await {
         Ok(ended) => ended?,
         Err(_) => unended = orders.len(),
     }
-    for at in 0..fleet.len() {
-        fleet.hold(at).await?.drain().await?;
+    // Gateways end before their servers.
+    for service in services.into_iter().rev() {
+        service.stop().await?;
     }
-    balancer.stop().await?;
 
+    let mut calls = callers.calls();
+    options.complete(&mut calls)?;
     let observed = Observed {
-        calls: callers.calls(),
+        calls,
         unended,
-        entries: Ledger::read(&Fleet::ledger(&options.dir))?,
+        entries: read_all(&options.servers(), |dir| Ledger::read::<Entry>(&Fleet::ledger(dir)))?,
         served: Balancer::log(&options.dir)?,
+        served_upstream: read_all(&options.upstreams(), Balancer::log)?,
         calm_until: calm_until.as_secs_f64(),
         began_at: since_1970.as_secs_f64(),
         memory,
@@ -173,114 +216,13 @@ pub(crate) async fn run(args: impl Iterator<Item = String>) -> Result<bool> {
     Ok(kept)
 }
 
-async fn wait_for(port: u16) -> Result {
-    for _ in 0..100 {
-        if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(50)).await;
+/// Reads what the files of several folders have.
+fn read_all<T>(dirs: &[PathBuf], read: impl Fn(&Path) -> Result<Vec<T>>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    for dir in dirs {
+        all.extend(read(dir)?);
     }
-    Err("the load balancer does not listen: see balancer.stderr and error.log".into())
-}
-
-/// Drains and restarts replicas, one at a time. After a fifth of the run, restarts them one after
-/// the other with the next version of the tool.
-async fn calm(
-    fleet: &Fleet,
-    done: &Done,
-    random: &mut Random,
-    begun: Instant,
-    time: Duration,
-) -> Result {
-    let (mut version, mut next) = (1, Vec::new());
-    loop {
-        sleep(Duration::from_millis(300 + random.below(700))).await;
-        let elapsed = begun.elapsed();
-        if version == 1 && elapsed >= time / 5 {
-            (version, next) = (2, (0..fleet.len()).rev().collect());
-        }
-        if next.is_empty() && version == 2 && elapsed >= time / 2 {
-            return Ok(());
-        }
-        let at = match next.pop() {
-            Some(at) => at,
-            None if version == 1 => usize::try_from(random.below(fleet.len() as u64))?,
-            None => any_but_the_witness(fleet, random)?,
-        };
-        let mut replica = fleet.hold(at).await?;
-        replica.drain().await?;
-        done.drained.fetch_add(1, Ordering::Relaxed);
-        fleet.start(&mut replica, version).await?;
-    }
-}
-
-/// Returns the index of a random replica other than the witness, which is the first.
-fn any_but_the_witness(fleet: &Fleet, random: &mut Random) -> Result<usize> {
-    Ok(WITNESS + 1 + usize::try_from(random.below(fleet.len() as u64 - 1))?)
-}
-
-/// Kills replicas, sometimes several at a time, and restarts them after a short time.
-async fn killing(
-    fleet: &Arc<Fleet>,
-    done: &Done,
-    random: &mut Random,
-    begun: Instant,
-    time: Duration,
-) -> Result {
-    let mut coming = JoinSet::new();
-    while begun.elapsed() < time {
-        sleep(Duration::from_millis(300 + random.below(1200))).await;
-        let at = any_but_the_witness(fleet, random)?;
-        let away = Duration::from_millis(100 + random.below(900));
-        done.killed.fetch_add(1, Ordering::Relaxed);
-        let fleet = Arc::clone(fleet);
-        coming.spawn(async move {
-            let mut replica = fleet.hold(at).await?;
-            replica.kill().await?;
-            sleep(away).await;
-            fleet.start(&mut replica, 2).await
-        });
-    }
-    while let Some(came) = coming.join_next().await {
-        came??;
-    }
-    Ok(())
-}
-
-/// Repeats the three phases of a key rotation.
-async fn rotate(fleet: &Fleet, done: &Done, active: &mut Secret, early: bool) -> Result {
-    loop {
-        let next = Secret::generate()?;
-        let (old, new) = (active.to_base64url(), next.to_base64url());
-        let (old, new) = (old.as_str(), new.as_str());
-        fleet.rotate(&format!("active {old}\nstaged {new}\n")).await?;
-        sleep(Duration::from_millis(300)).await;
-        fleet.rotate(&format!("active {new}\nretiring {old}\n")).await?;
-        done.rotated.fetch_add(1, Ordering::Relaxed);
-        if !early {
-            sleep(LIFETIME + Duration::from_secs(1)).await;
-        }
-        fleet.rotate(&format!("active {new}\n")).await?;
-        *active = next;
-        sleep(Duration::from_millis(300)).await;
-    }
-}
-
-/// Polls replicas for readiness and updates the configuration of a load balancer that does not
-/// poll, as an orchestrator would.
-async fn relay_readiness(fleet: &Fleet, balancer: &Balancer) -> Result {
-    let mut known = Vec::new();
-    loop {
-        sleep(Duration::from_millis(100)).await;
-        let mut ready = Vec::new();
-        for at in 0..fleet.len() {
-            ready.push(fleet.is_ready(at).await);
-        }
-        if balancer.needs_readiness() && ready != known && ready.contains(&true) {
-            balancer.set_ready(&ready)?;
-            known = ready;
-        }
-    }
+    Ok(all)
 }
 
 /// Prints the progress of the run, and records the memory of the witness.

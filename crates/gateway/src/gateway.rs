@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, StreamExt as _};
 use mrtr_client::{Subscription, Transport};
+use mrtr_schema::capabilities::ListCapability;
 use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_server::{ChangeNotifier, Server};
 use tokio::sync::Notify;
@@ -67,7 +68,7 @@ impl<T: Transport> Gateway<T> {
         let (mut changes, mut delay) = (None, MIN_INTERVAL);
         loop {
             if changes.is_none() {
-                changes = subscribe(upstream);
+                changes = timeout(self.list_timeout, subscribe(upstream)).await.ok().flatten();
             }
             let pause = if self.refresh_one(upstream).await {
                 delay = MIN_INTERVAL;
@@ -106,9 +107,19 @@ impl<T: Transport> Gateway<T> {
     }
 }
 
-/// Subscribes to changes of all lists.
-fn subscribe<T: Transport>(upstream: &Upstream<T>) -> Option<Subscription> {
-    let filter = SubscriptionFilter::new().with_tools().with_prompts().with_resources();
+/// Subscribes to changes of the lists that the upstream reports according to its capabilities.
+/// Returns `None` if there are none, or if these are unknown.
+async fn subscribe<T: Transport>(upstream: &Upstream<T>) -> Option<Subscription> {
+    let capabilities = upstream.client.discover().await.ok()?.capabilities;
+    let reports = |list: Option<ListCapability>| list.and_then(|list| list.list_changed);
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = reports(capabilities.tools).unwrap_or_default();
+    filter.prompts_list_changed = reports(capabilities.prompts).unwrap_or_default();
+    let of_resources = capabilities.resources.and_then(|resources| resources.list_changed);
+    filter.resources_list_changed = of_resources.unwrap_or_default();
+    if filter == SubscriptionFilter::new() {
+        return None;
+    }
     upstream.client.listen(&filter).ok()
 }
 

@@ -94,6 +94,7 @@ pub const PARTS: &[Part] = &[
     part("simulate-legacy", &[], || simulate::run(&["--era", "2025-11-25"].map(str::to_owned))),
     part("chaos-nginx", &[NGINX], || chaos("--minutes 0.5 --balancer nginx")),
     part("chaos-haproxy", &[HAPROXY], || chaos("--minutes 0.5 --balancer haproxy")),
+    part("chaos-gateway", &[NGINX], || chaos("--gateway --minutes 0.75")),
     // The run must find the fault.
     part("chaos-break-retire", &[NGINX], || chaos("--minutes 0.4 --break retire")),
     part("chaos-break-drain", &[NGINX], || chaos("--minutes 0.4 --break drain")),

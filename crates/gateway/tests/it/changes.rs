@@ -1,12 +1,18 @@
 //! Upstreams that change.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use futures_util::StreamExt as _;
-use mrtr_client::SubscriptionEvent;
-use mrtr_schema::subscription::SubscriptionFilter;
-use mrtr_server::{Context, Tool};
+use mrtr_client::{Client, OutgoingRequest, SubscriptionEvent, Transport, TransportError};
+use mrtr_gateway::Gateway;
+use mrtr_schema::jsonrpc::Response;
+use mrtr_schema::subscription::{ListenParams, SubscriptionFilter};
+use mrtr_server::{Context, Principal, Server, Tool};
+use mrtr_transport::InProcess;
 use serde_json::json;
 
-use super::{caller, gateway, run, tool_names, upstream};
+use super::{caller, gateway, gateway_server, keyed, run, tool_names, upstream};
 
 fn tool(name: &str) -> Tool {
     Tool::new(name, "", async |_: Context| "x")
@@ -52,6 +58,45 @@ async fn unchanged_listing_is_not_reported() {
     assert_eq!(changes.next().await.unwrap().unwrap(), SubscriptionEvent::ToolsListChanged);
     assert_eq!(tool_names(&client).await, ["u__a", "u__b"]);
     gateway.refresh().await;
-    let next = tokio::time::timeout(std::time::Duration::from_mins(5), changes.next()).await;
+    let next = tokio::time::timeout(Duration::from_mins(5), changes.next()).await;
     assert!(next.is_err(), "{next:?}");
+}
+
+/// A connection that records what is subscribed to.
+struct Recorded {
+    transport: InProcess<Server>,
+    filters: Arc<Mutex<Vec<SubscriptionFilter>>>,
+}
+
+impl Transport for Recorded {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        if outgoing.request.method == "subscriptions/listen" {
+            let params: ListenParams = outgoing.request.decode_params().unwrap();
+            self.filters.lock().unwrap().push(params.notifications);
+        }
+        self.transport.send(outgoing).await
+    }
+}
+
+/// Returns what a gateway subscribes to at an upstream.
+async fn subscriptions_to(server: Server) -> Vec<SubscriptionFilter> {
+    let filters = Arc::<Mutex<Vec<_>>>::default();
+    let principal = Principal::new("https://login.example", "the gateway");
+    let transport = InProcess::new(server).with_extension(principal);
+    let recorded = Recorded { transport, filters: Arc::clone(&filters) };
+    let client = Client::builder(recorded).build();
+    let gateway = Gateway::builder().upstream("u", client).build(gateway_server()).unwrap();
+    let running = tokio::time::timeout(Duration::from_mins(5), gateway.run()).await;
+    assert!(running.is_err());
+    let filters = filters.lock().unwrap();
+    filters.clone()
+}
+
+/// An upstream that is asked for more would grant less, which is logged each time.
+#[tokio::test(start_paused = true)]
+async fn only_changes_that_an_upstream_reports_are_subscribed_to() {
+    let reporting = keyed("u", 2).updatable::<Tool>().tool(tool("a")).build().unwrap();
+    assert_eq!(subscriptions_to(reporting).await, [SubscriptionFilter::new().with_tools()]);
+    let silent = keyed("u", 2).tool(tool("a")).build().unwrap();
+    assert_eq!(subscriptions_to(silent).await, []);
 }
