@@ -1,8 +1,10 @@
 //! Runs the official conformance suite against the fixtures of `crates/conformance`.
 
+mod peers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -78,7 +80,12 @@ impl Leg {
     }
 }
 
+pub use peers::run as through_gateway;
+
 pub fn run(args: &[String]) -> Result {
+    if let Some(peer) = args.first().and_then(|arg| arg.strip_prefix("gateway-")) {
+        return through_gateway(peer);
+    }
     let mut args = args.iter().map(String::as_str).peekable();
     let fixture = args.next_if(|arg| LEGS.iter().any(|leg| leg.fixture.name() == *arg));
     let revision = args.next_if(|arg| LEGS.iter().any(|leg| leg.revision == *arg));
@@ -92,16 +99,13 @@ pub fn run(args: &[String]) -> Result {
     if legs.is_empty() {
         return Err("the suite is not run for this fixture at this revision".into());
     }
-    let (node, suite) = conformance_suite()?;
+    let (node, script) = conformance_suite()?;
     let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
     let (mut wrong, mut passed, mut table) = (Vec::new(), BTreeSet::new(), Vec::new());
     for leg in &legs {
-        let out = scratch(&leg.folder())?;
-        fs::remove_dir_all(&out)?;
-        fs::create_dir_all(&out)?;
-        let suite = Suite { node: &node, script: &suite, out: &out, bin: &bin, leg };
-        suite.run(&scenarios)?;
-        let results = read_results(&out, leg.fixture.side())?;
+        let suite = Suite::new((&node, &script), leg.fixture.side(), &leg.folder())?;
+        leg.run(&suite, &bin, &scenarios)?;
+        let results = suite.results()?;
         let (counts, differences) = compare(leg, &results, &scenarios)?;
         table.push((leg, counts));
         wrong.extend(differences);
@@ -124,46 +128,68 @@ pub fn run(args: &[String]) -> Result {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ").into()) }
 }
 
-struct Suite<'a> {
-    node: &'a Path,
-    script: &'a Path,
-    out: &'a Path,
-    bin: &'a Path,
-    leg: &'a Leg,
-}
-
-impl Suite<'_> {
-    fn run(&self, scenarios: &[&str]) -> Result {
-        let Leg { fixture, revision, has_requirements } = *self.leg;
-        let program = |name: &str| self.bin.join(format!("conformance-{name}"));
-        let start = |name: &str, upstream: &str| {
-            let mut command = Command::new(program(name));
-            Server::start_on(command.env("UPSTREAM", upstream).stdout(Stdio::null()), free_port()?)
-        };
-        let url = |server: &Server| format!("http://127.0.0.1:{}/mcp", server.port);
+impl Leg {
+    fn run(&self, suite: &Suite<'_>, bin: &Path, scenarios: &[&str]) -> Result {
+        let Self { fixture, revision, has_requirements } = *self;
         let mut servers = Vec::new();
         if fixture.side() == "server" {
-            servers.push(start("server", "")?);
+            servers.push(start_server(bin)?);
         }
-        if let (Fixture::Gateway, Some(upstream)) = (fixture, servers.last().map(url)) {
-            servers.push(start("gateway", &upstream)?);
+        if let (Fixture::Gateway, Some(upstream)) = (fixture, servers.last()) {
+            servers.push(start_gateway(bin, upstream)?);
         }
         let target = match servers.last() {
             Some(server) => format!("--url={}", url(server)),
-            None => format!("--command={}", program("client").display()),
+            None => format!("--command={}", program(bin, "client").display()),
         };
         println!("\nconformance: {} against the official suite ({revision})", fixture.name());
         if scenarios.is_empty() {
             if has_requirements {
-                self.invoke(&[&target, "--requirements", revision])?;
+                suite.invoke(&[&target, "--requirements", revision])?;
             } else {
-                self.invoke(&[&target, "--spec-version", revision, "--suite", "all"])?;
+                suite.invoke(&[&target, "--spec-version", revision, "--suite", "all"])?;
             }
         }
         for scenario in scenarios {
-            self.invoke(&[&target, "--spec-version", revision, "--scenario", scenario])?;
+            suite.invoke(&[&target, "--spec-version", revision, "--scenario", scenario])?;
         }
         Ok(())
+    }
+}
+
+fn program(bin: &Path, name: &str) -> PathBuf {
+    bin.join(format!("conformance-{name}"))
+}
+
+fn start_server(bin: &Path) -> Result<Server> {
+    Server::start_on(Command::new(program(bin, "server")).stdout(Stdio::null()), free_port()?)
+}
+
+/// Starts a gateway to a server.
+fn start_gateway(bin: &Path, upstream: &Server) -> Result<Server> {
+    let mut gateway = Command::new(program(bin, "gateway"));
+    Server::start_on(gateway.env("UPSTREAM", url(upstream)).stdout(Stdio::null()), free_port()?)
+}
+
+fn url(server: &Server) -> String {
+    format!("http://127.0.0.1:{}/mcp", server.port)
+}
+
+/// The program of the suite, for one side, and the folder of its results.
+struct Suite<'a> {
+    node: &'a Path,
+    script: &'a Path,
+    side: &'static str,
+    out: PathBuf,
+}
+
+impl<'a> Suite<'a> {
+    /// Prepares a run, whose results are in `target/xtask/{folder}`.
+    fn new((node, script): (&'a Path, &'a Path), side: &'static str, folder: &str) -> Result<Self> {
+        let out = scratch(folder)?;
+        fs::remove_dir_all(&out)?;
+        fs::create_dir_all(&out)?;
+        Ok(Self { node, script, side, out })
     }
 
     /// Runs the suite. Its exit code does not matter, since the results are read from its files.
@@ -171,10 +197,14 @@ impl Suite<'_> {
         let log =
             fs::OpenOptions::new().create(true).append(true).open(self.out.join("log.txt"))?;
         let mut command = Command::new(self.node);
-        command.arg(self.script).arg(self.leg.fixture.side()).args(args).arg("-o").arg(self.out);
+        command.arg(self.script).arg(self.side).args(args).arg("-o").arg(&self.out);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.status().map_err(|e| format!("cannot run the suite: {e}"))?;
         Ok(())
+    }
+
+    fn results(&self) -> Result<BTreeMap<String, Outcome>> {
+        read_results(&self.out, self.side)
     }
 }
 

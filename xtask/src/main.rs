@@ -56,8 +56,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "conformance",
-        usage: "[server|client] [revision] [scenario…]",
-        help: "runs the official conformance suite against crates/conformance, at every revision that it covers",
+        usage: "[server|gateway|client] [revision] [scenario…] | gateway-python | gateway-rmcp",
+        help: "runs the official conformance suite against crates/conformance, at every revision that it covers; gateway-python, gateway-rmcp: against a server on this SDK, directly and through a gateway",
         run: conformance::run,
     },
     Command {

@@ -1,5 +1,7 @@
 //! The example in the README of `mrtr-codec`: a tool on rmcp with a sealed state.
 
+pub mod answers;
+
 use std::error::Error;
 use std::sync::Arc;
 

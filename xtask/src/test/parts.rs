@@ -30,6 +30,8 @@ const fn part(name: &'static str, needs: &'static [Need], run: fn() -> Result) -
 }
 
 const SUITE: &[Need] = &[Need::Node, Need::NpmPackages("suite")];
+const SUITE_PYTHON: &[Need] =
+    &[Need::Node, Need::NpmPackages("suite"), Need::PythonPackages("python")];
 const TYPESCRIPT: &[Need] = &[Need::Node, Need::NpmPackages("typescript")];
 const PYTHON: &[Need] = &[Need::PythonPackages("python")];
 const PYTHON_1: &[Need] = &[Need::PythonPackages("python-1")];
@@ -71,6 +73,8 @@ pub const PARTS: &[Part] = &[
     part("benches", &[], benches),
     part("vectors", PYTHON, || vectors::run(&[])),
     part("conformance", SUITE, || conformance::run(&[])),
+    part("conformance-gateway-python", SUITE_PYTHON, || conformance::through_gateway("python")),
+    part("conformance-gateway-rmcp", SUITE, || conformance::through_gateway("rmcp")),
     part("interop-python", PYTHON, || interop::run(&["python".to_owned()])),
     part("interop-typescript", TYPESCRIPT, || interop::run(&["typescript".to_owned()])),
     part("interop-python-1", PYTHON_1, || interop::run(&["python-1".to_owned()])),

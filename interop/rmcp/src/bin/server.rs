@@ -14,23 +14,21 @@ use std::sync::Arc;
 use rmcp::handler::server::tool::{InputResponses, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
-    CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequest,
-    CreateMessageRequestParams, CreateMessageResult, ElicitRequest, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ElicitationSchema, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, Implementation, InputRequest, InputRequests,
-    InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListRootsRequest,
-    ListRootsResult, PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptMessage,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    ResourceContents, ResourceTemplate, Role, SamplingMessage, ServerCapabilities, ServerConfig,
+    CreateMessageRequest, CreateMessageRequestParams, CreateMessageResult, ElicitRequest,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, Implementation, InputRequest, InputRequiredResult,
+    ListPromptsResult, ListResourceTemplatesResult, ListRootsRequest, ListRootsResult,
+    PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptMessage, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
+    ResourceTemplate, Role, SamplingMessage, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler, ServiceExt as _, tool, tool_handler, tool_router};
+use rmcp_peer::answers::{Outcome, accepted, answer, ask, done, form, string};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::Notify;
 
 #[tokio::main]
@@ -117,8 +115,8 @@ impl Peer {
         {
             return Ok(done("declined"));
         }
-        Ok(match accepted(&answers, "name")? {
-            None => ask([form("name", "What is your name?")]).into(),
+        Ok(match accepted(&answers, "name", "name")? {
+            None => ask([form("name", "name", "What is your name?")]).into(),
             Some(name) => done(format!("Hello, {}!", string(name)?)),
         })
     }
@@ -172,12 +170,12 @@ impl Peer {
         // state is not protected: a client that changes the name there could have given another
         // answer in the first place.
         let Some(name) = name else {
-            let Some(name) = accepted(&answers, "name")? else {
-                return Ok(ask([form("name", "What is your name?")]).into());
+            let Some(name) = accepted(&answers, "name", "name")? else {
+                return Ok(ask([form("name", "name", "What is your name?")]).into());
             };
             return Ok(ask_if_sure(string(name)?).into());
         };
-        let Some(sure) = accepted(&answers, "sure")? else {
+        let Some(sure) = accepted(&answers, "sure", "sure")? else {
             return Ok(ask_if_sure(name).into());
         };
         Ok(done(format!("Hello, {name}! {sure}")))
@@ -186,9 +184,12 @@ impl Peer {
     /// Asks two questions at once
     #[tool]
     async fn joined(&self, InputResponses(answers): InputResponses) -> Outcome {
-        match (accepted(&answers, "first")?, accepted(&answers, "last")?) {
+        match (accepted(&answers, "first", "first")?, accepted(&answers, "last", "last")?) {
             (Some(first), Some(last)) => Ok(done(format!("{} {}", string(first)?, string(last)?))),
-            _ => Ok(ask([form("first", "First name?"), form("last", "Last name?")]).into()),
+            _ => {
+                Ok(ask([form("first", "first", "First name?"), form("last", "last", "Last name?")])
+                    .into())
+            }
         }
     }
 
@@ -232,8 +233,8 @@ impl ServerHandler for Peer {
         if request.name != "brief" {
             return Err(ErrorData::invalid_params("no such prompt", None));
         }
-        let Some(name) = accepted(&request.input_responses, "name")? else {
-            return Ok(ask([form("name", "For whom?")]).into());
+        let Some(name) = accepted(&request.input_responses, "name", "name")? else {
+            return Ok(ask([form("name", "name", "For whom?")]).into());
         };
         let text = format!("A brief for {}", string(name)?);
         Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into())
@@ -256,64 +257,15 @@ impl ServerHandler for Peer {
         let Some(id) = request.uri.strip_prefix("note://") else {
             return Err(ErrorData::resource_not_found("no such resource", None));
         };
-        let Some(name) = accepted(&request.input_responses, "name")? else {
-            return Ok(ask([form("name", "Whose?")]).into());
+        let Some(name) = accepted(&request.input_responses, "name", "name")? else {
+            return Ok(ask([form("name", "name", "Whose?")]).into());
         };
         let text = format!("note {id} of {}", string(name)?);
         Ok(ReadResourceResult::new(vec![ResourceContents::text(text, &request.uri)]).into())
     }
 }
 
-type Outcome = Result<CallToolResponse, ErrorData>;
-type Answers = Option<rmcp::model::InputResponses>;
-
-fn done(text: impl Into<String>) -> CallToolResponse {
-    CallToolResult::success(vec![ContentBlock::text(text)]).into()
-}
-
-fn ask<const N: usize>(questions: [(&str, InputRequest); N]) -> InputRequiredResult {
-    let questions = questions.map(|(key, question)| (key.to_owned(), question));
-    InputRequiredResult::from_input_requests(InputRequests::from(questions))
-}
-
 fn ask_if_sure(name: String) -> InputRequiredResult {
-    let (key, question) = form("sure", &format!("Are you sure, {name}?"));
+    let (key, question) = form("sure", "sure", &format!("Are you sure, {name}?"));
     InputRequiredResult::new(Some([(key.to_owned(), question)].into()), Some(name))
-}
-
-/// Returns a form with one field, named like the question's key.
-fn form<'a>(key: &'a str, message: &str) -> (&'a str, InputRequest) {
-    let schema = ElicitationSchema::builder();
-    let schema =
-        if key == "sure" { schema.required_bool(key) } else { schema.required_string(key) };
-    let params = ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message: message.to_owned(),
-        requested_schema: schema.build_unchecked(),
-    };
-    (key, InputRequest::Elicitation(ElicitRequest::new(params)))
-}
-
-fn answer<T: DeserializeOwned>(answers: &Answers, key: &str) -> Result<Option<T>, ErrorData> {
-    let answer = answers.as_ref().and_then(|answers| answers.get(key));
-    answer
-        .map(T::deserialize)
-        .transpose()
-        .map_err(|e| ErrorData::invalid_params(e.to_string(), None))
-}
-
-/// Returns the field of an accepted form, or `None` while there is no answer. A declined question
-/// is not asked again.
-fn accepted(answers: &Answers, key: &str) -> Result<Option<Value>, ErrorData> {
-    match answer::<ElicitResult>(answers, key)? {
-        Some(ElicitResult { action: ElicitationAction::Accept, content, .. }) => {
-            Ok(content.and_then(|content| content.get(key).cloned()))
-        }
-        Some(_) => Err(ErrorData::invalid_params(format!("no answer to {key:?}"), None)),
-        None => Ok(None),
-    }
-}
-
-fn string(value: Value) -> Result<String, ErrorData> {
-    serde_json::from_value(value).map_err(|e| ErrorData::invalid_params(e.to_string(), None))
 }
