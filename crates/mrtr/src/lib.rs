@@ -10,6 +10,7 @@
     feature = "gateway",
     feature = "macros",
     feature = "middleware",
+    feature = "openapi",
     feature = "testing",
     feature = "tls"
 ))]
@@ -104,6 +105,12 @@ pub mod dialects {
 #[cfg(feature = "gateway")]
 pub mod gateway {
     pub use mrtr_gateway::*;
+}
+
+/// Tools from an OpenAPI document.
+#[cfg(feature = "openapi")]
+pub mod openapi {
+    pub use mrtr_openapi::*;
 }
 
 /// Standard streams, and other byte streams.

@@ -4,6 +4,7 @@
 pub mod auth;
 pub mod dialects;
 pub mod legacy;
+pub mod openapi;
 pub mod protocol;
 
 use std::sync::Mutex;
@@ -19,7 +20,7 @@ use mrtr_codec::{
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 16] = [
+pub const TARGETS: [(&str, Body); 17] = [
     ("token", token),
     ("claims", claims),
     ("canonical", canonical),
@@ -33,6 +34,7 @@ pub const TARGETS: [(&str, Body); 16] = [
     ("dialect_response", dialects::dialect_response),
     ("template", protocol::template),
     ("form", protocol::form),
+    ("openapi", openapi::openapi),
     ("challenge", auth::challenge),
     ("metadata", auth::metadata),
     ("access_token", auth::access_token),

@@ -22,6 +22,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("mrtr-stores", &["mrtr-server"]),
     ("mrtr-gateway", &["mrtr-schema", "mrtr-server", "mrtr-client"]),
     ("mrtr-middleware", &["mrtr-schema", "mrtr-server", "mrtr-transport"]),
+    ("mrtr-openapi", &["mrtr-schema", "mrtr-server"]),
     (
         "mrtr",
         &[
@@ -36,6 +37,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "mrtr-stores",
             "mrtr-gateway",
             "mrtr-middleware",
+            "mrtr-openapi",
         ],
     ),
     ("mrtr-cli", &["mrtr", "mrtr-codec"]),
@@ -57,6 +59,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("mrtr-dialects", &["reqwest", "rustls", "hyper", "axum", "mrtr-server", "mrtr-legacy"]),
     ("mrtr-gateway", &["reqwest", "rustls", "hyper", "axum", "mrtr-legacy"]),
     ("mrtr-middleware", &["reqwest", "rustls", "hyper", "axum", "redis"]),
+    ("mrtr-openapi", &["reqwest", "rustls", "hyper", "axum"]),
     // Dialects reach no build that does not ask for them.
     ("mrtr", &["mrtr-dialects"]),
     ("mrtr-cli", &["mrtr-dialects"]),

@@ -1,0 +1,83 @@
+//! An OpenAPI document, and its references.
+
+use http::Method;
+use serde_json::Value;
+
+use crate::error::OpenApiError;
+use crate::operation::Operation;
+
+/// The most references that lead to each other.
+const MAX_REFERENCES: usize = 16;
+
+const METHODS: [(&str, Method); 8] = [
+    ("get", Method::GET),
+    ("put", Method::PUT),
+    ("post", Method::POST),
+    ("delete", Method::DELETE),
+    ("options", Method::OPTIONS),
+    ("head", Method::HEAD),
+    ("patch", Method::PATCH),
+    ("trace", Method::TRACE),
+];
+
+/// A document of version 3.0, 3.1 or 3.2.
+pub(crate) struct Document {
+    root: Value,
+    /// Its schemas are those of version 3.0, which are not JSON Schema.
+    pub(crate) is_3_0: bool,
+}
+
+impl Document {
+    pub(crate) fn parse(text: &str) -> Result<Self, OpenApiError> {
+        let root: Value = serde_json::from_str(text)?;
+        let version = root.get("openapi").and_then(Value::as_str).unwrap_or("none");
+        let is = |prefix: &str| version.starts_with(prefix);
+        if !is("3.0.") && !is("3.1.") && !is("3.2.") {
+            let version = version.chars().take(20).collect();
+            return Err(OpenApiError::Version(version));
+        }
+        let is_3_0 = is("3.0.");
+        Ok(Self { root, is_3_0 })
+    }
+
+    /// Returns all operations, with the objects of their paths and their own.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = (Operation, &Value, &Value)> {
+        let paths = self.root.get("paths").and_then(Value::as_object);
+        let items = paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/'));
+        items.flat_map(move |(path, item)| {
+            let item = self.resolve(item).unwrap_or(&Value::Null);
+            METHODS.iter().filter_map(move |(key, method)| {
+                let object = item.get(key).filter(|value| value.is_object())?;
+                let text = |key: &str| object.get(key)?.as_str().map(ToOwned::to_owned);
+                let tags = object.get("tags").and_then(Value::as_array).into_iter().flatten();
+                let operation = Operation {
+                    method: method.clone(),
+                    path: path.clone(),
+                    id: text("operationId"),
+                    tags: tags.filter_map(|tag| Some(tag.as_str()?.to_owned())).collect(),
+                    is_deprecated: object.get("deprecated") == Some(&Value::Bool(true)),
+                    summary: text("summary"),
+                    description: text("description"),
+                };
+                Some((operation, item, object))
+            })
+        })
+    }
+
+    /// Follows references in the document.
+    pub(crate) fn resolve<'a>(&'a self, mut value: &'a Value) -> Result<&'a Value, String> {
+        for _ in 0..MAX_REFERENCES {
+            let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
+                return Ok(value);
+            };
+            value = self.at(reference)?;
+        }
+        Err("its references lead to each other".to_owned())
+    }
+
+    /// Returns what a reference names.
+    pub(crate) fn at(&self, reference: &str) -> Result<&Value, String> {
+        let found = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        found.ok_or_else(|| format!("the reference {reference:?} does not lead into the document"))
+    }
+}

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod api_client;
+mod arguments;
+mod document;
+mod error;
+mod handler;
+mod operation;
+mod parameter;
+mod plan;
+mod request;
+mod response;
+mod schema;
+mod tools;
+
+pub use api_client::{ApiClient, SendError};
+pub use error::OpenApiError;
+pub use operation::{Operation, SkippedOperation};
+/// The version whose `Client` is an [`ApiClient`].
+#[cfg(feature = "reqwest")]
+pub use reqwest;
+pub use tools::{OpenApi, OpenApiTools};

@@ -1,0 +1,70 @@
+//! Operations of an API.
+
+use http::Method;
+
+/// An operation of the document: a method of a path.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) id: Option<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) is_deprecated: bool,
+    pub(crate) summary: Option<String>,
+    pub(crate) description: Option<String>,
+}
+
+impl Operation {
+    /// Returns the HTTP method.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Returns the path as the document has it, such as `/users/{id}`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the `operationId`.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Returns the tags.
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        self.tags.iter().map(String::as_str)
+    }
+
+    /// Returns true if the document marks the operation as deprecated.
+    pub fn is_deprecated(&self) -> bool {
+        self.is_deprecated
+    }
+
+    /// Returns true if the method is GET, HEAD, OPTIONS or TRACE, which ask for no change (RFC
+    /// 9110, section 9.2.1).
+    pub fn is_safe(&self) -> bool {
+        self.method.is_safe()
+    }
+
+    /// Returns the name of its tool: the `operationId`, or else the method and the path. Characters
+    /// that a name must not have become `_`.
+    pub fn tool_name(&self) -> String {
+        let name = self.id.clone().unwrap_or_else(|| {
+            format!("{}{}", self.method.as_str().to_ascii_lowercase(), self.path)
+        });
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        let name: String =
+            name.chars().map(|c| if is_allowed(c) { c } else { '_' }).take(128).collect();
+        if name.is_empty() { "_".to_owned() } else { name }
+    }
+}
+
+/// An operation that did not become a tool.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SkippedOperation {
+    /// The operation.
+    pub operation: Operation,
+    /// Why it cannot become a tool, for the operator.
+    pub reason: String,
+}

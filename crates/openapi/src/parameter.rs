@@ -1,0 +1,173 @@
+//! Parameters, and how their values are written (OpenAPI 3.1, section 4.8.12).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// All but the unreserved characters (RFC 3986, section 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+pub(crate) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Location {
+    Path,
+    Query,
+    Header,
+}
+
+impl Location {
+    /// Returns the location with the name; `None` for cookies.
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        match name {
+            "path" => Some(Self::Path),
+            "query" => Some(Self::Query),
+            "header" => Some(Self::Header),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::Header => "header",
+        }
+    }
+}
+
+/// How arrays and objects are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Values separated by this character.
+    Separated(char),
+    /// A parameter for each value, or for each property.
+    Exploded,
+    /// `name[property]=value`.
+    DeepObject,
+    /// JSON text.
+    Json,
+}
+
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    /// The name of the argument.
+    pub(crate) argument: String,
+    /// The name in the request.
+    pub(crate) name: String,
+    pub(crate) location: Location,
+    pub(crate) style: Style,
+    /// Objects are written as `name=value`, not `name,value`.
+    pub(crate) explode: bool,
+}
+
+impl Parameter {
+    /// Returns the style of a parameter, and whether it explodes.
+    pub(crate) fn style(parameter: &Value, location: Location) -> Result<(Style, bool), String> {
+        if parameter.get("content").is_some() {
+            return Ok((Style::Json, false));
+        }
+        let default = if location == Location::Query { "form" } else { "simple" };
+        let style = parameter.get("style").and_then(Value::as_str).unwrap_or(default);
+        let explode = parameter.get("explode").and_then(Value::as_bool).unwrap_or(style == "form");
+        let style = match (style, location, explode) {
+            ("simple", Location::Path | Location::Header, _) | ("form", Location::Query, false) => {
+                Style::Separated(',')
+            }
+            ("form", Location::Query, true) => Style::Exploded,
+            ("spaceDelimited", Location::Query, false) => Style::Separated(' '),
+            ("pipeDelimited", Location::Query, false) => Style::Separated('|'),
+            ("deepObject", Location::Query, _) => Style::DeepObject,
+            _ => {
+                let location = location.name();
+                return Err(format!("parameters of {location} have no style {style:?} here"));
+            }
+        };
+        Ok((style, explode))
+    }
+
+    /// Writes the value as one text, for a path or a header. `write` encodes single values.
+    pub(crate) fn joined(
+        &self,
+        value: &RawValue,
+        write: impl Fn(&str) -> String,
+    ) -> Result<String, String> {
+        let separator = match self.style {
+            Style::Json => return Ok(write(value.get())),
+            Style::Separated(separator) => separator,
+            Style::Exploded | Style::DeepObject => ',',
+        };
+        let mut text = String::new();
+        for (name, value) in parts(value)? {
+            if !text.is_empty() {
+                // In a query, only the comma may stand for itself.
+                let encoded = separator == ',';
+                if encoded { text.push(separator) } else { text += &encode(&separator.to_string()) }
+            }
+            if let Some(name) = name {
+                let between = if self.explode { '=' } else { separator };
+                let _ = write!(text, "{}{between}", write(&name));
+            }
+            text += &write(&value);
+        }
+        Ok(text)
+    }
+
+    /// Writes the value as pairs of a query, encoded.
+    pub(crate) fn pairs(&self, value: &RawValue) -> Result<Vec<(String, String)>, String> {
+        let own = encode(&self.name);
+        match self.style {
+            Style::Separated(_) | Style::Json => Ok(vec![(own, self.joined(value, encode)?)]),
+            Style::Exploded => Ok(parts(value)?
+                .into_iter()
+                .map(|(name, value)| {
+                    (name.map_or_else(|| own.clone(), |n| encode(&n)), encode(&value))
+                })
+                .collect()),
+            Style::DeepObject => parts(value)?
+                .into_iter()
+                .map(|(name, value)| {
+                    let name = name.ok_or("is not an object")?;
+                    Ok((
+                        format!("{own}{}{}{}", encode("["), encode(&name), encode("]")),
+                        encode(&value),
+                    ))
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Returns the single values of an argument: itself, its elements, or its members with their names.
+fn parts(value: &RawValue) -> Result<Vec<(Option<String>, String)>, String> {
+    match value.get().as_bytes().first() {
+        Some(b'[') => {
+            let all: Vec<&RawValue> = from_raw(value)?;
+            all.into_iter().map(|value| Ok((None, scalar(value)?))).collect()
+        }
+        Some(b'{') => {
+            let all: BTreeMap<String, &RawValue> = from_raw(value)?;
+            all.into_iter().map(|(name, value)| Ok((Some(name), scalar(value)?))).collect()
+        }
+        _ => Ok(vec![(None, scalar(value)?)]),
+    }
+}
+
+/// Returns a string, number or boolean as it is written in a URL.
+pub(crate) fn scalar(value: &RawValue) -> Result<String, String> {
+    match value.get().as_bytes().first() {
+        Some(b'"') => from_raw(value),
+        Some(b'[' | b'{') => Err("has values inside its values".to_owned()),
+        Some(b'n') => Ok(String::new()),
+        _ => Ok(value.get().to_owned()),
+    }
+}
+
+fn from_raw<'a, T: serde::Deserialize<'a>>(value: &'a RawValue) -> Result<T, String> {
+    serde_json::from_str(value.get()).map_err(|error| format!("is invalid: {error}"))
+}

@@ -1,0 +1,228 @@
+//! What an operation needs from its arguments, and their schema.
+
+use std::collections::HashSet;
+
+use http::{HeaderName, Uri, header};
+use mrtr_schema::Object;
+use serde_json::{Value, json};
+
+use crate::document::Document;
+use crate::operation::Operation;
+use crate::parameter::{Location, Parameter};
+use crate::schema::Schemas;
+
+/// The longest schema of a tool's arguments, in bytes of JSON.
+const MAX_SCHEMA: usize = 64 << 10;
+
+/// Headers that are not for the model to set. The document must not declare the first three
+/// (OpenAPI 3.1, section 4.8.12).
+const RESERVED_HEADERS: [HeaderName; 10] = [
+    header::ACCEPT,
+    header::CONTENT_TYPE,
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::COOKIE,
+    header::HOST,
+    header::PROXY_AUTHORIZATION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// An operation that can become a tool.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) operation: Operation,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) body: Option<Body>,
+    /// The schema of the arguments.
+    pub(crate) schema: Object,
+}
+
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// The name of the argument.
+    pub(crate) argument: String,
+    pub(crate) content_type: String,
+}
+
+impl Plan {
+    /// Plans an operation, whose path has the object `item`, and which itself has `object`.
+    /// Returns the reason if it cannot become a tool.
+    pub(crate) fn new(
+        document: &Document,
+        operation: &Operation,
+        item: &Value,
+        object: &Value,
+    ) -> Result<Self, String> {
+        let declared = declared_parameters(document, item, object)?;
+        let mut planning = Planning {
+            schemas: Schemas::new(document),
+            properties: Object::new(),
+            required: Vec::new(),
+        };
+        let mut parameters = Vec::new();
+        for parameter in declared {
+            parameters.extend(planning.parameter(parameter)?);
+        }
+        let body = match object.get("requestBody") {
+            Some(body) => planning.body(document.resolve(body)?)?,
+            None => None,
+        };
+        check_path(&operation.path, &parameters)?;
+        let Planning { schemas, properties, required } = planning;
+        let mut schema = Object::new();
+        schema.insert("type".to_owned(), "object".into());
+        schema.insert("properties".to_owned(), properties.into());
+        if !required.is_empty() {
+            schema.insert("required".to_owned(), required.into());
+        }
+        schema.insert("additionalProperties".to_owned(), false.into());
+        let definitions = schemas.definitions()?;
+        if !definitions.is_empty() {
+            schema.insert("$defs".to_owned(), definitions.into());
+        }
+        let length = serde_json::to_vec(&schema).map_err(|error| error.to_string())?.len();
+        if length > MAX_SCHEMA {
+            return Err(format!(
+                "the schema of its arguments has {length} bytes; at most {MAX_SCHEMA} are allowed"
+            ));
+        }
+        Ok(Self { operation: operation.clone(), parameters, body, schema })
+    }
+}
+
+/// Returns the parameters of an operation. Its own replace those of the path.
+fn declared_parameters<'a>(
+    document: &'a Document,
+    item: &'a Value,
+    object: &'a Value,
+) -> Result<Vec<&'a Value>, String> {
+    let list =
+        |value: &'a Value| value.get("parameters").and_then(Value::as_array).into_iter().flatten();
+    let key = |parameter: &'a Value| (parameter.get("name"), parameter.get("in"));
+    let mut all: Vec<&Value> = Vec::new();
+    for parameter in list(item).chain(list(object)) {
+        let parameter = document.resolve(parameter)?;
+        all.retain(|other| key(other) != key(parameter));
+        all.push(parameter);
+    }
+    Ok(all)
+}
+
+struct Planning<'a> {
+    schemas: Schemas<'a>,
+    properties: Object,
+    required: Vec<Value>,
+}
+
+impl Planning<'_> {
+    /// Adds a parameter. Returns `None` if it is left out.
+    fn parameter(&mut self, parameter: &Value) -> Result<Option<Parameter>, String> {
+        let text = |key: &str| parameter.get(key).and_then(Value::as_str);
+        let (Some(name), Some(location_name)) = (text("name"), text("in")) else {
+            return Err("a parameter has no name or location".to_owned());
+        };
+        let is_required = parameter.get("required") == Some(&Value::Bool(true));
+        let location = Location::new(location_name).filter(|location| {
+            *location != Location::Header
+                || HeaderName::try_from(name).is_ok_and(|name| !RESERVED_HEADERS.contains(&name))
+        });
+        let Some(location) = location else {
+            if is_required && location_name != "header" {
+                return Err(format!("it requires the parameter {name:?} in {location_name}"));
+            }
+            return Ok(None);
+        };
+        let (style, explode) = Parameter::style(parameter, location)?;
+        let content = parameter.get("content").and_then(Value::as_object);
+        let schema = match content.and_then(|content| content.values().next()) {
+            Some(media) => media.get("schema"),
+            None => parameter.get("schema"),
+        };
+        let schema = schema.cloned().unwrap_or_else(|| json!({}));
+        let is_required = is_required || location == Location::Path;
+        let argument =
+            self.argument(name, location.name(), &schema, text("description"), is_required)?;
+        Ok(Some(Parameter { argument, name: name.to_owned(), location, style, explode }))
+    }
+
+    /// Adds the body. Returns `None` if it is optional and cannot be sent.
+    fn body(&mut self, body: &Value) -> Result<Option<Body>, String> {
+        let is_required = body.get("required") == Some(&Value::Bool(true));
+        let content = body.get("content").and_then(Value::as_object);
+        let json = content.into_iter().flatten().find(|(kind, _)| is_json(kind));
+        let Some((content_type, media)) = json else {
+            return if is_required {
+                Err("its request body is not JSON".to_owned())
+            } else {
+                Ok(None)
+            };
+        };
+        let schema = media.get("schema").cloned().unwrap_or_else(|| json!({}));
+        let description = body.get("description").and_then(Value::as_str);
+        let argument = self.argument("body", "request", &schema, description, is_required)?;
+        Ok(Some(Body { argument, content_type: content_type.clone() }))
+    }
+
+    /// Adds an argument, and returns its name.
+    fn argument(
+        &mut self,
+        name: &str,
+        location: &str,
+        schema: &Value,
+        description: Option<&str>,
+        is_required: bool,
+    ) -> Result<String, String> {
+        let allowed =
+            |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
+        let mut argument: String = name.chars().map(allowed).collect();
+        if self.properties.contains_key(&argument) {
+            argument = format!("{location}_{argument}");
+        }
+        let mut schema = self.schemas.convert(schema)?;
+        if let (Value::Object(schema), Some(description)) = (&mut schema, description)
+            && !schema.contains_key("description")
+        {
+            schema.insert("description".to_owned(), description.into());
+        }
+        if self.properties.insert(argument.clone(), schema).is_some() {
+            return Err(format!("two parameters would have the name {argument:?}"));
+        }
+        if is_required {
+            self.required.push(argument.clone().into());
+        }
+        Ok(argument)
+    }
+}
+
+/// Returns true for `application/json` and types that end with `+json`.
+pub(crate) fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+/// Checks that the path is one of a URL, and that each of its variables has a parameter.
+fn check_path(path: &str, parameters: &[Parameter]) -> Result<(), String> {
+    let mut filled = path.to_owned();
+    let mut names = HashSet::new();
+    for parameter in parameters.iter().filter(|parameter| parameter.location == Location::Path) {
+        filled = filled.replace(&format!("{{{}}}", parameter.name), "x");
+        names.insert(&parameter.name);
+    }
+    if filled.contains(['{', '}']) {
+        return Err("its path has a variable without a parameter".to_owned());
+    }
+    if filled.contains(['?', '#']) || filled.parse::<Uri>().is_err() || has_dot_segments(&filled) {
+        return Err("its path is not the path of a URL".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns true if a URL parser would remove a segment, and so leave the path.
+pub(crate) fn has_dot_segments(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        plain == "." || plain == ".."
+    })
+}

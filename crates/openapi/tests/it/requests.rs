@@ -1,0 +1,177 @@
+//! Requests of calls.
+
+use mrtr_openapi::OpenApiTools;
+use mrtr_schema::elicitation::ElicitResult;
+use serde_json::{Value, json};
+
+use super::{Api, agreed, client, document, openapi, tool_of};
+
+/// Calls the only tool of an operation with these parameters, and returns the request.
+async fn sent(path: &str, parameters: Value, arguments: Value) -> String {
+    let api = Api::default();
+    let operation = json!({ "operationId": "op", "parameters": parameters });
+    let (client, _) = client(tool_of("get", path, operation, &api), agreed());
+    let result = client.call_tool("op", arguments).await.unwrap();
+    assert!(!result.is_error, "{}", result.text());
+    api.lines().pop().unwrap()
+}
+
+#[tokio::test]
+async fn parameters_are_written_in_their_styles() {
+    let integers = json!({ "type": "array", "items": { "type": "integer" } });
+    let query = |extra: Value| {
+        let mut parameter = json!({ "name": "q", "in": "query" });
+        parameter.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        json!([parameter])
+    };
+    for (parameters, arguments, expected) in [
+        (query(json!({})), json!({ "q": "a b&c=d" }), "?q=a%20b%26c%3Dd"),
+        (query(json!({})), json!({}), ""),
+        (
+            query(json!({})),
+            json!({ "q": 12_345_678_901_234_567_890_u64 }),
+            "?q=12345678901234567890",
+        ),
+        (query(json!({ "schema": integers })), json!({ "q": [1, 2] }), "?q=1&q=2"),
+        (query(json!({ "explode": false })), json!({ "q": ["a", "b,c"] }), "?q=a,b%2Cc"),
+        (
+            query(json!({ "style": "pipeDelimited", "explode": false })),
+            json!({ "q": ["a", "b"] }),
+            "?q=a%7Cb",
+        ),
+        (
+            query(json!({ "style": "deepObject" })),
+            json!({ "q": { "min": 1, "max": 2 } }),
+            "?q%5Bmax%5D=2&q%5Bmin%5D=1",
+        ),
+        (query(json!({})), json!({ "q": { "b": 2, "a": 1 } }), "?a=1&b=2"),
+        (
+            query(json!({ "content": { "application/json": {} } })),
+            json!({ "q": { "a": [1] } }),
+            "?q=%7B%22a%22%3A%5B1%5D%7D",
+        ),
+    ] {
+        let line = sent("/things", parameters, arguments.clone()).await;
+        assert_eq!(line, format!("GET https://api.example/v1/things{expected}"), "{arguments}");
+    }
+    let path = json!([{ "name": "id", "in": "path", "required": true }]);
+    let line = sent("/things/{id}/x", path.clone(), json!({ "id": "a/b?c" })).await;
+    assert_eq!(line, "GET https://api.example/v1/things/a%2Fb%3Fc/x");
+    let line = sent("/things/{id}", path, json!({ "id": ["a", "b"] })).await;
+    assert_eq!(line, "GET https://api.example/v1/things/a,b");
+}
+
+/// A model that was misled must not reach other resources than those of the operation.
+#[tokio::test]
+async fn arguments_cannot_leave_the_path() {
+    let api = Api::default();
+    let operation = json!({
+        "operationId": "op",
+        "parameters": [
+            { "name": "id", "in": "path", "required": true },
+            { "name": "kind", "in": "path", "required": true },
+        ],
+    });
+    let tools = tool_of("get", "/things/{id}/{kind}.", operation, &api);
+    let (client, _) = client(tools, agreed());
+    for (id, kind) in [("..", "x"), (".", "x"), ("", "x"), ("x", ".")] {
+        let result = client.call_tool("op", json!({ "id": id, "kind": kind })).await.unwrap();
+        assert!(result.is_error, "{id:?} {kind:?}");
+    }
+    // Not decoded a second time by the API.
+    assert!(
+        !client.call_tool("op", json!({ "id": "%2e%2e", "kind": "x" })).await.unwrap().is_error
+    );
+    assert_eq!(api.lines(), ["GET https://api.example/v1/things/%252e%252e/x."]);
+}
+
+#[tokio::test]
+async fn headers_of_the_protocol_are_not_for_the_model() {
+    let api = Api::default();
+    let header =
+        |name: &str| json!({ "name": name, "in": "header", "schema": { "type": "string" } });
+    let operation = json!({
+        "operationId": "op",
+        "parameters": [header("Host"), header("Authorization"), header("cookie"), header("X-Trace")],
+    });
+    let (client, _) = client(tool_of("get", "/things", operation, &api), agreed());
+    let tool = client.list_tools().await.unwrap().remove(0);
+    let names: Vec<_> = tool.input_schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["X-Trace"]);
+    client.call_tool("op", json!({ "X-Trace": "7" })).await.unwrap();
+    let broken = client.call_tool("op", json!({ "X-Trace": "7\r\nHost: evil" })).await.unwrap();
+    assert!(broken.is_error && broken.text().contains("X-Trace"), "{}", broken.text());
+    let requests = api.requests.lock().unwrap();
+    assert_eq!((requests.len(), &requests[0].headers()["x-trace"]), (1, &"7".parse().unwrap()));
+}
+
+/// The user sees what is sent, and nothing is sent without agreement.
+#[tokio::test]
+async fn unsafe_methods_need_the_agreement_of_the_user() {
+    let body = json!({ "required": true, "content": { "application/json": {} } });
+    for (answer, requests) in [
+        (agreed(), 1),
+        (ElicitResult::accept(json!({ "send": false })).unwrap(), 0),
+        (ElicitResult::accept(json!({})).unwrap(), 0),
+        (ElicitResult::decline(), 0),
+        (ElicitResult::cancel(), 0),
+    ] {
+        let api = Api::default();
+        let operation = json!({
+            "operationId": "op",
+            "parameters": [{ "name": "id", "in": "path", "required": true }],
+            "requestBody": body,
+        });
+        let (client, asked) = client(tool_of("patch", "/things/{id}", operation, &api), answer);
+        let arguments = json!({ "id": 7, "body": { "price": 1.50 } });
+        let result = client.call_tool("op", arguments).await.unwrap();
+        assert_eq!((api.lines().len(), result.is_error), (requests, requests == 0));
+        let question = "Send this request to api.example?\n\nPATCH /v1/things/7\n\n{\"price\":1.5}";
+        assert_eq!(*asked.lock().unwrap(), [question]);
+        for request in api.requests.lock().unwrap().iter() {
+            assert_eq!(request.body(), &br#"{"price":1.5}"#[..]);
+            assert_eq!(request.headers()["content-type"], "application/json");
+            assert!(request.headers()["idempotency-key"].len() > 20);
+        }
+    }
+}
+
+/// What is cut off in the question is counted.
+#[tokio::test]
+async fn long_body_is_shown_in_part() {
+    let api = Api::default();
+    let operation = json!({
+        "operationId": "op",
+        "requestBody": { "content": { "application/json": {} } },
+    });
+    let (client, asked) = client(tool_of("put", "/x", operation, &api), agreed());
+    client.call_tool("op", json!({ "body": "x".repeat(5_000) })).await.unwrap();
+    let asked = asked.lock().unwrap();
+    assert!(asked[0].ends_with("x… (5002 bytes in total)"), "{}", asked[0]);
+}
+
+#[tokio::test]
+async fn rules_of_the_operator_apply() {
+    let api = Api::default();
+    let paths = json!({
+        "/public": { "get": { "operationId": "read" }, "post": { "operationId": "write" } },
+        "/admin": { "get": { "operationId": "hidden", "tags": ["admin"] } },
+    });
+    let OpenApiTools { tools, .. } = openapi(&document(&paths), &api)
+        .select(|operation| operation.tags().all(|tag| tag != "admin"))
+        .confirm(|_| false)
+        .before_send(|cx, request| {
+            assert!(cx.principal().is_none());
+            request.headers_mut().insert("authorization", "Bearer of-the-gateway".parse().unwrap());
+            Ok(())
+        })
+        .tools();
+    let (client, asked) = client(tools, agreed());
+    let names: Vec<_> =
+        client.list_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["read", "write"]);
+    client.call_tool("write", json!({})).await.unwrap();
+    assert!(asked.lock().unwrap().is_empty());
+    let requests = api.requests.lock().unwrap();
+    assert_eq!(requests[0].headers()["authorization"], "Bearer of-the-gateway");
+}

@@ -1,0 +1,86 @@
+//! Schemas of arguments.
+
+use mrtr_openapi::{OpenApi, OpenApiTools};
+use serde_json::{Value, json};
+
+use super::{Api, agreed, client};
+
+/// Returns the schema of the only tool, whose body has the schema `body`.
+async fn schema_of(version: &str, body: Value, schemas: Value) -> Value {
+    let document = json!({
+        "openapi": version,
+        "paths": { "/x": { "post": {
+            "operationId": "op",
+            "requestBody": { "content": { "application/json": { "schema": body } } },
+        } } },
+        "components": { "schemas": schemas },
+    });
+    let OpenApiTools { tools, skipped, .. } =
+        OpenApi::new(&document.to_string(), "https://api.example", Api::default()).unwrap().tools();
+    assert!(skipped.is_empty(), "{skipped:?}");
+    let (client, _) = client(tools, agreed());
+    let tool = client.list_tools().await.unwrap().remove(0);
+    serde_json::to_value(tool.input_schema).unwrap()
+}
+
+#[tokio::test]
+async fn referenced_schemas_come_along() {
+    let schemas = json!({
+        "Node": {
+            "type": "object",
+            "properties": { "next": { "$ref": "#/components/schemas/Node" }, "name": { "$ref": "#/components/schemas/Name" } },
+        },
+        "Name": { "type": "string", "x-mcp-header": "Name" },
+        "Unused": { "type": "string" },
+    });
+    let schema = schema_of("3.1.0", json!({ "$ref": "#/components/schemas/Node" }), schemas).await;
+    assert_eq!(schema["properties"]["body"], json!({ "$ref": "#/$defs/Node" }));
+    let next = json!({ "$ref": "#/$defs/Node" });
+    assert_eq!(schema["$defs"]["Node"]["properties"]["next"], next);
+    // The document does not decide which arguments proxies see.
+    assert_eq!(schema["$defs"]["Name"], json!({ "type": "string" }));
+    assert_eq!(schema["$defs"].as_object().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn schemas_of_version_3_0_become_json_schema() {
+    for (before, after) in [
+        (json!({ "type": "string", "nullable": true }), json!({ "type": ["string", "null"] })),
+        (
+            json!({ "type": "string", "enum": ["a"], "nullable": true }),
+            json!({ "type": ["string", "null"], "enum": ["a", null] }),
+        ),
+        (json!({ "type": "string", "nullable": false }), json!({ "type": "string" })),
+        (
+            json!({ "type": "integer", "minimum": 1, "exclusiveMinimum": true }),
+            json!({ "type": "integer", "exclusiveMinimum": 1 }),
+        ),
+        (
+            json!({ "type": "integer", "maximum": 1, "exclusiveMaximum": false }),
+            json!({ "type": "integer", "maximum": 1 }),
+        ),
+        (
+            json!({ "allOf": [{ "type": "string" }], "nullable": true }),
+            json!({ "anyOf": [{ "allOf": [{ "type": "string" }] }, { "type": "null" }] }),
+        ),
+    ] {
+        let schema = schema_of("3.0.3", before.clone(), json!({})).await;
+        assert_eq!(schema["properties"]["body"], after, "{before}");
+    }
+}
+
+#[tokio::test]
+async fn properties_of_responses_are_left_out() {
+    let schema = schema_of(
+        "3.1.0",
+        json!({
+            "type": "object",
+            "properties": { "id": { "type": "integer", "readOnly": true }, "name": {} },
+            "required": ["id", "name"],
+        }),
+        json!({}),
+    )
+    .await;
+    let body = json!({ "type": "object", "properties": { "name": {} }, "required": ["name"] });
+    assert_eq!(schema["properties"]["body"], body);
+}
