@@ -45,7 +45,7 @@ def text(uri: str, mime_type: str, content: str) -> EmbeddedResource:
 
 @tool
 def test_simple_text() -> str:
-    """Returns a text"""
+    """Returns text"""
     return "This is a simple text response for testing."
 
 
@@ -99,7 +99,7 @@ async def test_tool_with_logging(context: Context) -> str:
     return "done"
 
 
-# The names of answers, and what asks for them.
+# Functions that build input requests and read their answers.
 
 
 def form(message: str, field: str, kind: str) -> ElicitRequest:
@@ -118,8 +118,8 @@ def ask(state: str | None = None, **requests) -> InputRequiredResult:
 
 def answers(context: Context, *names: str) -> list | None:
     """Returns the answers with these names, or none if one is missing."""
-    all = context.input_responses or {}
-    return [all[name] for name in names] if all.keys() >= set(names) else None
+    given = context.input_responses or {}
+    return [given[name] for name in names] if given.keys() >= set(names) else None
 
 
 @tool

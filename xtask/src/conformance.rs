@@ -80,6 +80,7 @@ impl Leg {
     }
 }
 
+/// Runs the suite against a server of another SDK, directly and through a gateway.
 pub use peers::run as through_gateway;
 
 pub fn run(args: &[String]) -> Result {

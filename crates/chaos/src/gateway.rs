@@ -1,4 +1,4 @@
-//! The server of a replica that is a gateway, and a record of the responses that it lost.
+//! The server of a replica that is a gateway, and a record of its requests that got no response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::Result;
 use crate::ledger::Ledger;
 
-/// The name under which gateways call servers: never that of a caller.
+/// The identity that gateways use towards servers. No caller has it.
 pub(crate) const IDENTITY: &str = "gateway";
 
 /// Maximum number of times that a request is sent again in one round.
@@ -83,7 +83,7 @@ impl Transport for Recorded {
     }
 }
 
-/// Returns what is recorded if a request gets no response; `None` if it is about no order.
+/// Returns what is recorded if a request gets no response; `None` if it does not belong to an order.
 fn lost(request: &Request) -> Option<Lost> {
     let member = |name| {
         let text = request.params.as_ref()?.member(name)?;

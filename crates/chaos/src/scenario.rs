@@ -22,7 +22,7 @@ use crate::service::{Done, LIFETIME, Service, WITNESS};
 use crate::workload::TOOL;
 use crate::{Result, USAGE, value};
 
-/// The servers that gateways are in front of, which are also the prefixes of their tools.
+/// The upstream servers. Their names are also the prefixes of their tools.
 const UPSTREAMS: [&str; 2] = ["east", "west"];
 
 #[derive(Debug)]

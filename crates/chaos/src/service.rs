@@ -31,8 +31,8 @@ pub(crate) struct Done {
     pub(crate) rotated: AtomicU32,
 }
 
-/// How much longer one of two replicas serves before one is drained again. All sessions of legacy
-/// clients move with each drain of two replicas, and their clients resume calls after a second.
+/// Extra pause between drains if there are only two replicas: each drain then moves all sessions of
+/// legacy clients, which resume their calls after a second.
 const SETTLING: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -118,27 +118,27 @@ impl Service {
         begun: Instant,
         time: Duration,
     ) -> Result {
-        let mut coming = JoinSet::new();
+        let mut restarts = JoinSet::new();
         while begun.elapsed() < time {
             sleep(Duration::from_millis(300 + random.below(1200))).await;
             let at = any_but_the_witness(&self.fleet, &mut random)?;
             let away = Duration::from_millis(100 + random.below(900));
             done.killed.fetch_add(1, Ordering::Relaxed);
             let fleet = Arc::clone(&self.fleet);
-            coming.spawn(async move {
+            restarts.spawn(async move {
                 let mut replica = fleet.hold(at).await?;
                 replica.kill().await?;
                 sleep(away).await;
                 fleet.start(&mut replica, 2).await
             });
         }
-        while let Some(came) = coming.join_next().await {
-            came??;
+        while let Some(restarted) = restarts.join_next().await {
+            restarted??;
         }
         Ok(())
     }
 
-    /// Repeats the three phases of a key rotation. Returns only errors.
+    /// Repeats the three phases of a key rotation. Runs until it fails.
     pub(crate) async fn rotate(&self, done: &Done, early: bool) -> Result {
         let mut active = self.secret.to_base64url();
         loop {
@@ -158,7 +158,7 @@ impl Service {
     }
 
     /// Polls replicas for readiness and updates the configuration of a load balancer that does not
-    /// poll, as an orchestrator would. Returns only errors.
+    /// poll, as an orchestrator would. Runs until it fails.
     pub(crate) async fn relay_readiness(&self) -> Result {
         let mut known = Vec::new();
         loop {
@@ -187,5 +187,5 @@ async fn wait_for(port: u16) -> Result {
         }
         sleep(Duration::from_millis(50)).await;
     }
-    Err("the load balancer does not listen: see balancer.stderr and error.log".into())
+    Err("the load balancer did not listen in time: see balancer.stderr and error.log".into())
 }

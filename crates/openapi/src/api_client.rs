@@ -1,23 +1,25 @@
-//! The way of requests to the API.
+//! Sending requests to the API.
 
 use bytes::Bytes;
 use http::{Request, Response};
 
-/// Why there is no response.
+/// The error of [`ApiClient::send`]: there is no response, or it is too large.
 pub type SendError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends requests to the API. Implemented for `reqwest::Client`, with the feature `reqwest`.
+/// Sends requests to the API. With the feature `reqwest`, `ReqwestClient` does.
 ///
-/// Timeouts, TLS, proxies and redirects are those of the implementation. Implement it to obtain
-/// credentials asynchronously, or to test without a network.
+/// Implement it to obtain credentials asynchronously, to use another HTTP client, or to test
+/// without a network. Timeouts, TLS, proxies and redirects are up to the implementation.
 pub trait ApiClient: Send + Sync + 'static {
-    /// Sends one request. The extensions of the request have its [`Operation`](crate::Operation).
-    /// Dropping the future cancels the request.
+    /// Sends one request. Its extensions contain the [`Operation`](crate::Operation).
+    ///
+    /// The future is dropped if the call is cancelled or times out. The API may already have acted
+    /// on the request.
     ///
     /// # Errors
     ///
-    /// If there is no response, or its body has more than `max_bytes` bytes. The error is logged,
-    /// and the model learns only that the API did not answer.
+    /// If there is no response, or its body has more than `max_bytes` bytes. A response with an
+    /// error status is not an error. Errors are logged; the model does not see them.
     fn send(
         &self,
         request: Request<Bytes>,
@@ -25,14 +27,33 @@ pub trait ApiClient: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Response<Bytes>, SendError>> + Send;
 }
 
+/// Requests by reqwest, without redirects: a redirect would send the request, and headers with
+/// credentials, to where the response says.
 #[cfg(feature = "reqwest")]
-impl ApiClient for reqwest::Client {
+#[derive(Debug, Clone)]
+pub struct ReqwestClient(reqwest::Client);
+
+#[cfg(feature = "reqwest")]
+impl ReqwestClient {
+    /// Builds the client. Timeouts, TLS and proxies are those of the builder; reqwest has no timeout
+    /// by default, but a call has one: [`Tool::request_timeout`](mrtr_server::Tool::request_timeout).
+    ///
+    /// # Errors
+    ///
+    /// If the builder fails, for example because of its TLS configuration.
+    pub fn new(builder: reqwest::ClientBuilder) -> reqwest::Result<Self> {
+        builder.redirect(reqwest::redirect::Policy::none()).build().map(Self)
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl ApiClient for ReqwestClient {
     async fn send(
         &self,
         request: Request<Bytes>,
         max_bytes: usize,
     ) -> Result<Response<Bytes>, SendError> {
-        let mut received = self.execute(request.try_into()?).await?;
+        let mut received = self.0.execute(request.try_into()?).await?;
         let mut body = Vec::new();
         while let Some(chunk) = received.chunk().await? {
             if body.len() + chunk.len() > max_bytes {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::OpenApiError;
 use crate::operation::Operation;
 
-/// The most references that lead to each other.
+/// The maximum length of a chain of references.
 const MAX_REFERENCES: usize = 16;
 
 const METHODS: [(&str, Method); 8] = [
@@ -30,17 +30,18 @@ pub(crate) struct Document {
 impl Document {
     pub(crate) fn parse(text: &str) -> Result<Self, OpenApiError> {
         let root: Value = serde_json::from_str(text)?;
-        let version = root.get("openapi").and_then(Value::as_str).unwrap_or("none");
+        let version = root.get("openapi").and_then(Value::as_str);
+        let version = version.ok_or(OpenApiError::MissingVersion)?;
         let is = |prefix: &str| version.starts_with(prefix);
         if !is("3.0.") && !is("3.1.") && !is("3.2.") {
             let version = version.chars().take(20).collect();
-            return Err(OpenApiError::Version(version));
+            return Err(OpenApiError::UnsupportedVersion(version));
         }
         let is_3_0 = is("3.0.");
         Ok(Self { root, is_3_0 })
     }
 
-    /// Returns all operations, with the objects of their paths and their own.
+    /// Returns all operations, each with its path item and its operation object.
     pub(crate) fn operations(&self) -> impl Iterator<Item = (Operation, &Value, &Value)> {
         let paths = self.root.get("paths").and_then(Value::as_object);
         let items = paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/'));
@@ -72,12 +73,12 @@ impl Document {
             };
             value = self.at(reference)?;
         }
-        Err("its references lead to each other".to_owned())
+        Err(format!("more than {MAX_REFERENCES} references lead from one to the next"))
     }
 
     /// Returns what a reference names.
     pub(crate) fn at(&self, reference: &str) -> Result<&Value, String> {
         let found = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        found.ok_or_else(|| format!("the reference {reference:?} does not lead into the document"))
+        found.ok_or_else(|| format!("the reference {reference:?} has no target in this document"))
     }
 }

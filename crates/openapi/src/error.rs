@@ -1,22 +1,25 @@
 //! Documents that cannot be read at all.
 
-/// Why a document does not become tools. Single operations that cannot become tools are
+/// Why an OpenAPI document does not become tools. Single operations that cannot become tools are
 /// [skipped](crate::OpenApiTools::skipped) instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenApiError {
     /// The document is not JSON.
     #[error("the OpenAPI document is not JSON: {0}")]
-    Json(#[from] serde_json::Error),
-    /// The document is not of version 3.0, 3.1 or 3.2.
-    #[error("the OpenAPI document has the version {0}; supported are 3.0, 3.1 and 3.2")]
-    Version(String),
-    /// The base URL is not an HTTP URL, or it has credentials, a query or a fragment.
-    #[error("the base URL {url:?} {why}")]
+    InvalidJson(#[from] serde_json::Error),
+    /// The document has another version than 3.0, 3.1 and 3.2.
+    #[error("unsupported OpenAPI version {0:?}; supported are 3.0, 3.1 and 3.2")]
+    UnsupportedVersion(String),
+    /// The document has no version. Documents of Swagger 2.0 have none.
+    #[error(
+        "the document has no string \"openapi\" with its version; Swagger 2.0 is not supported"
+    )]
+    MissingVersion,
+    /// The base URL is not a URL of HTTP, or it has credentials, a query or a fragment.
+    #[error("invalid base URL of the API: {reason}")]
     BaseUrl {
-        /// The URL.
-        url: String,
-        /// What is wrong with it.
-        why: String,
+        /// What is wrong with it. Does not contain the URL, which may have credentials.
+        reason: String,
     },
 }

@@ -14,7 +14,7 @@ use crate::arguments::Arguments;
 use crate::plan::Plan;
 use crate::response;
 
-/// A rule that completes requests.
+/// A function that changes requests before they are sent.
 pub(crate) type BeforeSend = dyn Fn(&Context, &mut Request<Bytes>) -> Result<()> + Send + Sync;
 
 /// What all tools of a document share.
@@ -25,7 +25,7 @@ pub(crate) struct Api<C> {
     pub(crate) max_response_bytes: usize,
 }
 
-/// The form in which the user agrees to a request.
+/// The form in which the user approves a request.
 #[derive(Deserialize, JsonSchema)]
 struct Confirmation {
     /// Send the request
@@ -45,7 +45,7 @@ pub(crate) async fn call<C: ApiClient>(
         let question = plan.question(&request, &arguments);
         let outcome = cx.elicit::<Confirmation>("send", question).outcome().await?;
         if !matches!(outcome, ElicitOutcome::Accept(Confirmation { send: true })) {
-            return Err(Error::new("The user did not agree, so the request was not sent."));
+            return Err(Error::new("The request was not sent: the user did not approve it."));
         }
     }
     if [Method::POST, Method::PATCH].contains(request.method()) {
@@ -55,12 +55,22 @@ pub(crate) async fn call<C: ApiClient>(
         request.headers_mut().insert("idempotency-key", key);
     }
     (api.before_send)(&cx, &mut request)?;
-    match api.client.send(request, api.max_response_bytes).await {
-        Ok(response) => Ok(response::output(&response)),
-        Err(error) => {
-            let (method, path) = (&plan.operation.method, &plan.operation.path);
-            tracing::warn!(target: "mrtr::openapi", %method, path, error = &*error, "a request failed");
-            Err(Error::new("The API did not answer. The request may have had an effect."))
+    let sent = api.client.send(request, api.max_response_bytes).await;
+    let failure = match sent {
+        Ok(response) if response.body().len() <= api.max_response_bytes => {
+            return Ok(response::output(&response));
         }
+        Ok(_) => "the response is too large".into(),
+        Err(error) => error,
+    };
+    let operation = &plan.operation;
+    tracing::warn!(target: "mrtr::openapi", %operation, error = &*failure, "a request to the API failed");
+    let mut message =
+        "There was no usable response from the API: the connection failed, it took too \
+                       long, or the response was too large."
+            .to_owned();
+    if !operation.is_safe() {
+        message += " The request may have been carried out. Check that before you repeat it.";
     }
+    Err(Error::new(message))
 }

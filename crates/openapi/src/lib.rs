@@ -14,10 +14,12 @@ mod response;
 mod schema;
 mod tools;
 
+#[cfg(feature = "reqwest")]
+pub use api_client::ReqwestClient;
 pub use api_client::{ApiClient, SendError};
 pub use error::OpenApiError;
 pub use operation::{Operation, SkippedOperation};
-/// The version whose `Client` is an [`ApiClient`].
+/// The version of reqwest that [`ReqwestClient`] uses.
 #[cfg(feature = "reqwest")]
 pub use reqwest;
 pub use tools::{OpenApi, OpenApiTools};

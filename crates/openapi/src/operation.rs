@@ -1,8 +1,10 @@
 //! Operations of an API.
 
+use std::fmt;
+
 use http::Method;
 
-/// An operation of the document: a method of a path.
+/// An operation of the document: a method on a path.
 #[derive(Debug, Clone)]
 pub struct Operation {
     pub(crate) method: Method,
@@ -25,8 +27,8 @@ impl Operation {
         &self.path
     }
 
-    /// Returns the `operationId`.
-    pub fn id(&self) -> Option<&str> {
+    /// Returns the `operationId`, or `None` if the operation has none.
+    pub fn operation_id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
@@ -40,14 +42,14 @@ impl Operation {
         self.is_deprecated
     }
 
-    /// Returns true if the method is GET, HEAD, OPTIONS or TRACE, which ask for no change (RFC
-    /// 9110, section 9.2.1).
+    /// Returns true for safe methods: GET, HEAD, OPTIONS and TRACE (RFC 9110, section 9.2.1).
     pub fn is_safe(&self) -> bool {
         self.method.is_safe()
     }
 
-    /// Returns the name of its tool: the `operationId`, or else the method and the path. Characters
-    /// that a name must not have become `_`.
+    /// Returns the name of the tool: the `operationId`, or the method in lower case and the path.
+    /// Characters other than ASCII letters, digits, `_`, `-` and `.` are replaced with `_`. The name
+    /// is cut to 128 characters.
     pub fn tool_name(&self) -> String {
         let name = self.id.clone().unwrap_or_else(|| {
             format!("{}{}", self.method.as_str().to_ascii_lowercase(), self.path)
@@ -56,6 +58,13 @@ impl Operation {
         let name: String =
             name.chars().map(|c| if is_allowed(c) { c } else { '_' }).take(128).collect();
         if name.is_empty() { "_".to_owned() } else { name }
+    }
+}
+
+/// Writes the method and the path, such as `GET /users/{id}`.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
     }
 }
 

@@ -8,10 +8,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// All but the unreserved characters (RFC 3986, section 2.3).
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, RESERVED).to_string()
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,10 @@ impl Parameter {
             ("deepObject", Location::Query, _) => Style::DeepObject,
             _ => {
                 let location = location.name();
-                return Err(format!("parameters of {location} have no style {style:?} here"));
+                let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+                return Err(format!(
+                    "parameter {name:?} in {location}: style {style:?} with explode={explode} is not supported"
+                ));
             }
         };
         Ok((style, explode))
@@ -105,7 +108,7 @@ impl Parameter {
         let mut text = String::new();
         for (name, value) in parts(value)? {
             if !text.is_empty() {
-                // In a query, only the comma may stand for itself.
+                // Of the separators, only the comma is written without percent-encoding.
                 let encoded = separator == ',';
                 if encoded { text.push(separator) } else { text += &encode(&separator.to_string()) }
             }
@@ -132,7 +135,7 @@ impl Parameter {
             Style::DeepObject => parts(value)?
                 .into_iter()
                 .map(|(name, value)| {
-                    let name = name.ok_or("is not an object")?;
+                    let name = name.ok_or("must be an object")?;
                     Ok((
                         format!("{own}{}{}{}", encode("["), encode(&name), encode("]")),
                         encode(&value),
@@ -162,7 +165,7 @@ fn parts(value: &RawValue) -> Result<Vec<(Option<String>, String)>, String> {
 pub(crate) fn scalar(value: &RawValue) -> Result<String, String> {
     match value.get().as_bytes().first() {
         Some(b'"') => from_raw(value),
-        Some(b'[' | b'{') => Err("has values inside its values".to_owned()),
+        Some(b'[' | b'{') => Err("must not contain nested arrays or objects".to_owned()),
         Some(b'n') => Ok(String::new()),
         _ => Ok(value.get().to_owned()),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use http::{HeaderName, Uri, header};
+use http::{HeaderName, Uri};
 use mrtr_schema::Object;
 use serde_json::{Value, json};
 
@@ -14,20 +14,33 @@ use crate::schema::Schemas;
 /// The longest schema of a tool's arguments, in bytes of JSON.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// Headers that are not for the model to set. The document must not declare the first three
-/// (OpenAPI 3.1, section 4.8.12).
-const RESERVED_HEADERS: [HeaderName; 10] = [
-    header::ACCEPT,
-    header::CONTENT_TYPE,
-    header::AUTHORIZATION,
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::COOKIE,
-    header::HOST,
-    header::PROXY_AUTHORIZATION,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
+/// Headers that are not for the model to set. Declarations of the first three are ignored (OpenAPI
+/// 3.1, section 4.8.12).
+const RESERVED_HEADERS: [&str; 16] = [
+    "accept",
+    "content-type",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "idempotency-key",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 ];
+
+/// Returns true if the model may set the header.
+fn is_settable(name: &str) -> bool {
+    HeaderName::try_from(name).is_ok_and(|name| {
+        !RESERVED_HEADERS.contains(&name.as_str()) && !name.as_str().starts_with("x-forwarded-")
+    })
+}
 
 /// An operation that can become a tool.
 #[derive(Debug)]
@@ -47,8 +60,8 @@ pub(crate) struct Body {
 }
 
 impl Plan {
-    /// Plans an operation, whose path has the object `item`, and which itself has `object`.
-    /// Returns the reason if it cannot become a tool.
+    /// Plans an operation with its path item and its operation object. Returns the reason if it
+    /// cannot become a tool.
     pub(crate) fn new(
         document: &Document,
         operation: &Operation,
@@ -84,15 +97,14 @@ impl Plan {
         }
         let length = serde_json::to_vec(&schema).map_err(|error| error.to_string())?.len();
         if length > MAX_SCHEMA {
-            return Err(format!(
-                "the schema of its arguments has {length} bytes; at most {MAX_SCHEMA} are allowed"
-            ));
+            return Err(format!("the input schema has {length} bytes; the limit is {MAX_SCHEMA}"));
         }
         Ok(Self { operation: operation.clone(), parameters, body, schema })
     }
 }
 
-/// Returns the parameters of an operation. Its own replace those of the path.
+/// Returns the parameters of an operation. Its own override those of the path item that have the
+/// same name and location.
 fn declared_parameters<'a>(
     document: &'a Document,
     item: &'a Value,
@@ -121,16 +133,16 @@ impl Planning<'_> {
     fn parameter(&mut self, parameter: &Value) -> Result<Option<Parameter>, String> {
         let text = |key: &str| parameter.get(key).and_then(Value::as_str);
         let (Some(name), Some(location_name)) = (text("name"), text("in")) else {
-            return Err("a parameter has no name or location".to_owned());
+            return Err("a parameter has no `name` or no `in`".to_owned());
         };
         let is_required = parameter.get("required") == Some(&Value::Bool(true));
-        let location = Location::new(location_name).filter(|location| {
-            *location != Location::Header
-                || HeaderName::try_from(name).is_ok_and(|name| !RESERVED_HEADERS.contains(&name))
-        });
+        let location = Location::new(location_name)
+            .filter(|location| *location != Location::Header || is_settable(name));
         let Some(location) = location else {
             if is_required && location_name != "header" {
-                return Err(format!("it requires the parameter {name:?} in {location_name}"));
+                return Err(format!(
+                    "the required parameter {name:?} is in {location_name:?}, which is not supported"
+                ));
             }
             return Ok(None);
         };
@@ -154,7 +166,7 @@ impl Planning<'_> {
         let json = content.into_iter().flatten().find(|(kind, _)| is_json(kind));
         let Some((content_type, media)) = json else {
             return if is_required {
-                Err("its request body is not JSON".to_owned())
+                Err("the required request body has no JSON media type".to_owned())
             } else {
                 Ok(None)
             };
@@ -187,7 +199,9 @@ impl Planning<'_> {
             schema.insert("description".to_owned(), description.into());
         }
         if self.properties.insert(argument.clone(), schema).is_some() {
-            return Err(format!("two parameters would have the name {argument:?}"));
+            return Err(format!(
+                "parameter {name:?} in {location}: the argument name {argument:?} is taken"
+            ));
         }
         if is_required {
             self.required.push(argument.clone().into());
@@ -211,10 +225,10 @@ fn check_path(path: &str, parameters: &[Parameter]) -> Result<(), String> {
         names.insert(&parameter.name);
     }
     if filled.contains(['{', '}']) {
-        return Err("its path has a variable without a parameter".to_owned());
+        return Err("the path has a variable without a path parameter".to_owned());
     }
     if filled.contains(['?', '#']) || filled.parse::<Uri>().is_err() || has_dot_segments(&filled) {
-        return Err("its path is not the path of a URL".to_owned());
+        return Err("the path contains `?`, `#`, a dot segment or an invalid character".to_owned());
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, header};
 use mrtr_server::{Error, Result};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -45,22 +44,28 @@ impl Plan {
                 }
                 Location::Header => {
                     let text = parameter.joined(value, str::to_owned).map_err(of_argument)?;
-                    let value = HeaderValue::from_str(&text)
-                        .map_err(|_| invalid(&parameter.argument, "is no value of a header"))?;
+                    let value = HeaderValue::from_str(&text).map_err(|_| {
+                        invalid(
+                            &parameter.argument,
+                            "contains characters that are not allowed in a header",
+                        )
+                    })?;
                     let name = HeaderName::try_from(&parameter.name).map_err(Error::internal)?;
                     request.headers_mut().insert(name, value);
                 }
             }
         }
         if has_dot_segments(&path) {
-            return Err(Error::invalid("the arguments of the path would lead out of it"));
+            return Err(Error::invalid(
+                "the arguments of the path must not make a segment `.` or `..`",
+            ));
         }
         let mut url = format!("{}{path}", base.as_str().trim_end_matches('/'));
         if !query.is_empty() {
             url = format!("{url}?{}", query.join("&"));
         }
         *request.method_mut() = self.operation.method.clone();
-        let too_long = |_| Error::invalid("the arguments are too long for a URL");
+        let too_long = |_| Error::invalid("the arguments make a URL that is too long");
         *request.uri_mut() = url.parse().map_err(too_long)?;
         let accepted = HeaderValue::from_static("application/json, text/*;q=0.5, */*;q=0.1");
         request.headers_mut().insert(header::ACCEPT, accepted);
@@ -93,15 +98,30 @@ impl Plan {
     }
 }
 
-/// Returns a value as JSON on one line, cut if it is long.
+/// Returns the JSON text of a value as it is sent, on one line, and cut if it is long. Characters
+/// that could hide others are escaped.
 fn shown(value: &RawValue) -> String {
-    let text = serde_json::from_str::<Value>(value.get()).unwrap_or_default().to_string();
-    match text.char_indices().nth(MAX_SHOWN) {
-        Some((at, _)) => {
-            format!("{}… ({} bytes in total)", text.get(..at).unwrap_or_default(), text.len())
+    let text = value.get();
+    let mut line = String::new();
+    for (at, c) in text.chars().enumerate() {
+        if at == MAX_SHOWN {
+            let _ = write!(line, "… ({} bytes in total)", text.len());
+            break;
         }
-        None => text,
+        match c {
+            // Outside of strings: JSON strings have no line breaks.
+            '\n' | '\r' | '\t' => line.push(' '),
+            c if is_invisible(c) => line.extend(c.escape_unicode()),
+            c => line.push(c),
+        }
     }
+    line
+}
+
+/// Returns true for characters without a shape, such as those that change the direction of text.
+fn is_invisible(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 fn invalid(argument: &str, why: &str) -> Error {

@@ -17,8 +17,10 @@ pub(crate) fn output(response: &Response<Bytes>) -> ToolOutput {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let text = std::str::from_utf8(response.body()).ok();
     if !status.is_success() {
-        let body: String = text.unwrap_or_default().chars().take(MAX_ERROR).collect();
-        let message = format!("The API answered {status}. {body}");
+        let text = text.unwrap_or_default();
+        let body: String = text.chars().take(MAX_ERROR).collect();
+        let rest = if body.len() < text.len() { "… (truncated)" } else { "" };
+        let message = format!("The API answered {status}. {body}{rest}");
         let mut result = CallToolResult::new(vec![ContentBlock::text(message.trim_end())]);
         result.is_error = true;
         return result.into();

@@ -12,7 +12,7 @@ const COMPONENTS: &str = "#/components/schemas/";
 /// Keywords whose values are data, not schemas.
 const DATA: [&str; 6] = ["const", "default", "enum", "example", "examples", "required"];
 
-/// Keywords that concern the documentation, or this server.
+/// Keywords that only serve documentation, and one that this server would follow.
 const DROPPED: [&str; 5] = ["discriminator", "externalDocs", "xml", "example", "x-mcp-header"];
 
 /// Converts schemas, and collects those that they refer to.
@@ -42,7 +42,7 @@ impl<'a> Schemas<'a> {
                 (dropped, _) if DROPPED.contains(&dropped) => continue,
                 ("$ref", Value::String(reference)) => {
                     let name = reference.strip_prefix(COMPONENTS).ok_or_else(|| {
-                        format!("the schema reference {reference:?} is not one to {COMPONENTS}")
+                        format!("the schema reference {reference:?} must start with {COMPONENTS:?}")
                     })?;
                     let first = name.split('/').next().unwrap_or_default();
                     self.referenced.insert(first.to_owned());
@@ -101,7 +101,7 @@ fn leave_out_read_only(schema: &mut Object) {
     }
 }
 
-/// Replaces what version 3.0 writes otherwise than JSON Schema.
+/// Converts keywords of OpenAPI 3.0 to JSON Schema 2020-12.
 fn upgrade(schema: &mut Object) {
     if schema.remove("nullable") == Some(Value::Bool(true)) {
         if let Some(Value::Array(values)) = schema.get_mut("enum")

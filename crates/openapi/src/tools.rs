@@ -23,10 +23,10 @@ const MAX_DESCRIPTION: usize = 4_000;
 
 type Rule = dyn Fn(&Operation) -> bool + Send + Sync;
 
-/// Makes tools of the operations of an OpenAPI document.
+/// Builds a tool for each operation of an OpenAPI document.
 ///
-/// The crate's page has an example.
-#[must_use = "call `tools`"]
+/// The [crate documentation](crate) has an example.
+#[must_use = "call `build`"]
 pub struct OpenApi<C> {
     document: Document,
     api: Api<C>,
@@ -38,7 +38,8 @@ pub struct OpenApi<C> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenApiTools {
-    /// The tools, in the order of the document.
+    /// The tools: paths in the order of the document, and for each GET, PUT, POST, DELETE, OPTIONS,
+    /// HEAD, PATCH and TRACE.
     pub tools: Vec<Tool>,
     /// The selected operations that cannot become tools.
     pub skipped: Vec<SkippedOperation>,
@@ -52,22 +53,24 @@ impl<C: ApiClient> OpenApi<C> {
     ///
     /// # Errors
     ///
-    /// If the text is not such a document, or if the URL is not one of HTTP, or has credentials, a
-    /// query or a fragment.
+    /// [`InvalidJson`](OpenApiError::InvalidJson) if the document is not JSON,
+    /// [`UnsupportedVersion`](OpenApiError::UnsupportedVersion) if its version is another one, and
+    /// [`BaseUrl`](OpenApiError::BaseUrl) if the URL is not an absolute `http` or `https` URL, or
+    /// has credentials, a query or a fragment.
     pub fn new(
         document: &str,
         base_url: &str,
         client: C,
     ) -> std::result::Result<Self, OpenApiError> {
         let document = Document::parse(document)?;
-        let refused = |why: String| OpenApiError::BaseUrl { url: base_url.to_owned(), why };
-        let base = Url::parse(base_url).map_err(|error| refused(format!("is invalid: {error}")))?;
+        let refused = |reason: String| OpenApiError::BaseUrl { reason };
+        let base = Url::parse(base_url).map_err(|error| refused(error.to_string()))?;
         if !["http", "https"].contains(&base.scheme()) || !base.has_host() {
-            return Err(refused("is not an HTTP URL".to_owned()));
+            return Err(refused("its scheme must be http or https".to_owned()));
         }
         let has_credentials = !base.username().is_empty() || base.password().is_some();
         if has_credentials || base.query().is_some() || base.fragment().is_some() {
-            return Err(refused("has credentials, a query or a fragment".to_owned()));
+            return Err(refused("it must have no credentials, query or fragment".to_owned()));
         }
         let before_send = Box::new(|_: &Context, _: &mut Request<Bytes>| Ok(()));
         let api = Api { base, client, before_send, max_response_bytes: 1 << 20 };
@@ -75,26 +78,34 @@ impl<C: ApiClient> OpenApi<C> {
         Ok(Self { document, api, select: Box::new(|_| true), confirm })
     }
 
-    /// Sets which operations become tools. Default: all.
-    pub fn select(mut self, rule: impl Fn(&Operation) -> bool + Send + Sync + 'static) -> Self {
+    /// Selects the operations that become tools. Default: all. The others are not listed in
+    /// [`skipped`](OpenApiTools::skipped).
+    pub fn filter(mut self, rule: impl Fn(&Operation) -> bool + Send + Sync + 'static) -> Self {
         self.select = Box::new(rule);
         self
     }
 
-    /// Sets for which operations the user is asked before the request is sent. Default: those that
-    /// are not [safe](Operation::is_safe).
+    /// Sets which operations need the user's approval in each call. Default: all that are not
+    /// [safe](Operation::is_safe).
     ///
-    /// The form shows the request. Clients without forms cannot call such a tool.
-    pub fn confirm(mut self, rule: impl Fn(&Operation) -> bool + Send + Sync + 'static) -> Self {
+    /// If the user declines or cancels the form, or does not tick `send`, the request is not sent,
+    /// and the tool returns an error. A client without form elicitation cannot call such a tool.
+    pub fn confirm_when(
+        mut self,
+        rule: impl Fn(&Operation) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.confirm = Box::new(rule);
         self
     }
 
-    /// Sets a rule that completes each request, for example with credentials. Default: none are
-    /// sent.
+    /// Sets a function that may change each request before it is sent, for example to add
+    /// credentials. It must not block. Default: the request is unchanged.
     ///
-    /// The context has the caller and its [principal](Context::principal). The caller's own access
-    /// token is for this server, so do not send it to the API.
+    /// It runs after the user's approval, so the user does not see its changes. If it returns an
+    /// error, nothing is sent, and the call fails with that error.
+    ///
+    /// [`Context::principal`] is the caller. Do not forward the caller's access token: it was issued
+    /// for this server.
     pub fn before_send(
         mut self,
         rule: impl Fn(&Context, &mut Request<Bytes>) -> Result<()> + Send + Sync + 'static,
@@ -103,15 +114,15 @@ impl<C: ApiClient> OpenApi<C> {
         self
     }
 
-    /// Sets the longest body of a response, in bytes. Default: 1 MiB. A call with a longer one
-    /// fails.
+    /// Sets the maximum size of a response body, in bytes. Default: 1 MiB. If a body is larger, the
+    /// tool returns an error.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.api.max_response_bytes = bytes;
         self
     }
 
-    /// Returns the tools.
-    pub fn tools(self) -> OpenApiTools {
+    /// Builds the tools.
+    pub fn build(self) -> OpenApiTools {
         let Self { document, api, select, confirm } = self;
         let api = Arc::new(api);
         let mut names = HashSet::new();
@@ -123,7 +134,7 @@ impl<C: ApiClient> OpenApi<C> {
             let planned = Plan::new(&document, &operation, item, object).and_then(|plan| {
                 let name = operation.tool_name();
                 if !names.insert(name.clone()) {
-                    return Err(format!("another operation has the tool name {name:?}"));
+                    return Err(format!("another operation has the same tool name, {name:?}"));
                 }
                 Ok(plan)
             });
@@ -156,7 +167,7 @@ fn tool<C: ApiClient>(api: &Arc<Api<C>>, plan: Plan, is_confirmed: bool) -> Tool
     Tool::new("", "", handler).definition(definition)
 }
 
-/// Returns what the method says about the operation (RFC 9110, section 9.2).
+/// Derives the annotations from the method (RFC 9110, section 9.2).
 fn annotations(operation: &Operation) -> ToolAnnotations {
     let method = &operation.method;
     ToolAnnotations::default()

@@ -1,5 +1,5 @@
-//! Runs the suite against servers of other SDKs twice, directly and through a gateway, through which
-//! every scenario has to pass that passes without it.
+//! Runs the suite against a server of another SDK, directly and through a gateway. Every scenario
+//! that passes directly must pass through the gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -10,7 +10,8 @@ use crate::Result;
 use crate::run::{Server, build, free_port, scratch};
 use crate::tools::{conformance_suite, python, rmcp, script};
 
-/// The least number of scenarios that a server has to pass, so that its results tell something.
+/// The minimum number of scenarios that must pass both directly and through the gateway. With fewer,
+/// the run shows nothing.
 const MIN_PASSED: usize = 20;
 
 /// Runs the suite against the server of one SDK.
@@ -45,7 +46,7 @@ pub fn run(peer: &str) -> Result {
     for scenario in scenarios {
         let kind = match (is_good(direct.get(scenario)), is_good(through.get(scenario))) {
             (true, true) => Kind::Both,
-            // The gateway checks and answers much itself.
+            // The gateway validates some requests and answers them itself.
             (false, true) => Kind::Gateway,
             (false, false) => Kind::Neither,
             (true, false) => Kind::Direct,
@@ -53,7 +54,7 @@ pub fn run(peer: &str) -> Result {
         table.entry(kind).or_default().push(scenario);
     }
     for (kind, scenarios) in &table {
-        println!("{name}: {} pass {}", scenarios.len(), kind.text());
+        println!("{name}: {} {}", scenarios.len(), kind.text());
         if *kind != Kind::Both {
             for scenario in scenarios {
                 println!("    {scenario}");
@@ -64,15 +65,17 @@ pub fn run(peer: &str) -> Result {
     let lost: BTreeSet<_> = table.remove(&Kind::Direct).unwrap_or_default().into_iter().collect();
     let mut wrong = Vec::new();
     if passed < MIN_PASSED {
-        wrong.push(format!("only {passed} scenarios pass; see {}", out.join("log.txt").display()));
+        wrong.push(format!("{name}: {passed} scenarios pass directly and through the gateway, and {MIN_PASSED} have to; see {}", out.join("log.txt").display()));
     }
     for scenario in lost.iter().filter(|scenario| !known.contains(**scenario)) {
         let why = through.get(*scenario).and_then(|outcome| outcome.wrong.first());
-        let why = why.map_or("no check", String::as_str);
+        let why = why.map_or("the suite made no check", String::as_str);
         wrong.push(format!("{name} {scenario} fails through the gateway: {why}"));
     }
     let solved = known.iter().filter(|scenario| !lost.contains(scenario));
-    wrong.extend(solved.map(|name_of| format!("{name} {name_of}: remove it from the baseline")));
+    wrong.extend(solved.map(|scenario| {
+        format!("{name} {scenario} does not pass directly only: remove it from the baseline")
+    }));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ").into()) }
 }
 
@@ -88,10 +91,10 @@ enum Kind {
 impl Kind {
     fn text(&self) -> &'static str {
         match self {
-            Self::Both => "with and without the gateway",
-            Self::Gateway => "through the gateway only",
-            Self::Neither => "with neither",
-            Self::Direct => "without the gateway only",
+            Self::Both => "pass directly and through the gateway",
+            Self::Gateway => "pass through the gateway only",
+            Self::Neither => "fail both ways",
+            Self::Direct => "pass directly only",
         }
     }
 }

@@ -9,9 +9,9 @@ use super::{Api, agreed, client, document, openapi};
 fn other_documents_are_refused() {
     for (text, why) in [
         ("openapi: 3.1.0", "is not JSON"),
-        ("[]", "has the version none"),
-        (r#"{"swagger":"2.0"}"#, "has the version none"),
-        (r#"{"openapi":"4.0.0"}"#, "has the version 4.0.0"),
+        ("[]", "has no string"),
+        (r#"{"swagger":"2.0"}"#, "Swagger 2.0 is not supported"),
+        (r#"{"openapi":"4.0.0"}"#, "unsupported OpenAPI version \"4.0.0\""),
     ] {
         let error = OpenApi::new(text, "https://api.example", Api::default()).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
@@ -19,7 +19,8 @@ fn other_documents_are_refused() {
     let empty = document(&json!({}));
     for url in ["api.example", "file:///etc", "https://user:secret@api.example", "https://a/?b"] {
         let error = OpenApi::new(&empty, url, Api::default()).unwrap_err();
-        assert!(error.to_string().starts_with("the base URL"), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with("invalid base URL") && !text.contains("secret"), "{text}");
     }
 }
 
@@ -33,6 +34,7 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
         "/cookie": { "get": { "parameters": [{ "name": "s", "in": "cookie", "required": true }] } },
         "/form": { "post": { "requestBody": { "required": true, "content": { "text/csv": {} } } } },
         "/lost": { "get": { "parameters": [{ "$ref": "#/components/parameters/none" }] } },
+        "/circle": { "get": { "parameters": [{ "$ref": "#/components/parameters/a" }] } },
         "/outside": { "get": { "parameters": [
             { "name": "q", "in": "query", "schema": { "$ref": "https://evil.example/schema.json" } },
         ] } },
@@ -43,7 +45,17 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
             { "name": "id", "in": "path", "required": true, "style": "matrix" },
         ] } },
     });
-    let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), &Api::default()).tools();
+    let parameters = json!({
+        "a": { "$ref": "#/components/parameters/b" },
+        "b": { "$ref": "#/components/parameters/a" },
+    });
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": paths,
+        "components": { "parameters": parameters },
+    });
+    let OpenApiTools { tools, skipped, .. } =
+        openapi(&document.to_string(), &Api::default()).build();
     let (client, _) = client(tools, agreed());
     let names: Vec<_> =
         client.list_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
@@ -55,15 +67,16 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
     assert_eq!(
         reasons,
         [
-            "/variable/{id}: its path has a variable without a parameter",
-            "/cookie: it requires the parameter \"s\" in cookie",
-            "/form: its request body is not JSON",
-            "/lost: the reference \"#/components/parameters/none\" does not lead i",
-            "/outside: the schema reference \"https://evil.example/schema.json\" is n",
-            "/large: the schema of its arguments has 70084 bytes; at most 65536 a",
-            "/a/../b: its path is not the path of a URL",
-            "/same: another operation has the tool name \"get_ok\"",
-            "/matrix/{id}: parameters of path have no style \"matrix\" here",
+            "/variable/{id}: the path has a variable without a path parameter",
+            "/cookie: the required parameter \"s\" is in \"cookie\", which is not supp",
+            "/form: the required request body has no JSON media type",
+            "/lost: the reference \"#/components/parameters/none\" has no target i",
+            "/circle: more than 16 references lead from one to the next",
+            "/outside: the schema reference \"https://evil.example/schema.json\" must",
+            "/large: the input schema has 70084 bytes; the limit is 65536",
+            "/a/../b: the path contains `?`, `#`, a dot segment or an invalid char",
+            "/same: another operation has the same tool name, \"get_ok\"",
+            "/matrix/{id}: parameter \"id\" in path: style \"matrix\" with explode=false is",
         ]
     );
 }
@@ -84,7 +97,7 @@ async fn definitions_say_what_the_document_says() {
         "put": {},
         "post": {},
     } });
-    let OpenApiTools { tools, .. } = openapi(&document(&paths), &Api::default()).tools();
+    let OpenApiTools { tools, .. } = openapi(&document(&paths), &Api::default()).build();
     let (client, _) = client(tools, agreed());
     let tools = client.list_tools().await.unwrap();
     let read = &tools[0];
@@ -124,4 +137,20 @@ async fn definitions_say_what_the_document_says() {
             ("DELETE /things/{id}", false, true, true),
         ]
     );
+}
+
+#[tokio::test]
+async fn servers_of_the_document_are_ignored() {
+    let document = json!({
+        "openapi": "3.1.0",
+        "servers": [{ "url": "https://evil.example" }],
+        "paths": { "/x": { "get": {
+            "operationId": "op",
+            "servers": [{ "url": "https://evil.example" }],
+        } } },
+    });
+    let api = Api::default();
+    let (client, _) = client(openapi(&document.to_string(), &api).build().tools, agreed());
+    client.call_tool("op", json!({})).await.unwrap();
+    assert_eq!(api.lines(), ["GET https://api.example/v1/x"]);
 }

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{JoinHandle, spawn};
 
-use mrtr_openapi::{OpenApi, OpenApiTools};
+use mrtr_openapi::{OpenApi, OpenApiTools, ReqwestClient};
 use serde_json::json;
 
 use super::{agreed, client, document};
@@ -39,9 +39,9 @@ async fn request_and_response_go_over_http() {
         let (address, answering) = answer_once(
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{\"ok\":  [true]}",
         );
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = ReqwestClient::new(reqwest::Client::builder().no_proxy()).unwrap();
         let api = OpenApi::new(&document(&paths), &address, http).unwrap();
-        let OpenApiTools { tools, .. } = api.max_response_bytes(limit).tools();
+        let OpenApiTools { tools, .. } = api.max_response_bytes(limit).build();
         let (client, _) = client(tools, agreed());
         let result = client.call_tool("op", json!({ "body": { "a": 1 } })).await.unwrap();
         // If nothing was sent, this connection ends the thread.
@@ -52,4 +52,28 @@ async fn request_and_response_go_over_http() {
         assert_eq!(result.is_error, is_error, "{}", result.text());
         assert_eq!(result.structured_content.is_some(), !is_error);
     }
+}
+
+/// Credentials would go along.
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let (elsewhere, other) = answer_once("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let redirect = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: {elsewhere}\r\ncontent-length: 0\r\n\r\n"
+    );
+    let (address, answering) = answer_once(redirect.leak());
+    let paths = json!({ "/": { "put": {
+        "operationId": "op",
+        "requestBody": { "content": { "application/json": {} } },
+    } } });
+    let http = ReqwestClient::new(reqwest::Client::builder().no_proxy()).unwrap();
+    let OpenApiTools { tools, .. } =
+        OpenApi::new(&document(&paths), &address, http).unwrap().build();
+    let (client, _) = client(tools, agreed());
+    let result = client.call_tool("op", json!({ "body": {} })).await.unwrap();
+    assert_eq!(result.text(), "The API answered 307 Temporary Redirect.");
+    answering.join().unwrap();
+    let mut check = TcpStream::connect(elsewhere.trim_start_matches("http://")).unwrap();
+    check.write_all(b"{}").unwrap();
+    assert_eq!(other.join().unwrap(), "{}");
 }

@@ -68,7 +68,7 @@ fn tool_of(method: &str, path: &str, operation: Value, api: &Api) -> Vec<Tool> {
     item[method] = operation;
     let mut paths = json!({});
     paths[path] = item;
-    let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), api).tools();
+    let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), api).build();
     assert!(skipped.is_empty(), "{skipped:?}");
     tools
 }

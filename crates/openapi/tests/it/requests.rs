@@ -158,14 +158,14 @@ async fn rules_of_the_operator_apply() {
         "/admin": { "get": { "operationId": "hidden", "tags": ["admin"] } },
     });
     let OpenApiTools { tools, .. } = openapi(&document(&paths), &api)
-        .select(|operation| operation.tags().all(|tag| tag != "admin"))
-        .confirm(|_| false)
+        .filter(|operation| operation.tags().all(|tag| tag != "admin"))
+        .confirm_when(|_| false)
         .before_send(|cx, request| {
             assert!(cx.principal().is_none());
             request.headers_mut().insert("authorization", "Bearer of-the-gateway".parse().unwrap());
             Ok(())
         })
-        .tools();
+        .build();
     let (client, asked) = client(tools, agreed());
     let names: Vec<_> =
         client.list_tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
@@ -174,4 +174,18 @@ async fn rules_of_the_operator_apply() {
     assert!(asked.lock().unwrap().is_empty());
     let requests = api.requests.lock().unwrap();
     assert_eq!(requests[0].headers()["authorization"], "Bearer of-the-gateway");
+}
+
+/// Text that shows otherwise than it is sent would deceive the user.
+#[tokio::test]
+async fn invisible_characters_are_shown() {
+    let api = Api::default();
+    let operation = json!({
+        "operationId": "op",
+        "requestBody": { "content": { "application/json": {} } },
+    });
+    let (client, asked) = client(tool_of("put", "/x", operation, &api), agreed());
+    client.call_tool("op", json!({ "body": "pay\u{202e}001\u{200b}" })).await.unwrap();
+    let asked = asked.lock().unwrap();
+    assert!(asked[0].ends_with("\"pay\\u{202e}001\\u{200b}\""), "{}", asked[0]);
 }

@@ -41,8 +41,8 @@ async fn response_beyond_the_limit_fails() {
     let api = Api::default();
     let paths = json!({ "/x": { "get": { "operationId": "op" } } });
     let OpenApiTools { tools, .. } =
-        openapi(&document(&paths), &api).max_response_bytes(10).tools();
+        openapi(&document(&paths), &api).max_response_bytes(10).build();
     let (client, _) = client(tools, agreed());
     let result = client.call_tool("op", json!({})).await.unwrap();
-    assert!(result.is_error && result.text().contains("did not answer"), "{}", result.text());
+    assert!(result.is_error && result.text().contains("too large"), "{}", result.text());
 }

@@ -16,7 +16,7 @@ async fn schema_of(version: &str, body: Value, schemas: Value) -> Value {
         "components": { "schemas": schemas },
     });
     let OpenApiTools { tools, skipped, .. } =
-        OpenApi::new(&document.to_string(), "https://api.example", Api::default()).unwrap().tools();
+        OpenApi::new(&document.to_string(), "https://api.example", Api::default()).unwrap().build();
     assert!(skipped.is_empty(), "{skipped:?}");
     let (client, _) = client(tools, agreed());
     let tool = client.list_tools().await.unwrap().remove(0);

@@ -36,7 +36,7 @@ pub fn openapi(data: &[u8]) {
     let (arguments, document) = text.split_once('\n').unwrap_or(("{}", text));
     let Ok(api) = OpenApi::new(document, BASE, Checked) else { return };
     let arguments: Object = serde_json::from_str(arguments).unwrap_or_default();
-    for tool in api.confirm(|_| false).tools().tools.into_iter().take(4) {
+    for tool in api.confirm_when(|_| false).build().tools.into_iter().take(4) {
         call(tool, &arguments);
     }
 }
