@@ -35,8 +35,10 @@ pub struct ReqwestClient(reqwest::Client);
 
 #[cfg(feature = "reqwest")]
 impl ReqwestClient {
-    /// Builds the client. Timeouts, TLS and proxies are those of the builder; reqwest has no timeout
-    /// by default, but a call has one: [`Tool::request_timeout`](mrtr_server::Tool::request_timeout).
+    /// Builds the client. Timeouts, TLS and proxies are those of the builder. Without a timeout, a
+    /// request may take as long as a call: [`Tool::request_timeout`][limit], by default 1 min.
+    ///
+    /// [limit]: mrtr_server::Tool::request_timeout
     ///
     /// # Errors
     ///
@@ -53,9 +55,11 @@ impl ApiClient for ReqwestClient {
         request: Request<Bytes>,
         max_bytes: usize,
     ) -> Result<Response<Bytes>, SendError> {
-        let mut received = self.0.execute(request.try_into()?).await?;
+        // The URL may have credentials, which `before_send` has added.
+        let received = self.0.execute(request.try_into()?).await;
+        let mut received = received.map_err(reqwest::Error::without_url)?;
         let mut body = Vec::new();
-        while let Some(chunk) = received.chunk().await? {
+        while let Some(chunk) = received.chunk().await.map_err(reqwest::Error::without_url)? {
             if body.len() + chunk.len() > max_bytes {
                 return Err(format!("the response has more than {max_bytes} bytes").into());
             }

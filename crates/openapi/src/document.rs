@@ -57,8 +57,6 @@ impl Document {
                     id: text("operationId"),
                     tags: tags.filter_map(|tag| Some(tag.as_str()?.to_owned())).collect(),
                     is_deprecated: object.get("deprecated") == Some(&Value::Bool(true)),
-                    summary: text("summary"),
-                    description: text("description"),
                 };
                 Some((operation, item, object))
             })

@@ -6,6 +6,7 @@ mod arguments;
 mod document;
 mod error;
 mod handler;
+mod media_type;
 mod operation;
 mod parameter;
 mod plan;

@@ -12,8 +12,6 @@ pub struct Operation {
     pub(crate) id: Option<String>,
     pub(crate) tags: Vec<String>,
     pub(crate) is_deprecated: bool,
-    pub(crate) summary: Option<String>,
-    pub(crate) description: Option<String>,
 }
 
 impl Operation {
@@ -48,8 +46,8 @@ impl Operation {
     }
 
     /// Returns the name of the tool: the `operationId`, or the method in lower case and the path.
-    /// Characters other than ASCII letters, digits, `_`, `-` and `.` are replaced with `_`. The name
-    /// is cut to 128 characters.
+    /// Characters other than ASCII letters, digits, `_`, `-` and `.` are replaced with `_`. The
+    /// name is cut to 128 characters.
     pub fn tool_name(&self) -> String {
         let name = self.id.clone().unwrap_or_else(|| {
             format!("{}{}", self.method.as_str().to_ascii_lowercase(), self.path)

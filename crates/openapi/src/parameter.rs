@@ -7,6 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::media_type::is_json;
+
 /// All but the unreserved characters (RFC 3986, section 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -69,8 +71,9 @@ pub(crate) struct Parameter {
 impl Parameter {
     /// Returns the style of a parameter, and whether it explodes.
     pub(crate) fn style(parameter: &Value, location: Location) -> Result<(Style, bool), String> {
-        if parameter.get("content").is_some() {
-            return Ok((Style::Json, false));
+        if let Some(content) = parameter.get("content").and_then(Value::as_object) {
+            let is_json = content.keys().next().is_some_and(|kind| is_json(kind));
+            return Ok((if is_json { Style::Json } else { Style::Separated(',') }, false));
         }
         let default = if location == Location::Query { "form" } else { "simple" };
         let style = parameter.get("style").and_then(Value::as_str).unwrap_or(default);
@@ -106,8 +109,8 @@ impl Parameter {
             Style::Exploded | Style::DeepObject => ',',
         };
         let mut text = String::new();
-        for (name, value) in parts(value)? {
-            if !text.is_empty() {
+        for (at, (name, value)) in parts(value)?.into_iter().enumerate() {
+            if at > 0 {
                 // Of the separators, only the comma is written without percent-encoding.
                 let encoded = separator == ',';
                 if encoded { text.push(separator) } else { text += &encode(&separator.to_string()) }

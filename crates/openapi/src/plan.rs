@@ -2,21 +2,23 @@
 
 use std::collections::HashSet;
 
-use http::{HeaderName, Uri};
+use http::{HeaderName, HeaderValue};
 use mrtr_schema::Object;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::document::Document;
+use crate::media_type::is_json;
 use crate::operation::Operation;
 use crate::parameter::{Location, Parameter};
-use crate::schema::Schemas;
+use crate::schema::{MAX_SCHEMA, Schemas};
 
-/// The longest schema of a tool's arguments, in bytes of JSON.
-const MAX_SCHEMA: usize = 64 << 10;
+/// The most parameters of an operation.
+const MAX_PARAMETERS: usize = 256;
 
 /// Headers that are not for the model to set. Declarations of the first three are ignored (OpenAPI
 /// 3.1, section 4.8.12).
-const RESERVED_HEADERS: [&str; 16] = [
+const RESERVED_HEADERS: [&str; 22] = [
     "accept",
     "content-type",
     "authorization",
@@ -28,11 +30,17 @@ const RESERVED_HEADERS: [&str; 16] = [
     "forwarded",
     "host",
     "idempotency-key",
+    "keep-alive",
+    "origin",
     "proxy-authorization",
+    "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
 ];
 
 /// Returns true if the model may set the header.
@@ -56,7 +64,7 @@ pub(crate) struct Plan {
 pub(crate) struct Body {
     /// The name of the argument.
     pub(crate) argument: String,
-    pub(crate) content_type: String,
+    pub(crate) content_type: HeaderValue,
 }
 
 impl Plan {
@@ -83,7 +91,7 @@ impl Plan {
             None => None,
         };
         check_path(&operation.path, &parameters)?;
-        let Planning { schemas, properties, required } = planning;
+        let Planning { mut schemas, properties, required } = planning;
         let mut schema = Object::new();
         schema.insert("type".to_owned(), "object".into());
         schema.insert("properties".to_owned(), properties.into());
@@ -95,10 +103,14 @@ impl Plan {
         if !definitions.is_empty() {
             schema.insert("$defs".to_owned(), definitions.into());
         }
-        let length = serde_json::to_vec(&schema).map_err(|error| error.to_string())?.len();
+        let mut schema = Value::Object(schema);
+        schemas.check_references(&schema)?;
+        check_schema(&mut schema)?;
+        let length = schema.to_string().len();
         if length > MAX_SCHEMA {
-            return Err(format!("the input schema has {length} bytes; the limit is {MAX_SCHEMA}"));
+            return Err(format!("the input schema has more than {MAX_SCHEMA} bytes"));
         }
+        let Value::Object(schema) = schema else { return Err("no input schema".to_owned()) };
         Ok(Self { operation: operation.clone(), parameters, body, schema })
     }
 }
@@ -112,14 +124,24 @@ fn declared_parameters<'a>(
 ) -> Result<Vec<&'a Value>, String> {
     let list =
         |value: &'a Value| value.get("parameters").and_then(Value::as_array).into_iter().flatten();
-    let key = |parameter: &'a Value| (parameter.get("name"), parameter.get("in"));
-    let mut all: Vec<&Value> = Vec::new();
+    let key = |parameter: &Value| {
+        let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+        let location = parameter.get("in").and_then(Value::as_str).unwrap_or_default();
+        // Names of headers have no case.
+        let name = if location == "header" { name.to_ascii_lowercase() } else { name.to_owned() };
+        (name, location.to_owned())
+    };
+    let mut all: Vec<(_, &Value)> = Vec::new();
     for parameter in list(item).chain(list(object)) {
+        if all.len() == MAX_PARAMETERS {
+            return Err(format!("the operation has more than {MAX_PARAMETERS} parameters"));
+        }
         let parameter = document.resolve(parameter)?;
-        all.retain(|other| key(other) != key(parameter));
-        all.push(parameter);
+        let key = key(parameter);
+        all.retain(|(other, _)| *other != key);
+        all.push((key, parameter));
     }
-    Ok(all)
+    Ok(all.into_iter().map(|(_, parameter)| parameter).collect())
 }
 
 struct Planning<'a> {
@@ -171,10 +193,12 @@ impl Planning<'_> {
                 Ok(None)
             };
         };
+        let content_type = HeaderValue::from_str(content_type)
+            .map_err(|_| format!("the media type {content_type:?} is invalid"))?;
         let schema = media.get("schema").cloned().unwrap_or_else(|| json!({}));
         let description = body.get("description").and_then(Value::as_str);
         let argument = self.argument("body", "request", &schema, description, is_required)?;
-        Ok(Some(Body { argument, content_type: content_type.clone() }))
+        Ok(Some(Body { argument, content_type }))
     }
 
     /// Adds an argument, and returns its name.
@@ -210,12 +234,6 @@ impl Planning<'_> {
     }
 }
 
-/// Returns true for `application/json` and types that end with `+json`.
-pub(crate) fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || essence.ends_with("+json")
-}
-
 /// Checks that the path is one of a URL, and that each of its variables has a parameter.
 fn check_path(path: &str, parameters: &[Parameter]) -> Result<(), String> {
     let mut filled = path.to_owned();
@@ -227,16 +245,56 @@ fn check_path(path: &str, parameters: &[Parameter]) -> Result<(), String> {
     if filled.contains(['{', '}']) {
         return Err("the path has a variable without a path parameter".to_owned());
     }
-    if filled.contains(['?', '#']) || filled.parse::<Uri>().is_err() || has_dot_segments(&filled) {
-        return Err("the path contains `?`, `#`, a dot segment or an invalid character".to_owned());
+    // The characters of a path (RFC 3986, section 3.3): a client would rewrite others.
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:@".contains(c);
+    if !filled.chars().all(is_allowed) || leaves(&filled) {
+        return Err("the path contains a dot segment, or a character that is not allowed in paths"
+            .to_owned());
     }
     Ok(())
 }
 
-/// Returns true if a URL parser would remove a segment, and so leave the path.
-pub(crate) fn has_dot_segments(path: &str) -> bool {
-    path.split('/').any(|segment| {
-        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
-        plain == "." || plain == ".."
+/// Returns true if a client or a server might take a segment for `.` or `..`: also after decoding
+/// it, with backslashes as separators, or without parameters that begin with a semicolon.
+pub(crate) fn leaves(path: &str) -> bool {
+    let decoded = percent_decode_str(path).decode_utf8_lossy();
+    decoded.split(['/', '\\']).any(|segment| {
+        let name = segment.split(';').next().unwrap_or_default();
+        name == "." || name == ".."
     })
+}
+
+/// Checks that the schema is one that a server can validate arguments by. If a pattern is not,
+/// patterns are left out.
+#[cfg(feature = "validate")]
+fn check_schema(schema: &mut Value) -> Result<(), String> {
+    use mrtr_schema::json_schema::Validator;
+
+    let object = |schema: &Value| schema.as_object().cloned().unwrap_or_default();
+    if Validator::new(&object(schema)).is_ok() {
+        return Ok(());
+    }
+    leave_out_patterns(schema);
+    Validator::new(&object(schema)).map(drop).map_err(|error| format!("invalid schema: {error}"))
+}
+
+#[cfg(feature = "validate")]
+fn leave_out_patterns(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            // A property may have this name, but its schema is not a string.
+            if members.get("pattern").is_some_and(Value::is_string) {
+                members.remove("pattern");
+            }
+            members.values_mut().for_each(leave_out_patterns);
+        }
+        Value::Array(all) => all.iter_mut().for_each(leave_out_patterns),
+        _ => {}
+    }
+}
+
+#[cfg(not(feature = "validate"))]
+#[expect(clippy::unnecessary_wraps, reason = "the other version may fail")]
+fn check_schema(_: &mut Value) -> Result<(), String> {
+    Ok(())
 }

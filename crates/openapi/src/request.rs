@@ -1,19 +1,22 @@
 //! Requests to the API.
 
 use std::fmt::Write as _;
+use std::str::Chars;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, header};
 use mrtr_server::{Error, Result};
-use serde_json::value::RawValue;
 use url::Url;
 
 use crate::arguments::Arguments;
 use crate::parameter::{Location, encode};
-use crate::plan::{Plan, has_dot_segments};
+use crate::plan::{Plan, leaves};
 
-/// How much of a body is shown to the user.
-const MAX_SHOWN: usize = 1_000;
+/// The longest string of a body that is shown in full, in characters.
+const MAX_STRING: usize = 200;
+
+/// The longest description of a request that a user is asked to approve, in characters.
+const MAX_QUESTION: usize = 4_000;
 
 impl Plan {
     /// Builds the request of a call.
@@ -40,6 +43,18 @@ impl Plan {
                 }
                 Location::Query => {
                     let pairs = parameter.pairs(value).map_err(of_argument)?;
+                    // Members of an object are parameters, too.
+                    let is_of_other = |name: &String| {
+                        self.parameters.iter().any(|other| {
+                            other.location == Location::Query
+                                && other.name != parameter.name
+                                && encode(&other.name) == *name
+                        })
+                    };
+                    if pairs.iter().any(|(name, _)| is_of_other(name)) {
+                        let why = "must not have a member with the name of another parameter";
+                        return Err(invalid(&parameter.argument, why));
+                    }
                     query.extend(pairs.into_iter().map(|(name, value)| format!("{name}={value}")));
                 }
                 Location::Header => {
@@ -55,7 +70,7 @@ impl Plan {
                 }
             }
         }
-        if has_dot_segments(&path) {
+        if leaves(&path) {
             return Err(Error::invalid(
                 "the arguments of the path must not make a segment `.` or `..`",
             ));
@@ -72,56 +87,84 @@ impl Plan {
         if let Some(body) = &self.body
             && let Some(value) = arguments.0.get(&body.argument)
         {
-            let kind = HeaderValue::from_str(&body.content_type).map_err(Error::internal)?;
-            request.headers_mut().insert(header::CONTENT_TYPE, kind);
+            request.headers_mut().insert(header::CONTENT_TYPE, body.content_type.clone());
             *request.body_mut() = Bytes::copy_from_slice(value.get().as_bytes());
         }
         request.extensions_mut().insert(self.operation.clone());
         Ok(request)
     }
 
-    /// Describes a request to the user who has to agree to it.
-    pub(crate) fn question(&self, request: &Request<Bytes>, arguments: &Arguments) -> String {
+    /// Describes a request to the user who has to approve it: all of it, except for the rest of
+    /// long strings.
+    pub(crate) fn question(&self, request: &Request<Bytes>) -> Result<String> {
         let uri = request.uri();
         let host = uri.authority().map_or("", |authority| authority.as_str());
         let path = uri.path_and_query().map_or("", |path| path.as_str());
         let mut text = format!("Send this request to {host}?\n\n{} {path}", request.method());
         for parameter in self.parameters.iter().filter(|p| p.location == Location::Header) {
-            if let Some(value) = arguments.0.get(&parameter.argument) {
-                let _ = write!(text, "\n{}: {}", parameter.name, shown(value));
+            if let Some(value) = request.headers().get(&parameter.name) {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                let value: String = value.chars().map(visible).collect();
+                let _ = write!(text, "\n{}: {value}", parameter.name);
             }
         }
-        if let Some(value) = self.body.as_ref().and_then(|body| arguments.0.get(&body.argument)) {
-            let _ = write!(text, "\n\n{}", shown(value));
+        let body = String::from_utf8_lossy(request.body());
+        if !body.is_empty() {
+            let _ = write!(text, "\n\n{}", shown(&body));
         }
-        text
+        if text.chars().count() > MAX_QUESTION {
+            return Err(Error::new(
+                "The request is too long to be shown to the user for approval. Nothing was sent.",
+            ));
+        }
+        Ok(text)
     }
 }
 
-/// Returns the JSON text of a value as it is sent, on one line, and cut if it is long. Characters
-/// that could hide others are escaped.
-fn shown(value: &RawValue) -> String {
-    let text = value.get();
+/// Returns a JSON text on one line, as it is sent, except that long strings are cut.
+fn shown(json: &str) -> String {
     let mut line = String::new();
-    for (at, c) in text.chars().enumerate() {
-        if at == MAX_SHOWN {
-            let _ = write!(line, "… ({} bytes in total)", text.len());
-            break;
-        }
+    let mut chars = json.chars();
+    while let Some(c) = chars.next() {
         match c {
-            // Outside of strings: JSON strings have no line breaks.
+            '"' => shown_string(&mut chars, &mut line),
+            // JSON has line breaks between values only.
             '\n' | '\r' | '\t' => line.push(' '),
-            c if is_invisible(c) => line.extend(c.escape_unicode()),
             c => line.push(c),
         }
     }
     line
 }
 
-/// Returns true for characters without a shape, such as those that change the direction of text.
-fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+/// Appends a JSON string whose opening quote has been read.
+fn shown_string(chars: &mut Chars<'_>, line: &mut String) {
+    line.push('"');
+    let (mut length, mut is_escaped) = (0_usize, false);
+    for c in chars {
+        if c == '"' && !is_escaped {
+            break;
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        length += 1;
+        if length <= MAX_STRING {
+            line.push_str(&visible(c));
+        }
+    }
+    line.push('"');
+    if length > MAX_STRING {
+        let _ = write!(line, " (cut; {length} characters)");
+    }
+}
+
+/// Escapes characters that are invisible, or that change the direction of text.
+fn visible(c: char) -> String {
+    let is_invisible = c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+        );
+    if is_invisible { c.escape_unicode().to_string() } else { c.to_string() }
 }
 
 fn invalid(argument: &str, why: &str) -> Error {

@@ -7,7 +7,7 @@ use mrtr_schema::tool::CallToolResult;
 use mrtr_server::ToolOutput;
 use serde_json::Value;
 
-use crate::plan::is_json;
+use crate::media_type::is_json;
 
 /// How much of the body of an error the model gets to see, in characters.
 const MAX_ERROR: usize = 4_000;

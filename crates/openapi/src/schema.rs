@@ -1,6 +1,6 @@
 //! Schemas of the document as JSON Schemas of arguments.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use mrtr_schema::Object;
 use serde_json::{Value, json};
@@ -9,73 +9,163 @@ use crate::document::Document;
 
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// Keywords whose values are data, not schemas.
-const DATA: [&str; 6] = ["const", "default", "enum", "example", "examples", "required"];
+/// The longest schema of a tool's arguments, in bytes of JSON.
+pub(crate) const MAX_SCHEMA: usize = 64 << 10;
 
-/// Keywords that only serve documentation, and one that this server would follow.
-const DROPPED: [&str; 5] = ["discriminator", "externalDocs", "xml", "example", "x-mcp-header"];
+/// How deeply schemas may be nested. Readers of JSON have such limits for the whole message.
+const MAX_DEPTH: usize = 64;
+
+/// How many levels of `allOf` are searched for properties that only responses have.
+const MAX_ALL_OF: usize = 4;
+
+/// Keywords whose values are data, not schemas.
+const DATA: [&str; 6] = ["const", "default", "dependentRequired", "enum", "examples", "required"];
+
+/// Keywords whose values are maps from names to schemas.
+const MAPS: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+
+/// Keywords without an effect on what is valid: for documentation, and for references by name,
+/// which are not supported. Extensions (`x-…`) are left out, too: this server would follow
+/// `x-mcp-header`.
+const DROPPED: [&str; 7] =
+    ["$anchor", "$dynamicAnchor", "$schema", "discriminator", "example", "externalDocs", "xml"];
+
+/// Keywords that change where references lead.
+const UNSUPPORTED: [&str; 3] = ["$dynamicRef", "$id", "$recursiveRef"];
 
 /// Converts schemas, and collects those that they refer to.
 pub(crate) struct Schemas<'a> {
     document: &'a Document,
     /// Names of referenced schemas.
     referenced: BTreeSet<String>,
+    /// Where the converted references lead.
+    targets: BTreeSet<String>,
+    /// Approximate number of bytes that have been converted.
+    length: usize,
 }
 
 impl<'a> Schemas<'a> {
     pub(crate) fn new(document: &'a Document) -> Self {
-        Self { document, referenced: BTreeSet::new() }
+        Self { document, referenced: BTreeSet::new(), targets: BTreeSet::new(), length: 0 }
     }
 
     /// Converts a schema for use in arguments.
     pub(crate) fn convert(&mut self, schema: &Value) -> Result<Value, String> {
-        match schema {
-            Value::Object(object) => self.convert_object(object).map(Value::Object),
-            other => Ok(other.clone()),
-        }
+        self.convert_value(schema, 0)
     }
 
-    fn convert_object(&mut self, schema: &Object) -> Result<Object, String> {
+    fn convert_value(&mut self, value: &Value, depth: usize) -> Result<Value, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("a schema is nested more than {MAX_DEPTH} levels deep"));
+        }
+        Ok(match value {
+            Value::Object(object) => Value::Object(self.convert_object(object, depth)?),
+            Value::Array(all) => {
+                let all = all.iter().map(|one| self.convert_value(one, depth + 1));
+                Value::Array(all.collect::<Result<_, _>>()?)
+            }
+            other => self.copy(other)?,
+        })
+    }
+
+    /// Copies data.
+    fn copy(&mut self, data: &Value) -> Result<Value, String> {
+        self.count(data.to_string().len())?;
+        Ok(data.clone())
+    }
+
+    /// Limits the work for one tool.
+    fn count(&mut self, bytes: usize) -> Result<(), String> {
+        self.length += bytes;
+        if self.length > MAX_SCHEMA {
+            return Err(format!("the input schema has more than {MAX_SCHEMA} bytes"));
+        }
+        Ok(())
+    }
+
+    fn convert_object(&mut self, schema: &Object, depth: usize) -> Result<Object, String> {
+        let read_only = self.read_only(schema, 0);
         let mut converted = Object::new();
         for (key, value) in schema {
-            let value = match (key.as_str(), value) {
-                (dropped, _) if DROPPED.contains(&dropped) => continue,
-                ("$ref", Value::String(reference)) => {
-                    let name = reference.strip_prefix(COMPONENTS).ok_or_else(|| {
-                        format!("the schema reference {reference:?} must start with {COMPONENTS:?}")
-                    })?;
-                    let first = name.split('/').next().unwrap_or_default();
-                    self.referenced.insert(first.to_owned());
-                    Value::String(format!("#/$defs/{name}"))
+            let name = key.as_str();
+            if DROPPED.contains(&name) || name.starts_with("x-") {
+                continue;
+            }
+            self.count(key.len() + 4)?;
+            let value = match value {
+                Value::String(_) if UNSUPPORTED.contains(&name) => {
+                    return Err(format!(
+                        "a schema has the keyword {name:?}, which is not supported"
+                    ));
                 }
-                (data, value) if DATA.contains(&data) => value.clone(),
-                // Maps from names to schemas.
-                (
-                    "properties" | "patternProperties" | "$defs" | "dependentSchemas",
-                    Value::Object(map),
-                ) => {
+                Value::String(reference) if name == "$ref" => self.reference(reference)?,
+                Value::Array(names) if name == "required" => {
+                    let is_kept =
+                        |name: &&Value| !name.as_str().is_some_and(|n| read_only.contains(n));
+                    self.copy(&names.iter().filter(is_kept).cloned().collect())?
+                }
+                data if DATA.contains(&name) => self.copy(data)?,
+                Value::Object(map) if MAPS.contains(&name) => {
                     let mut schemas = Object::new();
                     for (name, schema) in map {
-                        schemas.insert(name.clone(), self.convert(schema)?);
+                        if key == "properties" && read_only.contains(name.as_str()) {
+                            continue;
+                        }
+                        self.count(name.len() + 4)?;
+                        schemas.insert(name.clone(), self.convert_value(schema, depth + 1)?);
                     }
                     Value::Object(schemas)
                 }
-                (_, Value::Array(all)) => {
-                    Value::Array(all.iter().map(|one| self.convert(one)).collect::<Result<_, _>>()?)
-                }
-                (_, value) => self.convert(value)?,
+                value => self.convert_value(value, depth + 1)?,
             };
             converted.insert(key.clone(), value);
         }
-        leave_out_read_only(&mut converted);
         if self.document.is_3_0 {
             upgrade(&mut converted);
         }
         Ok(converted)
     }
 
+    fn reference(&mut self, reference: &str) -> Result<Value, String> {
+        let name = reference.strip_prefix(COMPONENTS).ok_or_else(|| {
+            format!("the schema reference {reference:?} must start with {COMPONENTS:?}")
+        })?;
+        let first = name.split('/').next().unwrap_or_default();
+        self.referenced.insert(first.to_owned());
+        let converted = format!("#/$defs/{name}");
+        self.targets.insert(converted.clone());
+        self.copy(&Value::String(converted))
+    }
+
+    /// Returns the names of properties that only responses have.
+    fn read_only<'s>(&self, schema: &'s Object, level: usize) -> HashSet<&'s str>
+    where
+        'a: 's,
+    {
+        let resolved = |schema: &'s Value| self.document.resolve(schema).unwrap_or(schema);
+        let mut names = HashSet::new();
+        if let Some(Value::Object(properties)) = schema.get("properties") {
+            let is_read_only =
+                |schema| resolved(schema).get("readOnly") == Some(&Value::Bool(true));
+            let read_only = properties.iter().filter(|(_, schema)| {
+                schema.get("readOnly") == Some(&Value::Bool(true)) || is_read_only(schema)
+            });
+            names.extend(read_only.map(|(name, _)| name.as_str()));
+        }
+        if let Some(Value::Array(parts)) = schema.get("allOf")
+            && level < MAX_ALL_OF
+            && schema.contains_key("required")
+        {
+            for part in parts.iter().filter_map(|part| resolved(part).as_object()) {
+                names.extend(self.read_only(part, level + 1));
+            }
+        }
+        names
+    }
+
     /// Returns the definitions of all schemas that were referred to.
-    pub(crate) fn definitions(mut self) -> Result<Object, String> {
+    pub(crate) fn definitions(&mut self) -> Result<Object, String> {
         let mut definitions = Object::new();
         while let Some(name) = self.referenced.pop_first() {
             if definitions.contains_key(&name) {
@@ -87,17 +177,19 @@ impl<'a> Schemas<'a> {
         }
         Ok(definitions)
     }
-}
 
-/// Removes the properties that only responses have.
-fn leave_out_read_only(schema: &mut Object) {
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
-    let is_read_only = |schema: &Value| schema.get("readOnly") == Some(&Value::Bool(true));
-    let names: Vec<_> =
-        properties.iter().filter(|(_, s)| is_read_only(s)).map(|(name, _)| name.clone()).collect();
-    properties.retain(|name, _| !names.contains(name));
-    if let Some(Value::Array(required)) = schema.get_mut("required") {
-        required.retain(|name| name.as_str().is_none_or(|name| !names.iter().any(|n| n == name)));
+    /// Checks that all references lead to something in the schema of the arguments.
+    pub(crate) fn check_references(&self, schema: &Value) -> Result<(), String> {
+        let lost = self.targets.iter().find(|reference| {
+            reference.strip_prefix('#').and_then(|pointer| schema.pointer(pointer)).is_none()
+        });
+        match lost {
+            Some(reference) => {
+                let target = reference.replace("#/$defs/", COMPONENTS);
+                Err(format!("the schema reference {target:?} has no target in the arguments"))
+            }
+            None => Ok(()),
+        }
     }
 }
 

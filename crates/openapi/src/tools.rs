@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use mrtr_schema::tool::{Tool as ToolDefinition, ToolAnnotations};
 use mrtr_server::{Context, Result, Tool};
+use serde_json::Value;
 use url::Url;
 
 use crate::api_client::ApiClient;
@@ -20,6 +21,12 @@ use crate::plan::Plan;
 
 /// The longest description of a tool, in characters.
 const MAX_DESCRIPTION: usize = 4_000;
+
+/// The longest title of a tool, in characters.
+const MAX_TITLE: usize = 200;
+
+/// The most tools of a document.
+const MAX_TOOLS: usize = 1_000;
 
 type Rule = dyn Fn(&Operation) -> bool + Send + Sync;
 
@@ -104,8 +111,8 @@ impl<C: ApiClient> OpenApi<C> {
     /// It runs after the user's approval, so the user does not see its changes. If it returns an
     /// error, nothing is sent, and the call fails with that error.
     ///
-    /// [`Context::principal`] is the caller. Do not forward the caller's access token: it was issued
-    /// for this server.
+    /// [`Context::principal`] is the caller. Do not forward the caller's access token: it was
+    /// issued for this server.
     pub fn before_send(
         mut self,
         rule: impl Fn(&Context, &mut Request<Bytes>) -> Result<()> + Send + Sync + 'static,
@@ -131,6 +138,11 @@ impl<C: ApiClient> OpenApi<C> {
             if !select(&operation) {
                 continue;
             }
+            if tools.len() == MAX_TOOLS {
+                let reason = format!("the document has more than {MAX_TOOLS} operations");
+                skipped.push(SkippedOperation { operation, reason });
+                continue;
+            }
             let planned = Plan::new(&document, &operation, item, object).and_then(|plan| {
                 let name = operation.tool_name();
                 if !names.insert(name.clone()) {
@@ -139,7 +151,7 @@ impl<C: ApiClient> OpenApi<C> {
                 Ok(plan)
             });
             match planned {
-                Ok(plan) => tools.push(tool(&api, plan, confirm(&operation))),
+                Ok(plan) => tools.push(tool(&api, plan, object, confirm(&operation))),
                 Err(reason) => skipped.push(SkippedOperation { operation, reason }),
             }
         }
@@ -147,19 +159,23 @@ impl<C: ApiClient> OpenApi<C> {
     }
 }
 
-fn tool<C: ApiClient>(api: &Arc<Api<C>>, plan: Plan, is_confirmed: bool) -> Tool {
+fn tool<C: ApiClient>(api: &Arc<Api<C>>, plan: Plan, object: &Value, is_confirmed: bool) -> Tool {
     let operation = &plan.operation;
-    let texts = [&operation.summary, &operation.description].into_iter().flatten();
-    let description = texts.map(|text| text.trim()).collect::<Vec<_>>().join("\n\n");
+    let text = |key: &str, limit: usize| {
+        let text = object.get(key)?.as_str()?.trim();
+        (!text.is_empty()).then(|| text.chars().take(limit).collect::<String>())
+    };
+    let texts = ["summary", "description"].map(|key| text(key, MAX_DESCRIPTION));
+    let description = texts.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
     let description = if description.is_empty() {
-        format!("{} {}", operation.method, operation.path)
+        operation.to_string()
     } else {
         description.chars().take(MAX_DESCRIPTION).collect()
     };
     let mut definition = ToolDefinition::new(operation.tool_name(), plan.schema.clone())
         .with_description(description)
         .with_annotations(annotations(operation));
-    definition.title.clone_from(&operation.summary);
+    definition.title = text("summary", MAX_TITLE);
     let (api, plan) = (Arc::clone(api), Arc::new(plan));
     let handler = move |cx: Context, arguments: Arguments| {
         call(Arc::clone(&api), Arc::clone(&plan), is_confirmed, cx, arguments)

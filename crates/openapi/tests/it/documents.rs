@@ -1,6 +1,8 @@
 //! Documents, and operations that cannot become tools.
 
 use mrtr_openapi::{OpenApi, OpenApiTools};
+#[cfg(feature = "validate")]
+use serde_json::Value;
 use serde_json::json;
 
 use super::{Api, agreed, client, document, openapi};
@@ -28,6 +30,10 @@ fn other_documents_are_refused() {
 #[tokio::test]
 async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
     let large = "x".repeat(70_000);
+    let many: Vec<_> =
+        (0..257).map(|n| json!({ "name": format!("p{n}"), "in": "query" })).collect();
+    let deep = (0..65).fold(json!({}), |schema, _| json!({ "not": schema }));
+    let lost = json!({ "$ref": "#/components/schemas/A/properties/no" });
     let paths = json!({
         "/ok": { "get": {} },
         "/variable/{id}": { "get": {} },
@@ -40,6 +46,14 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
         ] } },
         "/large": { "get": { "parameters": [{ "name": "q", "in": "query", "description": large }] } },
         "/a/../b": { "get": {} },
+        "/a/..\\..\\x": { "get": {} },
+        "/a/%2e%2e/x": { "get": {} },
+        "/a\u{202e}": { "get": {} },
+        "/many": { "get": { "parameters": many } },
+        "/deep": { "get": { "parameters": [{ "name": "q", "in": "query", "schema": deep }] } },
+        "/target": { "get": { "parameters": [{ "name": "q", "in": "query", "schema": lost }] } },
+        "/id": { "get": { "parameters": [{ "name": "q", "in": "query", "schema": { "$id": "x" } }] } },
+        "/media": { "put": { "requestBody": { "content": { "application/json;\n": {} } } } },
         "/same": { "get": { "operationId": "get_ok" } },
         "/matrix/{id}": { "get": { "parameters": [
             { "name": "id", "in": "path", "required": true, "style": "matrix" },
@@ -52,7 +66,7 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
     let document = json!({
         "openapi": "3.1.0",
         "paths": paths,
-        "components": { "parameters": parameters },
+        "components": { "parameters": parameters, "schemas": { "A": { "properties": {} } } },
     });
     let OpenApiTools { tools, skipped, .. } =
         openapi(&document.to_string(), &Api::default()).build();
@@ -73,8 +87,16 @@ async fn operations_that_cannot_be_called_are_skipped_with_the_reason() {
             "/lost: the reference \"#/components/parameters/none\" has no target i",
             "/circle: more than 16 references lead from one to the next",
             "/outside: the schema reference \"https://evil.example/schema.json\" must",
-            "/large: the input schema has 70084 bytes; the limit is 65536",
-            "/a/../b: the path contains `?`, `#`, a dot segment or an invalid char",
+            "/large: the input schema has more than 65536 bytes",
+            "/a/../b: the path contains a dot segment, or a character that is not ",
+            "/a/..\\..\\x: the path contains a dot segment, or a character that is not ",
+            "/a/%2e%2e/x: the path contains a dot segment, or a character that is not ",
+            "/a\u{202e}: the path contains a dot segment, or a character that is not ",
+            "/many: the operation has more than 256 parameters",
+            "/deep: a schema is nested more than 64 levels deep",
+            "/target: the schema reference \"#/components/schemas/A/properties/no\" ",
+            "/id: a schema has the keyword \"$id\", which is not supported",
+            "/media: the media type \"application/json;\\n\" is invalid",
             "/same: another operation has the same tool name, \"get_ok\"",
             "/matrix/{id}: parameter \"id\" in path: style \"matrix\" with explode=false is",
         ]
@@ -153,4 +175,41 @@ async fn servers_of_the_document_are_ignored() {
     let (client, _) = client(openapi(&document.to_string(), &api).build().tools, agreed());
     client.call_tool("op", json!({})).await.unwrap();
     assert_eq!(api.lines(), ["GET https://api.example/v1/x"]);
+}
+
+/// A schema that the server cannot use would otherwise keep it from being built.
+#[cfg(feature = "validate")]
+#[tokio::test]
+async fn invalid_schemas_do_not_concern_other_operations() {
+    let with = |schema: Value| {
+        json!({ "put": { "requestBody": { "content": {
+        "application/json": { "schema": schema },
+    } } } })
+    };
+    let password = json!({ "properties": { "pattern": { "pattern": "^(?=.*[A-Z]).{8,}$" } } });
+    let paths = json!({
+        "/password": with(password),
+        "/kind": with(json!({ "type": "str" })),
+        "/length": with(json!({ "minLength": -1 })),
+        "/required": with(json!({ "properties": { "a": { "required": true } } })),
+    });
+    let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), &Api::default()).build();
+    let (client, _) = client(tools, agreed());
+    let tools = client.list_tools().await.unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!((names, skipped.len()), (vec!["put_password"], 3), "{skipped:?}");
+    // The pattern uses what no engine without backtracking has.
+    let schema = &tools[0].input_schema["properties"]["body"];
+    assert_eq!(*schema, json!({ "properties": { "pattern": {} } }));
+}
+
+#[tokio::test]
+async fn document_has_a_maximum_number_of_tools() {
+    let mut paths = json!({});
+    for n in 0..1_010 {
+        paths[format!("/p{n}")] = json!({ "get": {} });
+    }
+    let OpenApiTools { tools, skipped, .. } = openapi(&document(&paths), &Api::default()).build();
+    assert_eq!((tools.len(), skipped.len()), (1_000, 10));
+    assert_eq!(skipped[0].reason, "the document has more than 1000 operations");
 }

@@ -34,6 +34,8 @@ async fn parameters_are_written_in_their_styles() {
         ),
         (query(json!({ "schema": integers })), json!({ "q": [1, 2] }), "?q=1&q=2"),
         (query(json!({ "explode": false })), json!({ "q": ["a", "b,c"] }), "?q=a,b%2Cc"),
+        (query(json!({ "explode": false })), json!({ "q": ["", "a"] }), "?q=,a"),
+        (query(json!({ "content": { "text/plain": {} } })), json!({ "q": "a" }), "?q=a"),
         (
             query(json!({ "style": "pipeDelimited", "explode": false })),
             json!({ "q": ["a", "b"] }),
@@ -74,7 +76,16 @@ async fn arguments_cannot_leave_the_path() {
     });
     let tools = tool_of("get", "/things/{id}/{kind}.", operation, &api);
     let (client, _) = client(tools, agreed());
-    for (id, kind) in [("..", "x"), (".", "x"), ("", "x"), ("x", ".")] {
+    for (id, kind) in [
+        ("..", "x"),
+        (".", "x"),
+        ("", "x"),
+        ("x", "."),
+        ("../admin", "x"),
+        ("a/../b", "x"),
+        ("..\\admin", "x"),
+        ("..;a", "x"),
+    ] {
         let result = client.call_tool("op", json!({ "id": id, "kind": kind })).await.unwrap();
         assert!(result.is_error, "{id:?} {kind:?}");
     }
@@ -92,7 +103,8 @@ async fn headers_of_the_protocol_are_not_for_the_model() {
         |name: &str| json!({ "name": name, "in": "header", "schema": { "type": "string" } });
     let operation = json!({
         "operationId": "op",
-        "parameters": [header("Host"), header("Authorization"), header("cookie"), header("X-Trace")],
+        "parameters": [header("Host"), header("Authorization"), header("cookie"),
+            header("Idempotency-Key"), header("X-HTTP-Method-Override"), header("x-trace"), header("X-Trace")],
     });
     let (client, _) = client(tool_of("get", "/things", operation, &api), agreed());
     let tool = client.list_tools().await.unwrap().remove(0);
@@ -136,18 +148,56 @@ async fn unsafe_methods_need_the_agreement_of_the_user() {
     }
 }
 
-/// What is cut off in the question is counted.
-#[tokio::test]
-async fn long_body_is_shown_in_part() {
+/// Returns the question about a body, and what was sent.
+async fn asked_about(body: Value) -> (Option<String>, Vec<String>) {
     let api = Api::default();
     let operation = json!({
         "operationId": "op",
         "requestBody": { "content": { "application/json": {} } },
     });
     let (client, asked) = client(tool_of("put", "/x", operation, &api), agreed());
-    client.call_tool("op", json!({ "body": "x".repeat(5_000) })).await.unwrap();
-    let asked = asked.lock().unwrap();
-    assert!(asked[0].ends_with("x… (5002 bytes in total)"), "{}", asked[0]);
+    let result = client.call_tool("op", json!({ "body": body })).await.unwrap();
+    assert_eq!(result.is_error, api.lines().is_empty(), "{}", result.text());
+    let question = asked.lock().unwrap().pop();
+    let sent = api.requests.lock().unwrap();
+    (question, sent.iter().map(|r| String::from_utf8(r.body().to_vec()).unwrap()).collect())
+}
+
+/// What is cut off in the question is counted, and all members are shown.
+#[tokio::test]
+async fn long_body_is_shown_in_part() {
+    let body = json!({ "note": "x\"".repeat(2_500), "amount": 1_000_000 });
+    let (question, _) = asked_about(body).await;
+    let end = "\" (cut; 7500 characters),\"amount\":1000000}";
+    assert!(question.as_ref().unwrap().ends_with(end), "{question:?}");
+    let many: Vec<_> = (0..2_000).collect();
+    assert_eq!(asked_about(json!(many)).await, (None, Vec::new()));
+}
+
+/// A body that was shown in another form than it is sent would not be what the user approved.
+#[tokio::test]
+async fn body_is_shown_as_it_is_sent() {
+    for body in [
+        r#"{"a":123456789012345678901234567890,"b":0.1000000000000000055511151231257827}"#,
+        // With `validate`, it is refused.
+        #[cfg(not(feature = "validate"))]
+        r#"{"$serde_json::private::RawValue":"{\"price\":1}","to":"attacker"}"#,
+        r#"["\\","\"",1.50]"#,
+    ] {
+        let api = Api::default();
+        let operation = json!({
+            "operationId": "op",
+            "requestBody": { "content": { "application/json": {} } },
+        });
+        let (client, asked) = client(tool_of("put", "/x", operation, &api), agreed());
+        let arguments = format!(r#"{{"body":{body}}}"#);
+        let arguments = serde_json::value::RawValue::from_string(arguments).unwrap();
+        let result = client.call_tool("op", &*arguments).await.unwrap();
+        assert!(!result.is_error, "{body}: {}", result.text());
+        let asked = asked.lock().unwrap();
+        assert!(asked[0].ends_with(&format!("\n\n{body}")), "{}", asked[0]);
+        assert_eq!(api.requests.lock().unwrap()[0].body(), body.as_bytes());
+    }
 }
 
 #[tokio::test]
@@ -179,13 +229,20 @@ async fn rules_of_the_operator_apply() {
 /// Text that shows otherwise than it is sent would deceive the user.
 #[tokio::test]
 async fn invisible_characters_are_shown() {
+    let (question, _) = asked_about(json!("pay\u{202e}001\u{200b}")).await;
+    let end = "\"pay\\u{202e}001\\u{200b}\"";
+    assert!(question.as_ref().unwrap().ends_with(end), "{question:?}");
+}
+
+/// The names of members are names of parameters.
+#[tokio::test]
+async fn object_does_not_set_another_parameter() {
     let api = Api::default();
-    let operation = json!({
-        "operationId": "op",
-        "requestBody": { "content": { "application/json": {} } },
-    });
-    let (client, asked) = client(tool_of("put", "/x", operation, &api), agreed());
-    client.call_tool("op", json!({ "body": "pay\u{202e}001\u{200b}" })).await.unwrap();
-    let asked = asked.lock().unwrap();
-    assert!(asked[0].ends_with("\"pay\\u{202e}001\\u{200b}\""), "{}", asked[0]);
+    let parameters = json!([{ "name": "q", "in": "query" }, { "name": "user", "in": "query" }]);
+    let operation = json!({ "operationId": "op", "parameters": parameters });
+    let (client, _) = client(tool_of("get", "/x", operation, &api), agreed());
+    let arguments = json!({ "q": { "user": "root" }, "user": "me" });
+    let result = client.call_tool("op", arguments).await.unwrap();
+    assert!(result.is_error && result.text().contains("another parameter"), "{}", result.text());
+    assert!(api.lines().is_empty());
 }

@@ -71,16 +71,40 @@ async fn schemas_of_version_3_0_become_json_schema() {
 
 #[tokio::test]
 async fn properties_of_responses_are_left_out() {
-    let schema = schema_of(
-        "3.1.0",
-        json!({
+    let id = json!({ "Id": { "type": "integer", "readOnly": true } });
+    let reference = json!({ "$ref": "#/components/schemas/Id" });
+    for (version, read_only) in [
+        ("3.1.0", json!({ "type": "integer", "readOnly": true })),
+        ("3.1.0", reference.clone()),
+        ("3.0.3", json!({ "allOf": [reference], "nullable": true, "readOnly": true })),
+    ] {
+        let own = json!({
             "type": "object",
-            "properties": { "id": { "type": "integer", "readOnly": true }, "name": {} },
+            "properties": { "id": read_only, "name": {} },
             "required": ["id", "name"],
-        }),
-        json!({}),
-    )
-    .await;
-    let body = json!({ "type": "object", "properties": { "name": {} }, "required": ["name"] });
-    assert_eq!(schema["properties"]["body"], body);
+        });
+        let schema = schema_of(version, own, id.clone()).await;
+        let body = json!({ "type": "object", "properties": { "name": {} }, "required": ["name"] });
+        assert_eq!(schema["properties"]["body"], body);
+        let beside = json!({
+            "allOf": [{ "properties": { "id": read_only } }],
+            "required": ["id"],
+        });
+        let schema = schema_of(version, beside, id.clone()).await;
+        let body = json!({ "allOf": [{ "properties": {} }], "required": [] });
+        assert_eq!(schema["properties"]["body"], body);
+    }
+}
+
+/// Names may be those of keywords.
+#[tokio::test]
+async fn names_are_not_keywords() {
+    let body = json!({
+        "properties": { "example": {}, "$ref": {}, "xml": { "x-vendor": { "$ref": "/" } }, "enum": {} },
+        "dependentRequired": { "example": ["xml"] },
+    });
+    let schema = schema_of("3.1.0", body.clone(), json!({})).await;
+    let mut expected = body;
+    expected["properties"]["xml"] = json!({});
+    assert_eq!(schema["properties"]["body"], expected);
 }
