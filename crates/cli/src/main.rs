@@ -7,6 +7,7 @@ mod connect;
 mod discover;
 mod failure;
 mod gateway;
+mod install;
 mod login;
 mod options;
 mod output;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             Command::Logout(server) => login::logout(server, options.json).await,
             Command::Whoami(server) => login::whoami(server, options.json).await,
             Command::Gateway(gateway) => gateway::run(gateway).await,
+            Command::Install(install) => install::run(install, options.json),
             Command::Keygen { state } => keygen(state, options.json),
         }
     });

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Calls Model Context Protocol servers (2026-07-28 and legacy revisions), and answers their
 /// questions.
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Whoami(Server),
     /// Serves the tools, prompts and resources of several servers as one server
     Gateway(Gateway),
+    /// Adds a server to the configuration of a host, after showing the change
+    Install(Install),
     /// Generates a secret that seals request state, and prints it as a line of a key ring
     Keygen {
         /// `active` seals and opens; `staged` only opens, until all replicas have the key
@@ -134,4 +136,45 @@ pub(crate) struct Gateway {
     /// the environment variable MRTR_KEYS, if it is set, seals paused calls
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+}
+
+#[derive(Args)]
+pub(crate) struct Install {
+    /// Host whose configuration is changed
+    pub(crate) host: Host,
+    /// Name of the server in the configuration
+    pub(crate) name: String,
+    /// URL of the server's MCP endpoint, instead of a command
+    #[arg(long, value_name = "URL", conflicts_with_all = ["command", "env"])]
+    pub(crate) url: Option<String>,
+    /// Command that starts the server, and its arguments
+    #[arg(last = true, required_unless_present = "url")]
+    pub(crate) command: Vec<String>,
+    /// Environment variable of the command
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// Configuration file, instead of the one that the host reads
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Writes the change without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Shows the change, and writes nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+}
+
+/// A program that connects to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Host {
+    /// .mcp.json in the current folder
+    ClaudeCode,
+    /// The user's configuration; commands only
+    ClaudeDesktop,
+    /// The user's configuration
+    Cursor,
+    /// The user's configuration
+    Gemini,
+    /// .vscode/mcp.json in the current folder
+    Vscode,
 }

@@ -65,12 +65,11 @@ pub(crate) async fn call<C: ApiClient>(
     };
     let operation = &plan.operation;
     tracing::warn!(target: "mrtr::openapi", %operation, error = &*failure, "a request to the API failed");
-    let mut message =
-        "There was no usable response from the API: the connection failed, it took too \
-                       long, or the response was too large."
-            .to_owned();
-    if !operation.is_safe() {
-        message += " The request may have been carried out. Check that before you repeat it.";
+    let message = "There was no usable response from the API: the connection failed, it took too \
+                   long, or the response was too large.";
+    if operation.is_safe() {
+        return Err(Error::new(message));
     }
-    Err(Error::new(message))
+    let warning = "The request may have been carried out. Check that before you repeat it.";
+    Err(Error::new(format!("{message} {warning}")))
 }

@@ -1,7 +1,5 @@
 //! What an operation needs from its arguments, and their schema.
 
-use std::collections::HashSet;
-
 use http::{HeaderName, HeaderValue};
 use mrtr_schema::Object;
 use percent_encoding::percent_decode_str;
@@ -237,10 +235,8 @@ impl Planning<'_> {
 /// Checks that the path is one of a URL, and that each of its variables has a parameter.
 fn check_path(path: &str, parameters: &[Parameter]) -> Result<(), String> {
     let mut filled = path.to_owned();
-    let mut names = HashSet::new();
     for parameter in parameters.iter().filter(|parameter| parameter.location == Location::Path) {
         filled = filled.replace(&format!("{{{}}}", parameter.name), "x");
-        names.insert(&parameter.name);
     }
     if filled.contains(['{', '}']) {
         return Err("the path has a variable without a path parameter".to_owned());

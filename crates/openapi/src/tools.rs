@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::Request;
 use mrtr_schema::tool::{Tool as ToolDefinition, ToolAnnotations};
 use mrtr_server::{Context, Result, Tool};
 use serde_json::Value;
@@ -183,12 +183,13 @@ fn tool<C: ApiClient>(api: &Arc<Api<C>>, plan: Plan, object: &Value, is_confirme
     Tool::new("", "", handler).definition(definition)
 }
 
-/// Derives the annotations from the method (RFC 9110, section 9.2).
+/// Derives the annotations from the method (RFC 9110, section 9.2). What POST does, only the API
+/// knows.
 fn annotations(operation: &Operation) -> ToolAnnotations {
     let method = &operation.method;
     ToolAnnotations::default()
         .with_read_only_hint(operation.is_safe())
-        .with_destructive_hint(!operation.is_safe() && *method != Method::POST)
+        .with_destructive_hint(!operation.is_safe())
         .with_idempotent_hint(method.is_idempotent())
 }
 

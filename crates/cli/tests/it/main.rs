@@ -8,6 +8,7 @@
 )]
 
 mod gateway;
+mod install;
 
 use std::io::{BufRead as _, Read, Write};
 use std::path::PathBuf;
@@ -423,6 +424,18 @@ mod at_a_terminal {
         let (rest, code) = terminal.end();
         assert!(rest.contains("declined"), "{rest}");
         assert_eq!(code, Some(1), "the tool failed");
+    }
+
+    #[test]
+    fn installation_is_asked_for() {
+        let file = std::env::temp_dir().join(format!("mrtr-asked-{}.json", std::process::id()));
+        let args = ["install", "cursor", "s", "--file", file.to_str().unwrap(), "--", "s"];
+        for (answer, is_written) in [("\n", false), ("n\n", false), ("y\n", true)] {
+            let mut terminal = Terminal::run(&args);
+            let (_, code) = terminal.at("[y/N]", answer).end();
+            assert_eq!((code, file.exists()), (Some(0), is_written), "{answer:?}");
+        }
+        std::fs::remove_file(file).unwrap();
     }
 }
 

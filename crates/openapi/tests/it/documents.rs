@@ -155,7 +155,7 @@ async fn definitions_say_what_the_document_says() {
         [
             ("Reads a thing\n\nAll of it.", true, false, true),
             ("PUT /things/{id}", false, true, true),
-            ("POST /things/{id}", false, false, false),
+            ("POST /things/{id}", false, true, false),
             ("DELETE /things/{id}", false, true, true),
         ]
     );

@@ -1,0 +1,75 @@
+//! Files that are replaced as a whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Returns the content of a file; `None` if there is none.
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the content of a file that still is `before`. Other programs see the old content or the
+/// new one.
+pub(super) fn replace(path: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
+    // The file that a link leads to is replaced, not the link.
+    let target = if before.is_some() { fs::canonicalize(path)? } else { path.to_owned() };
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    fs::create_dir_all(&folder)?;
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    let replaced = write_new(&temporary, &target, after).and_then(|()| {
+        if read(path)?.as_deref() != before {
+            return Err(io::Error::other("another program has changed it meanwhile"));
+        }
+        fs::rename(&temporary, &target)
+    });
+    if replaced.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    replaced
+}
+
+/// Writes a file that does not exist yet, with the permissions of `like`, if that exists.
+/// Otherwise, only the user can read it: entries may have secrets.
+fn write_new(path: &Path, like: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file: File = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    if let Ok(metadata) = fs::metadata(like) {
+        fs::set_permissions(path, metadata.permissions())?;
+    }
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_file_is_not_replaced() {
+        let folder = std::env::temp_dir().join(format!("mrtr-write-{}", std::process::id()));
+        let file = folder.join("config.json");
+        assert!(replace(&file, None, "first").is_ok());
+        // Another program has written it since it was read.
+        for read_before in [None, Some("other")] {
+            assert!(replace(&file, read_before, "second").is_err());
+            assert_eq!(read(&file).ok().flatten().as_deref(), Some("first"));
+        }
+        assert!(replace(&file, Some("first"), "second").is_ok());
+        assert_eq!(read(&file).ok().flatten().as_deref(), Some("second"));
+        let left = fs::read_dir(&folder).map_or(0, Iterator::count);
+        assert!(fs::remove_dir_all(&folder).is_ok());
+        assert_eq!(left, 1);
+    }
+}
