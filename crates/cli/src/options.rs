@@ -142,7 +142,7 @@ pub(crate) struct Gateway {
 pub(crate) struct Install {
     /// Host whose configuration is changed
     pub(crate) host: Host,
-    /// Name of the server in the configuration
+    /// Name of the server; an entry with this name is replaced
     pub(crate) name: String,
     /// URL of the server's MCP endpoint, instead of a command
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "env"])]
@@ -150,16 +150,16 @@ pub(crate) struct Install {
     /// Command that starts the server, and its arguments
     #[arg(last = true, required_unless_present = "url")]
     pub(crate) command: Vec<String>,
-    /// Environment variable of the command
+    /// Sets an environment variable of the command; can be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
-    /// Configuration file, instead of the one that the host reads
+    /// Configuration file to change, instead of the host's own
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Writes the change without asking
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Shows the change, and writes nothing
+    /// Shows the change without writing it
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
 }
@@ -169,11 +169,11 @@ pub(crate) struct Install {
 pub(crate) enum Host {
     /// .mcp.json in the current folder
     ClaudeCode,
-    /// The user's configuration; commands only
+    /// `claude_desktop_config.json`; commands only
     ClaudeDesktop,
-    /// The user's configuration
+    /// ~/.cursor/mcp.json
     Cursor,
-    /// The user's configuration
+    /// ~/.gemini/settings.json
     Gemini,
     /// .vscode/mcp.json in the current folder
     Vscode,

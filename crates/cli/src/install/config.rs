@@ -8,47 +8,63 @@ use serde::de::{MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Returns `text` with `entry` as the member `name` of the object `section`, or the reason that
-/// this is not possible. Both are created if they are missing.
-pub(super) fn with_entry(
-    text: &str,
-    section: &str,
-    name: &str,
-    entry: &Value,
-) -> Result<String, String> {
-    let text = if text.trim().is_empty() { "{}\n" } else { text };
-    let start = text.len() - text.trim_start().len();
-    let whole = start..text.trim_end().len();
-    let top = Members::read(text, whole.clone())?;
-    let indent = indent(text);
-    match top.find(section)? {
-        None => {
-            let value = format!("{{\n{0}{0}{1}\n{0}}}", indent, member(name, entry, &indent, 2));
-            let quoted = Value::from(section).to_string();
-            Ok(top.insert(text, &format!("{quoted}: {value}"), &indent, 1))
-        }
-        Some(span) => {
-            let servers = Members::read(text, span.clone())?;
-            match servers.find(name)? {
-                Some(span) => {
-                    let old: Option<Value> =
-                        text.get(span.clone()).and_then(|old| serde_json::from_str(old).ok());
-                    if old.as_ref() == Some(entry) {
-                        return Ok(text.to_owned());
-                    }
-                    Ok(replaced(text, span, &pretty(entry, &indent, 2)))
-                }
-                None => Ok(servers.insert(text, &member(name, entry, &indent, 2), &indent, 2)),
+/// A configuration with another entry.
+pub(super) struct Change {
+    pub(super) text: String,
+    /// The entry that is replaced.
+    pub(super) old: Option<Value>,
+}
+
+impl Change {
+    /// Makes `entry` the member `name` of the object `section`, which is created if it is missing.
+    /// Returns the reason if this is not possible.
+    pub(super) fn new(
+        text: &str,
+        section: &str,
+        name: &str,
+        entry: &Value,
+    ) -> Result<Self, String> {
+        let content = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        let text = if content.trim_matches(WHITESPACE).is_empty() { "{}\n" } else { text };
+        let content = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        let start = text.len() - content.trim_start_matches(WHITESPACE).len();
+        let whole = start..text.trim_end_matches(WHITESPACE).len();
+        let top = Members::read(text, whole, "it")?;
+        let indent = indent(text);
+        let (text, old) = match top.find(section)? {
+            None => {
+                let value =
+                    format!("{{\n{0}{0}{1}\n{0}}}", indent, member(name, entry, &indent, 2));
+                let quoted = Value::from(section).to_string();
+                (top.insert(text, &format!("{quoted}: {value}"), &indent, 1), None)
             }
-        }
+            Some(span) => {
+                let servers = Members::read(text, span, &format!("{section:?}"))?;
+                match servers.find(name)? {
+                    Some(span) => {
+                        let old = text.get(span.clone()).unwrap_or_default();
+                        let old = serde_json::from_str(old).unwrap_or_default();
+                        (replaced(text, span, &pretty(entry, &indent, 2)), Some(old))
+                    }
+                    None => {
+                        (servers.insert(text, &member(name, entry, &indent, 2), &indent, 2), None)
+                    }
+                }
+            }
+        };
+        Ok(Self { text, old })
     }
 }
 
 /// Returns the indentation of the first indented line; otherwise, two spaces.
 fn indent(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let mut indents = lines.map(|line| &line[..line.len() - line.trim_start().len()]);
-    indents.find(|indent| !indent.is_empty()).unwrap_or("  ").to_owned()
+    let is_space = |c: char| c == ' ' || c == '\t';
+    let mut indents = text.lines().filter_map(|line| {
+        let content = line.trim_start_matches(is_space);
+        let length = line.len() - content.len();
+        (length > 0 && !content.is_empty()).then(|| line.get(..length).unwrap_or_default())
+    });
+    indents.next().unwrap_or("  ").to_owned()
 }
 
 fn member(name: &str, entry: &Value, indent: &str, depth: usize) -> String {
@@ -67,11 +83,19 @@ fn pretty(value: &Value, indent: &str, depth: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Replaces a part of the text, with its kind of line breaks.
 fn replaced(text: &str, span: Range<usize>, by: &str) -> String {
+    let by = if text.contains("\r\n") { by.replace('\n', "\r\n") } else { by.to_owned() };
     let mut text = text.to_owned();
-    text.replace_range(span, by);
+    text.replace_range(span, &by);
     text
 }
+
+/// What JSON has between values.
+const WHITESPACE: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// Some programs write it at the beginning of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The members of an object in a text: their names, and where their values are.
 struct Members {
@@ -81,14 +105,18 @@ struct Members {
 }
 
 impl Members {
-    fn read(text: &str, span: Range<usize>) -> Result<Self, String> {
+    /// Reads the object in a part of the text, which is called `name` in errors.
+    fn read(text: &str, span: Range<usize>, name: &str) -> Result<Self, String> {
         let object = text.get(span.clone()).unwrap_or_default();
         let mut json = serde_json::Deserializer::from_str(object);
         let members = json.deserialize_map(Pairs).and_then(|pairs| json.end().map(|()| pairs));
         let members = members.map_err(|error| {
-            let place = text.get(..span.start).unwrap_or_default().lines().count().max(1) - 1;
-            let line = error.line() + place;
-            format!("is not a JSON object without comments (line {line}: {error})")
+            let before = text.get(..span.start).unwrap_or_default().matches('\n').count();
+            let line = before + error.line().max(1);
+            // The error has its place in the part.
+            let error = error.to_string();
+            let why = error.split(" at line ").next().unwrap_or_default();
+            format!("cannot be read as JSON without comments: {name} must be an object (line {line}: {why})")
         })?;
         // The values are parts of the text.
         let at = |value: &RawValue| {
@@ -145,7 +173,8 @@ mod tests {
     use serde_json::json;
 
     fn added(text: &str) -> Result<String, String> {
-        with_entry(text, "mcpServers", "new", &json!({ "command": "a", "args": ["b"] }))
+        let entry = json!({ "command": "a", "args": ["b"] });
+        Change::new(text, "mcpServers", "new", &entry).map(|change| change.text)
     }
 
     #[test]
@@ -165,8 +194,16 @@ mod tests {
             ),
         ] {
             assert_eq!(added(before).as_deref(), Ok(after), "{before}");
-            assert_eq!(added(after).as_deref(), Ok(after), "a second time");
         }
+    }
+
+    #[test]
+    fn byte_order_mark_and_line_breaks_stay() {
+        let after = added("\u{feff}{\r\n \"mcpServers\": {}\r\n}\r\n").unwrap_or_default();
+        assert!(
+            after.starts_with("\u{feff}{\r\n \"mcpServers\": {\r\n  \"new\": {\r\n   \"command\"")
+        );
+        assert_eq!(after.matches('\n').count(), after.matches("\r\n").count(), "{after:?}");
     }
 
     #[test]
@@ -194,9 +231,11 @@ mod tests {
     #[test]
     fn other_texts_are_refused() {
         for (text, why) in [
-            ("[]", "expected an object"),
+            ("[]", "line 1: invalid type: sequence, expected an object)"),
+            ("\u{a0}{}", "line 1"),
             ("{\n  // servers\n}", "line 2"),
-            ("{\"mcpServers\": []}", "expected an object"),
+            ("{\n\"mcpServers\":\n[]}", "\"mcpServers\" must be an object (line 3"),
+            ("\n\n[]", "line 3"),
             ("{\n\n\"mcpServers\": {\n\"a\": 1,}}", "line 4"),
             ("{} {}", "trailing"),
             ("{\"mcpServers\":{},\"mcpServers\":{}}", "twice"),

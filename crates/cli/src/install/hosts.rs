@@ -11,7 +11,8 @@ use crate::options::{Host, Install};
 /// Returns the file that the host reads.
 pub(super) fn file(host: Host) -> Result<PathBuf> {
     let home = || {
-        env::home_dir().ok_or_else(|| Failure::usage("the home directory is unknown: use --file"))
+        let home = env::home_dir().filter(|home| home.is_absolute());
+        home.ok_or_else(|| Failure::usage("the home directory is unknown: use --file"))
     };
     Ok(match host {
         Host::ClaudeCode => PathBuf::from(".mcp.json"),
@@ -36,6 +37,10 @@ pub(super) fn file(host: Host) -> Result<PathBuf> {
 /// Returns the member of the configuration that has the servers, and the server's entry there.
 pub(super) fn entry(options: &Install) -> Result<(&'static str, Value)> {
     let host = options.host;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if options.name.is_empty() || !options.name.chars().all(is_allowed) {
+        return Err(Failure::usage("a name consists of letters, digits, `-` and `_`"));
+    }
     let section = if host == Host::Vscode { "servers" } else { "mcpServers" };
     let mut entry = Map::new();
     let mut set = |name: &str, value: Value| drop(entry.insert(name.to_owned(), value));
@@ -43,12 +48,10 @@ pub(super) fn entry(options: &Install) -> Result<(&'static str, Value)> {
     if let Some(url) = &options.url {
         if host == Host::ClaudeDesktop {
             return Err(Failure::usage(
-                "the configuration of Claude Desktop has commands only: add a URL as a connector, in its settings",
+                "the configuration file of Claude Desktop takes commands only: add the URL as a connector in its settings",
             ));
         }
-        if !url.starts_with("https://") && !url.starts_with("http://") {
-            return Err(Failure::usage(format!("{url:?} is not an http or https URL")));
-        }
+        mrtr::connect(url).map(drop).map_err(Failure::usage)?;
         if has_type {
             set("type", "http".into());
         }
@@ -70,14 +73,13 @@ pub(super) fn entry(options: &Install) -> Result<(&'static str, Value)> {
 }
 
 /// Makes the path of a program absolute: hosts start it in another folder. Names without a
-/// separator are searched for by the host.
+/// separator are searched for by the host, which also replaces `${…}`.
 fn program_path(program: &str) -> Result<String> {
-    let is_path = program.contains(std::path::is_separator);
-    if !is_path {
+    if !program.contains(std::path::is_separator) || program.contains("${") {
         return Ok(program.to_owned());
     }
     if !Path::new(program).is_file() {
-        return Err(Failure::usage(format!("there is no program {program}")));
+        return Err(Failure::usage(format!("{program} is not a file")));
     }
     let path = std::path::absolute(program).map_err(Failure::usage)?;
     let text = path.to_str().map(ToOwned::to_owned);

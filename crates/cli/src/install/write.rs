@@ -1,6 +1,6 @@
 //! Files that are replaced as a whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,13 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
 pub(super) fn replace(path: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
     // The file that a link leads to is replaced, not the link.
     let target = if before.is_some() { fs::canonicalize(path)? } else { path.to_owned() };
+    let old = fs::metadata(&target).ok();
+    if old.is_none() && fs::symlink_metadata(&target).is_ok() {
+        return Err(io::Error::other("it is a link to a file that does not exist"));
+    }
+    if old.as_ref().is_some_and(|old| old.permissions().readonly()) {
+        return Err(io::Error::other("it is read-only"));
+    }
     let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
@@ -25,7 +32,13 @@ pub(super) fn replace(path: &Path, before: Option<&str>, after: &str) -> io::Res
     fs::create_dir_all(&folder)?;
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}", std::process::id()));
-    let replaced = write_new(&temporary, &target, after).and_then(|()| {
+    // Only the user can read a new file: entries may have secrets.
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(&temporary)?;
+    let replaced = fill(&file, old.as_ref(), after).and_then(|()| {
         if read(path)?.as_deref() != before {
             return Err(io::Error::other("another program has changed it meanwhile"));
         }
@@ -37,17 +50,20 @@ pub(super) fn replace(path: &Path, before: Option<&str>, after: &str) -> io::Res
     replaced
 }
 
-/// Writes a file that does not exist yet, with the permissions of `like`, if that exists.
-/// Otherwise, only the user can read it: entries may have secrets.
-fn write_new(path: &Path, like: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file: File = options.open(path)?;
+/// Writes a file, with the owner and the permissions of the one that it replaces.
+fn fill(mut file: &File, old: Option<&Metadata>, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
-    if let Ok(metadata) = fs::metadata(like) {
-        fs::set_permissions(path, metadata.permissions())?;
+    if let Some(old) = old {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{MetadataExt as _, fchown};
+
+            let new = file.metadata()?;
+            if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+                fchown(file, Some(old.uid()), Some(old.gid()))?;
+            }
+        }
+        file.set_permissions(old.permissions())?;
     }
     file.sync_all()
 }

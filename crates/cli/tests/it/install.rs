@@ -97,9 +97,8 @@ fn change_is_shown_and_the_rest_stays() {
     let before = "{\n    \"theme\":\"dark\",\n    \"mcpServers\": {}\n}\n";
     fs::write(&file, before).unwrap();
     let args = ["cursor", "s", "--file", "config.json", "--url", "http://127.0.0.1:3000/mcp"];
-    let shown = "config.json:\n      \"theme\":\"dark\",\n-     \"mcpServers\": {}\n\
-                 +     \"mcpServers\": {\n+         \"s\": {\n\
-                 +             \"url\": \"http://127.0.0.1:3000/mcp\"\n+         }\n+     }\n  }\n";
+    let shown = "config.json, \"mcpServers\":\n\
+                 + \"s\": {\n+   \"url\": \"http://127.0.0.1:3000/mcp\"\n+ }\n";
     let dry = folder.install(&[&args[..], &["--dry-run"]].concat());
     assert_eq!((dry.status.code(), text(&dry.stderr)), (Some(0), shown.to_owned()));
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
@@ -116,7 +115,14 @@ fn change_is_shown_and_the_rest_stays() {
     assert_eq!(text(&again.stdout), "config.json has this entry already\n");
     let json = folder.install(&[&args[..], &["--yes", "--json"]].concat());
     let printed: Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(printed, json!({ "file": "config.json", "changed": false }));
+    let expected = json!({ "file": "config.json", "needed": false, "written": false });
+    assert_eq!(printed, expected);
+    // What was there before is shown, without secrets.
+    let env = ["cursor", "s", "--file", "config.json", "--yes", "--env", "KEY=secret", "--", "s"];
+    folder.install(&env);
+    let replaced = folder.install(&[&args[..], &["--dry-run"]].concat());
+    let shown = text(&replaced.stderr);
+    assert!(shown.contains("-     \"KEY\": \"…\"\n") && !shown.contains("secret"), "{shown}");
     // Nothing else is left.
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
 }
@@ -135,6 +141,10 @@ fn file_that_is_no_json_is_not_changed() {
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
     let missing = folder.install(&["cursor", "s", "--yes", "--", "./target/none"]);
     assert_eq!(missing.status.code(), Some(2));
+    for wrong in [&["a b", "--url", "http://h/mcp"][..], &["s", "--url", "h/mcp"]] {
+        let refused = folder.install(&[&["cursor", "--yes"], wrong].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    }
     assert!(!folder.0.join(".cursor").exists());
 }
 
@@ -158,4 +168,11 @@ fn links_and_permissions_stay() {
     // It may have secrets.
     let mode = fs::metadata(folder.0.join("new.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    symlink(folder.0.join("none"), folder.0.join("dangling.json")).unwrap();
+    let refused = folder.install(&["cursor", "s", "--yes", "--file", "dangling.json", "--", "s"]);
+    assert!(text(&refused.stderr).contains("a link to a file that does not exist"));
+    assert!(folder.0.join("dangling.json").is_symlink());
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
+    let refused = folder.install(&["cursor", "t", "--yes", "--file", "config.json", "--", "t"]);
+    assert!(text(&refused.stderr).contains("read-only"), "{}", text(&refused.stderr));
 }
