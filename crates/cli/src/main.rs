@@ -9,6 +9,7 @@ mod failure;
 mod gateway;
 mod install;
 mod login;
+mod new;
 mod options;
 mod output;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             Command::Logout(server) => login::logout(server, options.json).await,
             Command::Whoami(server) => login::whoami(server, options.json).await,
             Command::Gateway(gateway) => gateway::run(gateway).await,
+            Command::New { path } => new::run(path),
             Command::Install(install) => install::run(install, options.json),
             Command::Keygen { state } => keygen(state, options.json),
         }

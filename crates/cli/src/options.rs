@@ -40,6 +40,11 @@ pub(crate) enum Command {
     Whoami(Server),
     /// Serves the tools, prompts and resources of several servers as one server
     Gateway(Gateway),
+    /// Creates the project of a server, with a tool that asks a question, and its test
+    New {
+        /// Folder of the project; its last part is the name of the package
+        path: PathBuf,
+    },
     /// Adds a server to the configuration of a host, after showing the change
     Install(Install),
     /// Generates a secret that seals request state, and prints it as a line of a key ring

@@ -9,6 +9,7 @@
 
 mod gateway;
 mod install;
+mod new;
 
 use std::io::{BufRead as _, Read, Write};
 use std::path::PathBuf;
