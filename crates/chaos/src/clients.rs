@@ -16,9 +16,9 @@ use serde_json::json;
 use crate::workload::{Used, answer_to, consents, key_of};
 use crate::{Result, lock};
 
-/// Maximum number of times that a request is sent again in one call: a load balancer may fail many
-/// times.
-const RETRIES: u32 = 60;
+/// Maximum number of times that a caller or a gateway sends a request again in one call: a load
+/// balancer may fail many times.
+pub(crate) const RETRIES: u32 = 60;
 
 /// One call, as its caller observed it.
 #[derive(Debug, Default)]

@@ -12,13 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Result;
+use crate::clients::RETRIES;
 use crate::ledger::Ledger;
 
 /// The identity that gateways use towards servers. No caller has it.
 pub(crate) const IDENTITY: &str = "gateway";
-
-/// Maximum number of times that a request is sent again in one round.
-const RETRIES: u32 = 60;
 
 /// A request to a server that got no response.
 #[derive(Debug, Serialize, Deserialize)]

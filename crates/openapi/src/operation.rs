@@ -52,11 +52,15 @@ impl Operation {
         let name = self.id.clone().unwrap_or_else(|| {
             format!("{}{}", self.method.as_str().to_ascii_lowercase(), self.path)
         });
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        let name: String =
-            name.chars().map(|c| if is_allowed(c) { c } else { '_' }).take(128).collect();
+        let name: String = allowed_name(&name).take(128).collect();
         if name.is_empty() { "_".to_owned() } else { name }
     }
+}
+
+/// Replaces the characters that names of tools and arguments must not have.
+pub(crate) fn allowed_name(text: &str) -> impl Iterator<Item = char> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    text.chars().map(move |c| if is_allowed(c) { c } else { '_' })
 }
 
 /// Writes the method and the path, such as `GET /users/{id}`.

@@ -108,12 +108,13 @@ impl Parameter {
             Style::Separated(separator) => separator,
             Style::Exploded | Style::DeepObject => ',',
         };
+        // Of the separators, only the comma is written without percent-encoding.
+        let separator_text =
+            if separator == ',' { separator.to_string() } else { encode(&separator.to_string()) };
         let mut text = String::new();
         for (at, (name, value)) in parts(value)?.into_iter().enumerate() {
             if at > 0 {
-                // Of the separators, only the comma is written without percent-encoding.
-                let encoded = separator == ',';
-                if encoded { text.push(separator) } else { text += &encode(&separator.to_string()) }
+                text += &separator_text;
             }
             if let Some(name) = name {
                 let between = if self.explode { '=' } else { separator };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::document::Document;
 use crate::media_type::is_json;
-use crate::operation::Operation;
+use crate::operation::{Operation, allowed_name};
 use crate::parameter::{Location, Parameter};
 use crate::schema::{MAX_SCHEMA, Schemas};
 
@@ -54,8 +54,6 @@ pub(crate) struct Plan {
     pub(crate) operation: Operation,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,
-    /// The schema of the arguments.
-    pub(crate) schema: Object,
 }
 
 #[derive(Debug)]
@@ -66,14 +64,14 @@ pub(crate) struct Body {
 }
 
 impl Plan {
-    /// Plans an operation with its path item and its operation object. Returns the reason if it
-    /// cannot become a tool.
+    /// Plans an operation with its path item and its operation object. Returns also the schema of
+    /// the arguments, or the reason if it cannot become a tool.
     pub(crate) fn new(
         document: &Document,
         operation: &Operation,
         item: &Value,
         object: &Value,
-    ) -> Result<Self, String> {
+    ) -> Result<(Self, Object), String> {
         let declared = declared_parameters(document, item, object)?;
         let mut planning = Planning {
             schemas: Schemas::new(document),
@@ -97,19 +95,17 @@ impl Plan {
             schema.insert("required".to_owned(), required.into());
         }
         schema.insert("additionalProperties".to_owned(), false.into());
-        let definitions = schemas.definitions()?;
-        if !definitions.is_empty() {
-            schema.insert("$defs".to_owned(), definitions.into());
+        let definitions = Value::Object(schemas.definitions()?);
+        schemas.check_references(&definitions)?;
+        if definitions != json!({}) {
+            schema.insert("$defs".to_owned(), definitions);
         }
-        let mut schema = Value::Object(schema);
-        schemas.check_references(&schema)?;
         check_schema(&mut schema)?;
-        let length = schema.to_string().len();
+        let length = serde_json::to_vec(&schema).map_err(|error| error.to_string())?.len();
         if length > MAX_SCHEMA {
             return Err(format!("the input schema has more than {MAX_SCHEMA} bytes"));
         }
-        let Value::Object(schema) = schema else { return Err("no input schema".to_owned()) };
-        Ok(Self { operation: operation.clone(), parameters, body, schema })
+        Ok((Self { operation: operation.clone(), parameters, body }, schema))
     }
 }
 
@@ -172,10 +168,9 @@ impl Planning<'_> {
             Some(media) => media.get("schema"),
             None => parameter.get("schema"),
         };
-        let schema = schema.cloned().unwrap_or_else(|| json!({}));
         let is_required = is_required || location == Location::Path;
         let argument =
-            self.argument(name, location.name(), &schema, text("description"), is_required)?;
+            self.argument(name, location.name(), schema, text("description"), is_required)?;
         Ok(Some(Parameter { argument, name: name.to_owned(), location, style, explode }))
     }
 
@@ -193,9 +188,9 @@ impl Planning<'_> {
         };
         let content_type = HeaderValue::from_str(content_type)
             .map_err(|_| format!("the media type {content_type:?} is invalid"))?;
-        let schema = media.get("schema").cloned().unwrap_or_else(|| json!({}));
         let description = body.get("description").and_then(Value::as_str);
-        let argument = self.argument("body", "request", &schema, description, is_required)?;
+        let argument =
+            self.argument("body", "request", media.get("schema"), description, is_required)?;
         Ok(Some(Body { argument, content_type }))
     }
 
@@ -204,17 +199,18 @@ impl Planning<'_> {
         &mut self,
         name: &str,
         location: &str,
-        schema: &Value,
+        schema: Option<&Value>,
         description: Option<&str>,
         is_required: bool,
     ) -> Result<String, String> {
-        let allowed =
-            |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
-        let mut argument: String = name.chars().map(allowed).collect();
+        let mut argument: String = allowed_name(name).collect();
         if self.properties.contains_key(&argument) {
             argument = format!("{location}_{argument}");
         }
-        let mut schema = self.schemas.convert(schema)?;
+        let mut schema = match schema {
+            Some(schema) => self.schemas.convert(schema)?,
+            None => json!({}),
+        };
         if let (Value::Object(schema), Some(description)) = (&mut schema, description)
             && !schema.contains_key("description")
         {
@@ -263,15 +259,14 @@ pub(crate) fn leaves(path: &str) -> bool {
 /// Checks that the schema is one that a server can validate arguments by. If a pattern is not,
 /// patterns are left out.
 #[cfg(feature = "validate")]
-fn check_schema(schema: &mut Value) -> Result<(), String> {
+fn check_schema(schema: &mut Object) -> Result<(), String> {
     use mrtr_schema::json_schema::Validator;
 
-    let object = |schema: &Value| schema.as_object().cloned().unwrap_or_default();
-    if Validator::new(&object(schema)).is_ok() {
+    if Validator::new(schema).is_ok() {
         return Ok(());
     }
-    leave_out_patterns(schema);
-    Validator::new(&object(schema)).map(drop).map_err(|error| format!("invalid schema: {error}"))
+    schema.values_mut().for_each(leave_out_patterns);
+    Validator::new(schema).map(drop).map_err(|error| format!("invalid schema: {error}"))
 }
 
 #[cfg(feature = "validate")]
@@ -291,6 +286,6 @@ fn leave_out_patterns(schema: &mut Value) {
 
 #[cfg(not(feature = "validate"))]
 #[expect(clippy::unnecessary_wraps, reason = "the other version may fail")]
-fn check_schema(_: &mut Value) -> Result<(), String> {
+fn check_schema(_: &mut Object) -> Result<(), String> {
     Ok(())
 }

@@ -46,12 +46,11 @@ impl Plan {
                     // Members of an object are parameters, too.
                     let is_of_other = |name: &String| {
                         self.parameters.iter().any(|other| {
-                            other.location == Location::Query
-                                && other.name != parameter.name
-                                && encode(&other.name) == *name
+                            other.location == Location::Query && encode(&other.name) == *name
                         })
                     };
-                    if pairs.iter().any(|(name, _)| is_of_other(name)) {
+                    let own = encode(&parameter.name);
+                    if pairs.iter().any(|(name, _)| *name != own && is_of_other(name)) {
                         let why = "must not have a member with the name of another parameter";
                         return Err(invalid(&parameter.argument, why));
                     }

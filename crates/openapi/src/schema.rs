@@ -39,7 +39,7 @@ pub(crate) struct Schemas<'a> {
     document: &'a Document,
     /// Names of referenced schemas.
     referenced: BTreeSet<String>,
-    /// Where the converted references lead.
+    /// Where references lead: names, and pointers into the schemas with these names.
     targets: BTreeSet<String>,
     /// Approximate number of bytes that have been converted.
     length: usize,
@@ -133,9 +133,8 @@ impl<'a> Schemas<'a> {
         })?;
         let first = name.split('/').next().unwrap_or_default();
         self.referenced.insert(first.to_owned());
-        let converted = format!("#/$defs/{name}");
-        self.targets.insert(converted.clone());
-        self.copy(&Value::String(converted))
+        self.targets.insert(name.to_owned());
+        self.copy(&Value::String(format!("#/$defs/{name}")))
     }
 
     /// Returns the names of properties that only responses have.
@@ -178,15 +177,13 @@ impl<'a> Schemas<'a> {
         Ok(definitions)
     }
 
-    /// Checks that all references lead to something in the schema of the arguments.
-    pub(crate) fn check_references(&self, schema: &Value) -> Result<(), String> {
-        let lost = self.targets.iter().find(|reference| {
-            reference.strip_prefix('#').and_then(|pointer| schema.pointer(pointer)).is_none()
-        });
-        match lost {
-            Some(reference) => {
-                let target = reference.replace("#/$defs/", COMPONENTS);
-                Err(format!("the schema reference {target:?} has no target in the arguments"))
+    /// Checks that all references lead to something in the definitions.
+    pub(crate) fn check_references(&self, definitions: &Value) -> Result<(), String> {
+        let is_lost = |target: &&String| definitions.pointer(&format!("/{target}")).is_none();
+        match self.targets.iter().find(is_lost) {
+            Some(target) => {
+                let reference = format!("{COMPONENTS}{target}");
+                Err(format!("the schema reference {reference:?} has no target in the arguments"))
             }
             None => Ok(()),
         }

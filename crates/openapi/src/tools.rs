@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Request;
+use mrtr_schema::Object;
 use mrtr_schema::tool::{Tool as ToolDefinition, ToolAnnotations};
 use mrtr_server::{Context, Result, Tool};
 use serde_json::Value;
@@ -37,7 +38,7 @@ type Rule = dyn Fn(&Operation) -> bool + Send + Sync;
 pub struct OpenApi<C> {
     document: Document,
     api: Api<C>,
-    select: Box<Rule>,
+    filter: Box<Rule>,
     confirm: Box<Rule>,
 }
 
@@ -82,13 +83,13 @@ impl<C: ApiClient> OpenApi<C> {
         let before_send = Box::new(|_: &Context, _: &mut Request<Bytes>| Ok(()));
         let api = Api { base, client, before_send, max_response_bytes: 1 << 20 };
         let confirm = Box::new(|operation: &Operation| !operation.is_safe());
-        Ok(Self { document, api, select: Box::new(|_| true), confirm })
+        Ok(Self { document, api, filter: Box::new(|_| true), confirm })
     }
 
     /// Selects the operations that become tools. Default: all. The others are not listed in
     /// [`skipped`](OpenApiTools::skipped).
     pub fn filter(mut self, rule: impl Fn(&Operation) -> bool + Send + Sync + 'static) -> Self {
-        self.select = Box::new(rule);
+        self.filter = Box::new(rule);
         self
     }
 
@@ -130,12 +131,12 @@ impl<C: ApiClient> OpenApi<C> {
 
     /// Builds the tools.
     pub fn build(self) -> OpenApiTools {
-        let Self { document, api, select, confirm } = self;
+        let Self { document, api, filter, confirm } = self;
         let api = Arc::new(api);
         let mut names = HashSet::new();
         let (mut tools, mut skipped) = (Vec::new(), Vec::new());
         for (operation, item, object) in document.operations() {
-            if !select(&operation) {
+            if !filter(&operation) {
                 continue;
             }
             if tools.len() == MAX_TOOLS {
@@ -143,15 +144,15 @@ impl<C: ApiClient> OpenApi<C> {
                 skipped.push(SkippedOperation { operation, reason });
                 continue;
             }
-            let planned = Plan::new(&document, &operation, item, object).and_then(|plan| {
+            let planned = Plan::new(&document, &operation, item, object).and_then(|planned| {
                 let name = operation.tool_name();
                 if !names.insert(name.clone()) {
                     return Err(format!("another operation has the same tool name, {name:?}"));
                 }
-                Ok(plan)
+                Ok(planned)
             });
             match planned {
-                Ok(plan) => tools.push(tool(&api, plan, object, confirm(&operation))),
+                Ok(planned) => tools.push(tool(&api, planned, object, confirm(&operation))),
                 Err(reason) => skipped.push(SkippedOperation { operation, reason }),
             }
         }
@@ -159,7 +160,12 @@ impl<C: ApiClient> OpenApi<C> {
     }
 }
 
-fn tool<C: ApiClient>(api: &Arc<Api<C>>, plan: Plan, object: &Value, is_confirmed: bool) -> Tool {
+fn tool<C: ApiClient>(
+    api: &Arc<Api<C>>,
+    (plan, schema): (Plan, Object),
+    object: &Value,
+    is_confirmed: bool,
+) -> Tool {
     let operation = &plan.operation;
     let text = |key: &str, limit: usize| {
         let text = object.get(key)?.as_str()?.trim();
@@ -172,7 +178,7 @@ fn tool<C: ApiClient>(api: &Arc<Api<C>>, plan: Plan, object: &Value, is_confirme
     } else {
         description.chars().take(MAX_DESCRIPTION).collect()
     };
-    let mut definition = ToolDefinition::new(operation.tool_name(), plan.schema.clone())
+    let mut definition = ToolDefinition::new(operation.tool_name(), schema)
         .with_description(description)
         .with_annotations(annotations(operation));
     definition.title = text("summary", MAX_TITLE);
