@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mrtr_schema::apps;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::elicitation::{ElicitResult, FormParams, UrlParams};
 use mrtr_schema::input::InputRequest;
@@ -35,7 +36,8 @@ const DEFAULT_CACHE_BYTES: usize = 4 << 20;
 ///
 /// The client declares a capability for each kind of handler it has, and no other. Servers only
 /// request input that the client declared. Extensions are declared only if
-/// [`with_tasks`](Self::with_tasks) or [`extension`](Self::extension) is called.
+/// [`with_tasks`](Self::with_tasks), [`with_apps`](Self::with_apps) or
+/// [`extension`](Self::extension) is called.
 ///
 /// ```
 /// use std::time::Duration;
@@ -352,6 +354,15 @@ impl<T: Transport> ClientBuilder<T> {
     /// not declared to legacy servers, which do not have it.
     pub fn with_tasks(self) -> Self {
         self.extension(tasks::EXTENSION, Object::new())
+    }
+
+    /// Declares MCP Apps (`io.modelcontextprotocol/ui`): the application shows pages of servers.
+    /// Default: not declared. [`Client::read_app`] reads a page.
+    ///
+    /// Do not give the tools for pages alone to the model:
+    /// [`ToolUi::is_for_model`](mrtr_schema::apps::ToolUi::is_for_model).
+    pub fn with_apps(self) -> Self {
+        self.extension(apps::EXTENSION, apps::client_settings())
     }
 
     /// Declares an extension of the protocol, with its settings.

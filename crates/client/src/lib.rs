@@ -55,6 +55,7 @@
 mod readme {}
 
 mod answers;
+mod apps;
 mod backoff;
 mod builder;
 mod cache;
@@ -86,6 +87,7 @@ pub mod terminal;
 mod tool_info;
 mod trace;
 
+pub use apps::AppPage;
 pub use builder::ClientBuilder;
 pub use call_result::CallResult;
 pub use client::Client;

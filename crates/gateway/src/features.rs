@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
 use mrtr_client::Transport;
+use mrtr_schema::apps::{self, ToolUi};
 use mrtr_schema::completion::{CompleteArgument, CompleteContext, Completion, Reference};
+use mrtr_schema::peer_text::quote;
 use mrtr_schema::prompt::Prompt as PromptDefinition;
 use mrtr_schema::resource::{
     Resource as ResourceDefinition, ResourceTemplate as TemplateDefinition,
@@ -132,6 +134,10 @@ fn tool<T: Transport>(
     definition: &ToolDefinition,
 ) -> Option<(String, Tool)> {
     let mut definition = definition.clone();
+    if !is_for_model(&upstream.name, &definition) {
+        return None;
+    }
+    remove_page(&mut definition);
     let (offered, name) = rename(upstream, &mut definition.name)?;
     let upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext, arguments: Arguments| {
@@ -141,6 +147,28 @@ fn tool<T: Transport>(
         }
     };
     Some((offered, Tool::manual("", "", handler).definition(definition)))
+}
+
+/// Returns true if a tool is not for pages alone (MCP Apps). One with invalid metadata may be.
+fn is_for_model(upstream: &str, definition: &ToolDefinition) -> bool {
+    match ToolUi::of(definition) {
+        Ok(ui) => ui.is_for_model(),
+        Err(error) => {
+            let (tool, why) = (quote(&definition.name), error.to_string());
+            tracing::warn!(target: "mrtr::gateway", upstream, tool, why, "skipping a tool");
+            false
+        }
+    }
+}
+
+/// Removes the page that shows the results of a tool.
+///
+/// A host would let the page call all tools of the gateway, with those of other upstreams.
+fn remove_page(definition: &mut ToolDefinition) {
+    if let Some(meta) = &mut definition.meta {
+        meta.retain(|key, _| key != apps::META_KEY && key != apps::RESOURCE_URI_KEY);
+    }
+    definition.meta = definition.meta.take().filter(|meta| !meta.is_empty());
 }
 
 fn prompt<T: Transport>(

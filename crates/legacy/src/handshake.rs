@@ -1,9 +1,9 @@
 //! The `initialize` handshake (2025-11-25, basic: lifecycle).
 
-use mrtr_schema::Object;
 use mrtr_schema::capabilities::{ClientCapabilities, Implementation, ServerCapabilities};
 use mrtr_schema::discover::DiscoverResult;
 use mrtr_schema::meta::key;
+use mrtr_schema::{Object, apps};
 use serde::{Deserialize, Serialize};
 
 use crate::LegacyVersion;
@@ -53,7 +53,11 @@ impl InitializeResult {
     /// Creates the result from what the server answers to `server/discover`.
     pub fn from_discovery(version: LegacyVersion, discovered: DiscoverResult) -> Self {
         let DiscoverResult { mut capabilities, instructions, meta, .. } = discovered;
-        capabilities.extensions = None;
+        // MCP Apps is for all versions. Others are for the current one.
+        if let Some(extensions) = &mut capabilities.extensions {
+            extensions.retain(|identifier, _| identifier == apps::EXTENSION);
+        }
+        capabilities.extensions = capabilities.extensions.filter(|all| !all.is_empty());
         let info = meta.and_then(|mut meta| meta.remove(key::SERVER_INFO));
         let info = info.and_then(|info| serde_json::from_value(info).ok());
         Self {

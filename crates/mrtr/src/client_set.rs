@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use mrtr_client::{CallError, Client, ClientBuilder};
+use mrtr_schema::apps::ToolUi;
 use mrtr_schema::jsonrpc::Response;
+use mrtr_schema::peer_text;
 use mrtr_schema::tool::Tool;
 use mrtr_transport::http::{HttpClient, HttpClientBuilder};
 use mrtr_transport::stdio::ChildServer;
@@ -174,12 +176,18 @@ impl ClientSet {
     /// Lists the tools of all servers concurrently. If a server fails, its error is in its
     /// [`ServerTools`], and the tools of the other servers are listed.
     ///
+    /// The tools are for the model: those for pages alone (MCP Apps) are left out, and those whose
+    /// metadata of MCP Apps is invalid, with a logged warning.
+    ///
     /// A tool is skipped with a logged warning if [`route`](Self::route) would send its calls to
     /// another server, whose prefix is longer.
     pub async fn list_tools(&self) -> Vec<ServerTools> {
         let all = self.iter().enumerate().map(|(at, (server, client))| async move {
             let tools = client.list_tools().await.map(|mut tools| {
                 tools.retain_mut(|tool| {
+                    if !is_for_model(server, tool) {
+                        return false;
+                    }
                     let own = std::mem::take(&mut tool.name);
                     tool.name = format!("{server}{SEPARATOR}{own}");
                     // A server must not offer a tool whose calls would reach another server.
@@ -214,6 +222,18 @@ impl ClientSet {
         self.0.iter().enumerate().find_map(|(at, (server, _))| {
             Some((at, tool.strip_prefix(server.as_str())?.strip_prefix(SEPARATOR)?))
         })
+    }
+}
+
+/// Returns true if a host may offer the tool to its model.
+fn is_for_model(server: &str, tool: &Tool) -> bool {
+    match ToolUi::of(tool) {
+        Ok(ui) => ui.is_for_model(),
+        Err(error) => {
+            let (why, tool) = (error.to_string(), peer_text::quote(&tool.name));
+            tracing::warn!(target: "mrtr::client", server, tool, why, "skipping an invalid tool");
+            false
+        }
     }
 }
 

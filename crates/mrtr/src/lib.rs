@@ -44,6 +44,13 @@ use current_client_revision as client_revisions;
 #[cfg(all(feature = "server", not(feature = "legacy")))]
 use current_revision as revisions;
 
+/// MCP Apps: pages that show the results of tools.
+pub mod apps {
+    #[cfg(feature = "client")]
+    pub use mrtr_client::AppPage;
+    pub use mrtr_schema::apps::*;
+}
+
 /// Authorization by OAuth 2.1.
 #[cfg(any(feature = "auth-client", feature = "auth-connect", feature = "auth-server"))]
 pub mod auth {

@@ -39,8 +39,10 @@
 //!   [`content`], [`notification`], [`subscription`]
 //! - [`input`]: the types of multi round-trip requests; [`elicitation`], [`sampling`], [`roots`]:
 //!   the input requests; [`form`]: the restricted schema of forms
-//! - [`tasks`]: the extension for calls that outlive their request
+//! - [`tasks`]: the extension for calls that outlive their request; [`apps`]: the extension for
+//!   pages that show results
 
+pub mod apps;
 pub mod capabilities;
 pub mod completion;
 pub mod content;

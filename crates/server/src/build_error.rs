@@ -44,6 +44,14 @@ pub enum BuildError {
         /// The reason.
         why: String,
     },
+    /// A page of MCP Apps, or its tool, is invalid.
+    #[error("{of}: {why}")]
+    App {
+        /// The tool, resource or resource template.
+        of: String,
+        /// The reason.
+        why: String,
+    },
     /// An icon is invalid, so that clients would reject it.
     #[error("{of:?}: invalid icon: {why}")]
     Icon {

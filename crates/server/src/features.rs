@@ -7,6 +7,7 @@ use mrtr_schema::uri;
 use mrtr_transport::headers::ParamHeader;
 use serde_json::json;
 
+use crate::apps::{check_resource, check_tool};
 use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
 use crate::catalog::{CatalogEntry, Entry};
@@ -50,6 +51,7 @@ impl Features {
     /// Checks everything that concerns single features and their names.
     pub(crate) fn check(&self, provided: &Provided<'_>) -> Result<(), BuildError> {
         self.check_keys()?;
+        self.tools.iter().try_for_each(|tool| check_tool(&tool.item, |uri| self.has_uri(uri)))?;
         for (of, declared, completers) in self.completers() {
             if let Some((name, _)) =
                 completers.named.iter().find(|(name, _)| !declared.contains(name))
@@ -71,6 +73,19 @@ impl Features {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns true if there is a resource with this URI, or a template that matches it.
+    fn has_uri(&self, uri: &str) -> bool {
+        self.resources.iter().any(|resource| resource.item.wire.uri == uri)
+            || self.templates.iter().any(|template| template.item.0.matches(uri).is_some())
+    }
+
+    /// Returns true if there is a page of MCP Apps, or a tool that has one.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.tools.iter().any(|tool| tool.item.page.is_some())
+            || self.resources.iter().any(|resource| resource.item.contents_meta.is_some())
+            || self.templates.iter().any(|template| template.item.1.contents_meta.is_some())
     }
 
     fn check_keys(&self) -> Result<(), BuildError> {
@@ -203,6 +218,12 @@ impl Sealed for Resource {
         let uri = &self.wire.uri;
         uri::validate(uri)
             .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
+        check_resource(
+            Self::KIND,
+            uri,
+            self.wire.mime_type.as_deref(),
+            self.contents_meta.as_ref(),
+        )?;
         check_icons(&self.wire.name, &self.wire.icons)?;
         Ok(self)
     }
@@ -226,6 +247,12 @@ impl Sealed for ResourceTemplate {
         let template = &self.wire.uri_template;
         let parsed = Template::parse(template)
             .map_err(|why| BuildError::Template { template: template.clone(), why })?;
+        check_resource(
+            Self::KIND,
+            template,
+            self.wire.mime_type.as_deref(),
+            self.contents_meta.as_ref(),
+        )?;
         check_icons(&self.wire.name, &self.wire.icons)?;
         Ok((parsed, self))
     }

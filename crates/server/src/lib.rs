@@ -66,6 +66,7 @@
 //! keys and sealers · [`middleware`]: layers around tools, groups and the server · [`tasks`]: calls
 //! that outlive their request · `testing` (feature `testing`): tests of handlers
 
+mod apps;
 mod build_error;
 mod builder;
 mod call_options;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use mrtr_schema::Object;
 use mrtr_schema::resource::{Resource as WireResource, ResourceTemplate as WireTemplate};
 use mrtr_schema::result::CacheScope;
 
@@ -49,6 +50,8 @@ pub struct Resource {
     pub(crate) options: CallOptions,
     pub(crate) cache: CacheControl,
     pub(crate) handler: ErasedHandler<ResourceOutput>,
+    /// The `_meta` of contents that have none of their own.
+    pub(crate) contents_meta: Option<Object>,
 }
 
 impl Resource {
@@ -87,7 +90,8 @@ impl Resource {
         let HandlerParts { requirements, call: handler, .. } = handler;
         let options = CallOptions::new(requirements, manual);
         let wire = WireResource::new(uri, name);
-        Self { wire, options, cache: CacheControl::default(), handler }
+        let cache = CacheControl::default();
+        Self { wire, options, cache, handler, contents_meta: None }
     }
 }
 
@@ -102,6 +106,8 @@ pub struct ResourceTemplate {
     pub(crate) cache: CacheControl,
     pub(crate) handler: ErasedHandler<ResourceOutput>,
     pub(crate) completers: Completers,
+    /// The `_meta` of contents that have none of their own.
+    pub(crate) contents_meta: Option<Object>,
 }
 
 impl ResourceTemplate {
@@ -142,7 +148,8 @@ impl ResourceTemplate {
         let options = CallOptions::new(requirements, manual);
         let wire = WireTemplate::new(uri_template, name);
         let cache = CacheControl::default();
-        Self { wire, options, cache, handler, completers: Completers::default() }
+        let completers = Completers::default();
+        Self { wire, options, cache, handler, completers, contents_meta: None }
     }
 }
 

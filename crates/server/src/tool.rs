@@ -28,6 +28,8 @@ pub struct Tool {
     pub(crate) schemas: Schemas,
     /// When its calls become tasks.
     pub(crate) task: Option<TaskPolicy>,
+    /// The URI of the page that shows its results, which the server must have.
+    pub(crate) page: Option<String>,
 }
 
 impl Tool {
@@ -73,6 +75,7 @@ impl Tool {
             custom_schema: false,
             schemas: Schemas::default(),
             task: None,
+            page: None,
         }
     }
 
@@ -86,7 +89,8 @@ impl Tool {
     }
 
     /// Replaces the name, the description and everything else that clients get to know of the tool.
-    /// Its schemas count as set by the author: see [`input_schema`](Self::input_schema).
+    /// Its schemas count as set by the author: see [`input_schema`](Self::input_schema). Call it
+    /// before the methods that set a part of the definition.
     ///
     /// For tools that are defined by data, such as those of another server.
     pub fn definition(mut self, definition: WireTool) -> Self {

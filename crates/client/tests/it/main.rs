@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod apps;
 mod cache;
 mod calls;
 #[cfg(feature = "validate")]

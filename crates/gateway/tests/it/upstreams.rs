@@ -7,6 +7,7 @@ use mrtr_client::Client;
 use mrtr_gateway::Gateway;
 use mrtr_schema::json::RawJson;
 use mrtr_schema::jsonrpc::{ErrorObject, Response, code};
+use mrtr_schema::tool::Tool as ToolDefinition;
 use mrtr_server::extract::Progress;
 use mrtr_server::{
     Context, Error, Principal, Prompt, Resource, ResourceTemplate, Server, ServerBuilder, Tool,
@@ -50,6 +51,37 @@ async fn names_have_the_prefix_of_their_upstream() {
 #[derive(Deserialize, JsonSchema)]
 struct Topic {
     topic: String,
+}
+
+/// A host would let the page of one upstream call the tools of all.
+#[tokio::test]
+async fn pages_of_tools_are_not_forwarded() {
+    let meta = |meta: Value| {
+        let definition =
+            ToolDefinition::new("", json!({ "type": "object" }).as_object().unwrap().clone());
+        definition.with_meta(meta.as_object().unwrap().clone())
+    };
+    let tool = |name: &str, ui: Value| {
+        let mut definition = meta(ui);
+        name.clone_into(&mut definition.name);
+        named(name).definition(definition)
+    };
+    let server = upstream(
+        "u",
+        [
+            tool("shown", json!({ "ui": { "resourceUri": "ui://x" }, "ui/resourceUri": "ui://x" })),
+            tool("kept", json!({ "ui": {}, "com.example/a": 1 })),
+            tool("hidden", json!({ "ui": { "visibility": ["app"] } })),
+            tool("invalid", json!({ "ui": { "visibility": "app" } })),
+        ],
+    );
+    let gateway = gateway(&[("u", &server)]).await;
+    let client = caller(&gateway, "alice").with_apps().build();
+    let listed = client.list_tools().await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|tool| json!([tool.name, tool.meta])).collect();
+    assert_eq!(json!(listed), json!([["u__shown", null], ["u__kept", { "com.example/a": 1 }]]));
+    let error = client.call_tool("u__hidden", json!({})).await.unwrap_err();
+    assert!(error.to_string().contains("Unknown tool"), "{error}");
 }
 
 #[tokio::test]

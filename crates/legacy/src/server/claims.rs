@@ -1,6 +1,7 @@
 //! The session id: what was negotiated, sealed. Any replica can read it, and none stores it.
 
 use mrtr_codec::{Binding, Digest, OpenError, Principal, Seal, UnixSeconds, Validity, open, seal};
+use mrtr_schema::apps;
 use mrtr_schema::capabilities::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability,
 };
@@ -90,12 +91,17 @@ fn binding(principal: Option<&Principal>) -> Binding<'_> {
 
 /// Returns the capabilities that a client of this version can have declared.
 ///
-/// What the version does not define is left out, so that a server does not use it.
+/// What the version does not define is left out, so that a server does not use it. MCP Apps is for
+/// all versions.
 fn effective_capabilities(
     version: LegacyVersion,
     mut declared: ClientCapabilities,
 ) -> ClientCapabilities {
+    let shows_pages = apps::shows_pages(&declared);
     declared.extensions = None;
+    if shows_pages {
+        declared = declared.with_extension(apps::EXTENSION, apps::client_settings());
+    }
     declared.experimental = None;
     if !version.has_elicitation() {
         declared.elicitation = None;
@@ -118,7 +124,10 @@ mod tests {
             "elicitation": { "form": {}, "url": {} },
             "sampling": { "tools": {} },
             "roots": { "listChanged": true },
-            "extensions": { "com.example/x": {} },
+            "extensions": {
+                "com.example/x": {},
+                apps::EXTENSION: { "mimeTypes": ["a/b", apps::MIME_TYPE], "more": {} },
+            },
         }))
         .unwrap()
     }
@@ -137,7 +146,10 @@ mod tests {
                 "{version}"
             );
             assert!(effective.has_sampling() && effective.has_roots());
-            assert!(effective.extensions.is_none());
+            let pages = json!({ apps::EXTENSION: { "mimeTypes": [apps::MIME_TYPE] } });
+            assert_eq!(json!(effective.extensions), pages);
+            let without = effective_capabilities(version, ClientCapabilities::new());
+            assert!(without.extensions.is_none());
         }
     }
 

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use mrtr::http::{Endpoint, ServeOptions};
+use mrtr::schema::Object;
 use mrtr::{ClientSet, Context, ElicitResult, Server, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,8 +20,12 @@ async fn serve(name: &'static str) -> String {
     let tool = Tool::new("ask", "", move |cx: Context| async move {
         Ok::<_, mrtr::Error>(format!("{name} {}", cx.elicit::<Text>("a", "?").await?.text))
     });
-    let server =
-        Server::builder(name, "1").ephemeral_key().allow_anonymous().tool(tool).build().unwrap();
+    let server = Server::builder(name, "1").ephemeral_key().allow_anonymous().tool(tool);
+    listen(server.build().unwrap()).await
+}
+
+/// Serves on a port of its own, and returns the URL.
+async fn listen(server: Server) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let (endpoint, forever) = (Endpoint::new(server), std::future::pending());
@@ -81,12 +86,7 @@ async fn server_cannot_shadow_a_tool_of_another_server() {
             .fold(Server::builder("s", "1").require_principal().ephemeral_key(), |server, name| {
                 server.tool(tool(name))
             });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let (endpoint, forever) =
-            (Endpoint::new(server.allow_anonymous().build().unwrap()), std::future::pending());
-        tokio::spawn(mrtr::http::serve(listener, endpoint, ServeOptions::default(), forever));
-        url
+        listen(server.allow_anonymous().build().unwrap()).await
     };
     let hostile = serve(&["b__delete", "_x", "fine"]).await;
     let trusted = serve(&["delete", "x"]).await;
@@ -111,6 +111,33 @@ async fn server_cannot_shadow_a_tool_of_another_server() {
         )
         .contains("127.0.0.1")
     );
+}
+
+/// A tool for pages alone must not reach the model (MCP Apps).
+#[tokio::test]
+async fn tools_for_pages_alone_are_not_listed() {
+    let tool = |name: &str| Tool::new(name, "", async |_: Context| "x");
+    let invalid = mrtr::schema::tool::Tool::new(
+        "invalid",
+        Object::from_iter([("type".to_owned(), json!("object"))]),
+    )
+    .with_meta(Object::from_iter([("ui".to_owned(), json!(7))]));
+    let server = Server::builder("s", "1")
+        .tool(tool("both"))
+        .tool(tool("pages").app_only())
+        .tool(tool("").definition(invalid))
+        .ephemeral_key()
+        .allow_anonymous()
+        .build()
+        .unwrap();
+    let url = listen(server).await;
+    let config = json!({ "mcpServers": { "a": { "url": url } } }).to_string();
+    let set = ClientSet::from_json(&config, |_, client| client.with_apps()).unwrap();
+    let listed = set.list_tools().await.remove(0).tools.unwrap();
+    assert_eq!(listed.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["a__both"]);
+    // The host can still call it for a page.
+    let (client, name) = set.route("a__pages").unwrap();
+    assert_eq!(client.call_tool(name, json!({})).await.unwrap().text(), "x");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mrtr_schema::Object;
 use mrtr_schema::content::ResourceContents;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
@@ -74,9 +75,12 @@ impl Registry {
             return Err(not_found(&call.uri));
         }
         if let Some(resource) = self.resource(&call.uri) {
-            let mime_type = resource.wire.mime_type.as_deref();
-            let info =
-                ResourceInfo { options: &resource.options, cache: resource.cache, mime_type };
+            let info = ResourceInfo {
+                options: &resource.options,
+                cache: resource.cache,
+                mime_type: resource.wire.mime_type.as_deref(),
+                meta: resource.contents_meta.as_ref(),
+            };
             return self.read(call, parts, &info, "{}", &resource.handler).await;
         }
         let matched =
@@ -87,8 +91,12 @@ impl Registry {
         parts.extensions.insert(ResourceUri(call.uri.clone()));
         let variables = variables.into_iter().map(|(name, value)| (name, Value::String(value)));
         let arguments = Value::Object(variables.collect()).to_string();
-        let mime_type = resource.wire.mime_type.as_deref();
-        let info = ResourceInfo { options: &resource.options, cache: resource.cache, mime_type };
+        let info = ResourceInfo {
+            options: &resource.options,
+            cache: resource.cache,
+            mime_type: resource.wire.mime_type.as_deref(),
+            meta: resource.contents_meta.as_ref(),
+        };
         self.read(call, parts, &info, &arguments, &resource.handler).await
     }
 
@@ -154,6 +162,9 @@ fn complete_contents(
         if contents.mime_type.is_none() {
             contents.mime_type = info.mime_type.map(str::to_owned);
         }
+        if contents.meta.is_none() {
+            contents.meta = info.meta.cloned();
+        }
     }
     if retried {
         // A result that depends on answers must not be reused for other requests.
@@ -177,4 +188,6 @@ struct ResourceInfo<'a> {
     options: &'a CallOptions,
     cache: CacheControl,
     mime_type: Option<&'a str>,
+    /// The `_meta` of contents that have none of their own.
+    meta: Option<&'a Object>,
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod apps;
 mod at_most_once;
 mod build_errors;
 mod cancellation;

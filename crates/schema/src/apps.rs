@@ -1,0 +1,140 @@
+//! MCP Apps: tools whose results are shown by a page of the server (extension
+//! `io.modelcontextprotocol/ui`, revision 2026-01-26).
+//!
+//! The types of `_meta.ui`: [`ToolUi`] of tools, and [`ResourceUi`] of resources. The messages
+//! between a page and its host are not part of this crate.
+
+mod csp;
+mod resource;
+mod tool;
+
+use serde_json::json;
+
+use crate::capabilities::ClientCapabilities;
+use crate::{InvalidValue, Object, peer_text};
+
+pub use csp::ContentSecurityPolicy;
+pub use resource::{ResourcePermissions, ResourceUi};
+pub use tool::{ToolUi, ToolVisibility};
+
+/// The identifier of the extension, in the `extensions` of the client's and the server's
+/// capabilities.
+pub const EXTENSION: &str = "io.modelcontextprotocol/ui";
+
+/// The media type of pages, as servers send it.
+pub const MIME_TYPE: &str = "text/html;profile=mcp-app";
+
+/// The scheme of the URIs of pages, with its separator.
+pub const URI_PREFIX: &str = "ui://";
+
+/// The member of `_meta` that has the metadata.
+pub const META_KEY: &str = "ui";
+
+/// The member of a tool's `_meta` that had the URI of its page in drafts of the extension.
+/// Deprecated: it is read if [`META_KEY`] has none, and never written.
+pub const RESOURCE_URI_KEY: &str = "ui/resourceUri";
+
+/// Returns the settings with which a client declares that it shows pages: the media types that it
+/// supports.
+pub fn client_settings() -> Object {
+    Object::from_iter([("mimeTypes".to_owned(), json!([MIME_TYPE]))])
+}
+
+/// Returns true if the client declares that it shows pages of the media type [`MIME_TYPE`].
+pub fn shows_pages(capabilities: &ClientCapabilities) -> bool {
+    let settings = capabilities.extensions.as_ref().and_then(|all| all.get(EXTENSION));
+    let types = settings.and_then(|settings| settings.get("mimeTypes")?.as_array());
+    types.is_some_and(|types| types.iter().any(|mime_type| mime_type == MIME_TYPE))
+}
+
+/// Returns true if `mime_type` is that of a page: [`MIME_TYPE`], whatever its case and spaces.
+pub fn is_page(mime_type: &str) -> bool {
+    let mut parts = mime_type.split(';').map(str::trim);
+    let is_profile = |part: &str| {
+        part.split_once('=').is_some_and(|(name, value)| {
+            name.eq_ignore_ascii_case("profile") && value.trim_matches('"') == "mcp-app"
+        })
+    };
+    parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("text/html"))
+        && parts.any(is_profile)
+}
+
+/// Checks that `uri` can be the URI of a page: that it begins with `ui://` and has only characters
+/// that a URI may contain.
+///
+/// # Errors
+///
+/// [`InvalidValue`], with the broken rule.
+pub fn validate_uri(uri: &str) -> Result<(), InvalidValue> {
+    let Some(rest) = uri.strip_prefix(URI_PREFIX) else {
+        let uri = peer_text::quote(uri);
+        return Err(InvalidValue::new(format!("the URI {uri} does not begin with `ui://`")));
+    };
+    if rest.is_empty() {
+        return Err(InvalidValue::new("the URI has nothing after `ui://`"));
+    }
+    crate::uri::validate_characters(rest)
+}
+
+/// Reads the member `ui` of `_meta`.
+fn read<T: serde::de::DeserializeOwned>(meta: Option<&Object>) -> Result<Option<T>, InvalidValue> {
+    let Some(ui) = meta.and_then(|meta| meta.get(META_KEY)) else { return Ok(None) };
+    crate::json::from_value(ui)
+        .map(Some)
+        .map_err(|error| InvalidValue::new(error.to_string()).at(META_KEY).at("_meta"))
+}
+
+/// Writes the member `ui` of `_meta`.
+fn write(ui: &impl serde::Serialize, meta: &mut Object) {
+    let ui = serde_json::to_value(ui).unwrap_or_default();
+    meta.insert(META_KEY.to_owned(), ui);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clients_with_the_media_type_show_pages() {
+        let declares = |extensions: &str| {
+            let text = format!(r#"{{"extensions":{extensions}}}"#);
+            shows_pages(&serde_json::from_str(&text).unwrap())
+        };
+        assert!(declares(
+            r#"{"io.modelcontextprotocol/ui":{"mimeTypes":["x/y","text/html;profile=mcp-app"]}}"#
+        ));
+        for other in [
+            "{}",
+            r#"{"io.modelcontextprotocol/ui":{}}"#,
+            r#"{"io.modelcontextprotocol/ui":null}"#,
+            r#"{"io.modelcontextprotocol/ui":{"mimeTypes":"text/html;profile=mcp-app"}}"#,
+            r#"{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html"]}}"#,
+            r#"{"com.example/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}"#,
+        ] {
+            assert!(!declares(other), "{other}");
+        }
+        assert!(!shows_pages(&ClientCapabilities::new()));
+        let ours = ClientCapabilities::new().with_extension(EXTENSION, client_settings());
+        assert!(shows_pages(&ours));
+    }
+
+    #[test]
+    fn media_types_of_pages_have_the_profile() {
+        for page in
+            [MIME_TYPE, "Text/HTML; Profile=\"mcp-app\"", "text/html;charset=utf-8;profile=mcp-app"]
+        {
+            assert!(is_page(page), "{page}");
+        }
+        for other in ["", "text/html", "text/plain;profile=mcp-app", "text/html;profile=mcp-apps"] {
+            assert!(!is_page(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn uris_of_pages_have_the_scheme() {
+        assert!(validate_uri("ui://orders/list.html").is_ok());
+        for other in ["", "ui:", "ui://", "https://example.com", "UI://x", "ui://a b", "ui://%zz"] {
+            assert!(validate_uri(other).is_err(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! MCP Apps: pages that show the results of tools.
+
+use mrtr_schema::apps::{self, ContentSecurityPolicy, ResourceUi};
+use mrtr_schema::content::ResourceContents;
+use mrtr_schema::tool::Tool as ToolDefinition;
+use mrtr_server::{
+    BuildError, Context, Resource, ResourceOutput, ResourceTemplate, Result, Server, Tool,
+};
+use mrtr_testkit::TestClock;
+use mrtr_transport::{InProcess, OutgoingRequest, Transport as _};
+use serde_json::{Value, json};
+
+use crate::support::{replica, request, with_meta};
+
+const PAGE: &str = "ui://orders/list.html";
+
+async fn said(_: Context) -> &'static str {
+    "said"
+}
+
+fn tool(name: &str) -> Tool {
+    Tool::new(name, "", said)
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Named {
+    name: String,
+}
+
+async fn named(_: Context, Named { name }: Named) -> String {
+    name
+}
+
+fn ui() -> ResourceUi {
+    let csp = ContentSecurityPolicy::default().with_connect_domains(["https://api.example.com"]);
+    ResourceUi::default().with_csp(csp)
+}
+
+fn build(tools: impl IntoIterator<Item = Tool>, page: Resource) -> Result<Server, BuildError> {
+    let server = replica(&TestClock::default()).allow_anonymous().resource(page);
+    tools.into_iter().fold(server, mrtr_server::ServerBuilder::tool).build()
+}
+
+fn orders() -> Server {
+    let page = Resource::app(PAGE, "orders", "<!doctype html>").ui(&ui());
+    build([tool("orders").app(PAGE), tool("archive").app(PAGE).app_only()], page).unwrap()
+}
+
+/// Sends a request of a client that shows pages, or of one that does not.
+async fn send(server: &Server, shows_pages: bool, method: &str, params: Value) -> Value {
+    let mut params = with_meta(params);
+    let extensions =
+        if shows_pages { json!({ apps::EXTENSION: apps::client_settings() }) } else { json!({}) };
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] = extensions;
+    let outgoing = OutgoingRequest::new(request(method, &params));
+    match InProcess::new(server.clone()).send(outgoing).await.unwrap().outcome {
+        Ok(result) => serde_json::from_str(result.get()).unwrap(),
+        Err(error) => json!({ "error": error }),
+    }
+}
+
+#[tokio::test]
+async fn tools_have_the_uri_of_their_page() {
+    let server = orders();
+    let listed = send(&server, true, "tools/list", json!({})).await;
+    let metas: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|t| &t["_meta"]).collect();
+    assert_eq!(
+        json!(metas),
+        json!([
+            { "ui": { "resourceUri": PAGE } },
+            { "ui": { "resourceUri": PAGE, "visibility": ["app"] } },
+        ])
+    );
+    let found = send(&server, false, "server/discover", json!({})).await;
+    assert_eq!(found["capabilities"]["extensions"], json!({ apps::EXTENSION: {} }));
+    let none = replica(&TestClock::default()).allow_anonymous().tool(tool("t")).build().unwrap();
+    let found = send(&none, false, "server/discover", json!({})).await;
+    assert_eq!(found["capabilities"].get("extensions"), None);
+}
+
+#[tokio::test]
+async fn tools_for_pages_are_hidden_from_clients_that_show_none() {
+    let server = orders();
+    let call = json!({ "name": "archive", "arguments": {} });
+    let result = send(&server, true, "tools/call", call.clone()).await;
+    assert_eq!(result["content"][0]["text"], "said");
+    let refused = send(&server, false, "tools/call", call).await;
+    assert_eq!(refused["error"]["message"], "Unknown tool: \"archive\"", "{refused}");
+    let listed = send(&server, false, "tools/list", json!({})).await;
+    assert_eq!(listed["tools"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["cacheScope"], "private");
+}
+
+#[tokio::test]
+async fn pages_have_their_metadata_in_the_list_and_in_the_contents() {
+    let server = orders();
+    let meta = json!({ "ui": { "csp": { "connectDomains": ["https://api.example.com"] } } });
+    let listed = send(&server, true, "resources/list", json!({})).await;
+    assert_eq!(
+        listed["resources"],
+        json!([{ "uri": PAGE, "name": "orders", "mimeType": apps::MIME_TYPE, "_meta": meta }])
+    );
+    let read = send(&server, true, "resources/read", json!({ "uri": PAGE })).await;
+    let text = "<!doctype html>";
+    assert_eq!(
+        read["contents"],
+        json!([{ "uri": PAGE, "mimeType": apps::MIME_TYPE, "text": text, "_meta": meta }])
+    );
+}
+
+#[tokio::test]
+async fn contents_may_have_their_own_metadata() {
+    let own = json!({ "ui": { "prefersBorder": false } });
+    let contents = own.clone();
+    let page = move |_: Context, _: Named| {
+        let meta = contents.as_object().unwrap().clone();
+        let contents = ResourceContents::text("", "<!doctype html>").with_meta(meta);
+        std::future::ready(ResourceOutput::many([contents]))
+    };
+    let template = ResourceTemplate::new("ui://pages/{name}", "pages", page)
+        .mime_type(apps::MIME_TYPE)
+        .ui(&ui());
+    let server = replica(&TestClock::default()).allow_anonymous().resource_template(template);
+    let server = server.tool(tool("t").app("ui://pages/one")).build().unwrap();
+    let read = send(&server, true, "resources/read", json!({ "uri": "ui://pages/one" })).await;
+    assert_eq!(read["contents"][0]["_meta"], own);
+    assert_eq!(read["contents"][0]["mimeType"], apps::MIME_TYPE);
+}
+
+#[test]
+fn mistakes_are_found_when_the_server_is_built() {
+    let page = || Resource::app(PAGE, "orders", "");
+    let open = ContentSecurityPolicy::default().with_connect_domains(["*"]);
+    let template = ResourceTemplate::new("doc://{name}", "docs", named);
+    let cases = [
+        (
+            build([tool("t").app("ui://other")], page()),
+            r#"the tool "t": the server has no resource "ui://other""#,
+        ),
+        (
+            build([tool("t").app("https://example.com")], page()),
+            r#"the tool "t": the URI "https://example.com" does not begin with `ui://`"#,
+        ),
+        (
+            build([], Resource::app("https://example.com", "x", "")),
+            r#"the resource "https://example.com": its URI does not begin with `ui://`"#,
+        ),
+        (
+            build([], page().mime_type("text/html")),
+            r#"the resource "ui://orders/list.html": its media type must be "text/html;profile=mcp-app""#,
+        ),
+        (
+            build([], page().ui(&ResourceUi::default().with_csp(open))),
+            r#"the resource "ui://orders/list.html": /_meta/ui/csp/connectDomains/0: "*" is not an origin"#,
+        ),
+        (
+            replica(&TestClock::default()).resource_template(template.ui(&ui())).build(),
+            r#"the resource template "doc://{name}": its URI does not begin with `ui://`"#,
+        ),
+    ];
+    for (built, expected) in cases {
+        assert_eq!(built.unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn a_page_cannot_be_removed_while_a_tool_has_it() {
+    let page = Resource::app(PAGE, "orders", "");
+    let server = replica(&TestClock::default()).updatable::<Resource>().resource(page);
+    let server = server.tool(tool("t").app(PAGE)).build().unwrap();
+    let error = server.update(|update| {
+        update.remove::<Resource>(PAGE);
+        Ok(())
+    });
+    assert!(error.unwrap_err().to_string().contains("has no resource"));
+}
+
+#[test]
+fn metadata_of_the_definition_is_kept() {
+    let meta = json!({ "com.example/a": 1, "ui": { "visibility": ["app", "model"] } });
+    let definition =
+        ToolDefinition::new("t", json!({ "type": "object" }).as_object().unwrap().clone())
+            .with_meta(meta.as_object().unwrap().clone());
+    let tool = tool("t").definition(definition).app(PAGE);
+    let text = format!("{tool:?}");
+    assert!(
+        text.contains("com.example/a") && text.contains("model") && text.contains(PAGE),
+        "{text}"
+    );
+}
