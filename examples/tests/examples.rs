@@ -1,5 +1,8 @@
 //! Runs the examples that are servers, in memory.
 
+#[path = "../apps/main.rs"]
+#[expect(dead_code, reason = "its main function serves until it is stopped")]
+mod apps;
 #[path = "../authentication.rs"]
 #[expect(dead_code, reason = "its main function serves until it is stopped")]
 mod authentication;
@@ -33,6 +36,16 @@ async fn hello_greets() -> Result {
     let call = TestCall::tool("hello", json!({ "name": "Ada" }));
     let transcript = call.run(&Replicas::new([hello::server()?])).await?;
     assert_eq!(transcript.text(), "Hello, Ada!");
+    Ok(())
+}
+
+#[tokio::test]
+async fn apps_cancels_an_order_that_the_user_confirms() -> Result {
+    let call = TestCall::tool("cancel_order", json!({ "number": 2 }));
+    let replicas = Replicas::new([apps::server()?]);
+    let transcript = call.answer("reason", json!({ "reason": "Too small" })).run(&replicas).await?;
+    let order = &transcript.outcome?["structuredContent"]["orders"][1];
+    assert_eq!(order, &json!({ "number": 2, "item": "Two chairs", "cancelled": "Too small" }));
     Ok(())
 }
 

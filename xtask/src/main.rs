@@ -1,6 +1,7 @@
 //! The project's task runner: `cargo xtask` lists its commands.
 
 mod api;
+mod apps;
 mod authorization;
 mod bench;
 mod callgrind;
@@ -71,6 +72,12 @@ const COMMANDS: &[Command] = &[
         usage: "[row…]",
         help: "logs our client in at an authorization server from npm, with a browser, and sends its tokens to our server",
         run: authorization::run,
+    },
+    Command {
+        name: "apps",
+        usage: "[PICTURE]",
+        help: "shows the view of the example `apps` in a browser, with another SDK as the host; PICTURE: a PNG file of the view",
+        run: apps::run,
     },
     Command {
         name: "model",

@@ -1,4 +1,5 @@
-//! MCP Apps: pages that show the results of tools (extension `io.modelcontextprotocol/ui`).
+//! MCP Apps: UI resources, which show the results of tools (extension
+//! `io.modelcontextprotocol/ui`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,16 +11,17 @@ use mrtr_transport::Transport;
 use crate::client::Client;
 use crate::error::CallError;
 
-/// A page of a server, which shows the results of a tool. Returned by [`Client::read_app`].
+/// A UI resource: an HTML document of a server, which shows the results of a tool. Returned by
+/// [`Client::read_ui_resource`].
 ///
-/// The page is not trusted. Show it in a sandboxed `iframe` of an origin of its own, with the
-/// header of its [content security policy](mrtr_schema::apps::ContentSecurityPolicy::to_header).
-/// Its messages ask the host for tool calls and more; which tools it may call,
-/// [`ToolUi::is_for_app`] says.
+/// It is not trusted. Show it in a sandboxed `iframe` of an origin of its own, with the header of
+/// its [policy](mrtr_schema::apps::ContentSecurityPolicy::to_header), in a document whose own
+/// policy has `frame-src` with that origin alone. The view asks the host for tool calls and more by
+/// messages; [`ToolUi::is_for_app`] says which tools it may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct AppPage {
-    /// The URI of the page.
+pub struct UiResource {
+    /// The URI.
     pub uri: String,
     /// The HTML document.
     pub html: String,
@@ -28,29 +30,29 @@ pub struct AppPage {
 }
 
 impl<T: Transport> Client<T> {
-    /// Reads the page that shows the results of a listed tool, with `resources/read`. `None` if the
-    /// tool has none (MCP Apps, revision 2026-01-26).
+    /// Reads the UI resource that shows the results of a listed tool, with `resources/read`. `None`
+    /// if the tool has none (MCP Apps, revision 2026-01-26).
     ///
-    /// The page is in the cache if the server allows it. If its contents have no metadata, that of
-    /// `resources/list` counts.
+    /// If the contents have no metadata, that of `resources/list` counts.
     ///
     /// # Errors
     ///
-    /// See [`CallError`]. It is an error of the server if the metadata is invalid, the resource has
-    /// other contents than the page, or the page is not HTML of MCP Apps in UTF-8. An invalid
+    /// See [`CallError`]. It is an error of the server if the metadata is invalid, the contents
+    /// are not exactly one document with the URI, or not HTML of MCP Apps in UTF-8. An invalid
     /// origin is no error: it is logged, and the policy leaves it out.
-    pub async fn read_app(&self, tool: &Tool) -> Result<Option<AppPage>, CallError> {
+    pub async fn read_ui_resource(&self, tool: &Tool) -> Result<Option<UiResource>, CallError> {
         let ui = ToolUi::of(tool).map_err(|error| {
             CallError::protocol(format!("invalid metadata of the tool {:?}: {error}", tool.name))
         })?;
         let Some(uri) = ui.resource_uri else { return Ok(None) };
-        let invalid = |why: String| CallError::protocol(format!("invalid page {uri:?}: {why}"));
+        let invalid =
+            |why: String| CallError::protocol(format!("invalid UI resource {uri:?}: {why}"));
         let result = self.read_resource(&uri).await?;
         let mut contents = result.contents.into_iter().filter(|contents| contents.uri == uri);
         let (Some(contents), None) = (contents.next(), contents.next()) else {
             return Err(invalid("the server did not send it once".to_owned()));
         };
-        if !contents.mime_type.as_deref().is_some_and(apps::is_page) {
+        if !contents.mime_type.as_deref().is_some_and(apps::is_ui_media_type) {
             let mime_type = contents.mime_type.unwrap_or_default();
             return Err(invalid(format!("the media type is {mime_type:?}")));
         }
@@ -65,10 +67,10 @@ impl<T: Transport> Client<T> {
         let ui = ui.unwrap_or_default();
         if let Err(error) = ui.validate() {
             let why = error.to_string();
-            tracing::warn!(target: "mrtr::client", uri, why, "ignoring invalid origins of a page");
+            tracing::warn!(target: "mrtr::client", uri, why, "ignoring invalid origins of a UI resource");
         }
         let html = html(contents).map_err(|why| invalid(why.to_owned()))?;
-        Ok(Some(AppPage { uri, html, ui }))
+        Ok(Some(UiResource { uri, html, ui }))
     }
 }
 

@@ -356,10 +356,10 @@ impl<T: Transport> ClientBuilder<T> {
         self.extension(tasks::EXTENSION, Object::new())
     }
 
-    /// Declares MCP Apps (`io.modelcontextprotocol/ui`): the application shows pages of servers.
-    /// Default: not declared. [`Client::read_app`] reads a page.
+    /// Declares MCP Apps (`io.modelcontextprotocol/ui`): the application shows UI
+    /// resources of servers. Default: not declared. [`Client::read_ui_resource`] reads one.
     ///
-    /// Do not give the tools for pages alone to the model:
+    /// Do not give the tools for views alone to the model:
     /// [`ToolUi::is_for_model`](mrtr_schema::apps::ToolUi::is_for_model).
     pub fn with_apps(self) -> Self {
         self.extension(apps::EXTENSION, apps::client_settings())

@@ -87,7 +87,7 @@ pub mod terminal;
 mod tool_info;
 mod trace;
 
-pub use apps::AppPage;
+pub use apps::UiResource;
 pub use builder::ClientBuilder;
 pub use call_result::CallResult;
 pub use client::Client;

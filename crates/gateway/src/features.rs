@@ -137,7 +137,7 @@ fn tool<T: Transport>(
     if !is_for_model(&upstream.name, &definition) {
         return None;
     }
-    remove_page(&mut definition);
+    remove_ui(&mut definition);
     let (offered, name) = rename(upstream, &mut definition.name)?;
     let upstream = Arc::clone(upstream);
     let handler = move |cx: ManualContext, arguments: Arguments| {
@@ -149,7 +149,7 @@ fn tool<T: Transport>(
     Some((offered, Tool::manual("", "", handler).definition(definition)))
 }
 
-/// Returns true if a tool is not for pages alone (MCP Apps). One with invalid metadata may be.
+/// Returns true if a tool is not for views alone (MCP Apps). One with invalid metadata may be.
 fn is_for_model(upstream: &str, definition: &ToolDefinition) -> bool {
     match ToolUi::of(definition) {
         Ok(ui) => ui.is_for_model(),
@@ -161,10 +161,10 @@ fn is_for_model(upstream: &str, definition: &ToolDefinition) -> bool {
     }
 }
 
-/// Removes the page that shows the results of a tool.
+/// Removes the UI resource that shows the results of a tool.
 ///
-/// A host would let the page call all tools of the gateway, with those of other upstreams.
-fn remove_page(definition: &mut ToolDefinition) {
+/// A host would let its view call all tools of the gateway, with those of other upstreams.
+fn remove_ui(definition: &mut ToolDefinition) {
     if let Some(meta) = &mut definition.meta {
         meta.retain(|key, _| key != apps::META_KEY && key != apps::RESOURCE_URI_KEY);
     }

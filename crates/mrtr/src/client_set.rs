@@ -176,7 +176,7 @@ impl ClientSet {
     /// Lists the tools of all servers concurrently. If a server fails, its error is in its
     /// [`ServerTools`], and the tools of the other servers are listed.
     ///
-    /// The tools are for the model: those for pages alone (MCP Apps) are left out, and those whose
+    /// The tools are for the model: those for views alone (MCP Apps) are left out, and those whose
     /// metadata of MCP Apps is invalid, with a logged warning.
     ///
     /// A tool is skipped with a logged warning if [`route`](Self::route) would send its calls to

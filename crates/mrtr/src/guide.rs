@@ -11,6 +11,7 @@
 //! | [`security`] | what the sealed state promises, and what a server must do itself |
 //! | [`authorization`] | servers behind OAuth, clients that log in, scopes of calls |
 //! | [`composition`] | groups of tools, tools that change, layers, rate limits, gateways |
+//! | [`apps`] | HTML that shows the results of tools in hosts: servers, hosts, security |
 //! | [`sdk_integration`] | authors of SDKs and gateways that use one crate alone |
 //!
 //! The project's words are defined in the [glossary]. The [examples] are programs of one file each.
@@ -44,6 +45,9 @@ pub mod authorization {}
 
 #[doc = include_str!("guide/composition.md")]
 pub mod composition {}
+
+#[doc = include_str!("guide/apps.md")]
+pub mod apps {}
 
 #[doc = include_str!("guide/sdk_integration.md")]
 pub mod sdk_integration {}

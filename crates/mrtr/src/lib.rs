@@ -44,10 +44,10 @@ use current_client_revision as client_revisions;
 #[cfg(all(feature = "server", not(feature = "legacy")))]
 use current_revision as revisions;
 
-/// MCP Apps: pages that show the results of tools.
+/// MCP Apps: UI resources, which show the results of tools.
 pub mod apps {
     #[cfg(feature = "client")]
-    pub use mrtr_client::AppPage;
+    pub use mrtr_client::UiResource;
     pub use mrtr_schema::apps::*;
 }
 

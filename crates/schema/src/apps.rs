@@ -1,8 +1,9 @@
-//! MCP Apps: tools whose results are shown by a page of the server (extension
-//! `io.modelcontextprotocol/ui`, revision 2026-01-26).
+//! MCP Apps: HTML documents of a server, its *UI resources*, which show the results of its tools
+//! (extension `io.modelcontextprotocol/ui`, revision 2026-01-26).
 //!
-//! The types of `_meta.ui`: [`ToolUi`] of tools, and [`ResourceUi`] of resources. The messages
-//! between a page and its host are not part of this crate.
+//! The types of `_meta.ui`: [`ToolUi`] of tools, and [`ResourceUi`] of resources. A UI
+//! resource that a host shows is a *view*. The messages between views and hosts are not part of
+//! this crate.
 
 mod csp;
 mod resource;
@@ -21,34 +22,35 @@ pub use tool::{ToolUi, ToolVisibility};
 /// capabilities.
 pub const EXTENSION: &str = "io.modelcontextprotocol/ui";
 
-/// The media type of pages, as servers send it.
+/// The media type of UI resources, as servers send it.
 pub const MIME_TYPE: &str = "text/html;profile=mcp-app";
 
-/// The scheme of the URIs of pages, with its separator.
+/// The scheme of the URIs of UI resources, with its separator.
 pub const URI_PREFIX: &str = "ui://";
 
 /// The member of `_meta` that has the metadata.
 pub const META_KEY: &str = "ui";
 
-/// The member of a tool's `_meta` that had the URI of its page in drafts of the extension.
+/// The member of a tool's `_meta` that had the URI of its UI resource in drafts of the extension.
 /// Deprecated: it is read if [`META_KEY`] has none, and never written.
 pub const RESOURCE_URI_KEY: &str = "ui/resourceUri";
 
-/// Returns the settings with which a client declares that it shows pages: the media types that it
-/// supports.
+/// Returns the settings with which a client declares that it shows UI resources: the media types
+/// that it supports.
 pub fn client_settings() -> Object {
     Object::from_iter([("mimeTypes".to_owned(), json!([MIME_TYPE]))])
 }
 
-/// Returns true if the client declares that it shows pages of the media type [`MIME_TYPE`].
-pub fn shows_pages(capabilities: &ClientCapabilities) -> bool {
+/// Returns true if the client declares that it shows UI resources of the media type [`MIME_TYPE`].
+pub fn is_supported_by(capabilities: &ClientCapabilities) -> bool {
     let settings = capabilities.extensions.as_ref().and_then(|all| all.get(EXTENSION));
     let types = settings.and_then(|settings| settings.get("mimeTypes")?.as_array());
     types.is_some_and(|types| types.iter().any(|mime_type| mime_type == MIME_TYPE))
 }
 
-/// Returns true if `mime_type` is that of a page: [`MIME_TYPE`], whatever its case and spaces.
-pub fn is_page(mime_type: &str) -> bool {
+/// Returns true if `mime_type` is that of a UI resource: [`MIME_TYPE`], whatever its case and
+/// spaces.
+pub fn is_ui_media_type(mime_type: &str) -> bool {
     let mut parts = mime_type.split(';').map(str::trim);
     let is_profile = |part: &str| {
         part.split_once('=').is_some_and(|(name, value)| {
@@ -59,8 +61,8 @@ pub fn is_page(mime_type: &str) -> bool {
         && parts.any(is_profile)
 }
 
-/// Checks that `uri` can be the URI of a page: that it begins with `ui://` and has only characters
-/// that a URI may contain.
+/// Checks that `uri` can be the URI of a UI resource: that it begins with `ui://` and has only
+/// characters that a URI may contain.
 ///
 /// # Errors
 ///
@@ -95,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_clients_with_the_media_type_show_pages() {
+    fn only_clients_with_the_media_type_support_the_extension() {
         let declares = |extensions: &str| {
             let text = format!(r#"{{"extensions":{extensions}}}"#);
-            shows_pages(&serde_json::from_str(&text).unwrap())
+            is_supported_by(&serde_json::from_str(&text).unwrap())
         };
         assert!(declares(
             r#"{"io.modelcontextprotocol/ui":{"mimeTypes":["x/y","text/html;profile=mcp-app"]}}"#
@@ -113,25 +115,25 @@ mod tests {
         ] {
             assert!(!declares(other), "{other}");
         }
-        assert!(!shows_pages(&ClientCapabilities::new()));
+        assert!(!is_supported_by(&ClientCapabilities::new()));
         let ours = ClientCapabilities::new().with_extension(EXTENSION, client_settings());
-        assert!(shows_pages(&ours));
+        assert!(is_supported_by(&ours));
     }
 
     #[test]
-    fn media_types_of_pages_have_the_profile() {
-        for page in
+    fn media_types_have_the_profile() {
+        for valid in
             [MIME_TYPE, "Text/HTML; Profile=\"mcp-app\"", "text/html;charset=utf-8;profile=mcp-app"]
         {
-            assert!(is_page(page), "{page}");
+            assert!(is_ui_media_type(valid), "{valid}");
         }
         for other in ["", "text/html", "text/plain;profile=mcp-app", "text/html;profile=mcp-apps"] {
-            assert!(!is_page(other), "{other}");
+            assert!(!is_ui_media_type(other), "{other}");
         }
     }
 
     #[test]
-    fn uris_of_pages_have_the_scheme() {
+    fn uris_have_the_scheme() {
         assert!(validate_uri("ui://orders/list.html").is_ok());
         for other in ["", "ui:", "ui://", "https://example.com", "UI://x", "ui://a b", "ui://%zz"] {
             assert!(validate_uri(other).is_err(), "{other}");

@@ -40,7 +40,7 @@
 //! - [`input`]: the types of multi round-trip requests; [`elicitation`], [`sampling`], [`roots`]:
 //!   the input requests; [`form`]: the restricted schema of forms
 //! - [`tasks`]: the extension for calls that outlive their request; [`apps`]: the extension for
-//!   pages that show results
+//!   HTML that shows results
 
 pub mod apps;
 pub mod capabilities;

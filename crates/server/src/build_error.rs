@@ -44,7 +44,7 @@ pub enum BuildError {
         /// The reason.
         why: String,
     },
-    /// A page of MCP Apps, or its tool, is invalid.
+    /// A UI resource (MCP Apps), or its tool, is invalid.
     #[error("{of}: {why}")]
     App {
         /// The tool, resource or resource template.

@@ -356,7 +356,7 @@ impl ServerBuilder {
     ///
     /// - duplicate or invalid names, schemas, forms, URIs, templates or icons;
     /// - a completion of an argument that does not exist;
-    /// - a page of a tool that does not exist, or that has an invalid origin;
+    /// - a UI resource of a tool that does not exist, or that has an invalid origin;
     /// - missing or duplicate application state;
     /// - no choice of authentication, or no key ring;
     /// - a timeout or limit below its minimum, or a `min_compatible_version` above the version;
@@ -365,7 +365,7 @@ impl ServerBuilder {
     /// - no random numbers for the ephemeral key.
     pub fn build(mut self) -> Result<Server, BuildError> {
         let features = self.take_features()?;
-        if features.has_pages() {
+        if features.has_apps() {
             self.extensions.entry(apps::EXTENSION).or_insert_with(|| Object::new().into());
         }
         self.check_server()?;

@@ -81,9 +81,9 @@ impl Features {
             || self.templates.iter().any(|template| template.item.0.matches(uri).is_some())
     }
 
-    /// Returns true if there is a page of MCP Apps, or a tool that has one.
-    pub(crate) fn has_pages(&self) -> bool {
-        self.tools.iter().any(|tool| tool.item.page.is_some())
+    /// Returns true if there is a UI resource (MCP Apps), or a tool that has one.
+    pub(crate) fn has_apps(&self) -> bool {
+        self.tools.iter().any(|tool| tool.item.ui_resource.is_some())
             || self.resources.iter().any(|resource| resource.item.contents_meta.is_some())
             || self.templates.iter().any(|template| template.item.1.contents_meta.is_some())
     }

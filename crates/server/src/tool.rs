@@ -28,8 +28,8 @@ pub struct Tool {
     pub(crate) schemas: Schemas,
     /// When its calls become tasks.
     pub(crate) task: Option<TaskPolicy>,
-    /// The URI of the page that shows its results, which the server must have.
-    pub(crate) page: Option<String>,
+    /// The URI of the UI resource that shows its results, which the server must have.
+    pub(crate) ui_resource: Option<String>,
 }
 
 impl Tool {
@@ -75,7 +75,7 @@ impl Tool {
             custom_schema: false,
             schemas: Schemas::default(),
             task: None,
-            page: None,
+            ui_resource: None,
         }
     }
 

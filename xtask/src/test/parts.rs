@@ -9,7 +9,7 @@ use crate::needs::{
 };
 use crate::run::{cargo, output, run as step, scratch};
 use crate::{
-    api, authorization, chaos, conformance, instructions, interop, model, package, rivals,
+    api, apps, authorization, chaos, conformance, instructions, interop, model, package, rivals,
     simulate, tidy, vectors,
 };
 
@@ -39,6 +39,7 @@ const TYPESCRIPT_1: &[Need] = &[Need::Node, Need::NpmPackages("typescript-1")];
 const TASKS: &[Need] =
     &[Need::PythonPackages("fastmcp"), Need::Node, Need::NpmPackages("typescript")];
 const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
+const APPS: &[Need] = &[Need::Node, Need::NpmPackages("apps"), CHROMIUM];
 const AUTHORIZATION: &[Need] = &[Need::Node, Need::NpmPackages("authorization")];
 const BROWSER: &[Need] = &[Need::Node, Need::NpmPackages("authorization"), CHROMIUM];
 const AUTHORIZATION_PYTHON: &[Need] =
@@ -87,6 +88,7 @@ pub const PARTS: &[Part] = &[
     part("authorization-browser", BROWSER, authorization::with_browser),
     part("authorization-python", AUTHORIZATION_PYTHON, authorization::with_python),
     part("authorization-typescript", AUTHORIZATION_TYPESCRIPT, authorization::with_typescript),
+    part("apps", APPS, || apps::run(&[])),
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
     part("model", &[], || model::run(&[])),

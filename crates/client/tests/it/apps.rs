@@ -1,6 +1,6 @@
-//! MCP Apps: pages that show the results of tools.
+//! MCP Apps: UI resources, which show the results of tools.
 
-use mrtr_client::{AppPage, CallError, Client};
+use mrtr_client::{CallError, Client, UiResource};
 use mrtr_schema::Object;
 use mrtr_schema::apps;
 use mrtr_schema::tool::Tool;
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use crate::{Reply, ScriptedServer};
 
-const PAGE: &str = "ui://orders/list.html";
+const LIST: &str = "ui://orders/list.html";
 
-/// A server with these contents of the page, and this `_meta` of the page in its list.
+/// A server with these contents of the UI resource, and this `_meta` in its list.
 fn server(contents: Value, listed: Value) -> ScriptedServer {
     ScriptedServer::new(move |received| {
         Reply::Result(match received.method.as_str() {
             "resources/list" => {
                 let other = json!({ "uri": "ui://other", "name": "o", "_meta": { "ui": [] } });
-                let page = json!({ "uri": PAGE, "name": "orders", "_meta": listed });
+                let page = json!({ "uri": LIST, "name": "orders", "_meta": listed });
                 json!({ "resources": [other, page] })
             }
             "resources/read" => json!({ "contents": contents }),
@@ -29,19 +29,19 @@ fn tool(meta: &Value) -> Tool {
     Tool::new("orders", Object::new()).with_meta(meta.as_object().unwrap().clone())
 }
 
-async fn read(client: &Client<ScriptedServer>) -> Result<Option<AppPage>, CallError> {
-    client.read_app(&tool(&json!({ "ui": { "resourceUri": PAGE } }))).await
+async fn read(client: &Client<ScriptedServer>) -> Result<Option<UiResource>, CallError> {
+    client.read_ui_resource(&tool(&json!({ "ui": { "resourceUri": LIST } }))).await
 }
 
 #[tokio::test]
-async fn pages_are_text_or_base64() {
+async fn ui_resources_are_text_or_base64() {
     for own in [json!({ "text": "<!doctype html>" }), json!({ "blob": "PCFkb2N0eXBlIGh0bWw+" })] {
-        let mut contents = json!({ "uri": PAGE, "mimeType": "text/html; profile=mcp-app",
+        let mut contents = json!({ "uri": LIST, "mimeType": "text/html; profile=mcp-app",
             "_meta": { "ui": { "prefersBorder": true } } });
         contents.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
         let server = server(json!([contents]), json!({ "ui": 7 }));
         let page = read(&server.client().build()).await.unwrap().unwrap();
-        assert_eq!((page.uri.as_str(), page.html.as_str()), (PAGE, "<!doctype html>"));
+        assert_eq!((page.uri.as_str(), page.html.as_str()), (LIST, "<!doctype html>"));
         assert_eq!(page.ui.prefers_border, Some(true));
         assert_eq!(server.methods(), ["resources/read"]);
     }
@@ -49,7 +49,7 @@ async fn pages_are_text_or_base64() {
 
 #[tokio::test]
 async fn metadata_of_the_list_counts_if_the_contents_have_none() {
-    let contents = json!([{ "uri": PAGE, "mimeType": apps::MIME_TYPE, "text": "" }]);
+    let contents = json!([{ "uri": LIST, "mimeType": apps::MIME_TYPE, "text": "" }]);
     let csp = json!({ "connectDomains": ["https://api.example.com", "*"] });
     let server = server(contents, json!({ "ui": { "csp": csp } }));
     let page = read(&server.client().build()).await.unwrap().unwrap();
@@ -59,18 +59,18 @@ async fn metadata_of_the_list_counts_if_the_contents_have_none() {
 }
 
 #[tokio::test]
-async fn tools_without_a_page_have_none() {
+async fn tools_without_a_ui_resource_have_none() {
     let server = server(json!([]), json!({}));
     let client = server.client().build();
     for meta in [json!({}), json!({ "ui": { "visibility": ["app"] } })] {
-        assert_eq!(client.read_app(&tool(&meta)).await.unwrap(), None);
+        assert_eq!(client.read_ui_resource(&tool(&meta)).await.unwrap(), None);
     }
     assert!(server.methods().is_empty());
 }
 
 #[tokio::test]
-async fn pages_that_break_the_rules_are_refused() {
-    let page = json!({ "uri": PAGE, "mimeType": apps::MIME_TYPE, "text": "" });
+async fn ui_resources_that_break_the_rules_are_refused() {
+    let page = json!({ "uri": LIST, "mimeType": apps::MIME_TYPE, "text": "" });
     let with = |key: &str, value: Value| {
         let mut page = page.clone();
         page[key] = value;
@@ -92,7 +92,8 @@ async fn pages_that_break_the_rules_are_refused() {
         assert!(error.is_protocol() && error.to_string().contains(why), "{error}");
     }
     let client = server(json!([page]), json!({})).client().build();
-    let error = client.read_app(&tool(&json!({ "ui": { "resourceUri": "file:///etc" } }))).await;
+    let error =
+        client.read_ui_resource(&tool(&json!({ "ui": { "resourceUri": "file:///etc" } }))).await;
     let error = error.unwrap_err().to_string();
     assert!(
         error.contains("invalid metadata of the tool \"orders\": /_meta/ui/resourceUri"),

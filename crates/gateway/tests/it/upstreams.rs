@@ -53,9 +53,9 @@ struct Topic {
     topic: String,
 }
 
-/// A host would let the page of one upstream call the tools of all.
+/// A host would let the view of one upstream call the tools of all.
 #[tokio::test]
-async fn pages_of_tools_are_not_forwarded() {
+async fn ui_resources_of_tools_are_not_forwarded() {
     let meta = |meta: Value| {
         let definition =
             ToolDefinition::new("", json!({ "type": "object" }).as_object().unwrap().clone());

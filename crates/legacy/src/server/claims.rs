@@ -97,9 +97,9 @@ fn effective_capabilities(
     version: LegacyVersion,
     mut declared: ClientCapabilities,
 ) -> ClientCapabilities {
-    let shows_pages = apps::shows_pages(&declared);
+    let has_apps = apps::is_supported_by(&declared);
     declared.extensions = None;
-    if shows_pages {
+    if has_apps {
         declared = declared.with_extension(apps::EXTENSION, apps::client_settings());
     }
     declared.experimental = None;

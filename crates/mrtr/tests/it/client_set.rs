@@ -113,9 +113,9 @@ async fn server_cannot_shadow_a_tool_of_another_server() {
     );
 }
 
-/// A tool for pages alone must not reach the model (MCP Apps).
+/// A tool for views alone must not reach the model (MCP Apps).
 #[tokio::test]
-async fn tools_for_pages_alone_are_not_listed() {
+async fn tools_for_views_alone_are_not_listed() {
     let tool = |name: &str| Tool::new(name, "", async |_: Context| "x");
     let invalid = mrtr::schema::tool::Tool::new(
         "invalid",
@@ -124,7 +124,7 @@ async fn tools_for_pages_alone_are_not_listed() {
     .with_meta(Object::from_iter([("ui".to_owned(), json!(7))]));
     let server = Server::builder("s", "1")
         .tool(tool("both"))
-        .tool(tool("pages").app_only())
+        .tool(tool("views").app_only())
         .tool(tool("").definition(invalid))
         .ephemeral_key()
         .allow_anonymous()
@@ -135,8 +135,8 @@ async fn tools_for_pages_alone_are_not_listed() {
     let set = ClientSet::from_json(&config, |_, client| client.with_apps()).unwrap();
     let listed = set.list_tools().await.remove(0).tools.unwrap();
     assert_eq!(listed.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["a__both"]);
-    // The host can still call it for a page.
-    let (client, name) = set.route("a__pages").unwrap();
+    // The host can still call it for a view.
+    let (client, name) = set.route("a__views").unwrap();
     assert_eq!(client.call_tool(name, json!({})).await.unwrap().text(), "x");
 }
 

@@ -240,29 +240,26 @@ async fn answers_and_states_in_parameters_are_ignored() {
     assert_eq!(stream.event().await.data["params"]["message"], "Manual?");
 }
 
-/// MCP Apps is for all revisions: hosts that show pages mostly speak a legacy one.
+/// MCP Apps is for all revisions: most hosts with it speak a legacy one.
 #[tokio::test]
-async fn clients_that_show_pages_get_the_tools_for_pages() {
-    const PAGE: &str = "ui://orders/list.html";
-    let tool = Tool::new("refresh", "", async || "refreshed").app(PAGE).app_only();
+async fn clients_with_apps_get_the_tools_for_views() {
+    const LIST: &str = "ui://orders/list.html";
+    let tool = Tool::new("refresh", "", async || "refreshed").app(LIST).app_only();
     let server = builder(&Runs::default())
-        .resource(Resource::app(PAGE, "orders", "<!doctype html>"))
+        .resource(Resource::app(LIST, "orders", "<!doctype html>"))
         .tool(tool)
         .allow_anonymous()
         .ephemeral_key();
     let endpoint = replica(server.build().unwrap(), LegacyOptions::default());
-    for (shows_pages, expected) in [(true, "refreshed"), (false, "")] {
-        let extensions = if shows_pages {
-            json!({ apps::EXTENSION: apps::client_settings() })
-        } else {
-            json!({})
-        };
+    for (has_apps, expected) in [(true, "refreshed"), (false, "")] {
+        let extensions =
+            if has_apps { json!({ apps::EXTENSION: apps::client_settings() }) } else { json!({}) };
         let mut client = LegacyClient::new(&endpoint);
         let opened = client.initialize("2025-11-25", json!({ "extensions": extensions })).await;
         assert_eq!(opened["result"]["capabilities"]["extensions"], json!({ apps::EXTENSION: {} }));
         let called = client.call(1, "refresh").await.json().await;
         assert_eq!(text(&called), expected, "{called}");
-        let read = request(2, "resources/read", json!({ "uri": PAGE }));
+        let read = request(2, "resources/read", json!({ "uri": LIST }));
         let read = client.post(&read).await.json().await;
         assert_eq!(read["result"]["contents"][0]["mimeType"], apps::MIME_TYPE, "{read}");
     }

@@ -1,4 +1,4 @@
-//! The content security policy of a page.
+//! The content security policy of a UI resource.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{InvalidValue, peer_text};
 
-/// The origins that a page uses (specification: MCP Apps, "Content Security Policy Enforcement").
+/// The origins that a UI resource uses (specification: MCP Apps, "Content Security Policy
+/// Enforcement").
 ///
 /// An origin is a scheme (`https`, `http`, `wss` or `ws`), a host and perhaps a port:
 /// `https://api.example.com`. The host may begin with `*.`, for all its subdomains.
@@ -89,11 +90,14 @@ impl ContentSecurityPolicy {
         Ok(())
     }
 
-    /// Returns the `Content-Security-Policy` header with which a host must serve the page. Origins
+    /// Returns the `Content-Security-Policy` header with which a host must serve the HTML. Origins
     /// that are not valid are left out.
     ///
-    /// The default allows inline scripts and styles, and no request to anywhere. Forms cannot be
-    /// sent; a page uses its scripts.
+    /// The default allows inline scripts and styles, and requests to nowhere. Forms cannot be
+    /// submitted.
+    ///
+    /// No policy of a document keeps it from navigating its own frame. The document that embeds the
+    /// frame needs a policy, too: `frame-src`, with the origin of the view alone.
     pub fn to_header(&self) -> String {
         let resources = sources(&self.resource_domains);
         let or = |origins: &[String], default: &str| match sources(origins) {

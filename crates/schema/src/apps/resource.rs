@@ -23,13 +23,13 @@ use crate::{InvalidValue, Object};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ResourceUi {
-    /// The origins that the page uses. Default: none but its own.
+    /// The origins that the UI resource uses. Default: none but its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csp: Option<ContentSecurityPolicy>,
-    /// The features of the browser that the page would like to use. Default: none.
+    /// The features of the browser that it would like to use. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<ResourcePermissions>,
-    /// A dedicated origin for the page, in a form that the host defines.
+    /// A dedicated origin for the view, in a form that the host defines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// True for a visible border and a background, false for neither. Default: the host decides.
@@ -73,7 +73,7 @@ impl ResourceUi {
     }
 }
 
-/// Features of the browser that a page asks for. A host may refuse them.
+/// Features of the browser that a UI resource asks for. A host may refuse them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

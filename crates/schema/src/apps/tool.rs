@@ -30,10 +30,10 @@ use crate::{InvalidValue, Object};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolUi {
-    /// The URI of the page that shows the results.
+    /// The URI of the UI resource that shows the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_uri: Option<String>,
-    /// What may call the tool. Default: the model and the page.
+    /// What may call the tool. Default: the model and views.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visibility: Option<Vec<ToolVisibility>>,
 }
@@ -50,7 +50,7 @@ setters!(ToolUi {
 pub enum ToolVisibility {
     /// The model.
     Model,
-    /// Pages of the same server.
+    /// Views of the same server.
     App,
     /// Something that this crate does not know.
     #[serde(other)]
@@ -86,8 +86,8 @@ impl ToolUi {
         self.is_visible_to(ToolVisibility::Model)
     }
 
-    /// Returns true if pages of the tool's server may call it. A host must reject other calls of
-    /// pages.
+    /// Returns true if views of the tool's server may call it. A host must reject other calls of
+    /// views.
     pub fn is_for_app(&self) -> bool {
         self.is_visible_to(ToolVisibility::App)
     }

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use mrtr_codec::Principal;
+use mrtr_schema::apps;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId};
 use mrtr_schema::{PROTOCOL_VERSION, method};
@@ -154,6 +155,7 @@ impl TestCall {
             "elicitation": { "form": {}, "url": {} },
             "sampling": { "tools": {}, "context": {} },
             "roots": {},
+            "extensions": { apps::EXTENSION: apps::client_settings() },
         });
         Self {
             method,
@@ -218,7 +220,8 @@ impl TestCall {
         }
     }
 
-    /// Sets the capabilities of the client, as `ClientCapabilities`. Default: all.
+    /// Sets the capabilities of the client, as `ClientCapabilities`. Default: all but extensions,
+    /// and MCP Apps.
     pub fn capabilities(mut self, capabilities: impl Serialize) -> Self {
         match serde_json::to_value(capabilities) {
             Ok(capabilities) => {

@@ -1,4 +1,4 @@
-//! MCP Apps: pages that show the results of tools.
+//! MCP Apps: UI resources, which show the results of tools.
 
 use mrtr_schema::apps::{self, ContentSecurityPolicy, ResourceUi};
 use mrtr_schema::content::ResourceContents;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{replica, request, with_meta};
 
-const PAGE: &str = "ui://orders/list.html";
+const LIST: &str = "ui://orders/list.html";
 
 async fn said(_: Context) -> &'static str {
     "said"
@@ -42,15 +42,15 @@ fn build(tools: impl IntoIterator<Item = Tool>, page: Resource) -> Result<Server
 }
 
 fn orders() -> Server {
-    let page = Resource::app(PAGE, "orders", "<!doctype html>").ui(&ui());
-    build([tool("orders").app(PAGE), tool("archive").app(PAGE).app_only()], page).unwrap()
+    let page = Resource::app(LIST, "orders", "<!doctype html>").ui(&ui());
+    build([tool("orders").app(LIST), tool("archive").app(LIST).app_only()], page).unwrap()
 }
 
-/// Sends a request of a client that shows pages, or of one that does not.
-async fn send(server: &Server, shows_pages: bool, method: &str, params: Value) -> Value {
+/// Sends a request of a client with MCP Apps, or of one without.
+async fn send(server: &Server, has_apps: bool, method: &str, params: Value) -> Value {
     let mut params = with_meta(params);
     let extensions =
-        if shows_pages { json!({ apps::EXTENSION: apps::client_settings() }) } else { json!({}) };
+        if has_apps { json!({ apps::EXTENSION: apps::client_settings() }) } else { json!({}) };
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] = extensions;
     let outgoing = OutgoingRequest::new(request(method, &params));
     match InProcess::new(server.clone()).send(outgoing).await.unwrap().outcome {
@@ -60,15 +60,15 @@ async fn send(server: &Server, shows_pages: bool, method: &str, params: Value) -
 }
 
 #[tokio::test]
-async fn tools_have_the_uri_of_their_page() {
+async fn tools_have_the_uri_of_their_ui_resource() {
     let server = orders();
     let listed = send(&server, true, "tools/list", json!({})).await;
     let metas: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|t| &t["_meta"]).collect();
     assert_eq!(
         json!(metas),
         json!([
-            { "ui": { "resourceUri": PAGE } },
-            { "ui": { "resourceUri": PAGE, "visibility": ["app"] } },
+            { "ui": { "resourceUri": LIST } },
+            { "ui": { "resourceUri": LIST, "visibility": ["app"] } },
         ])
     );
     let found = send(&server, false, "server/discover", json!({})).await;
@@ -79,7 +79,7 @@ async fn tools_have_the_uri_of_their_page() {
 }
 
 #[tokio::test]
-async fn tools_for_pages_are_hidden_from_clients_that_show_none() {
+async fn tools_for_views_are_hidden_from_clients_without_apps() {
     let server = orders();
     let call = json!({ "name": "archive", "arguments": {} });
     let result = send(&server, true, "tools/call", call.clone()).await;
@@ -92,19 +92,19 @@ async fn tools_for_pages_are_hidden_from_clients_that_show_none() {
 }
 
 #[tokio::test]
-async fn pages_have_their_metadata_in_the_list_and_in_the_contents() {
+async fn ui_resources_have_their_metadata_in_the_list_and_in_the_contents() {
     let server = orders();
     let meta = json!({ "ui": { "csp": { "connectDomains": ["https://api.example.com"] } } });
     let listed = send(&server, true, "resources/list", json!({})).await;
     assert_eq!(
         listed["resources"],
-        json!([{ "uri": PAGE, "name": "orders", "mimeType": apps::MIME_TYPE, "_meta": meta }])
+        json!([{ "uri": LIST, "name": "orders", "mimeType": apps::MIME_TYPE, "_meta": meta }])
     );
-    let read = send(&server, true, "resources/read", json!({ "uri": PAGE })).await;
+    let read = send(&server, true, "resources/read", json!({ "uri": LIST })).await;
     let text = "<!doctype html>";
     assert_eq!(
         read["contents"],
-        json!([{ "uri": PAGE, "mimeType": apps::MIME_TYPE, "text": text, "_meta": meta }])
+        json!([{ "uri": LIST, "mimeType": apps::MIME_TYPE, "text": text, "_meta": meta }])
     );
 }
 
@@ -129,7 +129,7 @@ async fn contents_may_have_their_own_metadata() {
 
 #[test]
 fn mistakes_are_found_when_the_server_is_built() {
-    let page = || Resource::app(PAGE, "orders", "");
+    let page = || Resource::app(LIST, "orders", "");
     let open = ContentSecurityPolicy::default().with_connect_domains(["*"]);
     let template = ResourceTemplate::new("doc://{name}", "docs", named);
     let cases = [
@@ -164,12 +164,12 @@ fn mistakes_are_found_when_the_server_is_built() {
 }
 
 #[test]
-fn a_page_cannot_be_removed_while_a_tool_has_it() {
-    let page = Resource::app(PAGE, "orders", "");
+fn a_ui_resource_cannot_be_removed_while_a_tool_has_it() {
+    let page = Resource::app(LIST, "orders", "");
     let server = replica(&TestClock::default()).updatable::<Resource>().resource(page);
-    let server = server.tool(tool("t").app(PAGE)).build().unwrap();
+    let server = server.tool(tool("t").app(LIST)).build().unwrap();
     let error = server.update(|update| {
-        update.remove::<Resource>(PAGE);
+        update.remove::<Resource>(LIST);
         Ok(())
     });
     assert!(error.unwrap_err().to_string().contains("has no resource"));
@@ -181,10 +181,10 @@ fn metadata_of_the_definition_is_kept() {
     let definition =
         ToolDefinition::new("t", json!({ "type": "object" }).as_object().unwrap().clone())
             .with_meta(meta.as_object().unwrap().clone());
-    let tool = tool("t").definition(definition).app(PAGE);
+    let tool = tool("t").definition(definition).app(LIST);
     let text = format!("{tool:?}");
     assert!(
-        text.contains("com.example/a") && text.contains("model") && text.contains(PAGE),
+        text.contains("com.example/a") && text.contains("model") && text.contains(LIST),
         "{text}"
     );
 }
