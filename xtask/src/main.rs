@@ -4,6 +4,7 @@ mod api;
 mod apps;
 mod authorization;
 mod bench;
+mod bundle;
 mod callgrind;
 mod chaos;
 mod conformance;
@@ -78,6 +79,12 @@ const COMMANDS: &[Command] = &[
         usage: "[PICTURE]",
         help: "shows the view of the example `apps` in a browser, with another SDK as the host; PICTURE: a PNG file of the view",
         run: apps::run,
+    },
+    Command {
+        name: "bundle",
+        usage: "",
+        help: "checks the bundle and the server.json that the command `mrtr` makes of an example, with programs of other projects",
+        run: bundle::run,
     },
     Command {
         name: "model",

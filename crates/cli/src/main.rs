@@ -2,6 +2,7 @@
 //! serves them as one.
 
 mod answers;
+mod bundle;
 mod call;
 mod connect;
 mod discover;
@@ -12,6 +13,8 @@ mod login;
 mod new;
 mod options;
 mod output;
+mod server_info;
+mod server_json;
 
 use std::process::ExitCode;
 
@@ -41,6 +44,8 @@ fn main() -> ExitCode {
             Command::Gateway(gateway) => gateway::run(gateway).await,
             Command::New { path } => new::run(path),
             Command::Install(install) => install::run(install, options.json),
+            Command::Bundle(bundle) => bundle::run(bundle, options.json).await,
+            Command::ServerJson(publish) => server_json::run(publish).await,
             Command::Keygen { state } => keygen(state, options.json),
         }
     });

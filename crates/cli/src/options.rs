@@ -47,6 +47,10 @@ pub(crate) enum Command {
     },
     /// Adds a server to the configuration of a host, after showing the change
     Install(Install),
+    /// Makes an MCPB bundle of a built server, which hosts install with its settings
+    Bundle(Bundle),
+    /// Prints the `server.json` that describes a server to the MCP registry
+    ServerJson(ServerJson),
     /// Generates a secret that seals request state, and prints it as a line of a key ring
     Keygen {
         /// `active` seals and opens; `staged` only opens, until all replicas have the key
@@ -167,6 +171,49 @@ pub(crate) struct Install {
     /// Shows the change without writing it
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Bundle {
+    /// File of the bundle, such as `booking.mcpb`; it is replaced if it exists
+    pub(crate) file: PathBuf,
+    /// Author of the server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) author: String,
+    /// Description, instead of the server's own
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// Environment variable that the host asks its user for, like a password; can be repeated
+    #[arg(long, value_name = "NAME=DESCRIPTION")]
+    pub(crate) user_config: Vec<String>,
+    /// Program of the server, and its arguments. It is started, and asked for its name, version
+    /// and tools, over standard input and output
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct ServerJson {
+    /// Name in the registry, such as io.github.owner/server
+    pub(crate) name: String,
+    /// Bundle that `mrtr bundle` made
+    #[arg(long, value_name = "FILE", requires = "bundle_url")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// URL where the bundle can be downloaded
+    #[arg(long, value_name = "URL", requires = "bundle")]
+    pub(crate) bundle_url: Option<String>,
+    /// URL of the server's MCP endpoint
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Environment variable that contains a bearer token for --url
+    #[arg(long, value_name = "VARIABLE", requires = "url")]
+    pub(crate) token_env: Option<String>,
+    /// Description of at most 100 characters, instead of the server's own
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// Repository of the server, at github.com or gitlab.com
+    #[arg(long, value_name = "URL")]
+    pub(crate) repository: Option<String>,
 }
 
 /// A program that connects to servers.

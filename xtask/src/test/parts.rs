@@ -9,8 +9,8 @@ use crate::needs::{
 };
 use crate::run::{cargo, output, run as step, scratch};
 use crate::{
-    api, apps, authorization, chaos, conformance, instructions, interop, model, package, rivals,
-    simulate, tidy, vectors,
+    api, apps, authorization, bundle, chaos, conformance, instructions, interop, model, package,
+    rivals, simulate, tidy, vectors,
 };
 
 pub struct Part {
@@ -40,6 +40,8 @@ const TASKS: &[Need] =
     &[Need::PythonPackages("fastmcp"), Need::Node, Need::NpmPackages("typescript")];
 const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
 const APPS: &[Need] = &[Need::Node, Need::NpmPackages("apps"), CHROMIUM];
+const BUNDLE: &[Need] =
+    &[Need::Node, Need::NpmPackages("bundle"), Need::PythonPackages("registry")];
 const AUTHORIZATION: &[Need] = &[Need::Node, Need::NpmPackages("authorization")];
 const BROWSER: &[Need] = &[Need::Node, Need::NpmPackages("authorization"), CHROMIUM];
 const AUTHORIZATION_PYTHON: &[Need] =
@@ -89,6 +91,7 @@ pub const PARTS: &[Part] = &[
     part("authorization-python", AUTHORIZATION_PYTHON, authorization::with_python),
     part("authorization-typescript", AUTHORIZATION_TYPESCRIPT, authorization::with_typescript),
     part("apps", APPS, || apps::run(&[])),
+    part("bundle", BUNDLE, || bundle::run(&[])),
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
     part("model", &[], || model::run(&[])),

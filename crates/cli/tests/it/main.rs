@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod bundle;
 mod gateway;
 mod install;
 mod new;

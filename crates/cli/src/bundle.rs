@@ -1,0 +1,74 @@
+//! Makes an MCPB bundle of a built server (MCP Bundles, manifest version 0.3).
+
+mod archive;
+mod manifest;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mrtr::Client;
+use mrtr::stdio::{ChildConnection, ChildServer};
+use serde_json::json;
+
+use self::manifest::Facts;
+use crate::failure::{Failure, Result};
+use crate::options;
+use crate::output;
+use crate::server_info::ServerInfo;
+
+pub(crate) use self::archive::Bundle;
+
+/// The time that a server may take to start, to describe itself, and to end.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) async fn run(options: &options::Bundle, json: bool) -> Result<ExitCode> {
+    let Some((program, args)) = options.command.split_first() else {
+        return Err(Failure::usage("no command"));
+    };
+    let path = Path::new(program);
+    let of_program = |why: &dyn std::fmt::Display| Failure::usage(format!("{program}: {why}"));
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| of_program(&"it has no file name in UTF-8"))?;
+    let binary = std::fs::read(path).map_err(|error| of_program(&error))?;
+    let facts = ask(program, args).await?;
+    let manifest = manifest::of(options, &facts, name, args)?;
+    let bundle = archive::write(&options.file, &manifest, name, &binary)
+        .map_err(|error| Failure::usage(format!("{}: {error}", options.file.display())))?;
+    if json {
+        output::json(&json!({ "manifest": manifest, "sha256": bundle.sha256 }));
+    } else {
+        let shown = mrtr::terminal::sanitize_line(&options.file.display().to_string());
+        let info =
+            mrtr::terminal::sanitize_line(&format!("{} {}", facts.info.name, facts.info.version));
+        output::line(&format!("{shown} has {info}; tools: {}", facts.tools.len()));
+        output::line(&format!("SHA-256 {}", bundle.sha256));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the server, and asks what it is and has.
+async fn ask(program: &str, args: &[String]) -> Result<Facts> {
+    let connection = ChildConnection::new(ChildServer::new(program, args));
+    let info =
+        mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
+    let client = Client::builder(connection).info(info).call_timeout(TIMEOUT).build();
+    let facts = async {
+        let found = client.discover().await?;
+        let capabilities = &found.capabilities;
+        let tools = match capabilities.tools {
+            Some(_) => client.list_tools().await?,
+            None => Vec::new(),
+        };
+        Ok::<_, mrtr::CallError>(Facts {
+            has_prompts: capabilities.prompts.is_some(),
+            tools_change: capabilities.tools.as_ref().and_then(|tools| tools.list_changed)
+                == Some(true),
+            info: ServerInfo::of(&found),
+            tools,
+        })
+    };
+    let facts = facts.await;
+    client.transport().shutdown(TIMEOUT).await;
+    Ok(facts?)
+}

@@ -1,0 +1,87 @@
+//! The ZIP archive of a bundle.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Cursor, Read as _, Write as _};
+use std::path::Path;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use zip::write::SimpleFileOptions;
+use zip::{ZipArchive, ZipWriter};
+
+/// The file that describes a bundle.
+const MANIFEST: &str = "manifest.json";
+
+/// The longest manifest that is read.
+const MAX_MANIFEST: u64 = 1 << 20;
+
+/// The longest bundle that is read.
+const MAX_BUNDLE: u64 = 1 << 30;
+
+/// A bundle in a file.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    /// The digest of the file, in hexadecimal.
+    pub(crate) sha256: String,
+    pub(crate) manifest: Value,
+}
+
+impl Bundle {
+    /// Reads a bundle.
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX_BUNDLE + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_BUNDLE {
+            return Err(io::Error::other("it is longer than 1 GiB"));
+        }
+        let sha256 = sha256(&bytes);
+        let mut archive = ZipArchive::new(Cursor::new(bytes))?;
+        let mut manifest = Vec::new();
+        archive.by_name(MANIFEST)?.take(MAX_MANIFEST + 1).read_to_end(&mut manifest)?;
+        if manifest.len() as u64 > MAX_MANIFEST {
+            return Err(io::Error::other(format!("{MANIFEST} is longer than 1 MiB")));
+        }
+        let manifest = serde_json::from_slice(&manifest)
+            .map_err(|error| io::Error::other(format!("{MANIFEST}: {error}")))?;
+        Ok(Self { sha256, manifest })
+    }
+}
+
+/// Writes a bundle. A file that exists is replaced as a whole.
+///
+/// The same content gives the same bytes.
+pub(super) fn write(
+    path: &Path,
+    manifest: &Value,
+    name: &str,
+    binary: &[u8],
+) -> io::Result<Bundle> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default();
+    archive.start_file(MANIFEST, options.unix_permissions(0o644))?;
+    archive.write_all(format!("{manifest:#}\n").as_bytes())?;
+    archive.start_file(format!("server/{name}"), options.unix_permissions(0o755))?;
+    archive.write_all(binary)?;
+    let bytes = archive.finish()?.into_inner();
+    let file_name = path.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
+    let temporary = format!(".{}.{}", file_name.to_string_lossy(), std::process::id());
+    let temporary = path.with_file_name(temporary);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    let written = file
+        .write_all(&bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    if let Err(error) = written {
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
+    Ok(Bundle { sha256: sha256(&bytes), manifest: manifest.clone() })
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,144 @@
+//! `mrtr bundle` and `mrtr server-json`.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// A folder with an empty configuration, whose gateway is the server of the bundles. It is removed
+/// when this is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("servers.json"), r#"{ "mcpServers": {} }"#).unwrap();
+        Self(path)
+    }
+
+    fn mrtr(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+        command.args(args).current_dir(&self.0).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Makes `gateway.mcpb` with these options.
+    fn bundle(&self, options: &[&str]) -> Output {
+        let server = ["--", env!("CARGO_BIN_EXE_mrtr"), "gateway", "servers.json"];
+        self.mrtr(&[&["bundle", "gateway.mcpb", "--author", "Ada"], options, &server].concat())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("gateway.mcpb")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn unpack(file: &Path, name: &str) -> (Vec<u8>, Option<u32>) {
+    let mut archive = zip::ZipArchive::new(fs::File::open(file).unwrap()).unwrap();
+    let mut entry = archive.by_name(name).unwrap();
+    let mut bytes = Vec::new();
+    entry.read_to_end(&mut bytes).unwrap();
+    (bytes, entry.unix_mode())
+}
+
+#[test]
+fn bundle_has_the_program_and_what_it_says_about_itself() {
+    let folder = Folder::new("bundle");
+    let made = folder.bundle(&["--description", "A gateway", "--user-config", "API_KEY=The key"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let (manifest, _) = unpack(&folder.file(), "manifest.json");
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_mrtr"));
+    let entry = format!("server/{}", program.file_name().unwrap().to_str().unwrap());
+    assert_eq!(
+        manifest["server"],
+        json!({
+            "type": "binary",
+            "entry_point": entry,
+            "mcp_config": {
+                "command": format!("${{__dirname}}/{entry}"),
+                "args": ["gateway", "servers.json"],
+                "env": { "API_KEY": "${user_config.api_key}" },
+            },
+        })
+    );
+    let asked = json!({ "type": "string", "title": "API_KEY", "description": "The key",
+        "required": true, "sensitive": true });
+    assert_eq!(manifest["user_config"], json!({ "api_key": asked }));
+    for (key, expected) in [
+        ("manifest_version", json!("0.3")),
+        ("name", json!("mrtr-gateway")),
+        ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ("description", json!("A gateway")),
+        ("author", json!({ "name": "Ada" })),
+        ("tools", json!([])),
+        ("tools_generated", json!(true)),
+        ("prompts_generated", json!(true)),
+    ] {
+        assert_eq!(manifest[key], expected, "{key}");
+    }
+    let (binary, mode) = unpack(&folder.file(), &entry);
+    assert!(binary == fs::read(program).unwrap());
+    assert_eq!(mode.unwrap() & 0o777, 0o755);
+
+    let url = "https://github.com/mrtr-rs/mrtr/releases/download/v1/gateway.mcpb";
+    let described = folder.mrtr(&[
+        "server-json",
+        "io.github.mrtr-rs/gateway",
+        "--bundle",
+        "gateway.mcpb",
+        "--bundle-url",
+        url,
+        "--repository",
+        "https://github.com/mrtr-rs/mrtr",
+    ]);
+    assert!(described.status.success(), "{}", stderr(&described));
+    let document: Value = serde_json::from_slice(&described.stdout).unwrap();
+    let sha256 = String::from_utf8_lossy(&made.stdout).trim().rsplit(' ').next().map(str::to_owned);
+    assert_eq!(
+        document["packages"],
+        json!([{ "registryType": "mcpb", "identifier": url, "fileSha256": sha256,
+            "transport": { "type": "stdio" } }])
+    );
+    assert_eq!(document["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(document["description"], "A gateway");
+    assert_eq!(document["repository"]["source"], "github");
+}
+
+#[test]
+fn failures_leave_the_bundle_as_it_was() {
+    let folder = Folder::new("bundle-failures");
+    fs::write(folder.file(), "before").unwrap();
+    let fails = |output: Output, code: i32, why: &str| {
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(folder.file()).unwrap(), "before");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "no temporary file is left");
+    };
+    fails(folder.bundle(&[]), 2, "use --description");
+    let twice = ["--description", "x", "--user-config", "A=x", "--user-config", "a=y"];
+    fails(folder.bundle(&twice), 2, "differ in case alone");
+    fails(folder.bundle(&["--description", "x", "--user-config", "A"]), 2, "NAME=DESCRIPTION");
+    let bundle = ["bundle", "gateway.mcpb", "--author", "Ada", "--"];
+    fails(folder.mrtr(&[&bundle[..], &["./missing"]].concat()), 2, "./missing");
+    // It says nothing, and ends.
+    let silent = [&bundle[..], &["/bin/true"]].concat();
+    fails(folder.mrtr(&silent), 4, "");
+    let of_bundle = ["server-json", "a.b/c", "--bundle", "gateway.mcpb", "--bundle-url"];
+    fails(folder.mrtr(&[&of_bundle[..], &["https://x.example"]].concat()), 2, "gateway.mcpb");
+    fails(folder.mrtr(&["server-json", "a.b/c"]), 2, "nothing to publish");
+    fails(folder.mrtr(&["server-json", "c", "--url", "https://x.example"]), 2, "is not a name");
+    fails(folder.mrtr(&["server-json", "a.b/c", "--url", "ftp://x.example"]), 2, "is not a URL");
+}
