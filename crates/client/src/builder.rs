@@ -359,8 +359,8 @@ impl<T: Transport> ClientBuilder<T> {
     /// Declares MCP Apps (`io.modelcontextprotocol/ui`): the application shows UI
     /// resources of servers. Default: not declared. [`Client::read_ui_resource`] reads one.
     ///
-    /// Do not give the tools for views alone to the model:
-    /// [`ToolUi::is_for_model`](mrtr_schema::apps::ToolUi::is_for_model).
+    /// Do not give app-only tools to the model:
+    /// [`ToolUiMeta::is_for_model`](mrtr_schema::apps::ToolUiMeta::is_for_model).
     pub fn with_apps(self) -> Self {
         self.extension(apps::EXTENSION, apps::client_settings())
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
 use mrtr_client::Transport;
-use mrtr_schema::apps::{self, ToolUi};
+use mrtr_schema::apps::{self, ToolUiMeta, ToolVisibility};
 use mrtr_schema::completion::{CompleteArgument, CompleteContext, Completion, Reference};
 use mrtr_schema::peer_text::quote;
 use mrtr_schema::prompt::Prompt as PromptDefinition;
@@ -49,9 +49,12 @@ pub(crate) fn offer<T: Transport>(
         let prompts = listed.prompts.iter();
         let prompts = prompts.filter_map(|definition| prompt(upstream, definition, completes));
         now.prompts = replacing.replace(&offered.prompts, prompts);
-        let resources = listed.resources.iter().map(|definition| resource(upstream, definition));
+        let resources = listed.resources.iter();
+        let resources = resources.filter(|found| is_forwarded(upstream_name, &found.uri));
+        let resources = resources.map(|definition| resource(upstream, definition));
         now.resources = replacing.replace(&offered.resources, resources);
         let templates = listed.templates.iter();
+        let templates = templates.filter(|found| is_forwarded(upstream_name, &found.uri_template));
         let templates = templates.map(|definition| template(upstream, definition, completes));
         now.templates = replacing.replace(&offered.templates, templates);
         Ok(())
@@ -149,9 +152,9 @@ fn tool<T: Transport>(
     Some((offered, Tool::manual("", "", handler).definition(definition)))
 }
 
-/// Returns true if a tool is not for views alone (MCP Apps). One with invalid metadata may be.
+/// Returns true if a tool is not app-only (MCP Apps). One with invalid metadata may be.
 fn is_for_model(upstream: &str, definition: &ToolDefinition) -> bool {
-    match ToolUi::of(definition) {
+    match ToolUiMeta::of(definition) {
         Ok(ui) => ui.is_for_model(),
         Err(error) => {
             let (tool, why) = (quote(&definition.name), error.to_string());
@@ -161,14 +164,29 @@ fn is_for_model(upstream: &str, definition: &ToolDefinition) -> bool {
     }
 }
 
-/// Removes the UI resource that shows the results of a tool.
+/// Removes the UI resource that shows the results of a tool, and keeps the tool from views that it
+/// is not for.
 ///
-/// A host would let its view call all tools of the gateway, with those of other upstreams.
+/// A host would let the view call all tools of the gateway, with those of other upstreams.
 fn remove_ui(definition: &mut ToolDefinition) {
-    if let Some(meta) = &mut definition.meta {
-        meta.retain(|key, _| key != apps::META_KEY && key != apps::RESOURCE_URI_KEY);
+    let is_for_app = ToolUiMeta::of(definition).is_ok_and(|ui| ui.is_for_app());
+    let Some(meta) = &mut definition.meta else { return };
+    meta.retain(|key, _| key != apps::META_KEY && key != apps::RESOURCE_URI_KEY);
+    if !is_for_app {
+        ToolUiMeta::default().with_visibility([ToolVisibility::Model]).write_to(meta);
     }
     definition.meta = definition.meta.take().filter(|meta| !meta.is_empty());
+}
+
+/// Returns true unless the URI is that of a UI resource, which could be taken for one of the
+/// gateway's own.
+fn is_forwarded(upstream: &str, uri: &str) -> bool {
+    let is_ui = uri.starts_with(apps::URI_PREFIX);
+    if is_ui {
+        let uri = quote(uri);
+        tracing::debug!(target: "mrtr::gateway", upstream, uri, "skipping a UI resource");
+    }
+    !is_ui
 }
 
 fn prompt<T: Transport>(

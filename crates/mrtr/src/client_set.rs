@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use mrtr_client::{CallError, Client, ClientBuilder};
-use mrtr_schema::apps::ToolUi;
+use mrtr_schema::apps::ToolUiMeta;
 use mrtr_schema::jsonrpc::Response;
 use mrtr_schema::peer_text;
 use mrtr_schema::tool::Tool;
@@ -176,8 +176,8 @@ impl ClientSet {
     /// Lists the tools of all servers concurrently. If a server fails, its error is in its
     /// [`ServerTools`], and the tools of the other servers are listed.
     ///
-    /// The tools are for the model: those for views alone (MCP Apps) are left out, and those whose
-    /// metadata of MCP Apps is invalid, with a logged warning.
+    /// The tools are for the model: app-only tools (MCP Apps) are left out, and, with a logged
+    /// warning, tools whose metadata of MCP Apps cannot be read.
     ///
     /// A tool is skipped with a logged warning if [`route`](Self::route) would send its calls to
     /// another server, whose prefix is longer.
@@ -212,7 +212,9 @@ impl ClientSet {
     /// Returns the client of the server that a listed tool belongs to, and the tool's own name;
     /// `None` if no server has its prefix.
     ///
-    /// It does not check that the server has the tool.
+    /// It does not check that the server has the tool, nor that the tool is for the caller: check a
+    /// name from the model against [`list_tools`](Self::list_tools), and one from a view by
+    /// [`ToolUiMeta::is_for_app`] and its server.
     pub fn route<'n>(&self, tool: &'n str) -> Option<(&Client<Connection>, &'n str)> {
         let (at, name) = self.position(tool)?;
         self.0.get(at).map(|(_, client)| (client, name))
@@ -227,7 +229,7 @@ impl ClientSet {
 
 /// Returns true if a host may offer the tool to its model.
 fn is_for_model(server: &str, tool: &Tool) -> bool {
-    match ToolUi::of(tool) {
+    match ToolUiMeta::of(tool) {
         Ok(ui) => ui.is_for_model(),
         Err(error) => {
             let (why, tool) = (error.to_string(), peer_text::quote(&tool.name));

@@ -1,7 +1,7 @@
 //! MCP Apps: HTML documents of a server, its *UI resources*, which show the results of its tools
 //! (extension `io.modelcontextprotocol/ui`, revision 2026-01-26).
 //!
-//! The types of `_meta.ui`: [`ToolUi`] of tools, and [`ResourceUi`] of resources. A UI
+//! The types of `_meta.ui`: [`ToolUiMeta`] of tools, and [`ResourceUiMeta`] of resources. A UI
 //! resource that a host shows is a *view*. The messages between views and hosts are not part of
 //! this crate.
 
@@ -9,14 +9,14 @@ mod csp;
 mod resource;
 mod tool;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::capabilities::ClientCapabilities;
 use crate::{InvalidValue, Object, peer_text};
 
 pub use csp::ContentSecurityPolicy;
-pub use resource::{ResourcePermissions, ResourceUi};
-pub use tool::{ToolUi, ToolVisibility};
+pub use resource::{ResourcePermissions, ResourceUiMeta};
+pub use tool::{ToolUiMeta, ToolVisibility};
 
 /// The identifier of the extension, in the `extensions` of the client's and the server's
 /// capabilities.
@@ -81,15 +81,18 @@ pub fn validate_uri(uri: &str) -> Result<(), InvalidValue> {
 /// Reads the member `ui` of `_meta`.
 fn read<T: serde::de::DeserializeOwned>(meta: Option<&Object>) -> Result<Option<T>, InvalidValue> {
     let Some(ui) = meta.and_then(|meta| meta.get(META_KEY)) else { return Ok(None) };
-    crate::json::from_value(ui)
-        .map(Some)
-        .map_err(|error| InvalidValue::new(error.to_string()).at(META_KEY).at("_meta"))
+    crate::json::from_value(ui).map(Some).map_err(|error: crate::json::DecodeError| {
+        InvalidValue::new(peer_text::truncate(&error.reason())).at(META_KEY).at("_meta")
+    })
 }
 
-/// Writes the member `ui` of `_meta`.
+/// Writes members into the member `ui` of `_meta`. Its other members are kept.
 fn write(ui: &impl serde::Serialize, meta: &mut Object) {
-    let ui = serde_json::to_value(ui).unwrap_or_default();
-    meta.insert(META_KEY.to_owned(), ui);
+    let Ok(Value::Object(ui)) = serde_json::to_value(ui) else { return };
+    match meta.get_mut(META_KEY) {
+        Some(Value::Object(old)) => old.extend(ui),
+        _ => drop(meta.insert(META_KEY.to_owned(), ui.into())),
+    }
 }
 
 #[cfg(test)]

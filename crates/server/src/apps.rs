@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
-use mrtr_schema::Object;
-use mrtr_schema::apps::{self, ResourceUi, ToolUi, ToolVisibility};
+use mrtr_schema::apps::{self, ResourceUiMeta, ToolUiMeta, ToolVisibility};
+use mrtr_schema::{InvalidValue, Object};
+use serde_json::Value;
 
 use crate::build_error::BuildError;
+use crate::request_parts::RequestParts;
 use crate::resource::{Resource, ResourceTemplate};
 use crate::tool::Tool;
+use crate::visibility::VisibilityRule;
 
 impl Tool {
     /// Lets hosts show the results of this tool with a UI resource of this server (MCP Apps,
@@ -18,7 +21,8 @@ impl Tool {
     /// the model alone, so its text must be complete. A call that the view makes has rounds like
     /// any other, and the host asks the user.
     ///
-    /// A URI that no resource or resource template of the server has is a build error.
+    /// A URI is a build error unless a resource or resource template of the server has it, with the
+    /// media type of MCP Apps. If the tool is enabled, so must they be.
     ///
     /// ```
     /// use mrtr_server::{Resource, Server, Tool};
@@ -42,27 +46,49 @@ impl Tool {
     ///     .build()?;
     /// # Ok::<(), mrtr_server::BuildError>(())
     /// ```
-    pub fn app(mut self, uri: impl Into<String>) -> Self {
-        let uri = uri.into();
-        self.ui_resource = Some(uri.clone());
-        self.edit_ui(|ui| ui.with_resource_uri(uri))
+    pub fn app(self, uri: impl Into<String>) -> Self {
+        self.edit_ui(&ToolUiMeta::default().with_resource_uri(uri))
     }
 
     /// Offers this tool to views of this server, and not to the model.
     ///
-    /// The tool is hidden from clients that do not declare MCP Apps, because their model would get
-    /// it: see [`visible_to`](Self::visible_to). The declaration proves nothing: protect the tool
-    /// like any other.
+    /// The tool is hidden from clients that do not declare MCP Apps, because they would offer it to
+    /// their model: see [`visible_to`](Self::visible_to). The declaration proves nothing: protect
+    /// the tool like any other.
     pub fn app_only(self) -> Self {
-        self.edit_ui(|ui| ui.with_visibility([ToolVisibility::App]))
-            .visible_to(|caller| apps::is_supported_by(caller.capabilities()))
+        self.edit_ui(&ToolUiMeta::default().with_visibility([ToolVisibility::App]))
     }
 
-    fn edit_ui(mut self, edit: impl FnOnce(ToolUi) -> ToolUi) -> Self {
-        // Metadata that is not valid here comes from `definition`, and is replaced.
-        let ui = edit(ToolUi::of(&self.wire).unwrap_or_default());
+    /// Offers this tool to the model, and not to views.
+    pub fn model_only(self) -> Self {
+        self.edit_ui(&ToolUiMeta::default().with_visibility([ToolVisibility::Model]))
+    }
+
+    fn edit_ui(mut self, ui: &ToolUiMeta) -> Self {
         ui.write_to(self.wire.meta.get_or_insert_default());
         self
+    }
+
+    /// Returns true if a host with MCP Apps treats it differently.
+    pub(crate) fn has_ui(&self) -> bool {
+        self.wire.meta.as_ref().is_some_and(|meta| meta.contains_key(apps::META_KEY))
+    }
+
+    /// Reads the metadata, wherever it comes from. A tool that is not for the model is hidden from
+    /// clients that do not know what it is for.
+    pub(crate) fn prepare_ui(&mut self) -> Result<(), BuildError> {
+        let error = |why: InvalidValue| BuildError::App {
+            of: format!("the tool {:?}", self.wire.name),
+            why: why.to_string(),
+        };
+        let ui = ToolUiMeta::of(&self.wire).map_err(error)?;
+        ui.resource_uri.as_deref().map_or(Ok(()), apps::validate_uri).map_err(error)?;
+        if !ui.is_for_model() {
+            let rule = |caller: &RequestParts| apps::is_supported_by(caller.capabilities());
+            self.options.visibility.push(VisibilityRule::new(rule));
+        }
+        self.ui_resource = ui.resource_uri;
+        Ok(())
     }
 }
 
@@ -79,7 +105,7 @@ impl Resource {
             let html = Arc::clone(&html);
             async move { String::from(&*html) }
         };
-        Self::new(uri, name, read).mime_type(apps::MIME_TYPE).ui(&ResourceUi::default())
+        Self::new(uri, name, read).mime_type(apps::MIME_TYPE).ui(ResourceUiMeta::default())
     }
 }
 
@@ -89,12 +115,10 @@ macro_rules! ui_setters {
             /// Sets the origins, permissions and preferences of a UI resource (MCP Apps, "UI
             /// Resource Format"). Default: none.
             ///
-            /// They are sent with its description, and with contents that have no `_meta` of their
-            /// own. An invalid origin is a build error.
-            pub fn ui(mut self, ui: &ResourceUi) -> Self {
-                let own = ui.to_meta();
-                self.wire.meta.get_or_insert_default().extend(own.clone());
-                self.contents_meta = Some(own);
+            /// They are sent with its description, and with contents that have none of their own.
+            /// An invalid origin is a build error.
+            pub fn ui(mut self, ui: ResourceUiMeta) -> Self {
+                ui.write_to(self.wire.meta.get_or_insert_default());
                 self
             }
         }
@@ -102,35 +126,23 @@ macro_rules! ui_setters {
 }
 ui_setters!(Resource, ResourceTemplate);
 
-/// Checks a resource or resource template, if it has the metadata of a UI resource.
-pub(crate) fn check_resource(
+/// Returns the member `ui` of the `_meta` of a resource or resource template, for its contents.
+/// `None` if it has none, and is no UI resource.
+pub(crate) fn ui_of_resource(
     kind: &str,
     uri: &str,
     mime_type: Option<&str>,
-    contents_meta: Option<&Object>,
-) -> Result<(), BuildError> {
-    let Some(meta) = contents_meta else { return Ok(()) };
+    meta: Option<&Object>,
+) -> Result<Option<Value>, BuildError> {
+    let Some(ui) = meta.and_then(|meta| meta.get(apps::META_KEY)) else { return Ok(None) };
     let error = |why: String| BuildError::App { of: format!("the {kind} {uri:?}"), why };
     if !uri.starts_with(apps::URI_PREFIX) {
         return Err(error("its URI does not begin with `ui://`".to_owned()));
     }
-    if !mime_type.is_some_and(apps::is_ui_media_type) {
+    if mime_type != Some(apps::MIME_TYPE) {
         return Err(error(format!("its media type must be {:?}", apps::MIME_TYPE)));
     }
-    let ui = ResourceUi::from_meta(Some(meta));
-    ui.and_then(|ui| ui.unwrap_or_default().validate()).map_err(|why| error(why.to_string()))
-}
-
-/// Checks the UI resource of a tool. `has_resource` says whether the server has a URI.
-pub(crate) fn check_tool(
-    tool: &Tool,
-    has_resource: impl Fn(&str) -> bool,
-) -> Result<(), BuildError> {
-    let Some(uri) = &tool.ui_resource else { return Ok(()) };
-    let error = |why: String| BuildError::App { of: format!("the tool {:?}", tool.wire.name), why };
-    apps::validate_uri(uri).map_err(|why| error(why.to_string()))?;
-    if has_resource(uri) {
-        return Ok(());
-    }
-    Err(error(format!("the server has no resource {uri:?}")))
+    let checked = ResourceUiMeta::from_meta(meta);
+    let checked = checked.and_then(|checked| checked.unwrap_or_default().validate());
+    checked.map(|()| Some(ui.clone())).map_err(|why| error(why.to_string()))
 }

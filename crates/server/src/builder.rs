@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mrtr_codec::{KeyRing, Seal};
+use mrtr_schema::Object;
 use mrtr_schema::capabilities::Implementation;
 use mrtr_schema::meta::{TraceContext, key};
-use mrtr_schema::{Object, apps};
 use serde_json::Value;
 use tower_layer::Layer;
 
@@ -356,7 +356,7 @@ impl ServerBuilder {
     ///
     /// - duplicate or invalid names, schemas, forms, URIs, templates or icons;
     /// - a completion of an argument that does not exist;
-    /// - a UI resource of a tool that does not exist, or that has an invalid origin;
+    /// - a tool whose UI resource is missing, or a UI resource with an invalid origin;
     /// - missing or duplicate application state;
     /// - no choice of authentication, or no key ring;
     /// - a timeout or limit below its minimum, or a `min_compatible_version` above the version;
@@ -365,9 +365,6 @@ impl ServerBuilder {
     /// - no random numbers for the ephemeral key.
     pub fn build(mut self) -> Result<Server, BuildError> {
         let features = self.take_features()?;
-        if features.has_apps() {
-            self.extensions.entry(apps::EXTENSION).or_insert_with(|| Object::new().into());
-        }
         self.check_server()?;
         features.check(&Provided {
             single_use_store: self.store.is_some(),

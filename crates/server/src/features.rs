@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use mrtr_schema::uri;
+use mrtr_schema::{apps, uri};
 use mrtr_transport::headers::ParamHeader;
 use serde_json::json;
 
-use crate::apps::{check_resource, check_tool};
+use crate::apps::ui_of_resource;
 use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
 use crate::catalog::{CatalogEntry, Entry};
@@ -51,7 +51,7 @@ impl Features {
     /// Checks everything that concerns single features and their names.
     pub(crate) fn check(&self, provided: &Provided<'_>) -> Result<(), BuildError> {
         self.check_keys()?;
-        self.tools.iter().try_for_each(|tool| check_tool(&tool.item, |uri| self.has_uri(uri)))?;
+        self.check_ui_resources()?;
         for (of, declared, completers) in self.completers() {
             if let Some((name, _)) =
                 completers.named.iter().find(|(name, _)| !declared.contains(name))
@@ -75,17 +75,29 @@ impl Features {
         }
     }
 
-    /// Returns true if there is a resource with this URI, or a template that matches it.
-    fn has_uri(&self, uri: &str) -> bool {
-        self.resources.iter().any(|resource| resource.item.wire.uri == uri)
-            || self.templates.iter().any(|template| template.item.0.matches(uri).is_some())
+    /// Checks that the UI resources of tools exist (MCP Apps).
+    fn check_ui_resources(&self) -> Result<(), BuildError> {
+        for tool in self.tools.iter().filter(|tool| tool.is_enabled) {
+            let Some(uri) = &tool.item.ui_resource else { continue };
+            if !self.has_ui_resource(uri) {
+                return Err(BuildError::App {
+                    of: format!("the tool {:?}", tool.item.wire.name),
+                    why: format!("no resource {uri:?} has the media type {:?}", apps::MIME_TYPE),
+                });
+            }
+        }
+        Ok(())
     }
 
-    /// Returns true if there is a UI resource (MCP Apps), or a tool that has one.
-    pub(crate) fn has_apps(&self) -> bool {
-        self.tools.iter().any(|tool| tool.item.ui_resource.is_some())
-            || self.resources.iter().any(|resource| resource.item.contents_meta.is_some())
-            || self.templates.iter().any(|template| template.item.1.contents_meta.is_some())
+    fn has_ui_resource(&self, uri: &str) -> bool {
+        let is_html = |mime_type: &Option<String>| mime_type.as_deref() == Some(apps::MIME_TYPE);
+        let mut resources = self.resources.iter().filter(|found| found.is_enabled);
+        let mut templates = self.templates.iter().filter(|found| found.is_enabled);
+        resources.any(|Entry { item, .. }| item.wire.uri == uri && is_html(&item.wire.mime_type))
+            || templates.any(|found| {
+                let (template, resource) = &*found.item;
+                template.matches(uri).is_some() && is_html(&resource.wire.mime_type)
+            })
     }
 
     fn check_keys(&self) -> Result<(), BuildError> {
@@ -165,6 +177,8 @@ impl Sealed for Tool {
         let name = &self.wire.name;
         check_name(Self::KIND, name)?;
         check_icons(name, &self.wire.icons)?;
+        self.prepare_ui()?;
+        let name = &self.wire.name;
         self.param_headers = ParamHeader::from_schema(&self.wire.input_schema)
             .map_err(|why| BuildError::Header { tool: name.clone(), why: why.to_string() })?;
         if self.wire.input_schema.get("type") != Some(&json!("object")) {
@@ -214,16 +228,12 @@ impl Sealed for Resource {
     const KIND: &'static str = "resource";
     const CHANGE: Change = Change::Resources;
 
-    fn prepare(self) -> Result<Self, BuildError> {
+    fn prepare(mut self) -> Result<Self, BuildError> {
         let uri = &self.wire.uri;
         uri::validate(uri)
             .map_err(|why| BuildError::Uri { uri: uri.clone(), why: why.to_string() })?;
-        check_resource(
-            Self::KIND,
-            uri,
-            self.wire.mime_type.as_deref(),
-            self.contents_meta.as_ref(),
-        )?;
+        let mime_type = self.wire.mime_type.as_deref();
+        self.contents_ui = ui_of_resource(Self::KIND, uri, mime_type, self.wire.meta.as_ref())?;
         check_icons(&self.wire.name, &self.wire.icons)?;
         Ok(self)
     }
@@ -243,16 +253,13 @@ impl Sealed for ResourceTemplate {
     const KIND: &'static str = "resource template";
     const CHANGE: Change = Change::Resources;
 
-    fn prepare(self) -> Result<ParsedTemplate, BuildError> {
+    fn prepare(mut self) -> Result<ParsedTemplate, BuildError> {
         let template = &self.wire.uri_template;
         let parsed = Template::parse(template)
             .map_err(|why| BuildError::Template { template: template.clone(), why })?;
-        check_resource(
-            Self::KIND,
-            template,
-            self.wire.mime_type.as_deref(),
-            self.contents_meta.as_ref(),
-        )?;
+        let mime_type = self.wire.mime_type.as_deref();
+        self.contents_ui =
+            ui_of_resource(Self::KIND, template, mime_type, self.wire.meta.as_ref())?;
         check_icons(&self.wire.name, &self.wire.icons)?;
         Ok((parsed, self))
     }

@@ -12,7 +12,7 @@ use mrtr_codec::Seal;
 use mrtr_schema::capabilities::{ListCapability, ResourcesCapability, ServerCapabilities};
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::uri::percent_decode;
-use mrtr_schema::{Object, RawJson, method};
+use mrtr_schema::{Object, RawJson, apps, method};
 
 use crate::build_error::BuildError;
 use crate::call_options::CallOptions;
@@ -221,6 +221,11 @@ impl Registry {
         !self.resources.is_empty() || !self.templates.is_empty() || self.updatable.resources
     }
 
+    /// Returns true if a tool has a UI resource, or is not for the model (MCP Apps).
+    fn has_apps(&self) -> bool {
+        self.tools.iter().any(|tool| tool.has_ui())
+    }
+
     /// Returns the lists whose changes clients are told, if they subscribe to them.
     pub(crate) fn announced(&self) -> Updatable {
         let Updatable { tools, prompts, resources } = self.updatable;
@@ -249,7 +254,11 @@ impl Registry {
         capabilities.resources = self.has_resources().then_some(resources);
         capabilities.completions = completes.then(Object::new);
         capabilities.logging = Some(Object::new());
-        capabilities.extensions = (!self.extensions.is_empty()).then(|| self.extensions.clone());
+        let mut extensions = self.extensions.clone();
+        if self.has_apps() {
+            extensions.entry(apps::EXTENSION).or_insert_with(|| Object::new().into());
+        }
+        capabilities.extensions = (!extensions.is_empty()).then_some(extensions);
         capabilities
     }
 

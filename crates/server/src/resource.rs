@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use mrtr_schema::Object;
 use mrtr_schema::resource::{Resource as WireResource, ResourceTemplate as WireTemplate};
 use mrtr_schema::result::CacheScope;
+use serde_json::Value;
 
 use crate::call_options::CallOptions;
 use crate::completion::Completers;
@@ -50,8 +50,8 @@ pub struct Resource {
     pub(crate) options: CallOptions,
     pub(crate) cache: CacheControl,
     pub(crate) handler: ErasedHandler<ResourceOutput>,
-    /// The `_meta` of contents that have none of their own.
-    pub(crate) contents_meta: Option<Object>,
+    /// The metadata of contents that have none (MCP Apps). Set when the server is built.
+    pub(crate) contents_ui: Option<Value>,
 }
 
 impl Resource {
@@ -74,6 +74,7 @@ impl Resource {
     }
 
     /// Replaces the URI, the name and everything else that clients get to know of the resource.
+    /// Call it before the methods that set a part of it.
     ///
     /// For resources that are defined by data, such as those of another server.
     pub fn definition(mut self, definition: WireResource) -> Self {
@@ -91,7 +92,7 @@ impl Resource {
         let options = CallOptions::new(requirements, manual);
         let wire = WireResource::new(uri, name);
         let cache = CacheControl::default();
-        Self { wire, options, cache, handler, contents_meta: None }
+        Self { wire, options, cache, handler, contents_ui: None }
     }
 }
 
@@ -106,8 +107,8 @@ pub struct ResourceTemplate {
     pub(crate) cache: CacheControl,
     pub(crate) handler: ErasedHandler<ResourceOutput>,
     pub(crate) completers: Completers,
-    /// The `_meta` of contents that have none of their own.
-    pub(crate) contents_meta: Option<Object>,
+    /// The metadata of contents that have none (MCP Apps). Set when the server is built.
+    pub(crate) contents_ui: Option<Value>,
 }
 
 impl ResourceTemplate {
@@ -130,7 +131,7 @@ impl ResourceTemplate {
     }
 
     /// Replaces the URI template, the name and everything else that clients get to know of the
-    /// template.
+    /// template. Call it before the methods that set a part of it.
     ///
     /// For templates that are defined by data, such as those of another server.
     pub fn definition(mut self, definition: WireTemplate) -> Self {
@@ -149,7 +150,7 @@ impl ResourceTemplate {
         let wire = WireTemplate::new(uri_template, name);
         let cache = CacheControl::default();
         let completers = Completers::default();
-        Self { wire, options, cache, handler, completers, contents_meta: None }
+        Self { wire, options, cache, handler, completers, contents_ui: None }
     }
 }
 

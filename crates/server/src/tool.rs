@@ -28,7 +28,7 @@ pub struct Tool {
     pub(crate) schemas: Schemas,
     /// When its calls become tasks.
     pub(crate) task: Option<TaskPolicy>,
-    /// The URI of the UI resource that shows its results, which the server must have.
+    /// The URI of the UI resource that shows its results. Set when the server is built.
     pub(crate) ui_resource: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl Tool {
 
     /// Replaces the name, the description and everything else that clients get to know of the tool.
     /// Its schemas count as set by the author: see [`input_schema`](Self::input_schema). Call it
-    /// before the methods that set a part of the definition.
+    /// before the methods that set a part of it.
     ///
     /// For tools that are defined by data, such as those of another server.
     pub fn definition(mut self, definition: WireTool) -> Self {

@@ -1,6 +1,6 @@
 //! The manifest of a bundle.
 
-use mrtr::apps::ToolUi;
+use mrtr::apps::ToolUiMeta;
 use mrtr::schema::Object;
 use mrtr::schema::tool::Tool;
 use serde_json::{Value, json};
@@ -49,8 +49,8 @@ pub(super) fn of(
     let command = format!("${{__dirname}}/{program}");
     let config = json!({ "command": command, "args": args, "env": env });
     set("server", json!({ "type": "binary", "entry_point": program, "mcp_config": config }));
-    // Tools for views alone (MCP Apps) are not for people, either.
-    let is_shown = |tool: &&Tool| ToolUi::of(tool).is_ok_and(|ui| ui.is_for_model());
+    // App-only tools (MCP Apps) are not for people, either.
+    let is_shown = |tool: &&Tool| ToolUiMeta::of(tool).is_ok_and(|ui| ui.is_for_model());
     set("tools", facts.tools.iter().filter(is_shown).map(tool).collect());
     if facts.tools_change {
         set("tools_generated", true.into());

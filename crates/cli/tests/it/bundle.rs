@@ -56,8 +56,8 @@ fn unpack(file: &Path, name: &str) -> (Vec<u8>, Option<u32>) {
 #[test]
 fn bundle_has_the_program_and_what_it_says_about_itself() {
     let folder = Folder::new("bundle");
-    let made = folder.bundle(&["--description", "A gateway", "--user-config", "API_KEY=The key"]);
-    assert!(made.status.success(), "{}", stderr(&made));
+    let packed = folder.bundle(&["--description", "A gateway", "--user-config", "API_KEY=The key"]);
+    assert!(packed.status.success(), "{}", stderr(&packed));
     let (manifest, _) = unpack(&folder.file(), "manifest.json");
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_mrtr"));
@@ -106,7 +106,8 @@ fn bundle_has_the_program_and_what_it_says_about_itself() {
     ]);
     assert!(described.status.success(), "{}", stderr(&described));
     let document: Value = serde_json::from_slice(&described.stdout).unwrap();
-    let sha256 = String::from_utf8_lossy(&made.stdout).trim().rsplit(' ').next().map(str::to_owned);
+    let sha256 =
+        String::from_utf8_lossy(&packed.stdout).trim().rsplit(' ').next().map(str::to_owned);
     assert_eq!(
         document["packages"],
         json!([{ "registryType": "mcpb", "identifier": url, "fileSha256": sha256,

@@ -2,7 +2,8 @@
 
 use mrtr_client::{CallError, Client, UiResource};
 use mrtr_schema::Object;
-use mrtr_schema::apps;
+use mrtr_schema::apps::{self, ResourceUiMeta};
+use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::tool::Tool;
 use serde_json::{Value, json};
 
@@ -53,9 +54,24 @@ async fn metadata_of_the_list_counts_if_the_contents_have_none() {
     let csp = json!({ "connectDomains": ["https://api.example.com", "*"] });
     let server = server(contents, json!({ "ui": { "csp": csp } }));
     let page = read(&server.client().build()).await.unwrap().unwrap();
-    let policy = page.ui.csp.unwrap().to_header();
+    let policy = page.csp_header();
     assert!(policy.contains("connect-src https://api.example.com;"), "{policy}");
     assert_eq!(server.methods(), ["resources/read", "resources/list"]);
+}
+
+/// Servers may leave UI resources out of their list, or have no list.
+#[tokio::test]
+async fn a_document_without_metadata_gets_the_strictest_policy() {
+    let server = ScriptedServer::new(|received| match received.method.as_str() {
+        "resources/read" => {
+            let contents = json!({ "uri": LIST, "mimeType": apps::MIME_TYPE, "text": "" });
+            Reply::Result(json!({ "contents": [contents] }))
+        }
+        other => Reply::Error(ErrorObject::method_not_found(other)),
+    });
+    let found = read(&server.client().build()).await.unwrap().unwrap();
+    assert!(found.csp_header().contains("connect-src 'none'"), "{}", found.csp_header());
+    assert_eq!(found.ui, ResourceUiMeta::default());
 }
 
 #[tokio::test]
@@ -92,13 +108,13 @@ async fn ui_resources_that_break_the_rules_are_refused() {
         assert!(error.is_protocol() && error.to_string().contains(why), "{error}");
     }
     let client = server(json!([page]), json!({})).client().build();
-    let error =
-        client.read_ui_resource(&tool(&json!({ "ui": { "resourceUri": "file:///etc" } }))).await;
-    let error = error.unwrap_err().to_string();
-    assert!(
-        error.contains("invalid metadata of the tool \"orders\": /_meta/ui/resourceUri"),
-        "{error}"
-    );
+    for (meta, why) in [
+        (json!({ "ui": { "resourceUri": "file:///etc" } }), "does not begin with `ui://`"),
+        (json!({ "ui": 7 }), "invalid metadata of the tool \"orders\": /_meta/ui: "),
+    ] {
+        let error = client.read_ui_resource(&tool(&meta)).await.unwrap_err();
+        assert!(error.is_protocol() && error.to_string().contains(why), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mrtr_client::Client;
 use mrtr_gateway::Gateway;
+use mrtr_schema::apps;
 use mrtr_schema::json::RawJson;
 use mrtr_schema::jsonrpc::{ErrorObject, Response, code};
 use mrtr_schema::tool::Tool as ToolDefinition;
@@ -53,35 +54,68 @@ struct Topic {
     topic: String,
 }
 
+/// An upstream with a definition that a server of ours would not send.
+struct Invalid(InProcess<Server>);
+
+impl Transport for Invalid {
+    async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response, TransportError> {
+        let mut response = self.0.send(outgoing).await?;
+        let text = response.outcome.as_ref().map(|result| result.get().to_owned());
+        if let Ok(text) = text {
+            let text = text.replace(r#"["model","x"]"#, r#""model""#);
+            response.outcome = Ok(serde_json::value::RawValue::from_string(text).unwrap());
+        }
+        Ok(response)
+    }
+}
+
 /// A host would let the view of one upstream call the tools of all.
 #[tokio::test]
-async fn ui_resources_of_tools_are_not_forwarded() {
-    let meta = |meta: Value| {
-        let definition =
-            ToolDefinition::new("", json!({ "type": "object" }).as_object().unwrap().clone());
-        definition.with_meta(meta.as_object().unwrap().clone())
+async fn ui_resources_are_not_forwarded() {
+    let tool = |name: &str, meta: Value| {
+        let schema = json!({ "type": "object" }).as_object().unwrap().clone();
+        let definition = ToolDefinition::new(name, schema);
+        named(name).definition(definition.with_meta(meta.as_object().unwrap().clone()))
     };
-    let tool = |name: &str, ui: Value| {
-        let mut definition = meta(ui);
-        name.clone_into(&mut definition.name);
-        named(name).definition(definition)
-    };
-    let server = upstream(
-        "u",
-        [
-            tool("shown", json!({ "ui": { "resourceUri": "ui://x" }, "ui/resourceUri": "ui://x" })),
-            tool("kept", json!({ "ui": {}, "com.example/a": 1 })),
-            tool("hidden", json!({ "ui": { "visibility": ["app"] } })),
-            tool("invalid", json!({ "ui": { "visibility": "app" } })),
-        ],
+    let of_upstream = "ui://pages/one";
+    let server = keyed("u", 2)
+        .resource(Resource::app(of_upstream, "one", "<!doctype html>upstream"))
+        .tool(tool("shown", json!({ "ui": { "resourceUri": of_upstream } })))
+        .tool(tool("kept", json!({ "ui": {}, "com.example/a": 1, "ui/resourceUri": of_upstream })))
+        .tool(tool("model", json!({ "ui": { "visibility": ["model"] } })))
+        .tool(tool("app", json!({ "ui": { "visibility": ["app"] } })))
+        .tool(tool("invalid", json!({ "ui": { "visibility": ["model", "x"] } })));
+    let upstream = InProcess::new(server.build().unwrap())
+        .with_extension(Principal::new("https://login.example", "the gateway"));
+    // It sees the tool for views.
+    let upstream = Client::builder(Invalid(upstream)).with_apps().build();
+    let own = ResourceTemplate::new(
+        "ui://pages/{topic}",
+        "own",
+        async |_: Context, _: Topic| "<!doctype html>own",
     );
-    let gateway = gateway(&[("u", &server)]).await;
-    let client = caller(&gateway, "alice").with_apps().build();
+    let own = gateway_server().resource_template(own.mime_type(apps::MIME_TYPE));
+    let gateway = Gateway::builder().upstream("u", upstream).build(own).unwrap();
+    gateway.refresh().await;
+    let client = connect(gateway.server(), "alice").with_apps().build();
     let listed = client.list_tools().await.unwrap();
     let listed: Vec<_> = listed.iter().map(|tool| json!([tool.name, tool.meta])).collect();
-    assert_eq!(json!(listed), json!([["u__shown", null], ["u__kept", { "com.example/a": 1 }]]));
-    let error = client.call_tool("u__hidden", json!({})).await.unwrap_err();
-    assert!(error.to_string().contains("Unknown tool"), "{error}");
+    assert_eq!(
+        json!(listed),
+        json!([
+            ["u__shown", null],
+            ["u__kept", { "com.example/a": 1 }],
+            ["u__model", { "ui": { "visibility": ["model"] } }],
+        ])
+    );
+    for name in ["u__app", "u__invalid"] {
+        let error = client.call_tool(name, json!({})).await.unwrap_err();
+        assert!(error.to_string().contains("Unknown tool"), "{error}");
+    }
+    // The gateway's own document is not replaced.
+    let read = client.read_resource(of_upstream).await.unwrap();
+    assert_eq!(read.contents[0].text.as_deref(), Some("<!doctype html>own"));
+    assert!(client.list_resources().await.unwrap().is_empty());
 }
 
 #[tokio::test]

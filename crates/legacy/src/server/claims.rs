@@ -35,17 +35,18 @@ pub(crate) enum SessionError {
 }
 
 impl SessionClaims {
-    /// Negotiates the version and the capabilities. Without questions, only the capability remains
-    /// that needs no answer: a page to visit.
+    /// Negotiates the version and the capabilities. Without questions, only the capabilities remain
+    /// that need no answer: a page to visit, and MCP Apps.
     pub(crate) fn negotiate(params: InitializeParams, has_questions: bool) -> Self {
         let version = LegacyVersion::negotiate(&params.protocol_version);
         let mut client = Implementation::new(params.client_info.name, params.client_info.version);
         client.title = params.client_info.title;
         let mut capabilities = effective_capabilities(version, params.capabilities);
         if !has_questions {
-            let has_url = capabilities.has_url();
+            let (has_url, extensions) = (capabilities.has_url(), capabilities.extensions.take());
             capabilities = ClientCapabilities::default();
             capabilities.elicitation = has_url.then(ElicitationCapability::url);
+            capabilities.extensions = extensions;
         }
         Self { version, capabilities, client }
     }

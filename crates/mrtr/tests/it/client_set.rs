@@ -3,7 +3,6 @@
 use std::error::Error as _;
 
 use mrtr::http::{Endpoint, ServeOptions};
-use mrtr::schema::Object;
 use mrtr::{ClientSet, Context, ElicitResult, Server, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -113,31 +112,32 @@ async fn server_cannot_shadow_a_tool_of_another_server() {
     );
 }
 
-/// A tool for views alone must not reach the model (MCP Apps).
+/// App-only tools must not reach the model (MCP Apps).
 #[tokio::test]
-async fn tools_for_views_alone_are_not_listed() {
-    let tool = |name: &str| Tool::new(name, "", async |_: Context| "x");
-    let invalid = mrtr::schema::tool::Tool::new(
-        "invalid",
-        Object::from_iter([("type".to_owned(), json!("object"))]),
-    )
-    .with_meta(Object::from_iter([("ui".to_owned(), json!(7))]));
-    let server = Server::builder("s", "1")
-        .tool(tool("both"))
-        .tool(tool("views").app_only())
-        .tool(tool("").definition(invalid))
-        .ephemeral_key()
-        .allow_anonymous()
-        .build()
-        .unwrap();
-    let url = listen(server).await;
+async fn app_only_tools_are_not_listed() {
+    let tool = |name: &str, ui: Value| json!({ "name": name, "inputSchema": { "type": "object" }, "_meta": { "ui": ui } });
+    let tools = [
+        tool("both", json!({})),
+        tool("app", json!({ "visibility": ["app"] })),
+        tool("invalid", json!({ "visibility": "app" })),
+        // It has no view here, but the model can call it.
+        tool("no_view", json!({ "resourceUri": "https://example.com" })),
+    ];
+    let answer = move |request: String| {
+        let request: Value = serde_json::from_str(&request).unwrap();
+        let result = json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" });
+        let response = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+        std::future::ready(([("content-type", "application/json")], response.to_string()))
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let app = axum::Router::new().route("/mcp", axum::routing::post(answer));
+    tokio::spawn(async move { axum::serve(listener, app).await });
     let config = json!({ "mcpServers": { "a": { "url": url } } }).to_string();
     let set = ClientSet::from_json(&config, |_, client| client.with_apps()).unwrap();
     let listed = set.list_tools().await.remove(0).tools.unwrap();
-    assert_eq!(listed.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["a__both"]);
-    // The host can still call it for a view.
-    let (client, name) = set.route("a__views").unwrap();
-    assert_eq!(client.call_tool(name, json!({})).await.unwrap().text(), "x");
+    let names: Vec<_> = listed.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["a__both", "a__no_view"]);
 }
 
 #[test]

@@ -242,7 +242,7 @@ async fn answers_and_states_in_parameters_are_ignored() {
 
 /// MCP Apps is for all revisions: most hosts with it speak a legacy one.
 #[tokio::test]
-async fn clients_with_apps_get_the_tools_for_views() {
+async fn clients_with_apps_get_the_app_only_tools() {
     const LIST: &str = "ui://orders/list.html";
     let tool = Tool::new("refresh", "", async || "refreshed").app(LIST).app_only();
     let server = builder(&Runs::default())
@@ -250,17 +250,29 @@ async fn clients_with_apps_get_the_tools_for_views() {
         .tool(tool)
         .allow_anonymous()
         .ephemeral_key();
-    let endpoint = replica(server.build().unwrap(), LegacyOptions::default());
-    for (has_apps, expected) in [(true, "refreshed"), (false, "")] {
-        let extensions =
-            if has_apps { json!({ apps::EXTENSION: apps::client_settings() }) } else { json!({}) };
-        let mut client = LegacyClient::new(&endpoint);
-        let opened = client.initialize("2025-11-25", json!({ "extensions": extensions })).await;
-        assert_eq!(opened["result"]["capabilities"]["extensions"], json!({ apps::EXTENSION: {} }));
-        let called = client.call(1, "refresh").await.json().await;
-        assert_eq!(text(&called), expected, "{called}");
-        let read = request(2, "resources/read", json!({ "uri": LIST }));
-        let read = client.post(&read).await.json().await;
-        assert_eq!(read["result"]["contents"][0]["mimeType"], apps::MIME_TYPE, "{read}");
+    let server = server.build().unwrap();
+    // No questions are needed.
+    for options in [LegacyOptions::default(), LegacyOptions::default().without_questions()] {
+        let endpoint = replica(server.clone(), options);
+        for has_apps in [true, false] {
+            let extensions = if has_apps {
+                json!({ apps::EXTENSION: apps::client_settings() })
+            } else {
+                json!({})
+            };
+            let mut client = LegacyClient::new(&endpoint);
+            let opened = client.initialize("2025-11-25", json!({ "extensions": extensions })).await;
+            let declared = &opened["result"]["capabilities"]["extensions"];
+            assert_eq!(*declared, json!({ apps::EXTENSION: {} }));
+            let called = client.call(1, "refresh").await.json().await;
+            if has_apps {
+                assert_eq!(text(&called), "refreshed", "{called}");
+            } else {
+                assert_eq!(called["error"]["message"], "Unknown tool: \"refresh\"", "{called}");
+            }
+            let read = request(2, "resources/read", json!({ "uri": LIST }));
+            let read = client.post(&read).await.json().await;
+            assert_eq!(read["result"]["contents"][0]["mimeType"], apps::MIME_TYPE, "{read}");
+        }
     }
 }

@@ -11,18 +11,19 @@ use crate::{InvalidValue, Object};
 /// # Example
 ///
 /// ```
-/// use mrtr_schema::apps::{ContentSecurityPolicy, ResourceUi};
+/// use mrtr_schema::apps::{ContentSecurityPolicy, ResourceUiMeta};
 /// use serde_json::json;
 ///
 /// let csp = ContentSecurityPolicy::default().with_connect_domains(["https://api.example.com"]);
-/// let meta = ResourceUi::default().with_csp(csp).with_prefers_border(true).to_meta();
+/// let mut meta = mrtr_schema::Object::new();
+/// ResourceUiMeta::default().with_csp(csp).with_prefers_border(true).write_to(&mut meta);
 /// let csp = json!({ "connectDomains": ["https://api.example.com"] });
 /// assert_eq!(json!(meta), json!({ "ui": { "csp": csp, "prefersBorder": true } }));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct ResourceUi {
+pub struct ResourceUiMeta {
     /// The origins that the UI resource uses. Default: none but its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csp: Option<ContentSecurityPolicy>,
@@ -37,14 +38,14 @@ pub struct ResourceUi {
     pub prefers_border: Option<bool>,
 }
 
-setters!(ResourceUi {
+setters!(ResourceUiMeta {
     with_csp(csp: ContentSecurityPolicy),
     with_permissions(permissions: ResourcePermissions),
     with_domain(domain: String),
     with_prefers_border(prefers_border: bool),
 });
 
-impl ResourceUi {
+impl ResourceUiMeta {
     /// Reads the `_meta` of a resource, or of its contents. `None` if it has none of this
     /// extension.
     ///
@@ -55,11 +56,10 @@ impl ResourceUi {
         read(meta)
     }
 
-    /// Returns a `_meta` with this metadata.
-    pub fn to_meta(&self) -> Object {
-        let mut meta = Object::new();
-        write(self, &mut meta);
-        meta
+    /// Writes the metadata into the `_meta` of a resource or of its contents. What it does not set
+    /// is kept.
+    pub fn write_to(&self, meta: &mut Object) {
+        write(self, meta);
     }
 
     /// Checks the origins of the content security policy.
@@ -92,12 +92,24 @@ pub struct ResourcePermissions {
     pub clipboard_write: Option<Object>,
 }
 
-setters!(ResourcePermissions {
-    with_camera(camera: Object),
-    with_microphone(microphone: Object),
-    with_geolocation(geolocation: Object),
-    with_clipboard_write(clipboard_write: Object),
-});
+macro_rules! permission_setters {
+    ($($method:ident($field:ident)),+) => {
+        impl ResourcePermissions {$(
+            #[doc = concat!("Asks for [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+            pub fn $method(mut self) -> Self {
+                self.$field = Some(Object::new());
+                self
+            }
+        )+}
+    };
+}
+
+permission_setters!(
+    with_camera(camera),
+    with_microphone(microphone),
+    with_geolocation(geolocation),
+    with_clipboard_write(clipboard_write)
+);
 
 impl ResourcePermissions {
     /// Returns the `allow` attribute of the `iframe` that grants all of them, such as
@@ -131,12 +143,12 @@ mod tests {
     #[test]
     fn meta_of_other_extensions_is_none_of_this_one() {
         let meta = |meta: serde_json::Value| meta.as_object().unwrap().clone();
-        assert_eq!(ResourceUi::from_meta(None), Ok(None));
-        assert_eq!(ResourceUi::from_meta(Some(&meta(json!({ "com.example/a": 1 })))), Ok(None));
-        let error = ResourceUi::from_meta(Some(&meta(json!({ "ui": { "csp": [7] } }))));
+        assert_eq!(ResourceUiMeta::from_meta(None), Ok(None));
+        assert_eq!(ResourceUiMeta::from_meta(Some(&meta(json!({ "com.example/a": 1 })))), Ok(None));
+        let error = ResourceUiMeta::from_meta(Some(&meta(json!({ "ui": { "csp": [7] } }))));
         assert!(error.unwrap_err().to_string().starts_with("/_meta/ui: "));
         let csp = json!({ "frameDomains": ["*"] });
-        let ui = ResourceUi::from_meta(Some(&meta(json!({ "ui": { "csp": csp } })))).unwrap();
+        let ui = ResourceUiMeta::from_meta(Some(&meta(json!({ "ui": { "csp": csp } })))).unwrap();
         let error = ui.unwrap().validate().unwrap_err();
         assert_eq!(error.path(), "/_meta/ui/csp/frameDomains/0");
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RESOURCE_URI_KEY, read, validate_uri, write};
+use super::{RESOURCE_URI_KEY, read, write};
 use crate::setters::setters;
 use crate::tool::Tool;
 use crate::{InvalidValue, Object};
@@ -12,24 +12,24 @@ use crate::{InvalidValue, Object};
 /// # Example
 ///
 /// ```
-/// use mrtr_schema::apps::{ToolUi, ToolVisibility};
+/// use mrtr_schema::apps::{ToolUiMeta, ToolVisibility};
 /// use mrtr_schema::{Object, tool::Tool};
 ///
 /// let mut tool = Tool::new("refresh", Object::new());
-/// assert!(ToolUi::of(&tool)?.is_for_model());
+/// assert!(ToolUiMeta::of(&tool)?.is_for_model());
 ///
-/// let ui = ToolUi::default()
+/// let ui = ToolUiMeta::default()
 ///     .with_resource_uri("ui://orders/list.html")
 ///     .with_visibility([ToolVisibility::App]);
 /// ui.write_to(tool.meta.get_or_insert_default());
-/// let ui = ToolUi::of(&tool)?;
+/// let ui = ToolUiMeta::of(&tool)?;
 /// assert!(ui.is_for_app() && !ui.is_for_model());
 /// # Ok::<(), mrtr_schema::InvalidValue>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct ToolUi {
+pub struct ToolUiMeta {
     /// The URI of the UI resource that shows the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_uri: Option<String>,
@@ -38,7 +38,7 @@ pub struct ToolUi {
     pub visibility: Option<Vec<ToolVisibility>>,
 }
 
-setters!(ToolUi {
+setters!(ToolUiMeta {
     with_resource_uri(resource_uri: String),
     with_visibility(visibility: Vec<ToolVisibility>),
 });
@@ -57,12 +57,14 @@ pub enum ToolVisibility {
     Unknown,
 }
 
-impl ToolUi {
+impl ToolUiMeta {
     /// Reads the metadata of a tool. A tool without any has the default.
+    ///
+    /// The URI is as the server sent it: see [`validate_uri`](super::validate_uri).
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] if the metadata has the wrong type, or the URI does not begin with `ui://`.
+    /// [`InvalidValue`] if the metadata has the wrong type.
     pub fn of(tool: &Tool) -> Result<Self, InvalidValue> {
         let meta = tool.meta.as_ref();
         let mut ui = read::<Self>(meta)?.unwrap_or_default();
@@ -70,15 +72,15 @@ impl ToolUi {
             let uri = meta.and_then(|meta| meta.get(RESOURCE_URI_KEY)?.as_str());
             ui.resource_uri = uri.map(str::to_owned);
         }
-        if let Some(uri) = &ui.resource_uri {
-            validate_uri(uri).map_err(|error| error.at("resourceUri").at("ui").at("_meta"))?;
-        }
         Ok(ui)
     }
 
-    /// Writes the metadata into the `_meta` of a tool.
+    /// Writes the metadata into the `_meta` of a tool. What it does not set is kept.
     pub fn write_to(&self, meta: &mut Object) {
         write(self, meta);
+        if self.resource_uri.is_some() {
+            meta.shift_remove(RESOURCE_URI_KEY);
+        }
     }
 
     /// Returns true if the model may call the tool. A host must not offer any other to its model.
@@ -103,9 +105,9 @@ mod tests {
 
     use super::*;
 
-    fn of(meta: &Value) -> Result<ToolUi, InvalidValue> {
+    fn of(meta: &Value) -> Result<ToolUiMeta, InvalidValue> {
         let tool = Tool::new("refresh", Object::new());
-        ToolUi::of(&tool.with_meta(meta.as_object().unwrap().clone()))
+        ToolUiMeta::of(&tool.with_meta(meta.as_object().unwrap().clone()))
     }
 
     #[test]
@@ -134,10 +136,6 @@ mod tests {
     #[test]
     fn errors_name_the_place() {
         let error = |meta: &Value| of(meta).unwrap_err().to_string();
-        assert_eq!(
-            error(&json!({ "ui": { "resourceUri": "https://example.com/" } })),
-            r#"/_meta/ui/resourceUri: the URI "https://example.com/" does not begin with `ui://`"#
-        );
         for invalid in [
             json!({ "ui": "ui://x" }),
             json!({ "ui": { "resourceUri": 7 } }),
@@ -145,5 +143,16 @@ mod tests {
         ] {
             assert!(error(&invalid).starts_with("/_meta/ui: "), "{}", error(&invalid));
         }
+        let long = error(&json!({ "ui": "x".repeat(10_000) }));
+        assert!(long.len() < 200, "{long}");
+    }
+
+    #[test]
+    fn writing_keeps_the_rest() {
+        let mut meta = json!({ "a": 1, "ui": { "b": 2, "visibility": ["robot"] }, "ui/resourceUri": "ui://old" });
+        let meta = meta.as_object_mut().unwrap();
+        ToolUiMeta::default().with_resource_uri("ui://new").write_to(meta);
+        let ui = json!({ "b": 2, "visibility": ["robot"], "resourceUri": "ui://new" });
+        assert_eq!(json!(meta), json!({ "a": 1, "ui": ui }));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mrtr_schema::Object;
+use mrtr_schema::apps;
 use mrtr_schema::content::ResourceContents;
 use mrtr_schema::jsonrpc::{ErrorObject, Request};
 use mrtr_schema::method;
@@ -79,7 +79,7 @@ impl Registry {
                 options: &resource.options,
                 cache: resource.cache,
                 mime_type: resource.wire.mime_type.as_deref(),
-                meta: resource.contents_meta.as_ref(),
+                ui: resource.contents_ui.as_ref(),
             };
             return self.read(call, parts, &info, "{}", &resource.handler).await;
         }
@@ -95,7 +95,7 @@ impl Registry {
             options: &resource.options,
             cache: resource.cache,
             mime_type: resource.wire.mime_type.as_deref(),
-            meta: resource.contents_meta.as_ref(),
+            ui: resource.contents_ui.as_ref(),
         };
         self.read(call, parts, &info, &arguments, &resource.handler).await
     }
@@ -162,8 +162,9 @@ fn complete_contents(
         if contents.mime_type.is_none() {
             contents.mime_type = info.mime_type.map(str::to_owned);
         }
-        if contents.meta.is_none() {
-            contents.meta = info.meta.cloned();
+        if let Some(ui) = info.ui {
+            let meta = contents.meta.get_or_insert_default();
+            meta.entry(apps::META_KEY).or_insert_with(|| ui.clone());
         }
     }
     if retried {
@@ -188,6 +189,6 @@ struct ResourceInfo<'a> {
     options: &'a CallOptions,
     cache: CacheControl,
     mime_type: Option<&'a str>,
-    /// The `_meta` of contents that have none of their own.
-    meta: Option<&'a Object>,
+    /// The metadata of contents that have none of their own (MCP Apps).
+    ui: Option<&'a Value>,
 }

@@ -220,8 +220,8 @@ impl TestCall {
         }
     }
 
-    /// Sets the capabilities of the client, as `ClientCapabilities`. Default: all but extensions,
-    /// and MCP Apps.
+    /// Sets the capabilities of the client, as `ClientCapabilities`. Default: all; of the
+    /// extensions, MCP Apps alone.
     pub fn capabilities(mut self, capabilities: impl Serialize) -> Self {
         match serde_json::to_value(capabilities) {
             Ok(capabilities) => {

@@ -1,6 +1,6 @@
 //! MCP Apps: UI resources, which show the results of tools.
 
-use mrtr_schema::apps::{self, ContentSecurityPolicy, ResourceUi};
+use mrtr_schema::apps::{self, ContentSecurityPolicy, ResourceUiMeta};
 use mrtr_schema::content::ResourceContents;
 use mrtr_schema::tool::Tool as ToolDefinition;
 use mrtr_server::{
@@ -31,9 +31,9 @@ async fn named(_: Context, Named { name }: Named) -> String {
     name
 }
 
-fn ui() -> ResourceUi {
+fn ui() -> ResourceUiMeta {
     let csp = ContentSecurityPolicy::default().with_connect_domains(["https://api.example.com"]);
-    ResourceUi::default().with_csp(csp)
+    ResourceUiMeta::default().with_csp(csp)
 }
 
 fn build(tools: impl IntoIterator<Item = Tool>, page: Resource) -> Result<Server, BuildError> {
@@ -42,7 +42,7 @@ fn build(tools: impl IntoIterator<Item = Tool>, page: Resource) -> Result<Server
 }
 
 fn orders() -> Server {
-    let page = Resource::app(LIST, "orders", "<!doctype html>").ui(&ui());
+    let page = Resource::app(LIST, "orders", "<!doctype html>").ui(ui());
     build([tool("orders").app(LIST), tool("archive").app(LIST).app_only()], page).unwrap()
 }
 
@@ -79,7 +79,7 @@ async fn tools_have_the_uri_of_their_ui_resource() {
 }
 
 #[tokio::test]
-async fn tools_for_views_are_hidden_from_clients_without_apps() {
+async fn app_only_tools_are_hidden_from_clients_without_apps() {
     let server = orders();
     let call = json!({ "name": "archive", "arguments": {} });
     let result = send(&server, true, "tools/call", call.clone()).await;
@@ -111,19 +111,23 @@ async fn ui_resources_have_their_metadata_in_the_list_and_in_the_contents() {
 #[tokio::test]
 async fn contents_may_have_their_own_metadata() {
     let own = json!({ "ui": { "prefersBorder": false } });
-    let contents = own.clone();
-    let page = move |_: Context, _: Named| {
-        let meta = contents.as_object().unwrap().clone();
+    let contents = [own.clone(), json!({ "com.example/a": 1 })];
+    let page = move |_: Context, Named { name }: Named| {
+        let meta = contents[usize::from(name == "two")].as_object().unwrap().clone();
         let contents = ResourceContents::text("", "<!doctype html>").with_meta(meta);
         std::future::ready(ResourceOutput::many([contents]))
     };
     let template = ResourceTemplate::new("ui://pages/{name}", "pages", page)
         .mime_type(apps::MIME_TYPE)
-        .ui(&ui());
+        .ui(ui());
     let server = replica(&TestClock::default()).allow_anonymous().resource_template(template);
     let server = server.tool(tool("t").app("ui://pages/one")).build().unwrap();
     let read = send(&server, true, "resources/read", json!({ "uri": "ui://pages/one" })).await;
     assert_eq!(read["contents"][0]["_meta"], own);
+    let read = send(&server, true, "resources/read", json!({ "uri": "ui://pages/two" })).await;
+    let csp = json!({ "connectDomains": ["https://api.example.com"] });
+    let both = json!({ "com.example/a": 1, "ui": { "csp": csp } });
+    assert_eq!(read["contents"][0]["_meta"], both);
     assert_eq!(read["contents"][0]["mimeType"], apps::MIME_TYPE);
 }
 
@@ -135,7 +139,7 @@ fn mistakes_are_found_when_the_server_is_built() {
     let cases = [
         (
             build([tool("t").app("ui://other")], page()),
-            r#"the tool "t": the server has no resource "ui://other""#,
+            r#"the tool "t": no resource "ui://other" has the media type "text/html;profile=mcp-app""#,
         ),
         (
             build([tool("t").app("https://example.com")], page()),
@@ -150,11 +154,11 @@ fn mistakes_are_found_when_the_server_is_built() {
             r#"the resource "ui://orders/list.html": its media type must be "text/html;profile=mcp-app""#,
         ),
         (
-            build([], page().ui(&ResourceUi::default().with_csp(open))),
+            build([], page().ui(ResourceUiMeta::default().with_csp(open))),
             r#"the resource "ui://orders/list.html": /_meta/ui/csp/connectDomains/0: "*" is not an origin"#,
         ),
         (
-            replica(&TestClock::default()).resource_template(template.ui(&ui())).build(),
+            replica(&TestClock::default()).resource_template(template.ui(ui())).build(),
             r#"the resource template "doc://{name}": its URI does not begin with `ui://`"#,
         ),
     ];
@@ -164,27 +168,85 @@ fn mistakes_are_found_when_the_server_is_built() {
 }
 
 #[test]
-fn a_ui_resource_cannot_be_removed_while_a_tool_has_it() {
+fn a_ui_resource_cannot_go_while_a_tool_has_it() {
     let page = Resource::app(LIST, "orders", "");
-    let server = replica(&TestClock::default()).updatable::<Resource>().resource(page);
-    let server = server.tool(tool("t").app(LIST)).build().unwrap();
-    let error = server.update(|update| {
+    let server = replica(&TestClock::default()).updatable::<Resource>().updatable::<Tool>();
+    let server = server.resource(page).tool(tool("t").app(LIST)).build().unwrap();
+    let removed = server.update(|update| {
         update.remove::<Resource>(LIST);
         Ok(())
     });
-    assert!(error.unwrap_err().to_string().contains("has no resource"));
+    let disabled = server.update(|update| {
+        update.disable::<Resource>(LIST);
+        Ok(())
+    });
+    for error in [removed, disabled] {
+        assert!(error.unwrap_err().to_string().contains("no resource \"ui://"));
+    }
+    let both = server.update(|update| {
+        update.disable::<Resource>(LIST);
+        update.disable::<Tool>("t");
+        Ok(())
+    });
+    assert_eq!(both, Ok(()));
 }
 
-#[test]
-fn metadata_of_the_definition_is_kept() {
-    let meta = json!({ "com.example/a": 1, "ui": { "visibility": ["app", "model"] } });
-    let definition =
-        ToolDefinition::new("t", json!({ "type": "object" }).as_object().unwrap().clone())
-            .with_meta(meta.as_object().unwrap().clone());
-    let tool = tool("t").definition(definition).app(LIST);
-    let text = format!("{tool:?}");
-    assert!(
-        text.contains("com.example/a") && text.contains("model") && text.contains(LIST),
-        "{text}"
-    );
+/// A definition with this `_meta.ui`.
+fn definition(name: &str, ui: &Value) -> ToolDefinition {
+    let schema = json!({ "type": "object" }).as_object().unwrap().clone();
+    let meta = json!({ "com.example/a": 1, "ui": ui }).as_object().unwrap().clone();
+    ToolDefinition::new(name, schema).with_meta(meta)
+}
+
+/// It does not matter where the metadata comes from, and in which order.
+#[tokio::test]
+async fn metadata_of_definitions_counts() {
+    let app = json!({ "visibility": ["app"], "com.example/b": 2 });
+    let page = Resource::app(LIST, "orders", "");
+    let server = build(
+        [
+            tool("").definition(definition("defined", &app)),
+            tool("").definition(definition("linked", &app)).app(LIST),
+            tool("").definition(definition("limited", &json!({}))).app_only(),
+            tool("").app_only().definition(definition("open", &json!({}))),
+            tool("model").model_only(),
+        ],
+        page,
+    )
+    .unwrap();
+    let names = async |has_apps: bool| {
+        let listed = send(&server, has_apps, "tools/list", json!({})).await;
+        let tools = listed["tools"].as_array().unwrap().clone();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(true).await, ["defined", "linked", "limited", "open", "model"]);
+    assert_eq!(names(false).await, ["open", "model"]);
+    let listed = send(&server, true, "tools/list", json!({})).await;
+    let ui = json!({ "visibility": ["app"], "com.example/b": 2, "resourceUri": LIST });
+    assert_eq!(listed["tools"][1]["_meta"], json!({ "com.example/a": 1, "ui": ui }));
+    assert_eq!(listed["tools"][4]["_meta"], json!({ "ui": { "visibility": ["model"] } }));
+
+    for (ui, why) in [
+        (json!({ "resourceUri": "ui://other" }), "no resource \"ui://other\""),
+        (json!({ "resourceUri": "file:///etc" }), "does not begin with `ui://`"),
+        (json!({ "visibility": "app" }), "/_meta/ui: "),
+    ] {
+        let page = Resource::app(LIST, "orders", "");
+        let error = build([tool("").definition(definition("t", &ui))], page).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+/// The extension is declared when the first tool needs it.
+#[tokio::test]
+async fn updates_declare_the_extension() {
+    let server = replica(&TestClock::default()).allow_anonymous().updatable::<Tool>();
+    let server = server.build().unwrap();
+    let declared = async || {
+        let found = send(&server, false, "server/discover", json!({})).await;
+        found["capabilities"]["extensions"].clone()
+    };
+    assert_eq!(declared().await, Value::Null);
+    server.update(|update| update.add(tool("t").app_only())).unwrap();
+    assert_eq!(declared().await, json!({ apps::EXTENSION: {} }));
 }

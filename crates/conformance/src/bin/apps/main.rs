@@ -76,7 +76,7 @@ async fn document(url: &str) -> Result<Value> {
     let tools = client.list_tools().await?;
     let tool = tools.first().ok_or("the server has no tool")?;
     let found = client.read_ui_resource(tool).await?.ok_or("the tool has no UI resource")?;
-    let policy = found.ui.csp.unwrap_or_default().to_header();
+    let policy = found.csp_header();
     Ok(json!({ "uri": found.uri, "html": found.html, "policy": policy }))
 }
 
