@@ -1,6 +1,7 @@
 //! The bodies of the fuzz targets (`fuzz/`): properties that hold for any bytes. They also run as
 //! ordinary tests, over the corpus and variations of it.
 
+pub mod apps;
 pub mod auth;
 pub mod dialects;
 pub mod legacy;
@@ -20,7 +21,7 @@ use mrtr_codec::{
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 17] = [
+pub const TARGETS: [(&str, Body); 18] = [
     ("token", token),
     ("claims", claims),
     ("canonical", canonical),
@@ -35,6 +36,7 @@ pub const TARGETS: [(&str, Body); 17] = [
     ("template", protocol::template),
     ("form", protocol::form),
     ("openapi", openapi::openapi),
+    ("apps", apps::apps),
     ("challenge", auth::challenge),
     ("metadata", auth::metadata),
     ("access_token", auth::access_token),
