@@ -19,36 +19,42 @@ use crate::server_info::ServerInfo;
 
 pub(crate) use self::archive::Bundle;
 
-/// The time that a server may take to start, to describe itself, and to end.
+/// The time that a server may take to start and to describe itself, and the time to end.
 const TIMEOUT: Duration = Duration::from_secs(30);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(options: &options::Bundle, json: bool) -> Result<ExitCode> {
+    let of_file =
+        |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", options.file.display()));
     let Some((program, args)) = options.command.split_first() else {
         return Err(Failure::usage("no command"));
     };
-    let path = Path::new(program);
     let of_program = |why: &dyn std::fmt::Display| Failure::usage(format!("{program}: {why}"));
+    // A name without a separator would be started from `PATH`, and read from the current folder.
+    let path = std::path::absolute(program).map_err(|error| of_program(&error))?;
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| of_program(&"it has no file name in UTF-8"))?;
-    let binary = std::fs::read(path).map_err(|error| of_program(&error))?;
-    let facts = ask(program, args).await?;
+    let binary = std::fs::read(&path).map_err(|error| of_program(&error))?;
+    archive::check_target(&options.file).map_err(|error| of_file(&error))?;
+    let facts = ask(&path, args).await?;
     let manifest = manifest::of(options, &facts, name, args)?;
-    let bundle = archive::write(&options.file, &manifest, name, &binary)
-        .map_err(|error| Failure::usage(format!("{}: {error}", options.file.display())))?;
+    let bundle = archive::write(&options.file, &manifest, name, &binary);
+    let bundle = bundle.map_err(|error| of_file(&error))?;
     if json {
         output::json(&json!({ "manifest": manifest, "sha256": bundle.sha256 }));
     } else {
         let shown = mrtr::terminal::sanitize_line(&options.file.display().to_string());
         let info =
             mrtr::terminal::sanitize_line(&format!("{} {}", facts.info.name, facts.info.version));
-        output::line(&format!("{shown} has {info}; tools: {}", facts.tools.len()));
+        let tools = manifest.get("tools").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
+        output::line(&format!("{shown} has {info}; tools: {tools}"));
         output::line(&format!("SHA-256 {}", bundle.sha256));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Starts the server, and asks what it is and has.
-async fn ask(program: &str, args: &[String]) -> Result<Facts> {
+async fn ask(program: &Path, args: &[String]) -> Result<Facts> {
     let connection = ChildConnection::new(ChildServer::new(program, args));
     let info =
         mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
@@ -69,6 +75,6 @@ async fn ask(program: &str, args: &[String]) -> Result<Facts> {
         })
     };
     let facts = facts.await;
-    client.transport().shutdown(TIMEOUT).await;
+    client.transport().shutdown(SHUTDOWN_TIMEOUT).await;
     Ok(facts?)
 }

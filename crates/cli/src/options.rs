@@ -175,7 +175,7 @@ pub(crate) struct Install {
 
 #[derive(Args)]
 pub(crate) struct Bundle {
-    /// File of the bundle, such as `booking.mcpb`; it is replaced if it exists
+    /// File of the bundle, such as `booking.mcpb`; a bundle that exists is replaced
     pub(crate) file: PathBuf,
     /// Author of the server
     #[arg(long, value_name = "NAME")]
@@ -183,11 +183,13 @@ pub(crate) struct Bundle {
     /// Description, instead of the server's own
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
-    /// Environment variable that the host asks its user for, like a password; can be repeated
+    /// Environment variable that the host asks its user for, and keeps like a password; can be
+    /// repeated
     #[arg(long, value_name = "NAME=DESCRIPTION")]
     pub(crate) user_config: Vec<String>,
-    /// Program of the server, and its arguments. It is started, and asked for its name, version
-    /// and tools, over standard input and output
+    /// File of the server's program, and its arguments, which become part of the bundle: no
+    /// secrets. It is started, and asked for its name, version and tools, over standard input and
+    /// output
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<String>,
 }
@@ -199,7 +201,7 @@ pub(crate) struct ServerJson {
     /// Bundle that `mrtr bundle` made
     #[arg(long, value_name = "FILE", requires = "bundle_url")]
     pub(crate) bundle: Option<PathBuf>,
-    /// URL where the bundle can be downloaded
+    /// URL where the bundle can be downloaded; it contains "mcp"
     #[arg(long, value_name = "URL", requires = "bundle")]
     pub(crate) bundle_url: Option<String>,
     /// URL of the server's MCP endpoint

@@ -1,22 +1,28 @@
 //! Output on the standard streams.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
 /// Prints a line of the result to standard output.
 pub(crate) fn line(text: &str) {
     // A reader that closed the stream wants no more output.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// Prints a line for the user to standard error.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints a value as JSON, with the control characters of terminals escaped.
 pub(crate) fn json(value: &impl Serialize) {
+    // A reader that closed the stream wants no more output.
+    let _ = try_json(value);
+}
+
+/// Like [`json`], and returns the error of the stream.
+pub(crate) fn try_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     // JSON allows characters, unescaped, that control a terminal.
     let sanitized = mrtr::terminal::sanitize(&text);
@@ -24,7 +30,9 @@ pub(crate) fn json(value: &impl Serialize) {
     let escaped = |(c, shown): (char, char)| {
         if c == shown { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) }
     };
-    line(&pairs.map(escaped).collect::<String>());
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{}", pairs.map(escaped).collect::<String>())?;
+    stdout.flush()
 }
 
 /// Makes text bold if the output is a terminal.
@@ -38,8 +46,8 @@ pub(crate) fn dim(text: &str) -> String {
 }
 
 fn styled(code: &str, text: &str) -> String {
-    let is_styled = std::io::stderr().is_terminal()
-        && std::io::stdout().is_terminal()
+    let is_styled = io::stderr().is_terminal()
+        && io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none();
     if is_styled { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }

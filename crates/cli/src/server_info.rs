@@ -10,6 +10,7 @@ pub(crate) struct ServerInfo {
     pub(crate) version: String,
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
+    pub(crate) website_url: Option<String>,
 }
 
 impl ServerInfo {
@@ -24,6 +25,7 @@ impl ServerInfo {
             version: info.version,
             title: info.title,
             description: info.description,
+            website_url: info.website_url,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mrtr::schema::Object;
 use serde_json::{Value, json};
-use url::Url;
+use url::{Host, Url};
 
 use crate::bundle::Bundle;
 use crate::failure::{Failure, Result};
@@ -29,21 +29,29 @@ pub(crate) async fn run(options: &options::ServerJson) -> Result<ExitCode> {
     if let (Some(file), Some(url)) = (&options.bundle, &options.bundle_url) {
         let bundle = Bundle::read(file)
             .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-        web_url("--bundle-url", url)?;
+        let url = public_url("--bundle-url", url)?;
+        if !url.as_str().contains("mcp") {
+            return Err(Failure::usage(
+                "--bundle-url must contain \"mcp\": the registry demands it",
+            ));
+        }
         packages.push(json!({
             "registryType": "mcpb",
-            "identifier": url,
+            "identifier": url.as_str(),
             "fileSha256": bundle.sha256,
             "transport": { "type": "stdio" },
         }));
-        info = Some(of_manifest(&bundle.manifest));
+        let manifest = of_manifest(&bundle.manifest);
+        info = Some(manifest.ok_or_else(|| {
+            Failure::usage(format!("{}: the manifest has no text `version`", file.display()))
+        })?);
     }
     if let Some(url) = &options.url {
-        web_url("--url", url)?;
-        remotes.push(json!({ "type": "streamable-http", "url": url }));
+        let url = public_url("--url", url)?;
+        remotes.push(json!({ "type": "streamable-http", "url": url.as_str() }));
         if info.is_none() {
             let token_env = options.token_env.clone();
-            let server = Server { url: url.clone(), token_env, timeout: TIMEOUT_SECONDS };
+            let server = Server { url: url.into(), token_env, timeout: TIMEOUT_SECONDS };
             info = Some(ServerInfo::of(&server.client()?.build().discover().await?));
         }
     }
@@ -57,15 +65,20 @@ pub(crate) async fn run(options: &options::ServerJson) -> Result<ExitCode> {
     }
     set("description", description(options.description.as_ref().or(info.description.as_ref()))?);
     set("version", version(&info.version)?);
+    if let Some(url) = &info.website_url {
+        set("websiteUrl", url.as_str().into());
+    }
     if let Some(repository) = &options.repository {
-        set("repository", json!({ "url": repository, "source": forge(repository)? }));
+        let (url, source) = forge(repository)?;
+        set("repository", json!({ "url": url.as_str(), "source": source }));
     }
     for (key, list) in [("packages", packages), ("remotes", remotes)] {
         if !list.is_empty() {
             set(key, list.into());
         }
     }
-    output::json(&document);
+    // It is made for a file, which must be complete.
+    output::try_json(&document).map_err(|error| Failure { code: 1, message: error.to_string() })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -73,14 +86,18 @@ fn fits(text: &str, max: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max
 }
 
-/// Checks a name in reverse-DNS form.
+/// Checks a name in reverse-DNS form, as the registry does.
 fn check_name(name: &str) -> Result<()> {
-    let is_allowed = |text: &str, more: &str| {
-        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+    let is_part = |part: &str, marks: &str| {
+        let is_alphanumeric = |c: char| c.is_ascii_alphanumeric();
+        part.len() >= 2
+            && part.starts_with(is_alphanumeric)
+            && part.ends_with(is_alphanumeric)
+            && part.chars().all(|c| is_alphanumeric(c) || marks.contains(c))
     };
     let is_valid = name
         .split_once('/')
-        .is_some_and(|(space, own)| is_allowed(space, ".-") && is_allowed(own, "._-"));
+        .is_some_and(|(space, own)| is_part(space, ".-") && is_part(own, "._-"));
     if is_valid && fits(name, MAX_NAME) {
         return Ok(());
     }
@@ -109,29 +126,51 @@ fn version(text: &str) -> Result<Value> {
     Err(Failure::usage(format!("the version of the server, {text:?}, is not one exact version")))
 }
 
-fn web_url(option: &str, text: &str) -> Result<Url> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "https" | "http"));
-    url.ok_or_else(|| Failure::usage(format!("{option} {text:?} is not a URL of http or https")))
+/// Reads a URL that everyone can use: https, without credentials, and not of this machine.
+fn public_url(option: &str, text: &str) -> Result<Url> {
+    let error = |why: &str| Failure::usage(format!("{option} {text:?} {why}"));
+    let url = Url::parse(text).map_err(|_| error("is not a URL"))?;
+    if url.scheme() != "https" {
+        return Err(error("does not begin with https"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(error("has credentials, which everyone could read"));
+    }
+    let is_local = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        None => true,
+    };
+    if is_local { Err(error("is of this machine")) } else { Ok(url) }
 }
 
-/// Returns the name of the service that has a repository.
-fn forge(repository: &str) -> Result<&'static str> {
-    let url = web_url("--repository", repository)?;
-    match url.host_str() {
-        Some("github.com") => Ok("github"),
-        Some("gitlab.com") => Ok("gitlab"),
-        _ => Err(Failure::usage("--repository must be at github.com or gitlab.com")),
+/// Returns the URL of a repository, and the name of the service that has it.
+fn forge(repository: &str) -> Result<(Url, &'static str)> {
+    let url = public_url("--repository", repository)?;
+    let source = match url.host_str().map(|host| host.trim_start_matches("www.")) {
+        Some("github.com") => Some("github"),
+        Some("gitlab.com") => Some("gitlab"),
+        _ => None,
+    };
+    let parts = url.path().trim_matches('/').split('/').filter(|part| !part.is_empty()).count();
+    match source {
+        Some(source) if parts >= 2 && url.query().is_none() => Ok((url, source)),
+        _ => Err(Failure::usage(
+            "--repository must be like https://github.com/owner/repository, or of gitlab.com",
+        )),
     }
 }
 
-fn of_manifest(manifest: &Value) -> ServerInfo {
+fn of_manifest(manifest: &Value) -> Option<ServerInfo> {
     let text = |key: &str| manifest.get(key).and_then(Value::as_str).map(str::to_owned);
-    ServerInfo {
+    Some(ServerInfo {
         name: text("name").unwrap_or_default(),
-        version: text("version").unwrap_or_default(),
+        version: text("version")?,
         title: text("display_name"),
         description: text("description"),
-    }
+        website_url: text("homepage"),
+    })
 }
 
 #[cfg(test)]
@@ -141,10 +180,12 @@ mod tests {
     #[test]
     fn names_have_one_slash() {
         assert!(check_name("io.github.owner/server_1.x-y").is_ok());
-        for name in ["", "server", "a/b/c", "/b", "a/", "a_b/c", "a/b c"] {
+        for name in
+            ["", "server", "ab/cd/ef", "/bc", "ab/", "a_b/cd", "ab/c d", "a.b/c", "-a/bc", "ab/c-"]
+        {
             assert!(check_name(name).is_err(), "{name}");
         }
-        assert!(check_name(&format!("a/{}", "b".repeat(199))).is_err());
+        assert!(check_name(&format!("ab/{}", "b".repeat(198))).is_err());
     }
 
     #[test]
@@ -154,6 +195,31 @@ mod tests {
         }
         for range in ["", "latest", "^1.2.3", "~1.2", ">=1", "1.x", "1.*", "1.0 || 2.0"] {
             assert!(version(range).is_err(), "{range}");
+        }
+    }
+
+    #[test]
+    fn urls_are_public() {
+        let url = |text: &str| public_url("--url", text).ok().map(String::from);
+        assert_eq!(url("HTTPS://x.example/mcp").as_deref(), Some("https://x.example/mcp"));
+        assert_eq!(url(" https://x.example/a b").as_deref(), Some("https://x.example/a%20b"));
+        for other in [
+            "x.example",
+            "http://x.example/mcp",
+            "ftp://x.example",
+            "https://user:secret@x.example/",
+            "https://user@x.example/",
+            "https://localhost/",
+            "https://127.0.0.1/mcp",
+            "https://[::1]/mcp",
+        ] {
+            assert!(url(other).is_none(), "{other}");
+        }
+        let repository = |text: &str| forge(text).ok().map(|(_, source)| source);
+        assert_eq!(repository("https://github.com/owner/repository"), Some("github"));
+        assert_eq!(repository("https://www.gitlab.com/a/b/c"), Some("gitlab"));
+        for other in ["https://github.com", "https://github.com/owner", "https://x.example/a/b"] {
+            assert_eq!(repository(other), None, "{other}");
         }
     }
 

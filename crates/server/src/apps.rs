@@ -21,8 +21,8 @@ impl Tool {
     /// the model alone, so its text must be complete. A call that the view makes has rounds like
     /// any other, and the host asks the user.
     ///
-    /// A URI is a build error unless a resource or resource template of the server has it, with the
-    /// media type of MCP Apps. If the tool is enabled, so must they be.
+    /// `build` fails unless a resource or resource template of the server has this URI and the
+    /// media type of MCP Apps. If the tool is enabled, they must be, too.
     ///
     /// ```
     /// use mrtr_server::{Resource, Server, Tool};

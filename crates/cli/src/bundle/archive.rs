@@ -13,6 +13,9 @@ use zip::{ZipArchive, ZipWriter};
 /// The file that describes a bundle.
 const MANIFEST: &str = "manifest.json";
 
+/// The first bytes of a ZIP archive.
+const ZIP: [u8; 4] = *b"PK\x03\x04";
+
 /// The longest manifest that is read.
 const MAX_MANIFEST: u64 = 1 << 20;
 
@@ -38,13 +41,33 @@ impl Bundle {
         let sha256 = sha256(&bytes);
         let mut archive = ZipArchive::new(Cursor::new(bytes))?;
         let mut manifest = Vec::new();
-        archive.by_name(MANIFEST)?.take(MAX_MANIFEST + 1).read_to_end(&mut manifest)?;
+        let file = archive.by_name(MANIFEST);
+        let file =
+            file.map_err(|_| io::Error::other(format!("no bundle: it has no {MANIFEST}")))?;
+        file.take(MAX_MANIFEST + 1).read_to_end(&mut manifest)?;
         if manifest.len() as u64 > MAX_MANIFEST {
             return Err(io::Error::other(format!("{MANIFEST} is longer than 1 MiB")));
         }
         let manifest = serde_json::from_slice(&manifest)
             .map_err(|error| io::Error::other(format!("{MANIFEST}: {error}")))?;
         Ok(Self { sha256, manifest })
+    }
+}
+
+/// Checks that a bundle can be written to a file: that its name ends with `.mcpb`, and that it does
+/// not exist, or is a bundle.
+pub(super) fn check_target(path: &Path) -> io::Result<()> {
+    if path.extension().is_none_or(|extension| extension != "mcpb") {
+        return Err(io::Error::other("the name of a bundle ends with .mcpb"));
+    }
+    let mut head = [0; ZIP.len()];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut head)) {
+        Ok(()) if head == ZIP => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| *folder != Path::new(""));
+            fs::metadata(folder.unwrap_or(Path::new("."))).map(|_| ())
+        }
+        _ => Err(io::Error::other("it exists, and is no bundle")),
     }
 }
 

@@ -27,11 +27,22 @@ pub(super) fn of(
     binary: &str,
     args: &[String],
 ) -> Result<Value> {
-    let ServerInfo { name, version, title, description } = &facts.info;
-    if name.is_empty() || version.is_empty() {
-        return Err(Failure::usage("the server reports no name, or no version"));
+    let ServerInfo { name, version, title, description, website_url } = &facts.info;
+    let is_word = |text: &str, more: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+    };
+    if !is_word(name, "._-") {
+        return Err(Failure::usage(format!(
+            "the name of the server, {name:?}, has other characters than A-Z a-z 0-9 . _ -"
+        )));
     }
-    let description = options.description.as_ref().or(description.as_ref()).ok_or_else(|| {
+    if !is_word(version, ".-+") || !version.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(Failure::usage(format!(
+            "the version of the server, {version:?}, is no semantic version"
+        )));
+    }
+    let description = options.description.as_ref().or(description.as_ref());
+    let description = description.filter(|text| !text.is_empty()).ok_or_else(|| {
         Failure::usage("the server has no description: add one to its info, or use --description")
     })?;
     let (user_config, env) = user_config(&options.user_config)?;
@@ -45,7 +56,13 @@ pub(super) fn of(
     }
     set("version", version.as_str().into());
     set("description", description.as_str().into());
+    if options.author.is_empty() {
+        return Err(Failure::usage("--author is empty"));
+    }
     set("author", json!({ "name": options.author }));
+    if let Some(url) = website_url {
+        set("homepage", url.as_str().into());
+    }
     let command = format!("${{__dirname}}/{program}");
     let config = json!({ "command": command, "args": args, "env": env });
     set("server", json!({ "type": "binary", "entry_point": program, "mcp_config": config }));
@@ -78,11 +95,18 @@ fn tool(tool: &Tool) -> Value {
 fn user_config(options: &[String]) -> Result<(Object, Object)> {
     let (mut asked, mut env) = (Object::new(), Object::new());
     for option in options {
-        let Some((name, description)) = option.split_once('=').filter(|(name, text)| {
-            !name.is_empty() && !name.contains(['}', '\0']) && !text.is_empty()
-        }) else {
+        let is_name = |name: &str| {
+            let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            !name.is_empty()
+                && name.chars().all(is_allowed)
+                && !name.starts_with(|c: char| c.is_ascii_digit())
+        };
+        let parts = option.split_once('=');
+        let Some((name, description)) =
+            parts.filter(|(name, text)| is_name(name) && !text.is_empty())
+        else {
             return Err(Failure::usage(format!(
-                "--user-config {option:?} is not NAME=DESCRIPTION"
+                "--user-config {option:?} is not NAME=DESCRIPTION, with a name of A-Z a-z 0-9 _"
             )));
         };
         // A host keeps it like a password.
@@ -109,5 +133,72 @@ fn platform() -> Result<&'static str> {
         "macos" => Ok("darwin"),
         "windows" => Ok("win32"),
         other => Err(Failure::usage(format!("there are no bundles for {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mrtr::apps::ToolVisibility;
+
+    use super::*;
+
+    fn options(description: Option<&str>) -> options::Bundle {
+        options::Bundle {
+            file: "x.mcpb".into(),
+            author: "Ada".to_owned(),
+            description: description.map(str::to_owned),
+            user_config: Vec::new(),
+            command: Vec::new(),
+        }
+    }
+
+    fn facts(name: &str, version: &str) -> Facts {
+        let mut app = Tool::new("refresh", Object::new());
+        let ui = ToolUiMeta::default().with_visibility([ToolVisibility::App]);
+        ui.write_to(app.meta.get_or_insert_default());
+        let info = ServerInfo {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            title: Some("Orders".to_owned()),
+            description: Some("Lists orders".to_owned()),
+            website_url: Some("https://orders.example/".to_owned()),
+        };
+        let listed = Tool::new("list", Object::new()).with_description("Lists");
+        let tools = vec![listed, app, Tool::new("other", Object::new())];
+        Facts { info, tools, tools_change: false, has_prompts: false }
+    }
+
+    #[test]
+    fn manifest_has_what_the_server_reports() {
+        let made = of(&options(None), &facts("orders", "1.2.0"), "orders", &[]).ok().unwrap();
+        for (key, expected) in [
+            ("name", json!("orders")),
+            ("display_name", json!("Orders")),
+            ("version", json!("1.2.0")),
+            ("description", json!("Lists orders")),
+            ("homepage", json!("https://orders.example/")),
+            // Not the app-only tool.
+            ("tools", json!([{ "name": "list", "description": "Lists" }, { "name": "other" }])),
+            ("tools_generated", Value::Null),
+            ("user_config", Value::Null),
+        ] {
+            assert_eq!(made[key], expected, "{key}");
+        }
+        let made = of(&options(Some("Mine")), &facts("orders", "1"), "orders", &[]).ok().unwrap();
+        assert_eq!(made["description"], "Mine");
+    }
+
+    #[test]
+    fn names_and_versions_are_checked() {
+        for (name, version) in [("", "1"), ("my server", "1"), ("a", ""), ("a", "v1"), ("a", "1 2")]
+        {
+            assert!(
+                of(&options(None), &facts(name, version), "x", &[]).is_err(),
+                "{name} {version}"
+            );
+        }
+        for name in ["", "1A", "A B", "A+", "A}"] {
+            assert!(user_config(&[format!("{name}=x")]).is_err(), "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// A folder with an empty configuration, whose gateway is the server of the bundles. It is removed
 /// when this is dropped.
@@ -106,8 +107,9 @@ fn bundle_has_the_program_and_what_it_says_about_itself() {
     ]);
     assert!(described.status.success(), "{}", stderr(&described));
     let document: Value = serde_json::from_slice(&described.stdout).unwrap();
-    let sha256 =
-        String::from_utf8_lossy(&packed.stdout).trim().rsplit(' ').next().map(str::to_owned);
+    let digest = Sha256::digest(fs::read(folder.file()).unwrap());
+    let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    assert!(String::from_utf8_lossy(&packed.stdout).contains(&sha256));
     assert_eq!(
         document["packages"],
         json!([{ "registryType": "mcpb", "identifier": url, "fileSha256": sha256,
@@ -118,28 +120,54 @@ fn bundle_has_the_program_and_what_it_says_about_itself() {
     assert_eq!(document["repository"]["source"], "github");
 }
 
+/// The program that is asked is the one that is packed.
 #[test]
-fn failures_leave_the_bundle_as_it_was() {
+#[cfg(unix)]
+fn program_is_a_file_and_not_a_name_in_the_path() {
+    let folder = Folder::new("bundle-path");
+    // A program named `sh` is in the path, too.
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mrtr"), folder.0.join("sh")).unwrap();
+    let bundle = ["bundle", "x.mcpb", "--author", "Ada", "--description", "x", "--"];
+    let made = folder.mrtr(&[&bundle[..], &["sh", "gateway", "servers.json"]].concat());
+    assert!(made.status.success(), "{}", stderr(&made));
+    let (binary, _) = unpack(&folder.0.join("x.mcpb"), "server/sh");
+    assert!(binary == fs::read(env!("CARGO_BIN_EXE_mrtr")).unwrap());
+}
+
+#[test]
+fn failures_leave_files_as_they_were() {
+    const BEFORE: &str = "PK\x03\x04";
     let folder = Folder::new("bundle-failures");
-    fs::write(folder.file(), "before").unwrap();
+    fs::write(folder.file(), BEFORE).unwrap();
+    fs::write(folder.0.join("notes.mcpb"), "no bundle").unwrap();
     let fails = |output: Output, code: i32, why: &str| {
         assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
-        assert_eq!(fs::read_to_string(folder.file()).unwrap(), "before");
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "no temporary file is left");
+        assert_eq!(fs::read_to_string(folder.file()).unwrap(), BEFORE);
+        assert_eq!(fs::read_to_string(folder.0.join("notes.mcpb")).unwrap(), "no bundle");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 3, "no temporary file is left");
     };
     fails(folder.bundle(&[]), 2, "use --description");
     let twice = ["--description", "x", "--user-config", "A=x", "--user-config", "a=y"];
     fails(folder.bundle(&twice), 2, "differ in case alone");
     fails(folder.bundle(&["--description", "x", "--user-config", "A"]), 2, "NAME=DESCRIPTION");
-    let bundle = ["bundle", "gateway.mcpb", "--author", "Ada", "--"];
-    fails(folder.mrtr(&[&bundle[..], &["./missing"]].concat()), 2, "./missing");
-    // It says nothing, and ends.
-    let silent = [&bundle[..], &["/bin/true"]].concat();
-    fails(folder.mrtr(&silent), 4, "");
-    let of_bundle = ["server-json", "a.b/c", "--bundle", "gateway.mcpb", "--bundle-url"];
+    let bundle = |file: &'static str, program: &'static str| {
+        folder.mrtr(&["bundle", file, "--author", "Ada", "--", program])
+    };
+    fails(bundle("gateway.mcpb", "./missing"), 2, "./missing");
+    // It is no program.
+    fails(bundle("gateway.mcpb", "servers.json"), 4, "servers.json cannot be started");
+    // A forgotten file: the program would be replaced.
+    fails(bundle("servers.json", "servers.json"), 2, "ends with .mcpb");
+    fails(bundle("notes.mcpb", "servers.json"), 2, "is no bundle");
+    fails(bundle("no/folder.mcpb", "servers.json"), 2, "no/folder.mcpb");
+    let of_bundle = ["server-json", "ab/cd", "--bundle", "gateway.mcpb", "--bundle-url"];
     fails(folder.mrtr(&[&of_bundle[..], &["https://x.example"]].concat()), 2, "gateway.mcpb");
-    fails(folder.mrtr(&["server-json", "a.b/c"]), 2, "nothing to publish");
-    fails(folder.mrtr(&["server-json", "c", "--url", "https://x.example"]), 2, "is not a name");
-    fails(folder.mrtr(&["server-json", "a.b/c", "--url", "ftp://x.example"]), 2, "is not a URL");
+    fails(folder.mrtr(&["server-json", "ab/cd"]), 2, "nothing to publish");
+    fails(folder.mrtr(&["server-json", "cd", "--url", "https://x.example"]), 2, "is not a name");
+    fails(
+        folder.mrtr(&["server-json", "ab/cd", "--url", "ftp://x.example"]),
+        2,
+        "begin with https",
+    );
 }
