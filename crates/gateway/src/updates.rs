@@ -1,6 +1,6 @@
 //! Changes of single resources, for the clients of the gateway that subscribed to them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,16 +41,12 @@ pub(crate) async fn forward_updates<T: Transport>(
             let owner = upstreams.iter().position(|upstream| upstream.offers_resource(&key))?;
             Some((uri, owner))
         };
-        let wanted: BTreeMap<String, usize> =
-            watched.uris().into_iter().filter_map(owner_of).collect();
-        open.retain(|uri, watch| wanted.get(uri) == Some(&watch.owner));
+        let all: Vec<(String, usize)> = watched.uris().into_iter().filter_map(owner_of).collect();
+        let mut wanted = HashMap::new();
         for (owner, upstream) in upstreams.iter().enumerate() {
-            let room =
-                MAX_WATCHED.saturating_sub(open.values().filter(|w| w.owner == owner).count());
-            let mut new =
-                wanted.iter().filter(|(uri, of)| **of == owner && !open.contains_key(*uri));
-            let added: Vec<_> = new.by_ref().take(room).map(|(uri, _)| uri.clone()).collect();
-            if new.next().is_some() {
+            let mut of_upstream = all.iter().filter(|(_, of)| *of == owner);
+            wanted.extend(of_upstream.by_ref().take(MAX_WATCHED).cloned());
+            if of_upstream.next().is_some() {
                 tracing::warn!(
                     target: "mrtr::gateway",
                     upstream = upstream.name,
@@ -58,11 +54,15 @@ pub(crate) async fn forward_updates<T: Transport>(
                     "not watching resources beyond the limit"
                 );
             }
-            for uri in added {
-                let watching = watch(Arc::clone(upstream), uri.clone(), changes.clone());
-                let task = tokio::spawn(watching).abort_handle();
-                open.insert(uri, Watch { owner, task });
-            }
+        }
+        open.retain(|uri, watch| wanted.get(uri) == Some(&watch.owner));
+        for (uri, owner) in wanted {
+            let Some(upstream) = upstreams.get(owner).filter(|_| !open.contains_key(&uri)) else {
+                continue;
+            };
+            let watching = watch(Arc::clone(upstream), uri.clone(), changes.clone());
+            let task = tokio::spawn(watching).abort_handle();
+            open.insert(uri, Watch { owner, task });
         }
         tokio::select! {
             () = watched.changed() => {}

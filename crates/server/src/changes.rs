@@ -1,8 +1,9 @@
 //! Notifications about changes, for clients that subscribe to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mrtr_codec::Principal;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 use tokio::sync::watch;
 
@@ -49,9 +50,15 @@ pub struct ChangeNotifier(Arc<Shared>);
 struct Shared {
     /// `None` after [`ChangeNotifier::close`].
     sender: Mutex<Option<Sender<Change>>>,
-    /// The resources that clients subscribed to, each with the number of subscriptions.
-    watched: watch::Sender<BTreeMap<String, usize>>,
+    /// The resources that each caller subscribed to.
+    watched: watch::Sender<HashMap<Caller, Watched>>,
 }
+
+/// A principal; `None` for all anonymous callers together.
+type Caller = Option<Principal>;
+
+/// Resources, each with the number of subscriptions.
+type Watched = BTreeMap<String, usize>;
 
 impl Default for Shared {
     fn default() -> Self {
@@ -100,18 +107,19 @@ impl ChangeNotifier {
         WatchedResources(self.0.watched.subscribe())
     }
 
-    /// Records that a client watches these resources, until the guard is dropped.
-    pub(crate) fn watch(&self, uris: &[String]) -> WatchGuard {
-        self.0.count(uris, |count| *count += 1);
-        WatchGuard { shared: Arc::clone(&self.0), uris: uris.to_vec() }
+    /// Records that a caller watches these resources, until the guard is dropped.
+    pub(crate) fn watch(&self, caller: Caller, uris: &[String]) -> WatchGuard {
+        self.0.count(&caller, uris, |count| *count += 1);
+        WatchGuard { shared: Arc::clone(&self.0), caller, uris: uris.to_vec() }
     }
 }
 
 impl Shared {
     /// Changes the counts of these resources. Receivers are notified if the set has changed.
-    fn count(&self, uris: &[String], change: impl Fn(&mut usize)) {
-        self.watched.send_if_modified(|watched| {
+    fn count(&self, caller: &Caller, uris: &[String], change: impl Fn(&mut usize)) {
+        self.watched.send_if_modified(|callers| {
             let mut is_changed = false;
+            let watched = callers.entry(caller.clone()).or_default();
             for uri in uris {
                 let count = watched.entry(uri.clone()).or_default();
                 is_changed |= *count == 0;
@@ -119,6 +127,9 @@ impl Shared {
                 is_changed |= *count == 0;
             }
             watched.retain(|_, count| *count > 0);
+            if watched.is_empty() {
+                callers.remove(caller);
+            }
             is_changed
         });
     }
@@ -128,31 +139,69 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct WatchGuard {
     shared: Arc<Shared>,
+    caller: Caller,
     uris: Vec<String>,
 }
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
-        self.shared.count(&self.uris, |count| *count = count.saturating_sub(1));
+        self.shared.count(&self.caller, &self.uris, |count| *count = count.saturating_sub(1));
     }
 }
 
 /// The resources that clients subscribed to. Created by [`ChangeNotifier::watched_resources`].
 #[derive(Debug, Clone)]
-pub struct WatchedResources(watch::Receiver<BTreeMap<String, usize>>);
+pub struct WatchedResources(watch::Receiver<HashMap<Caller, Watched>>);
 
 impl WatchedResources {
-    /// Returns the URIs.
+    /// Returns the URIs, each once. The first ones of all callers come first, so that a limit takes
+    /// no caller's share for another one.
     pub fn uris(&mut self) -> Vec<String> {
-        self.0.borrow_and_update().keys().cloned().collect()
+        let callers = self.0.borrow_and_update();
+        let ranked = callers.values().flat_map(|watched| watched.keys().enumerate());
+        let mut ranks: BTreeMap<&String, usize> = BTreeMap::new();
+        for (rank, uri) in ranked {
+            ranks.entry(uri).and_modify(|known| *known = rank.min(*known)).or_insert(rank);
+        }
+        let mut uris: Vec<_> = ranks.into_iter().collect();
+        uris.sort_by_key(|(_, rank)| *rank);
+        uris.into_iter().map(|(uri, _)| uri.clone()).collect()
     }
 
-    /// Waits until the URIs differ from those that [`uris`](Self::uris) returned last. Dropping the
-    /// future loses nothing.
+    /// Waits until what callers subscribed to differs from what [`uris`](Self::uris) saw last.
+    /// Dropping the future loses nothing.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The server is gone, and with it all subscriptions.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_caller_with_many_resources_does_not_hide_those_of_others() {
+        let changes = ChangeNotifier::new();
+        let mut watched = changes.watched_resources();
+        let caller = |name: &str| Some(Principal::new("https://login.example", name));
+        let many: Vec<_> = (0..1_000).map(|n| format!("a:{n:03}")).collect();
+        let alice = changes.watch(caller("alice"), &many);
+        let again = changes.watch(caller("alice"), &many);
+        let bob = changes.watch(caller("bob"), &["z:1".to_owned(), "z:2".to_owned()]);
+        let anonymous = changes.watch(None, &["a:999".to_owned()]);
+        assert_eq!(watched.uris().len(), 1_002);
+        assert_eq!(watched.uris()[..5], ["a:000", "a:999", "z:1", "a:001", "z:2"]);
+        drop((again, anonymous));
+        watched.changed().await;
+        assert_eq!(watched.uris()[..3], ["a:000", "z:1", "a:001"]);
+        drop(alice);
+        watched.changed().await;
+        assert_eq!(watched.uris(), ["z:1", "z:2"]);
+        drop(bob);
+        watched.changed().await;
+        assert!(watched.uris().is_empty() && changes.0.watched.borrow().is_empty());
     }
 }

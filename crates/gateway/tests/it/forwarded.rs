@@ -227,6 +227,27 @@ async fn wait_for(changes: &ChangeNotifier, listeners: usize) {
     panic!("{} subscriptions instead of {listeners}", changes.listeners());
 }
 
+/// The limit is for all callers of the gateway.
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_many_subscriptions_leaves_room_for_others() {
+    let (one, changes) = changing("one");
+    let gateway = gateway(&[("one", &one)]).await;
+    let running = run(&gateway);
+    wait_for(&changes, 1).await;
+    let many: Vec<_> = (0..300).map(|n| format!("one://page/{n:03}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let (granted, _all) = watch(&caller(&gateway, "alice").build(), &many).await;
+    assert_eq!(granted.resource_subscriptions.len(), 300);
+    wait_for(&changes, 257).await;
+    let (_, mut watched) = watch(&caller(&gateway, "bob").build(), &["one://page/zz"]).await;
+    let updated = SubscriptionEvent::ResourceUpdated("one://page/zz".to_owned());
+    let minutes = std::time::Duration::from_mins(5);
+    let next = tokio::time::timeout(minutes, watched.next()).await;
+    assert_eq!(next.unwrap().unwrap().unwrap(), updated);
+    wait_for(&changes, 257).await;
+    running.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn changes_of_resources_reach_those_who_subscribed() {
     let ((one, one_changes), (two, two_changes)) = (changing("one"), changing("two"));

@@ -45,7 +45,7 @@ impl Registry {
         let meta = || subscription_meta(id);
         // Subscribed before the acknowledgement, so that no change after it is missed.
         let receiver = self.changes.subscribe();
-        let _watched = self.changes.watch(&filter.resource_subscriptions);
+        let _watched = self.changes.watch(parts.principal.clone(), &filter.resource_subscriptions);
         let mut watch = TaskWatch::start(self, std::mem::take(&mut filter.task_ids), parts).await?;
         filter.task_ids = watch.task_ids();
         let acknowledged = Acknowledged::new(filter.clone(), meta());
