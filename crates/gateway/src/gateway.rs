@@ -1,12 +1,13 @@
 //! Gateways, and how they keep up with their upstreams.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, StreamExt as _};
-use mrtr_client::{Subscription, Transport};
+use mrtr_client::{BoxError, Subscription, Transport};
 use mrtr_schema::capabilities::ListCapability;
 use mrtr_schema::subscription::SubscriptionFilter;
 use mrtr_server::{ChangeNotifier, Server};
@@ -31,6 +32,32 @@ pub struct Gateway<T> {
     pub(crate) refresh_interval: Duration,
 }
 
+/// The error of an upstream that could not be listed. Returned by [`Gateway::refresh`].
+#[derive(Debug)]
+pub struct RefreshError {
+    upstream: String,
+    source: BoxError,
+}
+
+impl RefreshError {
+    /// Returns the prefix of the upstream.
+    pub fn upstream(&self) -> &str {
+        &self.upstream
+    }
+}
+
+impl fmt::Display for RefreshError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot list what the upstream {:?} offers", self.upstream)
+    }
+}
+
+impl Error for RefreshError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
 /// The shortest time between two listings of an upstream, so that one which reports changes without
 /// end does not keep the gateway busy.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,9 +74,10 @@ impl<T: Transport> Gateway<T> {
     /// within the [timeout](crate::GatewayBuilder::list_timeout).
     ///
     /// An upstream that cannot be listed does not hold up the others: a warning is logged, and what
-    /// it offered before is still offered.
-    pub async fn refresh(&self) {
-        join_all(self.upstreams.iter().map(|upstream| self.refresh_one(upstream))).await;
+    /// it offered before is still offered. Returns the errors of these upstreams.
+    pub async fn refresh(&self) -> Vec<RefreshError> {
+        let all = self.upstreams.iter().map(|upstream| self.refresh_one(upstream));
+        join_all(all).await.into_iter().filter_map(Result::err).collect()
     }
 
     /// Keeps up with the upstreams until the future is dropped: lists an upstream when it reports a
@@ -70,7 +98,7 @@ impl<T: Transport> Gateway<T> {
             if changes.is_none() {
                 changes = timeout(self.list_timeout, subscribe(upstream)).await.ok().flatten();
             }
-            let pause = if self.refresh_one(upstream).await {
+            let pause = if self.refresh_one(upstream).await.is_ok() {
                 delay = MIN_INTERVAL;
                 self.refresh_interval
             } else {
@@ -85,25 +113,24 @@ impl<T: Transport> Gateway<T> {
         }
     }
 
-    /// Lists one upstream. Returns false if that failed.
-    async fn refresh_one(&self, upstream: &Arc<Upstream<T>>) -> bool {
-        let name = &upstream.name;
-        let error: Box<dyn std::error::Error> =
-            match timeout(self.list_timeout, Listed::read(&upstream.client)).await {
-                Ok(Ok(listed)) => match offer(listed, upstream, &self.server) {
-                    Ok(()) => return true,
-                    Err(error) => error.into(),
-                },
-                Ok(Err(error)) => error.into(),
-                Err(_) => format!("no answer within {:?}", self.list_timeout).into(),
-            };
+    /// Lists one upstream.
+    async fn refresh_one(&self, upstream: &Arc<Upstream<T>>) -> Result<(), RefreshError> {
+        let error: BoxError = match timeout(self.list_timeout, Listed::read(&upstream.client)).await
+        {
+            Ok(Ok(listed)) => match offer(listed, upstream, &self.server) {
+                Ok(()) => return Ok(()),
+                Err(error) => error.into(),
+            },
+            Ok(Err(error)) => error.into(),
+            Err(_) => format!("no answer within {:?}", self.list_timeout).into(),
+        };
         tracing::warn!(
             target: "mrtr::gateway",
-            upstream = name,
-            error = &*error,
+            upstream = upstream.name,
+            error = &*error as &dyn Error,
             "cannot list what the upstream offers"
         );
-        false
+        Err(RefreshError { upstream: upstream.name.clone(), source: error })
     }
 }
 
@@ -138,7 +165,7 @@ async fn changed(changes: &mut Option<Subscription>) {
     }
     {
         let error = event.and_then(Result::err);
-        let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+        let error = error.as_ref().map(|error| error as &dyn Error);
         tracing::debug!(target: "mrtr::gateway", error, "the subscription to an upstream has ended");
     }
     *changes = None;

@@ -12,4 +12,4 @@ mod updates;
 mod upstream;
 
 pub use builder::GatewayBuilder;
-pub use gateway::Gateway;
+pub use gateway::{Gateway, RefreshError};

@@ -1,10 +1,11 @@
 //! What upstreams offer, and what they can do wrong.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mrtr_client::Client;
-use mrtr_gateway::Gateway;
+use mrtr_gateway::{Gateway, RefreshError};
 use mrtr_schema::apps;
 use mrtr_schema::json::RawJson;
 use mrtr_schema::jsonrpc::{ErrorObject, Response, code};
@@ -327,9 +328,12 @@ async fn upstream_that_is_gone_keeps_its_tools_and_says_so() {
         .upstream("u", Client::builder(Cut(server, Arc::clone(&is_cut))).build())
         .build(gateway_server())
         .unwrap();
-    gateway.refresh().await;
+    assert!(gateway.refresh().await.is_empty());
     is_cut.store(true, Ordering::Relaxed);
-    gateway.refresh().await;
+    let errors = gateway.refresh().await;
+    assert_eq!(errors.iter().map(RefreshError::upstream).collect::<Vec<_>>(), ["u"]);
+    let source = errors[0].source().unwrap();
+    assert!(source.to_string().contains("10.0.0.7 refused"), "{source}");
     let client = connect(gateway.server(), "alice").build();
     assert_eq!(tool_names(&client).await, ["u__x"]);
     let error = client.call_tool("u__x", json!({})).await.unwrap_err();
