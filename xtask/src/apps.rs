@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::Result;
-use crate::interop::outcomes;
+use crate::interop::{outcomes, report};
 use crate::needs::{CHROMIUM, find_program, require};
 use crate::run::build;
 use crate::tools::npm_programs;
@@ -20,12 +20,5 @@ pub fn run(args: &[String]) -> Result {
     let bin = build(&["--package", "mrtr-conformance", "--bin", "apps"])?;
     let mut program = Command::new(bin.join("apps"));
     let outcomes = outcomes(program.args([node, folder, browser]).args(args), &ROWS)?;
-    println!("\n  apps");
-    for (row, outcome) in ROWS.iter().zip(&outcomes) {
-        println!("  {row:<28}{outcome}");
-    }
-    match outcomes.iter().filter(|outcome| *outcome != "ok").count() {
-        0 => Ok(()),
-        failed => Err(format!("{failed} of {} rows failed", ROWS.len()).into()),
-    }
+    report("apps", &ROWS, &outcomes, |outcome| outcome == "ok")
 }

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::Result;
-use crate::interop::outcomes;
+use crate::interop::{outcomes, report};
 use crate::needs::{CHROMIUM, find_program, require};
 use crate::run::build;
 use crate::tools::{npm_programs, python, script};
@@ -90,15 +90,7 @@ fn check(rows: &[&str]) -> Result {
         program.args(scripts.map(|file| home.join(file)));
     }
     let outcomes = outcomes(program.args(rows), rows)?;
-    println!("\n  authorization");
-    for (row, outcome) in rows.iter().zip(&outcomes) {
-        println!("  {row:<28}{outcome}");
-    }
-    let failed = outcomes.iter().filter(|outcome| !passed(outcome)).count();
-    if failed == 0 {
-        return Ok(());
-    }
-    Err(format!("{failed} of {} rows failed", rows.len()).into())
+    report("authorization", rows, &outcomes, passed)
 }
 
 /// Returns true if a row did not fail: it passed, or was left out for a reason.

@@ -198,6 +198,23 @@ pub fn outcomes(client: &mut Command, rows: &[&str]) -> Result<Vec<String>> {
     Ok(outcomes)
 }
 
+/// Prints the outcome of each row, and fails if one did not pass.
+pub fn report(
+    name: &str,
+    rows: &[&str],
+    outcomes: &[String],
+    passed: impl Fn(&str) -> bool,
+) -> Result {
+    println!("\n  {name}");
+    for (row, outcome) in rows.iter().zip(outcomes) {
+        println!("  {row:<28}{outcome}");
+    }
+    match outcomes.iter().filter(|outcome| !passed(outcome)).count() {
+        0 => Ok(()),
+        failed => Err(format!("{failed} of {} rows failed", rows.len()).into()),
+    }
+}
+
 /// Prints the outcome of each row in each column, and fails if one is not `ok`. A column is a name
 /// and its outcomes.
 fn table(name: &str, rows: &[&str], columns: &[(&str, Vec<String>)]) -> Result {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mrtr::Client;
+use mrtr::schema::capabilities::Implementation;
 use mrtr::stdio::{ChildConnection, ChildServer};
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use self::manifest::Facts;
 use crate::failure::{Failure, Result};
 use crate::options;
 use crate::output;
-use crate::server_info::ServerInfo;
+use crate::server_info::server_info;
 
 pub(crate) use self::archive::Bundle;
 
@@ -38,17 +39,17 @@ pub(crate) async fn run(options: &options::Bundle, json: bool) -> Result<ExitCod
     archive::check_target(&options.file).map_err(|error| of_file(&error))?;
     let facts = ask(&path, args).await?;
     let manifest = manifest::of(options, &facts, name, args)?;
-    let bundle = archive::write(&options.file, &manifest, name, &binary);
-    let bundle = bundle.map_err(|error| of_file(&error))?;
+    let sha256 = archive::write(&options.file, &manifest, name, &binary);
+    let sha256 = sha256.map_err(|error| of_file(&error))?;
     if json {
-        output::json(&json!({ "manifest": manifest, "sha256": bundle.sha256 }));
+        output::json(&json!({ "manifest": manifest, "sha256": sha256 }));
     } else {
         let shown = mrtr::terminal::sanitize_line(&options.file.display().to_string());
         let info =
             mrtr::terminal::sanitize_line(&format!("{} {}", facts.info.name, facts.info.version));
         let tools = manifest.get("tools").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
         output::line(&format!("{shown} has {info}; tools: {tools}"));
-        output::line(&format!("SHA-256 {}", bundle.sha256));
+        output::line(&format!("SHA-256 {sha256}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -56,8 +57,7 @@ pub(crate) async fn run(options: &options::Bundle, json: bool) -> Result<ExitCod
 /// Starts the server, and asks what it is and has.
 async fn ask(program: &Path, args: &[String]) -> Result<Facts> {
     let connection = ChildConnection::new(ChildServer::new(program, args));
-    let info =
-        mrtr::schema::capabilities::Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
+    let info = Implementation::new("mrtr-cli", env!("CARGO_PKG_VERSION"));
     let client = Client::builder(connection).info(info).call_timeout(TIMEOUT).build();
     let facts = async {
         let found = client.discover().await?;
@@ -70,7 +70,7 @@ async fn ask(program: &Path, args: &[String]) -> Result<Facts> {
             has_prompts: capabilities.prompts.is_some(),
             tools_change: capabilities.tools.as_ref().and_then(|tools| tools.list_changed)
                 == Some(true),
-            info: ServerInfo::of(&found),
+            info: server_info(&found).unwrap_or_else(|| Implementation::new("", "")),
             tools,
         })
     };

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use mrtr::schema::Object;
+use mrtr::schema::capabilities::Implementation;
 use serde_json::{Value, json};
 use url::{Host, Url};
 
@@ -10,7 +11,7 @@ use crate::bundle::Bundle;
 use crate::failure::{Failure, Result};
 use crate::options::{self, Server};
 use crate::output;
-use crate::server_info::ServerInfo;
+use crate::server_info::server_info;
 
 const SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
 
@@ -52,7 +53,8 @@ pub(crate) async fn run(options: &options::ServerJson) -> Result<ExitCode> {
         if info.is_none() {
             let token_env = options.token_env.clone();
             let server = Server { url: url.into(), token_env, timeout: TIMEOUT_SECONDS };
-            info = Some(ServerInfo::of(&server.client()?.build().discover().await?));
+            let found = server.client()?.build().discover().await?;
+            info = Some(server_info(&found).unwrap_or_else(|| Implementation::new("", "")));
         }
     }
     let info = info.ok_or_else(|| Failure::usage("nothing to publish: use --bundle or --url"))?;
@@ -162,15 +164,13 @@ fn forge(repository: &str) -> Result<(Url, &'static str)> {
     }
 }
 
-fn of_manifest(manifest: &Value) -> Option<ServerInfo> {
+fn of_manifest(manifest: &Value) -> Option<Implementation> {
     let text = |key: &str| manifest.get(key).and_then(Value::as_str).map(str::to_owned);
-    Some(ServerInfo {
-        name: text("name").unwrap_or_default(),
-        version: text("version")?,
-        title: text("display_name"),
-        description: text("description"),
-        website_url: text("homepage"),
-    })
+    let mut info = Implementation::new(text("name").unwrap_or_default(), text("version")?);
+    info.title = text("display_name");
+    info.description = text("description");
+    info.website_url = text("homepage");
+    Some(info)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl UiResource {
     /// Returns the `Content-Security-Policy` header with which a host must serve the document. See
     /// [`ContentSecurityPolicy::to_header`](mrtr_schema::apps::ContentSecurityPolicy::to_header).
     pub fn csp_header(&self) -> String {
-        self.ui.csp.as_ref().map_or_else(Default::default, Clone::clone).to_header()
+        self.ui.csp.clone().unwrap_or_default().to_header()
     }
 }
 

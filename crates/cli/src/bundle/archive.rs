@@ -71,7 +71,7 @@ pub(super) fn check_target(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a bundle. A file that exists is replaced as a whole.
+/// Writes a bundle, and returns its digest. A file that exists is replaced as a whole.
 ///
 /// The same content gives the same bytes.
 pub(super) fn write(
@@ -79,7 +79,7 @@ pub(super) fn write(
     manifest: &Value,
     name: &str,
     binary: &[u8],
-) -> io::Result<Bundle> {
+) -> io::Result<String> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default();
     archive.start_file(MANIFEST, options.unix_permissions(0o644))?;
@@ -99,7 +99,7 @@ pub(super) fn write(
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
-    Ok(Bundle { sha256: sha256(&bytes), manifest: manifest.clone() })
+    Ok(sha256(&bytes))
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -2,19 +2,19 @@
 
 use mrtr::apps::ToolUiMeta;
 use mrtr::schema::Object;
+use mrtr::schema::capabilities::Implementation;
 use mrtr::schema::tool::Tool;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
 use crate::options;
-use crate::server_info::ServerInfo;
 
 /// The version of the format: the newest that is not experimental.
 const VERSION: &str = "0.3";
 
 /// What a server is and has.
 pub(super) struct Facts {
-    pub(super) info: ServerInfo,
+    pub(super) info: Implementation,
     pub(super) tools: Vec<Tool>,
     pub(super) tools_change: bool,
     pub(super) has_prompts: bool,
@@ -27,7 +27,7 @@ pub(super) fn of(
     binary: &str,
     args: &[String],
 ) -> Result<Value> {
-    let ServerInfo { name, version, title, description, website_url } = &facts.info;
+    let Implementation { name, version, title, description, website_url, .. } = &facts.info;
     let is_word = |text: &str, more: &str| {
         !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
     };
@@ -93,14 +93,14 @@ fn tool(tool: &Tool) -> Value {
 /// Returns what a host asks its user, and the environment that it makes of the answers. Each option
 /// is `NAME=DESCRIPTION`.
 fn user_config(options: &[String]) -> Result<(Object, Object)> {
+    let is_name = |name: &str| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty()
+            && name.chars().all(is_allowed)
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+    };
     let (mut asked, mut env) = (Object::new(), Object::new());
     for option in options {
-        let is_name = |name: &str| {
-            let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            !name.is_empty()
-                && name.chars().all(is_allowed)
-                && !name.starts_with(|c: char| c.is_ascii_digit())
-        };
         let parts = option.split_once('=');
         let Some((name, description)) =
             parts.filter(|(name, text)| is_name(name) && !text.is_empty())
@@ -156,13 +156,10 @@ mod tests {
         let mut app = Tool::new("refresh", Object::new());
         let ui = ToolUiMeta::default().with_visibility([ToolVisibility::App]);
         ui.write_to(app.meta.get_or_insert_default());
-        let info = ServerInfo {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            title: Some("Orders".to_owned()),
-            description: Some("Lists orders".to_owned()),
-            website_url: Some("https://orders.example/".to_owned()),
-        };
+        let info = Implementation::new(name, version)
+            .with_title("Orders")
+            .with_description("Lists orders")
+            .with_website_url("https://orders.example/");
         let listed = Tool::new("list", Object::new()).with_description("Lists");
         let tools = vec![listed, app, Tool::new("other", Object::new())];
         Facts { info, tools, tools_change: false, has_prompts: false }
