@@ -8,6 +8,7 @@ mod bundle;
 mod callgrind;
 mod chaos;
 mod conformance;
+mod cross_rust;
 mod fuzz;
 mod instructions;
 mod interop;
@@ -16,6 +17,7 @@ mod mutants;
 mod needs;
 mod package;
 mod page;
+mod platforms;
 mod requirements;
 mod rivals;
 mod run;
@@ -85,6 +87,12 @@ const COMMANDS: &[Command] = &[
         usage: "",
         help: "checks the bundle and the server.json that the command `mrtr` makes of an example, with programs of other projects",
         run: bundle::run,
+    },
+    Command {
+        name: "platforms",
+        usage: "[wasm|windows|macos…]",
+        help: "checks the published crates for Windows and macOS, and runs the tests of the pure ones in WebAssembly",
+        run: platforms::run,
     },
     Command {
         name: "model",

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::Result;
+use crate::cross_rust;
 use crate::run::{cargo, output, root, scratch, shown, target};
 
 /// The Node.js that is downloaded if the system has none, or one older than [`OLDEST_NODE`].
@@ -37,6 +38,8 @@ pub enum Need {
     Postgres,
     /// The packages of `interop/{name}/package-lock.json`.
     NpmPackages(&'static str),
+    /// Debian's Rust compiler, for targets that the compiler in use does not have.
+    CrossRust,
 }
 
 pub const NPM: Need = Need::Program("npm", "npm");
@@ -105,6 +108,7 @@ impl Need {
             Self::Node => format!("Node.js {OLDEST_NODE}"),
             Self::Postgres => "PostgreSQL".to_owned(),
             Self::NpmPackages(name) => format!("npm packages of interop/{name}"),
+            Self::CrossRust => "a Rust compiler for other targets".to_owned(),
         }
     }
 
@@ -121,6 +125,7 @@ impl Need {
             Self::Node => format!("npm install {}", node_package()),
             Self::Postgres => "apt-get install postgresql".to_owned(),
             Self::NpmPackages(name) => format!("npm ci, in a copy of interop/{name}"),
+            Self::CrossRust => cross_rust::command(),
         }
     }
 
@@ -144,7 +149,7 @@ impl Need {
         }
         let command = self.command();
         let installer = match self {
-            Self::Program(..) | Self::Python | Self::Postgres => {
+            Self::Program(..) | Self::Python | Self::Postgres | Self::CrossRust => {
                 is_root() && is_installed("apt-get")
             }
             Self::Component(..) => is_installed("rustup"),
@@ -181,6 +186,7 @@ impl Need {
             }
             Self::Node => node().is_some(),
             Self::Postgres => has_postgres(),
+            Self::CrossRust => cross_rust::is_unpacked(),
             Self::PythonPackages(_) | Self::NpmPackages(_) => {
                 let lock = self.lock().and_then(|(file, _)| fs::read(root().join(file)).ok());
                 let installed =
@@ -211,6 +217,10 @@ impl Need {
             Self::Program(_, package) => apt_get(&[package])?,
             Self::Python => apt_get(&["python3", "python3-venv"])?,
             Self::Postgres => apt_get(&["postgresql"])?,
+            Self::CrossRust => {
+                apt_get_update();
+                cross_rust::unpack()?;
+            }
             Self::Component(name, _) => {
                 run_installer(Command::new("rustup").args(["component", "add", name]))?;
             }
@@ -318,17 +328,17 @@ fn npm() -> Command {
 }
 
 fn apt_get(packages: &[&str]) -> Result {
-    /// The lists are updated once.
+    apt_get_update();
+    let mut install = Command::new("apt-get");
+    // Servers are installed, and not started.
+    install.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
+    run_installer(install.args(["install", "-y", "-qq"]).args(packages))
+}
+
+/// Updates the lists of packages, once. If this fails, the existing lists may suffice.
+fn apt_get_update() {
     static UPDATED: OnceLock<bool> = OnceLock::new();
-    let apt_get = || {
-        let mut command = Command::new("apt-get");
-        // Servers are installed, and not started.
-        command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
-        command
-    };
-    // If the update fails, the existing lists may suffice.
-    UPDATED.get_or_init(|| run_installer(apt_get().args(["update", "-qq"])).is_ok());
-    run_installer(apt_get().args(["install", "-y", "-qq"]).args(packages))
+    UPDATED.get_or_init(|| run_installer(Command::new("apt-get").args(["update", "-qq"])).is_ok());
 }
 
 #[cfg(unix)]

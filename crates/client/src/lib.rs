@@ -5,7 +5,8 @@
 //!
 //! [`Client`] calls a server over any [`Transport`] and answers the server's input requests with
 //! handlers. [`Machine`] is the same loop as a pure state machine: responses in, requests out,
-//! without a clock, a socket or a task.
+//! without a clock, a socket or a task. It also runs in WebAssembly, where `Client` does not: its
+//! clock is Tokio's.
 //!
 //! ```
 //! # use mrtr_client::{Client, OutgoingRequest, Transport, TransportError};

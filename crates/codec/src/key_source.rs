@@ -319,6 +319,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "there are no files")]
     fn missing_files_and_variables_are_named() {
         let error = KeyRing::from_file("a", "/no/such/file").unwrap_err();
         assert!(error.to_string().contains("/no/such/file"), "{error}");

@@ -130,6 +130,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
     fn no_token_is_rejected_during_concurrent_rotations() {
         let shared = SharedKeyRing::new(ring(0, &[1]));
         std::thread::scope(|scope| {

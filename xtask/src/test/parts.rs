@@ -10,7 +10,7 @@ use crate::needs::{
 use crate::run::{cargo, output, run as step, scratch};
 use crate::{
     api, apps, authorization, bundle, chaos, conformance, instructions, interop, model, package,
-    rivals, simulate, tidy, vectors,
+    platforms, rivals, simulate, tidy, vectors,
 };
 
 pub struct Part {
@@ -42,6 +42,7 @@ const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
 const APPS: &[Need] = &[Need::Node, Need::NpmPackages("apps"), CHROMIUM];
 const BUNDLE: &[Need] =
     &[Need::Node, Need::NpmPackages("bundle"), Need::PythonPackages("registry")];
+const PLATFORMS: &[Need] = &[Need::Node, Need::PythonPackages("platforms"), Need::CrossRust];
 const AUTHORIZATION: &[Need] = &[Need::Node, Need::NpmPackages("authorization")];
 const BROWSER: &[Need] = &[Need::Node, Need::NpmPackages("authorization"), CHROMIUM];
 const AUTHORIZATION_PYTHON: &[Need] =
@@ -92,6 +93,7 @@ pub const PARTS: &[Part] = &[
     part("authorization-typescript", AUTHORIZATION_TYPESCRIPT, authorization::with_typescript),
     part("apps", APPS, || apps::run(&[])),
     part("bundle", BUNDLE, || bundle::run(&[])),
+    part("platforms", PLATFORMS, || platforms::run(&[])),
     part("rivals", RIVALS, || rivals::run(&[])),
     part("instructions", &[VALGRIND], || instructions::run(&[])),
     part("model", &[], || model::run(&[])),
@@ -161,11 +163,12 @@ fn features() -> Result {
         &["--package", "mrtr-schema"][..],
         &["--package", "mrtr-codec", "--no-default-features"],
         &["--package", "mrtr-transport"],
+        &["--package", "mrtr-legacy", "--tests"],
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "server"],
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "client"],
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "redis"],
         &["--package", "mrtr-legacy", "--no-default-features", "--features", "postgres"],
-        &["--package", "mrtr-dialects"],
+        &["--package", "mrtr-dialects", "--tests"],
         &["--package", "mrtr-dialects", "--features", "server"],
         &["--package", "mrtr-dialects", "--features", "client"],
         &["--package", "mrtr-gateway"],
@@ -173,12 +176,13 @@ fn features() -> Result {
         &["--package", "mrtr-openapi"],
         &["--package", "mrtr-openapi", "--features", "reqwest"],
         &["--package", "mrtr-auth"],
-        &["--package", "mrtr-stores"],
+        &["--package", "mrtr-stores", "--tests"],
         &["--package", "mrtr-stores", "--features", "postgres"],
         &["--package", "mrtr-stores", "--features", "redis"],
         &["--package", "mrtr-stores", "--features", "sqlite"],
         &["--package", "mrtr-auth", "--features", "client"],
         &["--package", "mrtr-auth", "--features", "resource"],
+        &["--package", "mrtr", "--tests"],
         &["--package", "mrtr", "--no-default-features", "--features", "server"],
         &["--package", "mrtr", "--no-default-features", "--features", "server,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "client"],

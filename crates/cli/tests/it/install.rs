@@ -23,6 +23,7 @@ impl Folder {
         command.env_remove("XDG_CONFIG_HOME").stdin(Stdio::null()).output().unwrap()
     }
 
+    #[cfg(target_os = "linux")]
     fn read(&self, file: &str) -> Value {
         serde_json::from_str(&fs::read_to_string(self.0.join(file)).unwrap()).unwrap()
     }

@@ -1,5 +1,6 @@
 //! Servers and clients of the dialects.
 
+#![cfg(all(feature = "client", feature = "server"))]
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -4,6 +4,6 @@
 
 mod audit;
 mod rate_limit;
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", unix))]
 mod redis;
 mod support;

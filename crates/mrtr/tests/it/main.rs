@@ -5,11 +5,12 @@
 mod axum_mount;
 #[cfg(unix)]
 mod bearer;
+#[cfg(unix)]
 mod child;
 mod client_set;
 mod hostile;
 mod http_wire;
-#[cfg(feature = "legacy")]
+#[cfg(all(feature = "legacy", feature = "postgres", feature = "redis", unix))]
 mod legacy_bus;
 mod legacy_calls;
 #[cfg(feature = "legacy")]
@@ -28,6 +29,7 @@ mod macros;
 mod malformed_input;
 mod metrics;
 mod notifications;
+#[cfg(feature = "middleware")]
 mod rate_limit;
 mod raw_peer;
 mod readiness;

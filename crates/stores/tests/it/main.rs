@@ -1,5 +1,6 @@
 //! Tests of the stores, each with the real database.
 
+#![cfg(any(feature = "sqlite", all(unix, any(feature = "postgres", feature = "redis"))))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[cfg(all(feature = "postgres", unix))]

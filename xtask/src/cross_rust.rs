@@ -1,0 +1,111 @@
+//! A Rust compiler for other systems.
+//!
+//! rustup installs the standard library of a target. Where it cannot, Debian's compiler is used: a
+//! package has the source of its standard library, from which cargo builds it for any target. The
+//! packages are unpacked below `target/xtask` and not installed, so the compiler in use stays.
+
+use std::env::consts::ARCH;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::run::{output, run, scratch, target};
+
+/// The compiler, and the source of its standard library.
+const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
+/// The linker, of the compiler's version of LLVM.
+const LINKER: &str = "lld";
+
+/// What the target is built with.
+pub enum CrossRust {
+    /// The compiler in use has the target's standard library.
+    Installed,
+    /// Debian's compiler, unpacked in this folder.
+    Debian(PathBuf),
+}
+
+impl CrossRust {
+    /// Returns a compiler for `target`, or `None` if Debian's is not unpacked yet.
+    pub fn find(target: &str) -> Result<Option<Self>> {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let sysroot = output(Command::new(rustc).args(["--print", "sysroot"]))?;
+        if Path::new(sysroot.trim()).join("lib/rustlib").join(target).is_dir() {
+            return Ok(Some(Self::Installed));
+        }
+        Ok(is_unpacked().then(|| Self::Debian(home())))
+    }
+
+    /// Makes a cargo command use the compiler.
+    pub fn apply(&self, command: &mut Command) {
+        let Self::Debian(home) = self else { return };
+        command.env("RUSTC", home.join("usr/bin/rustc")).env("LD_LIBRARY_PATH", libraries(home));
+        // Cargo builds standard libraries only with unstable options.
+        command.env("RUSTC_BOOTSTRAP", "1").arg("-Zbuild-std=std,panic_abort");
+    }
+
+    /// Returns the linker for WebAssembly, or `None` if the compiler brings it.
+    pub fn wasm_linker(&self) -> Result<Option<PathBuf>> {
+        match self {
+            Self::Installed => Ok(None),
+            Self::Debian(home) => {
+                let major = llvm_version(home)?;
+                Ok(Some(home.join(format!("usr/lib/llvm-{major}/bin/wasm-ld"))))
+            }
+        }
+    }
+}
+
+fn home() -> PathBuf {
+    target().join("xtask/cross-rust")
+}
+
+/// Returns true if Debian's compiler is unpacked.
+pub fn is_unpacked() -> bool {
+    home().join("complete").is_file()
+}
+
+/// Returns the names of the packages, for a user.
+pub fn command() -> String {
+    format!("apt-get install --download-only {} {LINKER}-VERSION", PACKAGES.join(" "))
+}
+
+/// Downloads and unpacks Debian's compiler. Needs root, for the lock of the package manager.
+pub fn unpack() -> Result {
+    let home = scratch("cross-rust")?;
+    download_and_unpack(&home, &PACKAGES)?;
+    let linker = format!("{LINKER}-{}", llvm_version(&home)?);
+    download_and_unpack(&home, &[&linker])?;
+    fs::write(home.join("complete"), [])?;
+    Ok(())
+}
+
+fn download_and_unpack(home: &Path, packages: &[&str]) -> Result {
+    let archives = home.join("archives");
+    fs::create_dir_all(archives.join("partial"))?;
+    let mut download = Command::new("apt-get");
+    download.args(["install", "--download-only", "-y", "-qq", "--no-install-recommends"]);
+    download.arg(format!("-oDir::Cache::archives={}", archives.display()));
+    run(download.args(["-oAPT::Sandbox::User=root"]).args(packages))?;
+    for file in fs::read_dir(&archives)? {
+        let file = file?.path();
+        if file.extension().is_some_and(|extension| extension == "deb") {
+            run(Command::new("dpkg").arg("-x").arg(&file).arg(home))?;
+            fs::remove_file(file)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the major version of the compiler's LLVM.
+fn llvm_version(home: &Path) -> Result<String> {
+    let mut rustc = Command::new(home.join("usr/bin/rustc"));
+    let about = output(rustc.arg("-vV").env("LD_LIBRARY_PATH", libraries(home)))?;
+    let version = about.lines().find_map(|line| line.strip_prefix("LLVM version: "));
+    let major = version.and_then(|version| version.split('.').next());
+    Ok(major.ok_or("rustc does not say its version of LLVM")?.to_owned())
+}
+
+fn libraries(home: &Path) -> PathBuf {
+    home.join(format!("usr/lib/{ARCH}-linux-gnu"))
+}
