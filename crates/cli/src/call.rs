@@ -4,22 +4,22 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use mrtr::client::{CallEvent, CallOutcome, InputContext, PendingCall};
+use mrtr::Client;
+use mrtr::client::{CallEvent, CallOutcome, PendingCall};
 use mrtr::http::HttpConnection;
 use mrtr::schema::PROTOCOL_VERSION;
-use mrtr::schema::elicitation::ElicitParams;
 use mrtr::schema::input::{InputRequest, InputResponses};
 use mrtr::schema::tasks::Task;
 use mrtr::schema::tool::CallToolResult;
 use mrtr::schema::uri;
-use mrtr::terminal::{self, sanitize, sanitize_line};
-use mrtr::{Client, ElicitResult};
-use serde_json::{Map, Value};
+use mrtr::terminal::sanitize_line;
+use serde_json::Value;
 
 use crate::answers::{Answers, read_json};
 use crate::failure::{Failure, Result};
+use crate::interactive;
 use crate::options::{Call, Cancel};
 use crate::output::{self, dim};
 
@@ -97,16 +97,7 @@ impl Call {
                 _ => Err(invalid("expected a JSON object")),
             };
         }
-        let mut arguments = Map::new();
-        for argument in &self.args {
-            let (name, value) = argument.split_once('=').ok_or_else(|| {
-                Failure::usage(format!("--arg {argument:?}: expected NAME=VALUE"))
-            })?;
-            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-            if arguments.insert(name.to_owned(), value).is_some() {
-                return Err(Failure::usage(format!("--arg {name}: given more than once")));
-            }
-        }
+        let arguments = interactive::named_arguments(self.args.iter().map(String::as_str))?;
         Ok(Value::Object(arguments))
     }
 }
@@ -114,41 +105,9 @@ impl Call {
 /// Creates a client that answers from the file, and otherwise asks at the terminal.
 fn client(call: &Call, answers: Answers) -> Result<Client<HttpConnection>> {
     let host = uri::host(&call.server.url).to_owned();
-    let ask = move |context: InputContext, params: ElicitParams| {
-        let (answers, host) = (answers.clone(), host.clone());
-        async move {
-            let request = InputRequest::Elicit(params.clone());
-            if let Some(answer) = answers.to(&context.key, &request) {
-                return Ok(serde_json::from_value::<ElicitResult>(answer)?);
-            }
-            if !terminal::is_available() {
-                let key = &context.key;
-                let message = format!("no answer to {key:?}: not in --answers, and no terminal");
-                return Err(message.into());
-            }
-            terminal::elicit(&host, &context, params).await
-        }
-    };
-    let ask = Arc::new(ask);
-    let forms = Arc::clone(&ask);
-    let mut client = call
-        .server
-        .client()?
-        .with_tasks()
-        .on_form(move |context, form| forms(context, ElicitParams::Form(form)))
-        .on_url(move |context, url| ask(context, ElicitParams::Url(url)))
-        .on_progress(|progress| {
-            let share = progress.total.filter(|total| *total > 0.0).map_or_else(
-                || format!("{}", progress.progress),
-                |total| format!("{:3.0} %", 100.0 * progress.progress / total),
-            );
-            output::note(&dim(&format!(
-                "{share} {}",
-                sanitize_line(progress.message.as_deref().unwrap_or_default())
-            )));
-        });
+    let client = interactive::answer(call.server.client()?, host, answers);
     let (traces, last_status) = (call.trace, Mutex::new(String::new()));
-    client = client.on_event(move |event| {
+    let client = client.on_event(move |event| {
         if let CallEvent::TaskUpdated { task, .. } = &event {
             show_status(task, &last_status);
         } else if traces {
@@ -287,10 +246,8 @@ fn suspend(call: &PendingCall, file: PauseFile, json: bool) -> Result<ExitCode> 
 fn finish(result: &CallToolResult, json: bool) -> ExitCode {
     if json {
         output::json(result);
-    } else if result.content.iter().any(|block| block.as_text().is_some()) {
-        output::line(&sanitize(&result.text()));
     } else {
-        output::json(&result.content);
+        interactive::show_result(result);
     }
     if result.is_error { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }

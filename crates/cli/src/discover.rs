@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use mrtr::schema::tool::Tool;
 use mrtr::terminal::{sanitize, sanitize_line};
 use serde_json::Value;
 
@@ -50,29 +51,32 @@ pub(crate) async fn tools(server: &Server, json: bool) -> Result<ExitCode> {
     if tools.is_empty() {
         output::note("The server has no tools.");
     }
-    for tool in tools {
-        output::line(&bold(&sanitize_line(&tool.name)));
-        if let Some(description) = &tool.description {
-            output::line(&format!("  {}", sanitize_line(description)));
-        }
-        let required = tool.input_schema.get("required").and_then(Value::as_array);
-        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
-        for (name, schema) in properties.into_iter().flatten() {
-            let kind = schema.get("type").map_or_else(String::new, |kind| match kind {
-                Value::String(kind) => kind.clone(),
-                other => other.to_string(),
-            });
-            let is_required = required.is_some_and(|all| all.iter().any(|one| one == name));
-            let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-            let optional = if is_required { "" } else { ", optional" };
-            let details = format!("{kind}{optional}");
-            output::line(&format!(
-                "  {} {} {}",
-                sanitize_line(name),
-                dim(&sanitize_line(&details)),
-                sanitize_line(description)
-            ));
-        }
-    }
+    tools.iter().for_each(show_tool);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the name, the description and the arguments of a tool.
+pub(crate) fn show_tool(tool: &Tool) {
+    output::line(&bold(&sanitize_line(&tool.name)));
+    if let Some(description) = tool.description.as_deref().filter(|text| !text.is_empty()) {
+        output::line(&format!("  {}", sanitize_line(description)));
+    }
+    let required = tool.input_schema.get("required").and_then(Value::as_array);
+    let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+    for (name, schema) in properties.into_iter().flatten() {
+        let kind = schema.get("type").map_or_else(String::new, |kind| match kind {
+            Value::String(kind) => kind.clone(),
+            other => other.to_string(),
+        });
+        let is_required = required.is_some_and(|all| all.iter().any(|one| one == name));
+        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let optional = if is_required { "" } else { ", optional" };
+        let details = format!("{kind}{optional}");
+        output::line(&format!(
+            "  {} {} {}",
+            sanitize_line(name),
+            dim(&sanitize_line(&details)),
+            sanitize_line(description)
+        ));
+    }
 }

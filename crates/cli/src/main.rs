@@ -5,10 +5,12 @@ mod answers;
 mod bundle;
 mod call;
 mod connect;
+mod dev;
 mod discover;
 mod failure;
 mod gateway;
 mod install;
+mod interactive;
 mod login;
 mod new;
 mod options;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             Command::Logout(server) => login::logout(server, options.json).await,
             Command::Whoami(server) => login::whoami(server, options.json).await,
             Command::Gateway(gateway) => gateway::run(gateway).await,
+            Command::Dev(dev) => dev::run(dev).await,
             Command::New { path } => new::run(path),
             Command::Install(install) => install::run(install, options.json),
             Command::Bundle(bundle) => bundle::run(bundle, options.json).await,

@@ -34,6 +34,7 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
     output::line(&format!("{shown} has a server with the tool `book`. To try it:"));
     output::line(&format!("  cd {shown}"));
     output::line("  cargo test");
+    output::line("  mrtr dev");
     output::line("  cargo run -- 127.0.0.1:3000");
     output::line("  mrtr call http://127.0.0.1:3000/mcp book --arg people=4");
     Ok(ExitCode::SUCCESS)

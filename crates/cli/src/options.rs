@@ -40,6 +40,9 @@ pub(crate) enum Command {
     Whoami(Server),
     /// Serves the tools, prompts and resources of several servers as one server
     Gateway(Gateway),
+    /// Runs the server of a cargo project, reloads it when its source changes, calls its tools, and
+    /// shows what each round has recorded
+    Dev(Dev),
     /// Creates the project of a server, with a tool that asks a question, and its test
     New {
         /// Folder of the project; its last part is the name of the package
@@ -145,6 +148,28 @@ pub(crate) struct Gateway {
     /// the environment variable MRTR_KEYS, if it is set, seals paused calls
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+}
+
+#[derive(Args)]
+pub(crate) struct Dev {
+    /// Package of the server
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) package: Option<String>,
+    /// Binary of the server, if its package has several
+    #[arg(long, value_name = "NAME", conflicts_with = "example")]
+    pub(crate) bin: Option<String>,
+    /// Example that is the server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) example: Option<String>,
+    /// Features of the package
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) features: Option<String>,
+    /// Answers as a JSON object: for each question's key, the content of its form, or {"action": …}
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+    /// Arguments of the server, with which it serves standard input and output
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
 }
 
 #[derive(Args)]

@@ -15,6 +15,18 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Prints the beginning of a line that the user completes to standard error.
+pub(crate) fn prompt(text: &str) {
+    let mut stderr = io::stderr();
+    let _ = write!(stderr, "{text}");
+    let _ = stderr.flush();
+}
+
+/// Returns what moves the cursor to the start of the line if the output is a terminal.
+pub(crate) fn line_start() -> &'static str {
+    if io::stderr().is_terminal() { "\r" } else { "" }
+}
+
 /// Prints a value as JSON, with the control characters of terminals escaped.
 pub(crate) fn json(value: &impl Serialize) {
     // A reader that closed the stream wants no more output.

@@ -162,6 +162,12 @@ pub mod tasks {
     pub use mrtr_stores::SqliteTaskStore;
 }
 
+/// Development of servers: the content of request states.
+#[cfg(feature = "development")]
+pub mod development {
+    pub use mrtr_server::development::*;
+}
+
 /// Tests of handlers: replicas in memory, and a network with simulated failures.
 #[cfg(feature = "testing")]
 pub mod testing {

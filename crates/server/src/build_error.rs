@@ -155,4 +155,7 @@ pub enum BuildError {
     /// The ephemeral key could not be generated.
     #[error(transparent)]
     Keys(#[from] RingError),
+    /// The environment variable with the keys of a server in development has no key ring.
+    #[error("environment variable MRTR_DEVELOPMENT_KEYS: {0}")]
+    DevelopmentKeys(String),
 }

@@ -18,6 +18,7 @@ use crate::build_error::BuildError;
 use crate::catalog::raw_json;
 use crate::changes::{Change, ChangeNotifier};
 use crate::clock::{Clock, SystemClock};
+use crate::development;
 use crate::dispatch::{discovery, listen, prompts, resources, tools};
 use crate::error::Error;
 use crate::extension::{self, ExtensionRequest, is_identifier};
@@ -241,7 +242,8 @@ impl ServerBuilder {
     ///
     /// For tests, local tools, and servers over standard streams. Another replica, or this one
     /// after a restart, rejects the request states of such a server. No effect if a key ring or a
-    /// sealer is set.
+    /// sealer is set. In development, `mrtr dev` sets the environment variable
+    /// `MRTR_DEVELOPMENT_KEYS`, whose keys are then used instead.
     pub fn ephemeral_key(mut self) -> Self {
         self.ephemeral_key = true;
         self
@@ -380,7 +382,10 @@ impl ServerBuilder {
             Some(sealer) => sealer,
             None if self.ephemeral_key || !has_handlers => {
                 self.hand_over = HandOverPolicy::disabled();
-                Arc::new(KeyRing::ephemeral()?)
+                match development::key_ring_from_env()? {
+                    Some(ring) => Arc::new(ring),
+                    None => Arc::new(KeyRing::ephemeral()?),
+                }
             }
             None => return Err(BuildError::NoKeyRing),
         };

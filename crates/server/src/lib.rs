@@ -64,7 +64,8 @@
 //! [`extract`]: handler parameters · [`form`]: forms from Rust types · [`manual`]: handlers that
 //! keep their state themselves · [`single_use`]: request states that are accepted once · [`seal`]:
 //! keys and sealers · [`middleware`]: layers around tools, groups and the server · [`tasks`]: calls
-//! that outlive their request · `testing` (feature `testing`): tests of handlers
+//! that outlive their request · `testing` (feature `testing`): tests of handlers ·
+//! [`development`]: keys of servers in development
 
 mod apps;
 mod build_error;
@@ -76,6 +77,7 @@ mod client_feature;
 mod clock;
 mod completion;
 mod context;
+pub mod development;
 mod dispatch;
 mod error;
 mod extension;

@@ -30,6 +30,8 @@ pub(crate) use commits::Unsaved;
 pub(crate) use executor::{Ending, drive};
 pub(crate) use fault::Fault;
 pub use input::{ElicitOutcome, InputFuture};
+#[cfg(feature = "development")]
+pub(crate) use journal::EntryKind;
 pub(crate) use journal::{
     CallMeta, CallState, CallStateContent, Entry, Journal, MAX_ENTRY, MAX_STORED_ENTRY,
     PendingInputs, QuestionDigest, check_size, order_independent_digest,

@@ -191,6 +191,7 @@ fn features() -> Result {
         &["--package", "mrtr", "--no-default-features", "--features", "client,dialects"],
         &["--package", "mrtr", "--no-default-features", "--features", "gateway"],
         &["--package", "mrtr", "--no-default-features", "--features", "middleware"],
+        &["--package", "mrtr", "--no-default-features", "--features", "development"],
         &["--package", "mrtr", "--no-default-features", "--features", "openapi"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-client"],
         &["--package", "mrtr", "--no-default-features", "--features", "auth-server"],

@@ -8,6 +8,8 @@
 )]
 
 mod bundle;
+#[cfg(unix)]
+mod dev;
 mod gateway;
 mod install;
 mod new;

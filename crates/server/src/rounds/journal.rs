@@ -240,6 +240,12 @@ impl PendingInputs {
         self.0.get(index)
     }
 
+    /// Returns the keys of the questions, sorted.
+    #[cfg(feature = "development")]
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| &**key)
+    }
+
     pub(crate) fn contains(&self, key: &str) -> bool {
         self.get(key).is_some()
     }

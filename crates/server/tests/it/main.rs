@@ -6,6 +6,8 @@ mod apps;
 mod at_most_once;
 mod build_errors;
 mod cancellation;
+#[cfg(feature = "development")]
+mod development;
 mod discovery;
 mod edge_cases;
 mod elicitation;

@@ -1,0 +1,183 @@
+//! Development of a server: builds it, runs it, calls its tools, and reloads it.
+
+mod project;
+mod rounds;
+mod server;
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mrtr::client::InputContext;
+use mrtr::schema::elicitation::{ElicitAction, ElicitParams, FormParams};
+use mrtr::schema::form::FormSchema;
+use mrtr::schema::tool::Tool;
+use mrtr::terminal::{self, sanitize_line};
+use mrtr::{Client, KeyRing, development};
+use serde_json::{Map, Value};
+
+use self::project::Project;
+use self::server::DevServer;
+use crate::answers::Answers;
+use crate::discover::show_tool;
+use crate::failure::{Failure, Result};
+use crate::interactive;
+use crate::options::Dev;
+use crate::output::{self, bold, dim};
+use crate::server_info::server_info;
+
+/// The time between two looks at the source.
+const INTERVAL: Duration = Duration::from_millis(300);
+
+const HELP: &str = "\
+NAME                  calls a tool, and asks for its arguments
+NAME people=4 at=bar  calls a tool; a value that is not JSON is text
+NAME {\"people\": 4}    calls a tool with a JSON object
+tools                 lists the tools and their arguments
+quit                  ends";
+
+pub(crate) async fn run(options: &Dev) -> Result<ExitCode> {
+    let answers = options.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
+    let secret = mrtr_codec::Secret::generate().map_err(Failure::usage)?;
+    let keys = format!("active {}", *secret.to_base64url());
+    let ring = Arc::new(development::key_ring(&keys).map_err(Failure::usage)?);
+    let server = DevServer::start(Project::new(options), options.args.clone(), keys).await?;
+    let name = server.name().await;
+    let session = Session { server, name, answers, ring };
+    session.introduce().await;
+    while let Some(line) = session.next_line().await {
+        let line = line.trim();
+        let done = match line.split_once(char::is_whitespace).unwrap_or((line, "")) {
+            ("", _) => Ok(()),
+            ("quit" | "exit", "") => break,
+            ("help" | "?", "") => {
+                output::line(HELP);
+                Ok(())
+            }
+            ("tools", "") => session.show_tools().await,
+            (tool, arguments) => session.call(tool, arguments.trim()).await,
+        };
+        if let Err(Failure { message, .. }) = done {
+            output::note(&terminal::sanitize(&message));
+        }
+    }
+    session.server.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Session {
+    server: DevServer,
+    /// The name of its program.
+    name: String,
+    answers: Answers,
+    /// The keys of the server.
+    ring: Arc<KeyRing>,
+}
+
+impl Session {
+    /// Returns the next line of standard input, or `None` at its end. Reloads the server meanwhile.
+    async fn next_line(&self) -> Option<String> {
+        prompt();
+        let mut line = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            io::stdin().read_line(&mut line).ok().filter(|length| *length > 0).map(|_| line)
+        });
+        loop {
+            match tokio::time::timeout(INTERVAL, &mut line).await {
+                Ok(line) => return line.ok().flatten(),
+                Err(_) if self.server.reload().await => prompt(),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Returns a client for one call of a tool with these arguments, as JSON.
+    ///
+    /// The client of another call would have lists from before a change.
+    fn client(&self, arguments: String) -> Client<DevServer> {
+        let client = Client::builder(self.server.clone()).exclude_handler_time();
+        let client = interactive::answer(client, self.name.clone(), self.answers.clone());
+        let ring = Arc::clone(&self.ring);
+        client.on_event(move |event| rounds::show(&event, &ring, &arguments)).build()
+    }
+
+    /// Prints what the server says about itself.
+    async fn introduce(&self) {
+        let client = self.client(String::new());
+        let told = async {
+            let found = client.discover().await?;
+            Result::Ok((server_info(&found), client.list_tools().await?))
+        };
+        match told.await {
+            Ok((info, tools)) => {
+                let name = info.map(|info| format!("{} {}", info.name, info.version));
+                let names: Vec<_> = tools.iter().map(|tool| sanitize_line(&tool.name)).collect();
+                output::note(&format!(
+                    "{}: {}",
+                    bold(&sanitize_line(&name.unwrap_or_else(|| self.name.clone()))),
+                    if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
+                ));
+            }
+            Err(Failure { message, .. }) => output::note(&terminal::sanitize(&message)),
+        }
+        if io::stdin().is_terminal() {
+            output::note(&dim("The name of a tool calls it; help; quit."));
+        }
+    }
+
+    async fn show_tools(&self) -> Result<()> {
+        let tools = self.client(String::new()).list_tools().await?;
+        tools.iter().for_each(show_tool);
+        Ok(())
+    }
+
+    async fn call(&self, tool: &str, arguments: &str) -> Result<()> {
+        let arguments = match arguments {
+            "" => self.ask_arguments(tool).await?,
+            json if json.starts_with('{') => serde_json::from_str(json)
+                .map_err(|error| Failure::usage(format!("arguments: {error}")))?,
+            named => interactive::named_arguments(named.split_whitespace())?,
+        };
+        let arguments = Value::Object(arguments);
+        let client = self.client(arguments.to_string());
+        let result = client.call_tool(tool, arguments).await?;
+        if result.is_error {
+            output::note("The tool failed:");
+        }
+        interactive::show_result(&result);
+        Ok(())
+    }
+
+    /// Asks for the arguments of a tool in a form, if it has any that a form can have.
+    async fn ask_arguments(&self, name: &str) -> Result<Map<String, Value>> {
+        let tools = self.client(String::new()).list_tools().await?;
+        let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
+            return Err(Failure::usage(format!("the server has no tool {name:?}")));
+        };
+        let Some(schema) = form(tool).filter(|_| terminal::is_available()) else {
+            return Ok(Map::new());
+        };
+        let form = ElicitParams::Form(FormParams::new("Arguments", schema));
+        let context = InputContext::new("tools/call", name, "arguments", 1);
+        let answer = terminal::elicit(&self.name, &context, form).await;
+        let answer = answer.map_err(Failure::usage)?;
+        match answer.action {
+            ElicitAction::Accept => Ok(answer.content.unwrap_or_default()),
+            _ => Err(Failure::usage("not called")),
+        }
+    }
+}
+
+/// Returns a form for the arguments of a tool, if it has arguments and a form can have them all.
+fn form(tool: &Tool) -> Option<FormSchema> {
+    let schema = serde_json::to_value(&tool.input_schema).ok()?;
+    let form: FormSchema = serde_json::from_value(schema).ok()?;
+    (!form.fields.is_empty()).then_some(form)
+}
+
+fn prompt() {
+    if io::stdin().is_terminal() {
+        output::prompt("> ");
+    }
+}

@@ -1,0 +1,81 @@
+//! Calls whose questions are answered from a file or at the terminal.
+
+use std::sync::Arc;
+
+use mrtr::client::{InputContext, Transport};
+use mrtr::schema::elicitation::ElicitParams;
+use mrtr::schema::input::InputRequest;
+use mrtr::schema::tool::CallToolResult;
+use mrtr::terminal::{self, sanitize, sanitize_line};
+use mrtr::{ClientBuilder, ElicitResult};
+use serde_json::{Map, Value};
+
+use crate::answers::Answers;
+use crate::failure::{Failure, Result};
+use crate::output::{self, dim};
+
+/// Answers questions from the file, and otherwise asks at the terminal in the name of `server`.
+/// Shows progress.
+pub(crate) fn answer<T: Transport>(
+    client: ClientBuilder<T>,
+    server: String,
+    answers: Answers,
+) -> ClientBuilder<T> {
+    let ask = move |context: InputContext, params: ElicitParams| {
+        let (answers, server) = (answers.clone(), server.clone());
+        async move {
+            let request = InputRequest::Elicit(params.clone());
+            if let Some(answer) = answers.to(&context.key, &request) {
+                return Ok(serde_json::from_value::<ElicitResult>(answer)?);
+            }
+            if !terminal::is_available() {
+                let key = &context.key;
+                let message = format!("no answer to {key:?}: not in --answers, and no terminal");
+                return Err(message.into());
+            }
+            terminal::elicit(&server, &context, params).await
+        }
+    };
+    let ask = Arc::new(ask);
+    let forms = Arc::clone(&ask);
+    client
+        .with_tasks()
+        .on_form(move |context, form| forms(context, ElicitParams::Form(form)))
+        .on_url(move |context, url| ask(context, ElicitParams::Url(url)))
+        .on_progress(|progress| {
+            let share = progress.total.filter(|total| *total > 0.0).map_or_else(
+                || format!("{}", progress.progress),
+                |total| format!("{:3.0} %", 100.0 * progress.progress / total),
+            );
+            output::note(&dim(&format!(
+                "{share} {}",
+                sanitize_line(progress.message.as_deref().unwrap_or_default())
+            )));
+        })
+}
+
+/// Reads arguments that are given one by one, as `NAME=VALUE`. A value that is not JSON is text.
+pub(crate) fn named_arguments<'a>(
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> Result<Map<String, Value>> {
+    let mut named = Map::new();
+    for argument in arguments {
+        let (name, value) = argument
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("argument {argument:?}: expected NAME=VALUE")))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        if named.insert(name.to_owned(), value).is_some() {
+            return Err(Failure::usage(format!("argument {name}: given more than once")));
+        }
+    }
+    Ok(named)
+}
+
+/// Prints the result of a call.
+pub(crate) fn show_result(result: &CallToolResult) {
+    if result.content.iter().any(|block| block.as_text().is_some()) {
+        output::line(&sanitize(&result.text()));
+    } else {
+        output::json(&result.content);
+    }
+}

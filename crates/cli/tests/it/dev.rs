@@ -1,0 +1,150 @@
+//! `mrtr dev`, with a script in place of cargo. The server is a gateway to a server of the test.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use mrtr::{Context, Error, Tool};
+use serde_json::json;
+
+use crate::{Guest, serve_tool};
+
+/// Prints what cargo does. Fails if there is a file `broken` and it is not the first build.
+const CARGO: &str = r#"#!/bin/sh
+echo "$@" >> builds
+if test -f broken && test "$(wc -l < builds)" -gt 1; then exit 101; fi
+echo '{"reason":"build-script-executed"}'
+printf '{"executable":"%s/server","manifest_path":"%s/Cargo.toml"}\n' "$PWD" "$PWD"
+if test -f several; then
+    printf '{"executable":"%s/other","manifest_path":"%s/Cargo.toml"}\n' "$PWD" "$PWD"
+fi
+"#;
+
+/// The folder of a project. It is removed when this is dropped.
+struct Project(PathBuf);
+
+impl Project {
+    /// Creates a project whose source changes while a call is open.
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let project = Self(path);
+        let file = |name: &str| project.0.join(name);
+        fs::write(file("cargo"), CARGO).unwrap();
+        fs::set_permissions(file("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(env!("CARGO_BIN_EXE_mrtr"), file("server")).unwrap();
+        let source = file("the source.rs");
+        fs::write(&source, "1").unwrap();
+        fs::write(file("Cargo.toml"), "").unwrap();
+        let escaped = source.to_str().unwrap().replace(' ', "\\ ");
+        fs::write(file("server.d"), format!("server: {escaped}\n")).unwrap();
+        let url = serve_tool(move || {
+            Tool::new("greet", "Greets", move |cx: Context| {
+                let source = source.clone();
+                async move {
+                    cx.step("change", async |_| Ok(fs::write(&source, "2").is_ok())).await?;
+                    let Guest { name } = cx.elicit("guest", "Who?").await?;
+                    Ok::<_, Error>(format!("Hello, {name}."))
+                }
+            })
+        });
+        let servers = json!({ "mcpServers": { "shop": { "url": url } } });
+        fs::write(file("servers.json"), servers.to_string()).unwrap();
+        fs::write(file("answers.json"), r#"{ "guest": { "name": "Ada" } }"#).unwrap();
+        project
+    }
+
+    fn run(&self, lines: &str) -> Output {
+        let mut dev = Command::new(env!("CARGO_BIN_EXE_mrtr"))
+            .args(["dev", "--example", "shop", "--answers", "answers.json"])
+            .args(["--", "gateway", "servers.json"])
+            .env("CARGO", self.0.join("cargo"))
+            .current_dir(&self.0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A program that ends early reads nothing.
+        let _ = dev.stdin.take().unwrap().write_all(lines.as_bytes());
+        dev.wait_with_output().unwrap()
+    }
+
+    fn builds(&self) -> Vec<String> {
+        let builds = fs::read_to_string(self.0.join("builds")).unwrap();
+        builds.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn open_call_continues_on_the_changed_server() {
+    let project = Project::new("dev");
+    let done = project.run("tools\nshop__greet\nshop__greet x\nshop__greet {\"a\"\nshop__none\n\n");
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert_eq!(done.status.code(), Some(0), "{err}");
+    assert_eq!(out, "shop__greet\n  Greets\nHello, Ada.\n", "{err}");
+    let lines = [
+        "mrtr-gateway ",
+        "round 1 · input required after ",
+        "  open          guest",
+        "The source has changed.",
+        "round 2 · complete after ",
+        "argument \"x\": expected NAME=VALUE",
+        "arguments: EOF while parsing",
+        "the server has no tool \"shop__none\"",
+    ];
+    let mut rest = &*err;
+    for line in lines {
+        let (_, after) = rest.split_once(line).unwrap_or_else(|| panic!("no {line:?} in {err}"));
+        rest = after;
+    }
+    let build = "build --message-format=json-render-diagnostics --example shop";
+    assert_eq!(project.builds(), [build, build]);
+}
+
+#[test]
+fn server_before_the_change_stays_if_the_build_fails() {
+    let project = Project::new("dev-broken");
+    fs::write(project.0.join("broken"), "").unwrap();
+    let done = project.run("shop__greet\nquit\n");
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert_eq!((done.status.code(), &*out), (Some(0), "Hello, Ada.\n"), "{err}");
+    assert!(err.contains("the build failed; the server before the change goes on."), "{err}");
+    // It is not built again before another change.
+    assert_eq!(project.builds().len(), 2);
+}
+
+#[test]
+fn program_must_be_built_and_the_only_one() {
+    let project = Project::new("dev-none");
+    fs::write(project.0.join("several"), "").unwrap();
+    let several = project.run("");
+    assert_eq!(several.status.code(), Some(2));
+    let err = text(&several.stderr);
+    assert!(
+        err.contains("several programs, such as server and other: choose one with --bin"),
+        "{err}"
+    );
+
+    fs::write(project.0.join("cargo"), "#!/bin/sh\nexit 101\n").unwrap();
+    let failed = project.run("");
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stderr).contains("mrtr: the build failed"));
+
+    fs::remove_file(project.0.join("cargo")).unwrap();
+    let missing = project.run("");
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("mrtr: cargo: "));
+}

@@ -1,0 +1,51 @@
+//! Development of servers: a key that outlives a restart, and, with the feature `development`, the
+//! content of request states.
+//!
+//! `mrtr dev` runs a server, and gives it a key in an environment variable. A server with an
+//! [ephemeral key](crate::ServerBuilder::ephemeral_key) then seals with that key, so its open calls
+//! survive a restart, and their request states can be shown.
+
+use mrtr_codec::KeyRing;
+#[cfg(feature = "development")]
+use mrtr_codec::LoadError;
+
+use crate::build_error::BuildError;
+
+#[cfg(feature = "development")]
+mod request_state;
+
+#[cfg(feature = "development")]
+pub use request_state::{RequestState, StateEntry, StateEntryKind};
+
+/// The environment variable with the keys of a server in development, in the form of
+/// [`KeyRing::from_text`].
+pub const KEYS_VARIABLE: &str = "MRTR_DEVELOPMENT_KEYS";
+
+const AUDIENCE: &str = "development";
+
+/// Reads keys for a server in development.
+///
+/// ```
+/// use mrtr_server::Secret;
+/// use mrtr_server::development::key_ring;
+///
+/// let ring = key_ring(&format!("active {}", *Secret::generate()?.to_base64url()))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`KeyRing::from_text`].
+#[cfg(feature = "development")]
+pub fn key_ring(text: &str) -> Result<KeyRing, LoadError> {
+    KeyRing::from_text(AUDIENCE, text)
+}
+
+/// Returns the keys of the environment, if there are any.
+pub(crate) fn key_ring_from_env() -> Result<Option<KeyRing>, BuildError> {
+    if std::env::var_os(KEYS_VARIABLE).is_none() {
+        return Ok(None);
+    }
+    let ring = KeyRing::from_env(AUDIENCE, KEYS_VARIABLE);
+    ring.map(Some).map_err(|error| BuildError::DevelopmentKeys(error.to_string()))
+}
