@@ -1,8 +1,8 @@
 //! A Rust compiler for other systems.
 //!
-//! rustup installs the standard library of a target. Where it cannot, Debian's compiler is used: a
-//! package has the source of its standard library, from which cargo builds it for any target. The
-//! packages are unpacked below `target/xtask` and not installed, so the compiler in use stays.
+//! If the current toolchain has the target's standard library (`rustup target add TARGET`), it is
+//! used. Otherwise Debian's compiler is unpacked below `target/xtask`, and cargo builds the standard
+//! library from Debian's source package. The current toolchain is not changed.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -65,9 +65,12 @@ pub fn is_unpacked() -> bool {
     home().join("complete").is_file()
 }
 
-/// Returns the names of the packages, for a user.
+/// Returns the command that downloads the packages, to show to the user.
 pub fn command() -> String {
-    format!("apt-get install --download-only {} {LINKER}-VERSION", PACKAGES.join(" "))
+    let packages = PACKAGES.join(" ");
+    format!(
+        "rustup target add TARGET, or apt-get install --download-only {packages} {LINKER}-VERSION"
+    )
 }
 
 /// Downloads and unpacks Debian's compiler. Needs root, for the lock of the package manager.

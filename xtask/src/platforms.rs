@@ -1,4 +1,4 @@
-//! Builds for other systems: the published crates for Windows and macOS, and tests in WebAssembly.
+//! Checks the published crates for Windows and macOS, and runs tests in WebAssembly.
 
 use std::env::join_paths;
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub fn run(args: &[String]) -> Result {
     Ok(())
 }
 
-/// Runs the tests of what is pure: wire types, tokens, and the client's state machine.
+/// Runs the tests of what has no I/O: wire types, tokens, and the client's state machine.
 fn test_in_wasm(rust: &CrossRust) -> Result {
     require(&[Need::Node])?;
     let node = node().ok_or("Node.js is missing")?;
@@ -77,7 +77,8 @@ fn check(rust: &CrossRust, target: &str) -> Result {
     step(build_folder(&mut check)?)
 }
 
-/// Another compiler would replace the artifacts of the one in use.
+/// Sets a separate target directory, so that another compiler does not overwrite the artifacts of
+/// the current one.
 fn build_folder(command: &mut Command) -> Result<&mut Command> {
     let folder: OsString = scratch("platforms-build")?.into();
     Ok(command.env("CARGO_TARGET_DIR", folder).env("CARGO_PROFILE_DEV_DEBUG", "none"))

@@ -31,11 +31,11 @@ use crate::server_info::server_info;
 const INTERVAL: Duration = Duration::from_millis(300);
 
 const HELP: &str = "\
-NAME                  calls a tool, and asks for its arguments
-NAME people=4 at=bar  calls a tool; a value that is not JSON is text
-NAME {\"people\": 4}    calls a tool with a JSON object
+TOOL                  calls a tool; asks for its arguments in a form
+TOOL people=4 at=bar  calls a tool with these arguments; values cannot contain spaces
+TOOL {\"people\": 4}    calls a tool with a JSON object
 tools                 lists the tools and their arguments
-quit                  ends";
+quit                  stops the server and exits";
 
 pub(crate) async fn run(options: &Dev) -> Result<ExitCode> {
     let answers = options.answers.as_deref().map(Answers::read).transpose()?.unwrap_or_default();
@@ -122,7 +122,9 @@ impl Session {
             Err(Failure { message, .. }) => output::note(&terminal::sanitize(&message)),
         }
         if io::stdin().is_terminal() {
-            output::note(&dim("The name of a tool calls it; help; quit."));
+            output::note(&dim(
+                "Type a tool's name to call it, `help` for help, or `quit` to exit.",
+            ));
         }
     }
 
@@ -155,9 +157,12 @@ impl Session {
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
             return Err(Failure::usage(format!("the server has no tool {name:?}")));
         };
-        let Some(schema) = form(tool).filter(|_| terminal::is_available()) else {
+        if !has_arguments(tool) || !terminal::is_available() {
             return Ok(Map::new());
-        };
+        }
+        let schema = form(tool).ok_or_else(|| {
+            Failure::usage("the arguments of this tool do not fit a form: pass a JSON object")
+        })?;
         let form = ElicitParams::Form(FormParams::new("Arguments", schema));
         let context = InputContext::new("tools/call", name, "arguments", 1);
         let answer = terminal::elicit(&self.name, &context, form).await;
@@ -169,11 +174,15 @@ impl Session {
     }
 }
 
-/// Returns a form for the arguments of a tool, if it has arguments and a form can have them all.
+fn has_arguments(tool: &Tool) -> bool {
+    let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|properties| !properties.is_empty())
+}
+
+/// Returns a form for the arguments of a tool, if a form can have them all.
 fn form(tool: &Tool) -> Option<FormSchema> {
     let schema = serde_json::to_value(&tool.input_schema).ok()?;
-    let form: FormSchema = serde_json::from_value(schema).ok()?;
-    (!form.fields.is_empty()).then_some(form)
+    serde_json::from_value(schema).ok()
 }
 
 fn prompt() {

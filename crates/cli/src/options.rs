@@ -8,10 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Calls Model Context Protocol servers (2026-07-28 and legacy revisions), and answers their
 /// questions.
 ///
-/// Exit codes: 0 success; 1 the tool failed; 2 wrong usage, or an unusable file; 3 the server
-/// rejected the request, cancelled the task, or violated the protocol; 4 the server is unreachable,
-/// or the timeout expired; 5 a question has no valid answer, or the call was paused or detached;
-/// 6 a login is needed, or has failed.
+/// Exit codes: 0 success; 1 the tool or the build failed; 2 wrong usage, or an unusable file; 3 the
+/// server rejected the request, cancelled the task, or violated the protocol; 4 the server is
+/// unreachable, or the timeout expired; 5 a question has no valid answer, or the call was paused or
+/// detached; 6 a login is needed, or has failed.
 #[derive(Parser)]
 #[command(name = "mrtr", version, max_term_width = 100)]
 pub(crate) struct Options {
@@ -152,22 +152,22 @@ pub(crate) struct Gateway {
 
 #[derive(Args)]
 pub(crate) struct Dev {
-    /// Package of the server
+    /// Package to build, in a workspace
     #[arg(long, short, value_name = "NAME")]
     pub(crate) package: Option<String>,
-    /// Binary of the server, if its package has several
+    /// Binary to run, if there are several
     #[arg(long, value_name = "NAME", conflicts_with = "example")]
     pub(crate) bin: Option<String>,
-    /// Example that is the server
+    /// Example to run instead of a binary
     #[arg(long, value_name = "NAME")]
     pub(crate) example: Option<String>,
-    /// Features of the package
+    /// Features to enable, separated by commas
     #[arg(long, value_name = "NAMES")]
     pub(crate) features: Option<String>,
     /// Answers as a JSON object: for each question's key, the content of its form, or {"action": …}
     #[arg(long, value_name = "FILE")]
     pub(crate) answers: Option<PathBuf>,
-    /// Arguments of the server, with which it serves standard input and output
+    /// Arguments to pass to the server. With them, it must speak MCP over standard input and output
     #[arg(last = true)]
     pub(crate) args: Vec<String>,
 }

@@ -5,8 +5,8 @@
 //!
 //! [`Client`] calls a server over any [`Transport`] and answers the server's input requests with
 //! handlers. [`Machine`] is the same loop as a pure state machine: responses in, requests out,
-//! without a clock, a socket or a task. It also runs in WebAssembly, where `Client` does not: its
-//! clock is Tokio's.
+//! without a clock, a socket or a task. It also runs in WebAssembly (`wasm32-unknown-unknown`).
+//! `Client` does not, because it needs Tokio's timer.
 //!
 //! ```
 //! # use mrtr_client::{Client, OutgoingRequest, Transport, TransportError};

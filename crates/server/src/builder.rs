@@ -241,9 +241,9 @@ impl ServerBuilder {
     /// Seals request states with a random key of this process.
     ///
     /// For tests, local tools, and servers over standard streams. Another replica, or this one
-    /// after a restart, rejects the request states of such a server. No effect if a key ring or a
-    /// sealer is set. In development, `mrtr dev` sets the environment variable
-    /// `MRTR_DEVELOPMENT_KEYS`, whose keys are then used instead.
+    /// after a restart, rejects the request states of such a server. Exception: if the environment
+    /// variable `MRTR_DEVELOPMENT_KEYS` is set, as by `mrtr dev`, its keys are used instead of a
+    /// random one. Do not set it in production. No effect if a key ring or a sealer is set.
     pub fn ephemeral_key(mut self) -> Self {
         self.ephemeral_key = true;
         self
@@ -315,7 +315,8 @@ impl ServerBuilder {
     /// [`Error::invalid`](crate::Error::invalid), -32603 for any other.
     ///
     /// A method that the protocol defines for servers is a build error, even if this server does
-    /// not serve it.
+    /// not serve it. If the handler of `tasks/get` is added, subscriptions to tasks call it every
+    /// 5 s for each task.
     pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
     where
         F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,

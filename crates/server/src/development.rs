@@ -1,9 +1,8 @@
-//! Development of servers: a key that outlives a restart, and, with the feature `development`, the
-//! content of request states.
+//! Support for development tools such as `mrtr dev`.
 //!
-//! `mrtr dev` runs a server, and gives it a key in an environment variable. A server with an
-//! [ephemeral key](crate::ServerBuilder::ephemeral_key) then seals with that key, so its open calls
-//! survive a restart, and their request states can be shown.
+//! `mrtr dev` passes a key to the server in the environment variable [`KEYS_VARIABLE`]. A server
+//! with an [ephemeral key](crate::ServerBuilder::ephemeral_key) uses it, so that calls continue
+//! after a restart. With the feature `development`, a tool can read request states (`RequestState::open`).
 
 use mrtr_codec::KeyRing;
 #[cfg(feature = "development")]
@@ -23,7 +22,8 @@ pub const KEYS_VARIABLE: &str = "MRTR_DEVELOPMENT_KEYS";
 
 const AUDIENCE: &str = "development";
 
-/// Reads keys for a server in development.
+/// Creates the key ring that a server uses if [`KEYS_VARIABLE`] has this text. Its audience is
+/// fixed, so no other ring opens these states.
 ///
 /// ```
 /// use mrtr_server::Secret;

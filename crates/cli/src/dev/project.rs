@@ -53,11 +53,13 @@ impl Project {
         let messages = String::from_utf8_lossy(&output.stdout);
         let mut programs: Vec<_> = messages.lines().filter_map(program).collect();
         let Some((path, manifest)) = programs.pop() else {
-            return Err(Failure::usage("the package has no program"));
+            return Err(Failure::usage(
+                "cargo built no binary: select one with --package, --bin or --example",
+            ));
         };
         if let Some((other, _)) = programs.pop() {
             return Err(Failure::usage(format!(
-                "the package has several programs, such as {} and {}: choose one with --bin",
+                "cargo built several binaries, such as {} and {}: select one with --package or --bin",
                 shown(&other),
                 shown(&path),
             )));

@@ -8,7 +8,7 @@ use mrtr::development::RequestState;
 use mrtr::schema::method;
 use mrtr::terminal::sanitize_line;
 use mrtr::{KeyRing, UnixSeconds};
-use mrtr_codec::{Binding, Digest};
+use mrtr_codec::{Binding, Digest, OpenError};
 use serde_json::Value;
 
 use crate::output::{self, dim};
@@ -39,10 +39,12 @@ pub(super) fn show(event: &CallEvent<'_>, keys: &KeyRing, arguments: &str) {
     let binding = Binding { principal, proof_key, method, target, arguments };
     let shown = match RequestState::open(keys, token, &binding, now()) {
         Ok(state) => table(&state),
-        Err(error) => format!(
-            "  a state of {} bytes: {error}. `ServerBuilder::ephemeral_key` lets this command open it\n",
+        Err(OpenError::UnknownKey) => format!(
+            "  request state of {} bytes; `mrtr dev` can read it if the server uses \
+             `ServerBuilder::ephemeral_key`",
             token.len()
         ),
+        Err(error) => format!("  request state of {} bytes, not readable: {error}", token.len()),
     };
     output::note(&dim(shown.trim_end()));
 }

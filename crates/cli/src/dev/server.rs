@@ -19,8 +19,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The server of a project. Clones share it.
 ///
-/// Before each request, it is built and started again if its source has changed. So a call whose
-/// question is open continues on the new code.
+/// Before each request, it is rebuilt and restarted if its source has changed. So a call that waits
+/// for an answer continues on the new code.
 #[derive(Clone)]
 pub(super) struct DevServer(Arc<Shared>);
 
@@ -69,7 +69,7 @@ impl DevServer {
             return (Arc::clone(&running.connection), false);
         }
         // The line may have a prompt.
-        output::note(&format!("{}The source has changed.", output::line_start()));
+        output::note(&format!("{}Source changed: rebuilding.", output::line_start()));
         match build(project).await {
             Ok(program) => {
                 let connection = connect(program.path.clone(), args, keys);
@@ -77,7 +77,7 @@ impl DevServer {
                 old.connection.shutdown(SHUTDOWN_TIMEOUT).await;
             }
             Err(Failure { message, .. }) => {
-                output::note(&format!("{message}; the server before the change goes on."));
+                output::note(&format!("{message}; the previous server keeps running."));
                 running.program.wait_for_another_change();
             }
         }
@@ -89,7 +89,7 @@ async fn build(project: &Project) -> Result<Program> {
     let (project, started) = (project.clone(), Instant::now());
     let program = tokio::task::spawn_blocking(move || project.build()).await;
     let program = program.map_err(Failure::usage)??;
-    let (name, time) = (program.path.display(), started.elapsed());
+    let (name, time) = (program.name(), started.elapsed());
     output::note(&output::dim(&format!("built {name} in {:.1} s", time.as_secs_f64())));
     Ok(program)
 }

@@ -99,7 +99,7 @@ fn open_call_continues_on_the_changed_server() {
         "mrtr-gateway ",
         "round 1 · input required after ",
         "  open          guest",
-        "The source has changed.",
+        "Source changed: rebuilding.",
         "round 2 · complete after ",
         "argument \"x\": expected NAME=VALUE",
         "arguments: EOF while parsing",
@@ -115,13 +115,13 @@ fn open_call_continues_on_the_changed_server() {
 }
 
 #[test]
-fn server_before_the_change_stays_if_the_build_fails() {
+fn previous_server_keeps_running_if_the_build_fails() {
     let project = Project::new("dev-broken");
     fs::write(project.0.join("broken"), "").unwrap();
     let done = project.run("shop__greet\nquit\n");
     let (out, err) = (text(&done.stdout), text(&done.stderr));
     assert_eq!((done.status.code(), &*out), (Some(0), "Hello, Ada.\n"), "{err}");
-    assert!(err.contains("the build failed; the server before the change goes on."), "{err}");
+    assert!(err.contains("the build failed; the previous server keeps running."), "{err}");
     // It is not built again before another change.
     assert_eq!(project.builds().len(), 2);
 }
@@ -134,7 +134,7 @@ fn program_must_be_built_and_the_only_one() {
     assert_eq!(several.status.code(), Some(2));
     let err = text(&several.stderr);
     assert!(
-        err.contains("several programs, such as server and other: choose one with --bin"),
+        err.contains("cargo built several binaries, such as server and other: select one with --package or --bin"),
         "{err}"
     );
 

@@ -36,8 +36,8 @@ pub struct RequestState {
     pub version: u32,
     /// The keys of the open questions, sorted.
     pub open_questions: Vec<String>,
-    /// What the handler has learned, in the order in which it was recorded. Empty for a handler in
-    /// the manual form.
+    /// The journal, in the order of recording. Empty for a handler in the [manual
+    /// form](crate::manual).
     pub entries: Vec<StateEntry>,
     /// The state of a handler in the manual form, as JSON.
     pub manual: Option<String>,
@@ -47,11 +47,11 @@ pub struct RequestState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateEntry {
-    /// The handler's key.
+    /// The key of the question or step.
     pub key: String,
-    /// The kind.
+    /// What was recorded.
     pub kind: StateEntryKind,
-    /// JSON.
+    /// The recorded value, as JSON.
     pub value: String,
 }
 
@@ -61,7 +61,8 @@ pub struct StateEntry {
 pub enum StateEntryKind {
     /// An answer to a question.
     Answer,
-    /// An answer to a question that has other words now, so it is asked again.
+    /// An answer to an earlier wording of a question. It is kept for the handler version that uses
+    /// that wording.
     StaleAnswer,
     /// The result of a step.
     Step,
@@ -88,8 +89,8 @@ impl RequestState {
     ///
     /// # Errors
     ///
-    /// If the server would reject it from this request: the token was sealed with another key, for
-    /// another request, or has expired.
+    /// If the token is malformed, was sealed with another key or for another request, has expired,
+    /// or has an unknown format. Single use and handler versions are not checked.
     pub fn open(
         sealer: &dyn Seal,
         token: &str,
