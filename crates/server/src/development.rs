@@ -2,7 +2,8 @@
 //!
 //! `mrtr dev` passes a key to the server in the environment variable [`KEYS_VARIABLE`]. A server
 //! with an [ephemeral key](crate::ServerBuilder::ephemeral_key) uses it, so that calls continue
-//! after a restart. With the feature `development`, a tool can read request states (`RequestState::open`).
+//! after a restart. With the feature `development`, a tool can read request states
+//! (`RequestState::open`).
 
 use mrtr_codec::KeyRing;
 #[cfg(feature = "development")]
