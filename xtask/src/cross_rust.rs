@@ -12,8 +12,8 @@ use std::process::Command;
 use crate::Result;
 use crate::run::{output, run, scratch, target};
 
-/// The compiler, and the source of its standard library.
-const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
+/// The compiler, its own standard library, and the source of it.
+const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
 /// The linker, of the compiler's version of LLVM.
 const LINKER: &str = "lld";
 
@@ -65,13 +65,8 @@ pub fn is_unpacked() -> bool {
     home().join("complete").is_file()
 }
 
-/// Returns the command that downloads the packages, to show to the user.
-pub fn command() -> String {
-    let packages = PACKAGES.join(" ");
-    format!(
-        "rustup target add TARGET, or apt-get install --download-only {packages} {LINKER}-VERSION"
-    )
-}
+/// The command that makes Debian's compiler unnecessary, to show to the user.
+pub const ALTERNATIVE: &str = "rustup target add TARGET";
 
 /// Downloads and unpacks Debian's compiler. Needs root, for the lock of the package manager.
 pub fn unpack() -> Result {
@@ -79,6 +74,10 @@ pub fn unpack() -> Result {
     download_and_unpack(&home, &PACKAGES)?;
     let linker = format!("{LINKER}-{}", llvm_version(&home)?);
     download_and_unpack(&home, &[&linker])?;
+    let linker = CrossRust::Debian(home.clone()).wasm_linker()?.unwrap_or_default();
+    if !linker.is_file() {
+        return Err(format!("the packages have no {}", linker.display()).into());
+    }
     fs::write(home.join("complete"), [])?;
     Ok(())
 }
@@ -87,7 +86,9 @@ fn download_and_unpack(home: &Path, packages: &[&str]) -> Result {
     let archives = home.join("archives");
     fs::create_dir_all(archives.join("partial"))?;
     let mut download = Command::new("apt-get");
-    download.args(["install", "--download-only", "-y", "-qq", "--no-install-recommends"]);
+    // Packages are also downloaded if they are installed.
+    download.args(["install", "--download-only", "--reinstall", "--no-install-recommends"]);
+    download.args(["-y", "-qq"]);
     download.arg(format!("-oDir::Cache::archives={}", archives.display()));
     run(download.args(["-oAPT::Sandbox::User=root"]).args(packages))?;
     for file in fs::read_dir(&archives)? {

@@ -125,7 +125,7 @@ impl Need {
             Self::Node => format!("npm install {}", node_package()),
             Self::Postgres => "apt-get install postgresql".to_owned(),
             Self::NpmPackages(name) => format!("npm ci, in a copy of interop/{name}"),
-            Self::CrossRust => cross_rust::command(),
+            Self::CrossRust => cross_rust::ALTERNATIVE.to_owned(),
         }
     }
 
@@ -161,9 +161,11 @@ impl Need {
     /// Returns the status "missing", with the command for a user to run.
     pub fn missing(self) -> Status {
         let command = match self {
-            Self::Program(..) | Self::Python | Self::Postgres | Self::Component(..) => {
-                self.command()
-            }
+            Self::Program(..)
+            | Self::Python
+            | Self::Postgres
+            | Self::Component(..)
+            | Self::CrossRust => self.command(),
             // It is expected in a folder that only the xtask writes.
             _ if may_install() => "cargo xtask test".to_owned(),
             _ => "env -u MRTR_NO_INSTALL cargo xtask test".to_owned(),

@@ -4,12 +4,12 @@ mod project;
 mod rounds;
 mod server;
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr::client::InputContext;
+use mrtr::client::{CallEvent, InputContext};
 use mrtr::schema::elicitation::{ElicitAction, ElicitParams, FormParams};
 use mrtr::schema::form::FormSchema;
 use mrtr::schema::tool::Tool;
@@ -18,7 +18,7 @@ use mrtr::{Client, KeyRing, development};
 use serde_json::{Map, Value};
 
 use self::project::Project;
-use self::server::DevServer;
+use self::server::{DevServer, Reload};
 use crate::answers::Answers;
 use crate::discover::show_tool;
 use crate::failure::{Failure, Result};
@@ -29,6 +29,9 @@ use crate::server_info::server_info;
 
 /// The time between two looks at the source.
 const INTERVAL: Duration = Duration::from_millis(300);
+
+/// The time that a server has to say what it offers, after its start.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
 TOOL                  calls a tool; asks for its arguments in a form
@@ -42,10 +45,11 @@ pub(crate) async fn run(options: &Dev) -> Result<ExitCode> {
     let secret = mrtr_codec::Secret::generate().map_err(Failure::usage)?;
     let keys = format!("active {}", *secret.to_base64url());
     let ring = Arc::new(development::key_ring(&keys).map_err(Failure::usage)?);
-    let server = DevServer::start(Project::new(options), options.args.clone(), keys).await?;
+    let server = DevServer::start(Project::new(options), options.args.clone(), keys)?;
     let name = server.name().await;
     let session = Session { server, name, answers, ring };
     session.introduce().await;
+    explain();
     while let Some(line) = session.next_line().await {
         let line = line.trim();
         let done = match line.split_once(char::is_whitespace).unwrap_or((line, "")) {
@@ -80,15 +84,21 @@ impl Session {
     async fn next_line(&self) -> Option<String> {
         prompt();
         let mut line = tokio::task::spawn_blocking(|| {
-            let mut line = String::new();
-            io::stdin().read_line(&mut line).ok().filter(|length| *length > 0).map(|_| line)
+            let mut line = Vec::new();
+            let read = io::stdin().lock().read_until(b'\n', &mut line);
+            read.ok().filter(|length| *length > 0)?;
+            Some(String::from_utf8_lossy(&line).into_owned())
         });
         loop {
-            match tokio::time::timeout(INTERVAL, &mut line).await {
-                Ok(line) => return line.ok().flatten(),
-                Err(_) if self.server.reload().await => prompt(),
-                Err(_) => {}
+            if let Ok(line) = tokio::time::timeout(INTERVAL, &mut line).await {
+                return line.ok().flatten();
             }
+            match self.server.reload().await {
+                Reload::Unchanged => continue,
+                Reload::Failed => {}
+                Reload::Replaced => self.introduce().await,
+            }
+            prompt();
         }
     }
 
@@ -98,8 +108,15 @@ impl Session {
     fn client(&self, arguments: String) -> Client<DevServer> {
         let client = Client::builder(self.server.clone()).exclude_handler_time();
         let client = interactive::answer(client, self.name.clone(), self.answers.clone());
-        let ring = Arc::clone(&self.ring);
-        client.on_event(move |event| rounds::show(&event, &ring, &arguments)).build()
+        let (ring, server) = (Arc::clone(&self.ring), self.server.clone());
+        let show = move |event: CallEvent<'_>| {
+            if let CallEvent::RequestFinished { request, elapsed, outcome: Ok(result), .. } = event
+            {
+                let time = elapsed.saturating_sub(server.take_build_time());
+                rounds::show(request, time, result, &ring, &arguments);
+            }
+        };
+        client.on_event(show).build()
     }
 
     /// Prints what the server says about itself.
@@ -109,7 +126,10 @@ impl Session {
             let found = client.discover().await?;
             Result::Ok((server_info(&found), client.list_tools().await?))
         };
-        match told.await {
+        let told = tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| {
+            Err(Failure::usage(format!("the server has not answered for {PATIENCE:?}")))
+        });
+        match told {
             Ok((info, tools)) => {
                 let name = info.map(|info| format!("{} {}", info.name, info.version));
                 let names: Vec<_> = tools.iter().map(|tool| sanitize_line(&tool.name)).collect();
@@ -119,12 +139,12 @@ impl Session {
                     if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
                 ));
             }
-            Err(Failure { message, .. }) => output::note(&terminal::sanitize(&message)),
-        }
-        if io::stdin().is_terminal() {
-            output::note(&dim(
-                "Type a tool's name to call it, `help` for help, or `quit` to exit.",
-            ));
+            Err(Failure { message, .. }) => {
+                output::note(&terminal::sanitize(&message));
+                output::note(
+                    "It must speak MCP over standard input and output, and write nothing else to its output. Arguments for it go after `--`.",
+                );
+            }
         }
     }
 
@@ -188,5 +208,11 @@ fn form(tool: &Tool) -> Option<FormSchema> {
 fn prompt() {
     if io::stdin().is_terminal() {
         output::prompt("> ");
+    }
+}
+
+fn explain() {
+    if io::stdin().is_terminal() {
+        output::note(&dim("Type a tool's name to call it, `help` for help, or `quit` to exit."));
     }
 }

@@ -22,9 +22,10 @@ pub(crate) fn prompt(text: &str) {
     let _ = stderr.flush();
 }
 
-/// Returns what moves the cursor to the start of the line if the output is a terminal.
-pub(crate) fn line_start() -> &'static str {
-    if io::stderr().is_terminal() { "\r" } else { "" }
+/// Returns a line break if the output is a terminal, where the line may have a prompt, and what the
+/// user has typed.
+pub(crate) fn line_break() -> &'static str {
+    if io::stderr().is_terminal() { "\n" } else { "" }
 }
 
 /// Prints a value as JSON, with the control characters of terminals escaped.

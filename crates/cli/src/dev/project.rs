@@ -1,4 +1,6 @@
-//! A cargo project: its program, and whether its source has changed.
+//! A Cargo project: its binary, and whether its source has changed.
+
+mod watched;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,24 +9,21 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use self::watched::Watched;
 use crate::failure::{Failure, Result};
 use crate::options::Dev;
 
-/// The arguments of cargo that select the program.
-#[derive(Clone)]
-pub(super) struct Project(Vec<String>);
-
-/// A program that cargo has built.
-pub(super) struct Program {
-    pub(super) path: PathBuf,
-    /// The files that it was built from.
-    sources: Vec<Source>,
+/// The project, with the files that its binary was built from.
+pub(super) struct Project {
+    /// The options of `cargo build` that select the binary.
+    selection: Vec<String>,
+    watched: Watched,
 }
 
-struct Source {
-    path: PathBuf,
-    /// The time of its last change when the program was built; `None` if it was changed meanwhile.
-    changed: Option<SystemTime>,
+/// The outputs of a build: the binary, and the manifests of all packages with a path.
+struct Built {
+    binary: PathBuf,
+    manifests: Vec<PathBuf>,
 }
 
 impl Project {
@@ -36,86 +35,122 @@ impl Project {
             ("--features", &options.features),
         ];
         let named = named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        Self(named.flat_map(|(name, value)| [name.to_owned(), value.clone()]).collect())
+        let selection = named.flat_map(|(name, value)| [name.to_owned(), value.clone()]).collect();
+        Self { selection, watched: Watched::default() }
     }
 
-    /// Builds the program. Cargo's messages go to standard error.
-    pub(super) fn build(&self) -> Result<Program> {
+    /// Returns true if a file that the binary was built from has changed since.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.watched.have_changed()
+    }
+
+    /// Builds the binary, and returns its path. Cargo's messages go to standard error.
+    pub(super) fn build(&mut self) -> Result<PathBuf> {
         let started = SystemTime::now();
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--message-format=json-render-diagnostics"]).args(&self.0);
-        let output = build.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        self.watched.look();
+        let built = self.run_cargo().and_then(|built| {
+            self.watched.replace(sources(&built)?, started);
+            Ok(built.binary)
+        });
+        if built.is_err() {
+            self.watched.add_folders();
+        }
+        built
+    }
+
+    fn run_cargo(&self) -> Result<Built> {
+        let mut build = cargo("build");
+        build.arg("--message-format=json-render-diagnostics").args(&self.selection);
+        let output = build.stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| Failure::usage(format!("cargo: {error}")))?;
         if !output.status.success() {
             return Err(Failure { code: 1, message: "the build failed".to_owned() });
         }
         let messages = String::from_utf8_lossy(&output.stdout);
-        let mut programs: Vec<_> = messages.lines().filter_map(program).collect();
-        let Some((path, manifest)) = programs.pop() else {
-            return Err(Failure::usage(
-                "cargo built no binary: select one with --package, --bin or --example",
-            ));
-        };
-        if let Some((other, _)) = programs.pop() {
-            return Err(Failure::usage(format!(
-                "cargo built several binaries, such as {} and {}: select one with --package or --bin",
-                shown(&other),
-                shown(&path),
-            )));
-        }
-        let sources = sources(&path)?.into_iter().chain([manifest]);
-        let sources = sources.map(|path| {
-            let changed = last_change(&path).filter(|changed| *changed < started);
-            Source { path, changed }
-        });
-        Ok(Program { sources: sources.collect(), path })
+        let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let messages: Vec<Value> = messages.collect();
+        let manifests = messages.iter().filter(|message| has_path(message));
+        let manifests = manifests.filter_map(|message| path(message, "manifest_path")).collect();
+        Ok(Built { binary: binary(&messages)?, manifests })
     }
 }
 
-impl Program {
-    pub(super) fn name(&self) -> String {
-        shown(&self.path)
-    }
+fn cargo(command: &str) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.arg(command).stdin(Stdio::null());
+    cargo
+}
 
-    /// Returns true if a file that it was built from has changed since.
-    pub(super) fn is_outdated(&self) -> bool {
-        let is_changed = |source: &Source| {
-            source.changed.is_none() || last_change(&source.path) != source.changed
-        };
-        self.sources.iter().any(is_changed)
-    }
+fn path(message: &Value, name: &str) -> Option<PathBuf> {
+    message.get(name).and_then(Value::as_str).map(PathBuf::from)
+}
 
-    /// Takes the files as they are now for those that it was built from, after a build that failed.
-    pub(super) fn wait_for_another_change(&mut self) {
-        for source in &mut self.sources {
-            source.changed = last_change(&source.path);
+/// Returns true if a message is about a package on this computer, not in a registry.
+fn has_path(message: &Value) -> bool {
+    let id = message.get("package_id").and_then(Value::as_str);
+    id.is_some_and(|id| id.starts_with("path+"))
+}
+
+/// Returns the one binary of these messages. Of several, it is the one that `cargo run` runs.
+fn binary(messages: &[Value]) -> Result<PathBuf> {
+    let binaries: Vec<_> =
+        messages.iter().filter_map(|message| path(message, "executable")).collect();
+    match binaries.as_slice() {
+        [] => Err(Failure::usage(
+            "cargo built no binary: select one with --package, --bin or --example",
+        )),
+        [binary] => Ok(binary.clone()),
+        [one, .., other] => {
+            let defaults = default_runs();
+            let mut found = binaries.iter().filter(|binary| defaults.contains(&stem(binary)));
+            found.next().cloned().filter(|_| found.next().is_none()).ok_or_else(|| {
+                Failure::usage(format!(
+                    "cargo built several binaries, such as {} and {}: select one with --package or --bin",
+                    stem(one),
+                    stem(other),
+                ))
+            })
         }
     }
 }
 
-fn shown(program: &Path) -> String {
+/// Returns the `default-run` of the packages of the workspace.
+fn default_runs() -> Vec<String> {
+    let mut metadata = cargo("metadata");
+    let output = metadata.args(["--no-deps", "--format-version=1"]).stderr(Stdio::null()).output();
+    let metadata = output.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok());
+    let metadata: Value = metadata.unwrap_or_default();
+    let packages = metadata.get("packages").and_then(Value::as_array).into_iter().flatten();
+    let names = packages.filter_map(|package| package.get("default_run")?.as_str());
+    names.map(str::to_owned).collect()
+}
+
+/// Returns the name of a program without its folder and extension.
+pub(super) fn stem(program: &Path) -> String {
     program.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn last_change(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file).and_then(|file| file.modified()).ok()
-}
-
-/// Returns the program of one of cargo's messages, and the manifest of its package.
-fn program(message: &str) -> Option<(PathBuf, PathBuf)> {
-    let message: Value = serde_json::from_str(message).ok()?;
-    let path = |name: &str| message.get(name).and_then(Value::as_str).map(PathBuf::from);
-    Some((path("executable")?, path("manifest_path")?))
-}
-
-/// Reads the list of files that cargo writes beside a program: `program: file file`, where a space
-/// in a name follows a backslash.
-fn sources(program: &Path) -> Result<Vec<PathBuf>> {
-    let list = program.with_extension("d");
+/// Returns the files that a binary was built from, without those that the build has made.
+///
+/// Cargo lists them beside the binary, as `binary: file file`, where a space in a name follows a
+/// backslash.
+fn sources(Built { binary, manifests }: &Built) -> Result<Vec<PathBuf>> {
+    let list = binary.with_extension("d");
     let text = fs::read_to_string(&list)
         .map_err(|error| Failure::usage(format!("{}: {error}", list.display())))?;
     let (_, files) = text.lines().next().and_then(|line| line.split_once(": ")).unwrap_or_default();
     let files = files.replace("\\ ", "\0");
-    Ok(files.split(' ').map(|file| file.replace('\0', " ").into()).collect())
+    let files = files.split(' ').map(|file| PathBuf::from(file.replace('\0', " ")));
+    let mut output = binary.parent().unwrap_or(binary);
+    if output.ends_with("examples") {
+        output = output.parent().unwrap_or(output);
+    }
+    let mut sources: Vec<PathBuf> = files.filter(|file| !file.starts_with(output)).collect();
+    let folders = manifests.iter().flat_map(|manifest| manifest.ancestors().skip(1));
+    let workspaces = folders.filter(|folder| folder.join("Cargo.lock").is_file());
+    sources.extend(workspaces.map(|folder| folder.join("Cargo.toml")));
+    sources.extend_from_slice(manifests);
+    sources.sort_unstable();
+    sources.dedup();
+    Ok(sources)
 }

@@ -1,32 +1,37 @@
 //! The rounds of a call, with the content of their request states.
 
 use std::fmt::Write as _;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use mrtr::client::CallEvent;
+use mrtr::client::RequestInfo;
 use mrtr::development::RequestState;
 use mrtr::schema::method;
 use mrtr::terminal::sanitize_line;
 use mrtr::{KeyRing, UnixSeconds};
 use mrtr_codec::{Binding, Digest, OpenError};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::output::{self, dim};
 
 /// The longest value that is shown, in characters.
 const MAX_VALUE: usize = 200;
 
-/// Shows the rounds of a call of a tool with these arguments.
-pub(super) fn show(event: &CallEvent<'_>, keys: &KeyRing, arguments: &str) {
-    let CallEvent::RequestFinished { request, elapsed, outcome, .. } = event else { return };
+/// Shows a round of a call of a tool with these arguments.
+pub(super) fn show(
+    request: &RequestInfo<'_>,
+    time: Duration,
+    result: &RawValue,
+    keys: &KeyRing,
+    arguments: &str,
+) {
     if request.method != method::TOOLS_CALL {
         return;
     }
-    let Ok(result) = outcome else { return };
     let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
     let text = |name: &str| result.get(name).and_then(Value::as_str);
     let what = text("resultType").unwrap_or("complete").replace('_', " ");
-    let round = format!("round {} · {} after {elapsed:.0?}", request.round, sanitize_line(&what));
+    let round = format!("round {} · {} after {time:.0?}", request.round, sanitize_line(&what));
     output::note(&dim(&round));
     let Some(token) = text("requestState") else { return };
     let arguments = match Digest::from_json(Some(arguments)) {
@@ -78,4 +83,60 @@ fn shortened(json: &str) -> String {
 fn now() -> UnixSeconds {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     UnixSeconds(since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use mrtr::development::key_ring;
+    use mrtr::schema::jsonrpc::{Params, Request, RequestId};
+    use mrtr::testing::Replicas;
+    use mrtr::{Context, Secret, Server, Tool};
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Deserialize, schemars::JsonSchema)]
+    struct Text {
+        #[expect(dead_code, reason = "the question stays open")]
+        text: String,
+    }
+
+    #[tokio::test]
+    async fn table_has_a_row_for_each_entry() -> Result<(), Box<dyn std::error::Error>> {
+        use mrtr::client::{OutgoingRequest, Transport as _};
+
+        let keys = format!("active {}", *Secret::generate()?.to_base64url());
+        let tool = Tool::new("t", "", async |cx: Context| -> mrtr::Result<String> {
+            cx.step("long name", async |_| Ok("x".repeat(300))).await?;
+            cx.step("b", async |_| Ok("\u{1b}[2J".to_owned())).await?;
+            cx.elicit::<Text>("one", "?").await?;
+            Ok(String::new())
+        });
+        let server = Server::builder("test", "1").allow_anonymous().sealer(key_ring(&keys)?);
+        let replicas = Replicas::new([server.tool(tool).build()?]);
+        let params = json!({ "name": "t", "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+        } });
+        let request = Request::new(RequestId::Number(1), "tools/call", Some(Params::new(&params)?));
+        let response = replicas.send(OutgoingRequest::new(request)).await?;
+        let result: Value = serde_json::from_str(response.outcome?.get())?;
+        let token = result.get("requestState").and_then(Value::as_str).unwrap_or_default();
+        let binding = Binding {
+            principal: None,
+            proof_key: None,
+            method: "tools/call",
+            target: "t",
+            arguments: Digest::from_json(None)?,
+        };
+        let state = RequestState::open(&key_ring(&keys)?, token, &binding, now())?;
+        let rows = [
+            format!("  step          long name  \"{}…", "x".repeat(MAX_VALUE - 1)),
+            "  step          b          \"\\u001b[2J\"".to_owned(),
+            "  open          one\n".to_owned(),
+        ];
+        assert_eq!(table(&state), rows.join("\n"));
+        Ok(())
+    }
 }

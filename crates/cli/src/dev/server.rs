@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mrtr::client::{OutgoingRequest, Transport, TransportError};
@@ -10,7 +11,7 @@ use mrtr::schema::jsonrpc::Response;
 use mrtr::stdio::{ChildConnection, ChildServer};
 use tokio::sync::Mutex;
 
-use super::project::{Program, Project};
+use super::project::{Project, stem};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -25,36 +26,54 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct DevServer(Arc<Shared>);
 
 struct Shared {
-    project: Project,
     args: Vec<String>,
     /// The key ring of the server.
     keys: String,
     running: Mutex<Running>,
+    /// The time that builds took since it was read last, in microseconds.
+    build_time: AtomicU64,
 }
 
 struct Running {
-    program: Program,
+    project: Project,
+    name: String,
     connection: Arc<ChildConnection>,
+}
+
+/// What a look at the source has led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reload {
+    /// The source is the same.
+    Unchanged,
+    /// The build failed, and the previous server keeps running.
+    Failed,
+    /// A new server is there. It starts with the next request.
+    Replaced,
 }
 
 impl DevServer {
     /// Builds the server. It starts with the first request.
-    pub(super) async fn start(project: Project, args: Vec<String>, keys: String) -> Result<Self> {
-        let program = build(&project).await?;
-        let connection = connect(program.path.clone(), &args, &keys);
-        let running = Mutex::new(Running { program, connection });
-        Ok(Self(Arc::new(Shared { project, args, keys, running })))
+    pub(super) fn start(mut project: Project, args: Vec<String>, keys: String) -> Result<Self> {
+        let (path, _) = build(&mut project)?;
+        let (name, connection) = (stem(&path), connect(path, &args, &keys));
+        let running = Mutex::new(Running { project, name, connection });
+        Ok(Self(Arc::new(Shared { args, keys, running, build_time: AtomicU64::default() })))
     }
 
-    /// Returns the name of the program.
+    /// Returns the name of the binary.
     pub(super) async fn name(&self) -> String {
-        self.0.running.lock().await.program.name()
+        self.0.running.lock().await.name.clone()
     }
 
-    /// Builds the server again if its source has changed, and replaces the running one. If the
-    /// build fails, the running one stays. Returns true if the source has changed.
-    pub(super) async fn reload(&self) -> bool {
+    /// Rebuilds the server if its source has changed, and replaces the running one.
+    pub(super) async fn reload(&self) -> Reload {
         self.current().await.1
+    }
+
+    /// Returns the time that builds took since this was called last.
+    pub(super) fn take_build_time(&self) -> Duration {
+        // Relaxed: the number guards no other memory.
+        Duration::from_micros(self.0.build_time.swap(0, Ordering::Relaxed))
     }
 
     pub(super) async fn shutdown(&self) {
@@ -62,36 +81,42 @@ impl DevServer {
         connection.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 
-    async fn current(&self) -> (Arc<ChildConnection>, bool) {
-        let Shared { project, args, keys, running } = &*self.0;
+    async fn current(&self) -> (Arc<ChildConnection>, Reload) {
+        let Shared { args, keys, running, build_time } = &*self.0;
         let mut running = running.lock().await;
-        if !running.program.is_outdated() {
-            return (Arc::clone(&running.connection), false);
+        if !running.project.is_outdated() {
+            return (Arc::clone(&running.connection), Reload::Unchanged);
         }
-        // The line may have a prompt.
-        output::note(&format!("{}Source changed: rebuilding.", output::line_start()));
-        match build(project).await {
-            Ok(program) => {
-                let connection = connect(program.path.clone(), args, keys);
-                let old = std::mem::replace(&mut *running, Running { program, connection });
-                old.connection.shutdown(SHUTDOWN_TIMEOUT).await;
+        output::note(&format!("{}Source changed: rebuilding.", output::line_break()));
+        if cfg!(windows) {
+            // The file of a running program cannot be replaced.
+            running.connection.shutdown(SHUTDOWN_TIMEOUT).await;
+        }
+        let reload = match tokio::task::block_in_place(|| build(&mut running.project)) {
+            Ok((path, time)) => {
+                let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+                build_time.fetch_add(micros, Ordering::Relaxed);
+                let (name, connection) = (stem(&path), connect(path, args, keys));
+                running.name = name;
+                let old = std::mem::replace(&mut running.connection, connection);
+                old.shutdown(SHUTDOWN_TIMEOUT).await;
+                Reload::Replaced
             }
             Err(Failure { message, .. }) => {
                 output::note(&format!("{message}; the previous server keeps running."));
-                running.program.wait_for_another_change();
+                Reload::Failed
             }
-        }
-        (Arc::clone(&running.connection), true)
+        };
+        (Arc::clone(&running.connection), reload)
     }
 }
 
-async fn build(project: &Project) -> Result<Program> {
-    let (project, started) = (project.clone(), Instant::now());
-    let program = tokio::task::spawn_blocking(move || project.build()).await;
-    let program = program.map_err(Failure::usage)??;
-    let (name, time) = (program.name(), started.elapsed());
-    output::note(&output::dim(&format!("built {name} in {:.1} s", time.as_secs_f64())));
-    Ok(program)
+fn build(project: &mut Project) -> Result<(PathBuf, Duration)> {
+    let started = Instant::now();
+    let path = project.build()?;
+    let time = started.elapsed();
+    output::note(&output::dim(&format!("built {} in {:.1} s", stem(&path), time.as_secs_f64())));
+    Ok((path, time))
 }
 
 fn connect(program: PathBuf, args: &[String], keys: &str) -> Arc<ChildConnection> {

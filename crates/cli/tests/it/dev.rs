@@ -1,24 +1,29 @@
 //! `mrtr dev`, with a script in place of cargo. The server is a gateway to a server of the test.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use mrtr::{Context, Error, Tool};
 use serde_json::json;
 
 use crate::{Guest, serve_tool};
 
-/// Prints what cargo does. Fails if there is a file `broken` and it is not the first build.
+/// Prints what cargo prints. Fails if there is a file `broken` and it is not the first build.
 const CARGO: &str = r#"#!/bin/sh
+if test "$1" = metadata; then
+    if test -f default; then echo '{"packages":[{"default_run":"server"}]}'; fi
+    exit
+fi
 echo "$@" >> builds
 if test -f broken && test "$(wc -l < builds)" -gt 1; then exit 101; fi
 echo '{"reason":"build-script-executed"}'
-printf '{"executable":"%s/server","manifest_path":"%s/Cargo.toml"}\n' "$PWD" "$PWD"
+package='"package_id":"path+file:///a#0.1.0"'
+printf '{"executable":"%s/target/debug/server","manifest_path":"%s/Cargo.toml",%s}\n' "$PWD" "$PWD" "$package"
 if test -f several; then
-    printf '{"executable":"%s/other","manifest_path":"%s/Cargo.toml"}\n' "$PWD" "$PWD"
+    printf '{"executable":"%s/target/debug/other","manifest_path":"%s/Cargo.toml",%s}\n' "$PWD" "$PWD" "$package"
 fi
 "#;
 
@@ -29,17 +34,17 @@ impl Project {
     /// Creates a project whose source changes while a call is open.
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
+        fs::create_dir_all(path.join("target/debug")).unwrap();
         let project = Self(path);
         let file = |name: &str| project.0.join(name);
         fs::write(file("cargo"), CARGO).unwrap();
         fs::set_permissions(file("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
-        symlink(env!("CARGO_BIN_EXE_mrtr"), file("server")).unwrap();
+        symlink(env!("CARGO_BIN_EXE_mrtr"), file("target/debug/server")).unwrap();
         let source = file("the source.rs");
         fs::write(&source, "1").unwrap();
         fs::write(file("Cargo.toml"), "").unwrap();
         let escaped = source.to_str().unwrap().replace(' ', "\\ ");
-        fs::write(file("server.d"), format!("server: {escaped}\n")).unwrap();
+        fs::write(file("target/debug/server.d"), format!("server: {escaped}\n")).unwrap();
         let url = serve_tool(move || {
             Tool::new("greet", "Greets", move |cx: Context| {
                 let source = source.clone();
@@ -56,8 +61,8 @@ impl Project {
         project
     }
 
-    fn run(&self, lines: &str) -> Output {
-        let mut dev = Command::new(env!("CARGO_BIN_EXE_mrtr"))
+    fn start(&self) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_mrtr"))
             .args(["dev", "--example", "shop", "--answers", "answers.json"])
             .args(["--", "gateway", "servers.json"])
             .env("CARGO", self.0.join("cargo"))
@@ -66,7 +71,11 @@ impl Project {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap();
+            .unwrap()
+    }
+
+    fn run(&self, lines: &str) -> Output {
+        let mut dev = self.start();
         // A program that ends early reads nothing.
         let _ = dev.stdin.take().unwrap().write_all(lines.as_bytes());
         dev.wait_with_output().unwrap()
@@ -118,9 +127,13 @@ fn open_call_continues_on_the_changed_server() {
 fn previous_server_keeps_running_if_the_build_fails() {
     let project = Project::new("dev-broken");
     fs::write(project.0.join("broken"), "").unwrap();
-    let done = project.run("shop__greet\nquit\n");
+    let done = project.run("shop__greet\ntools\nquit\n");
     let (out, err) = (text(&done.stdout), text(&done.stderr));
-    assert_eq!((done.status.code(), &*out), (Some(0), "Hello, Ada.\n"), "{err}");
+    assert_eq!(
+        (done.status.code(), &*out),
+        (Some(0), "Hello, Ada.\nshop__greet\n  Greets\n"),
+        "{err}"
+    );
     assert!(err.contains("the build failed; the previous server keeps running."), "{err}");
     // It is not built again before another change.
     assert_eq!(project.builds().len(), 2);
@@ -138,6 +151,10 @@ fn program_must_be_built_and_the_only_one() {
         "{err}"
     );
 
+    fs::write(project.0.join("default"), "").unwrap();
+    let default = project.run("quit\n");
+    assert_eq!(default.status.code(), Some(0), "{}", text(&default.stderr));
+
     fs::write(project.0.join("cargo"), "#!/bin/sh\nexit 101\n").unwrap();
     let failed = project.run("");
     assert_eq!(failed.status.code(), Some(1));
@@ -147,4 +164,38 @@ fn program_must_be_built_and_the_only_one() {
     let missing = project.run("");
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("mrtr: cargo: "));
+}
+
+/// Nothing is typed while the source changes, is deleted, and is there again.
+#[test]
+fn server_is_reloaded_at_the_prompt() {
+    let project = Project::new("dev-prompt");
+    fs::write(project.0.join("Cargo.lock"), "").unwrap();
+    let mut dev = project.start();
+    let mut stderr = BufReader::new(dev.stderr.take().unwrap());
+    let mut wait_for = |text: &str| {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "no {text:?}");
+        }
+    };
+    wait_for("mrtr-gateway ");
+    let (source, manifest) = (project.0.join("the source.rs"), project.0.join("Cargo.toml"));
+    fs::write(&source, "longer").unwrap();
+    wait_for("Source changed: rebuilding.");
+    wait_for("mrtr-gateway ");
+    fs::write(&manifest, "changed").unwrap();
+    wait_for("mrtr-gateway ");
+    fs::write(project.0.join("broken"), "").unwrap();
+    fs::remove_file(&source).unwrap();
+    wait_for("the build failed; the previous server keeps running.");
+    fs::remove_file(project.0.join("broken")).unwrap();
+    // The folder has changed.
+    fs::write(&source, "again").unwrap();
+    wait_for("mrtr-gateway ");
+    let mut stdin = dev.stdin.take().unwrap();
+    stdin.write_all(b"\xff\nshop__greet\n").unwrap();
+    drop(stdin);
+    assert_eq!(text(&dev.wait_with_output().unwrap().stdout), "Hello, Ada.\n");
 }

@@ -128,6 +128,12 @@ fn gateway_refuses_what_it_cannot_serve() {
         assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
         assert!(refused.stdout.is_empty());
     }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
+    command.args(["gateway", &none]).env("MRTR_DEVELOPMENT_KEYS", "active short");
+    let refused = command.output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let why = "environment variable MRTR_DEVELOPMENT_KEYS: ";
+    assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let refused = mrtr(&["gateway", &none, "--listen", &address]);
