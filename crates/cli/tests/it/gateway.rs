@@ -44,6 +44,8 @@ impl Drop for Running {
 fn start(config: &str, address: &str) -> (Running, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
     command.args(["gateway", config, "--listen", address]).env("MRTR_KEYS", KEY);
+    // A server with keys of its own ignores those for development, even invalid ones.
+    command.env("MRTR_DEVELOPMENT_KEYS", "invalid");
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut running = Running(child);
     let mut stderr = BufReader::new(running.0.stderr.take().unwrap());
