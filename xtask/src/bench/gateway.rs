@@ -14,6 +14,9 @@ const NGINX: &str = "nginx, which reads no body";
 const GATEWAY: &str = "mrtr gateway, 1 upstream";
 const MANY: &str = "mrtr gateway, 16 upstreams";
 const FASTMCP: &str = "FastMCP 4.1.4 proxy, 1 upstream";
+/// It initializes its upstream as a legacy client and forwards no questions, so it has no second
+/// round.
+const TOWER_MCP: &str = "tower-mcp 0.25.0 proxy, 1 legacy upstream";
 
 const WORKLOADS: [(&str, &str); 2] = [("echo", "echo"), ("a call of two rounds", "order")];
 
@@ -25,7 +28,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
     let gateway = built("gateway")?.join("gateway-peer").display().to_string();
     // The upstreams share a core with what is in front of them.
     let start = || Server::start(Command::new("taskset").args(["-c", "1"]).arg(&served));
-    let upstreams: Vec<Server> = (0..16).map(|_| start()).collect::<Result<_>>()?;
+    let mut upstreams: Vec<Server> = (0..16).map(|_| start()).collect::<Result<_>>()?;
     let urls: Vec<_> =
         upstreams.iter().map(|server| format!("http://127.0.0.1:{}/mcp", server.port)).collect();
     let in_front = |count: usize| {
@@ -47,12 +50,24 @@ pub fn measure(extent: &Extent) -> Result<Part> {
         let url = urls.first().ok_or("no upstream")?;
         subjects.push(Subject::new(FASTMCP, &[&python, &script, url]));
     }
+    if extent.all {
+        // The same server, with its default features: it also speaks legacy revisions.
+        let program = built("readme")?.join("readme-peer");
+        let legacy = Server::start(Command::new("taskset").args(["-c", "1"]).arg(program))?;
+        let proxy = built("tower-mcp")?.join("tower-mcp-peer").display().to_string();
+        let url = format!("http://127.0.0.1:{}/mcp", legacy.port);
+        subjects.push(Subject::new(TOWER_MCP, &[&proxy, &url]));
+        upstreams.push(legacy);
+    }
     let mut samples: Vec<Vec<Vec<Sample>>> =
         WORKLOADS.iter().map(|_| subjects.iter().map(|_| Vec::new()).collect()).collect();
     for round in 1..=extent.rounds {
         for ((title, workload), of_workload) in WORKLOADS.iter().zip(&mut samples) {
             show(&format!("  {round}/{}  {title:<30}", extent.rounds))?;
             for (subject, samples) in subjects.iter().zip(of_workload) {
+                if subject.name == TOWER_MCP && *workload != "echo" {
+                    continue;
+                }
                 let sample = subject.measure(&Load::new(*workload, 1), extent)?;
                 show(&format!(" {:>9.0}", sample.get("p50_us")))?;
                 samples.push(sample);
@@ -67,7 +82,7 @@ pub fn measure(extent: &Extent) -> Result<Part> {
         let [direct, _, one, many, ..] = rows.as_slice() else {
             return Err("a row is missing".into());
         };
-        for (subject, row) in subjects.iter().zip(rows) {
+        for (subject, row) in subjects.iter().zip(rows).filter(|(_, row)| !row.is_empty()) {
             let mut cells = vec![(*title).to_owned(), subject.name.clone()];
             cells.extend(["p50_us", "p99_us"].map(|metric| {
                 format!("{:.0}", median(&mut row.iter().map(|s| s.get(metric)).collect::<Vec<_>>()))

@@ -233,9 +233,17 @@ fn benches() -> Result {
         step(check.args(args).env("CARGO_TARGET_DIR", &home).env("RUSTFLAGS", "-D warnings"))
     };
     check(&["--benches", "--manifest-path=benches/Cargo.toml"])?;
-    for name in
-        ["load", "floors", "mrtr", "tasks", "dbos", "minimal/mrtr-server", "minimal/mrtr-client"]
-    {
+    for name in [
+        "load",
+        "floors",
+        "mrtr",
+        "gateway",
+        "tower-mcp",
+        "tasks",
+        "dbos",
+        "minimal/mrtr-server",
+        "minimal/mrtr-client",
+    ] {
         check(&[&format!("--manifest-path=benches/{name}/Cargo.toml")])?;
     }
     Ok(())
