@@ -315,8 +315,7 @@ impl ServerBuilder {
     /// [`Error::invalid`](crate::Error::invalid), -32603 for any other.
     ///
     /// A method that the protocol defines for servers is a build error, even if this server does
-    /// not serve it. If the handler of `tasks/get` is added, subscriptions to tasks call it every
-    /// 5 s for each task.
+    /// not serve it.
     pub fn method<F, Fut>(mut self, name: impl Into<String>, answer: F) -> Self
     where
         F: Fn(ExtensionRequest) -> Fut + Send + Sync + 'static,

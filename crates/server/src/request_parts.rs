@@ -38,19 +38,6 @@ impl RequestParts {
         self.principal.as_ref()
     }
 
-    /// Returns a copy for another request of the same caller, which sends no notifications.
-    pub(crate) fn without_notifications(&self) -> Box<Self> {
-        Box::new(Self {
-            meta: Arc::clone(&self.meta),
-            principal: self.principal.clone(),
-            headers: self.headers.clone(),
-            notifier: Notifier::new(NotificationSender::closed()),
-            extensions: self.extensions.clone(),
-            runtime: Arc::clone(&self.runtime),
-            group_states: self.group_states.clone(),
-        })
-    }
-
     /// Returns the HTTP headers of this request; empty for other transports. The headers of another
     /// round of the call may differ.
     pub fn headers(&self) -> &HeaderMap {

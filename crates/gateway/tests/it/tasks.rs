@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _};
-use mrtr_client::{Client, Subscription, SubscriptionEvent, Transport as _};
+use mrtr_client::{Client, Transport as _};
 use mrtr_gateway::Gateway;
 use mrtr_schema::RawJson;
 use mrtr_schema::elicitation::ElicitResult;
 use mrtr_schema::jsonrpc::{ErrorObject, Params, Request, RequestId, Response, code};
-use mrtr_schema::subscription::SubscriptionFilter;
-use mrtr_schema::tasks::TaskStatus;
 use mrtr_server::tasks::{MemoryTaskStore, TaskPolicy};
 use mrtr_server::{Context, Principal, Result, Server, Tool};
 use mrtr_transport::{InProcess, IncomingRequest, OutgoingRequest, RequestHandler};
@@ -130,48 +127,6 @@ async fn client_follows_a_task_through_the_gateway() {
     // Without the extension, the upstream runs the call in rounds.
     let client = caller(&gateway, "alice").build();
     assert_eq!(client.call_tool("a__report", json!({})).await.unwrap().text(), "reported hello");
-}
-
-/// The next event of a subscription that is about a task.
-async fn next_status(subscription: &mut Subscription, id: &str) -> TaskStatus {
-    match subscription.next().await.unwrap().unwrap() {
-        SubscriptionEvent::TaskUpdated(task) => {
-            assert_eq!(task.task_id, id);
-            task.status
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn subscriber_is_told_of_changes_of_its_tasks_only() {
-    let servers = [upstream("a"), upstream("b")];
-    let upstreams = [("a", &servers[0]), ("b", &servers[1])];
-    let replicas = [gateway(&upstreams).await, gateway(&upstreams).await];
-    let id = create(&replicas[0], "b__report").await;
-    wait_for(&replicas[0], &id, "input_required").await;
-    let mut filter = SubscriptionFilter::new();
-    filter.task_ids = vec![id.clone(), "unknown".to_owned()];
-
-    let listen = |name| caller(&replicas[1], name).with_tasks().build().listen(&filter).unwrap();
-    let mut other = listen("mallory");
-    let acknowledged = other.next().await.unwrap().unwrap();
-    assert_eq!(acknowledged, SubscriptionEvent::Acknowledged(SubscriptionFilter::new()));
-
-    let mut alice = listen("alice");
-    filter.task_ids.pop();
-    let acknowledged = alice.next().await.unwrap().unwrap();
-    assert_eq!(acknowledged, SubscriptionEvent::Acknowledged(filter));
-    assert_eq!(next_status(&mut alice, &id).await, TaskStatus::InputRequired);
-    let answer = ElicitResult::accept(json!({ "text": "all" })).unwrap();
-    let answer = json!({ "taskId": id, "inputResponses": { "more": answer } });
-    send(&replicas[0], "alice", "tasks/update", answer).await.unwrap();
-    let mut status = next_status(&mut alice, &id).await;
-    if status == TaskStatus::Working {
-        status = next_status(&mut alice, &id).await;
-    }
-    assert_eq!(status, TaskStatus::Completed);
-    assert!(other.next().now_or_never().is_none(), "another caller's subscription");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! Methods of protocol extensions.
 
-use mrtr_schema::Object;
-use mrtr_schema::jsonrpc::{ErrorObject, Request};
+use mrtr_schema::jsonrpc::Request;
 use serde_json::{Value, json};
 
 use super::execute::catch_panics;
@@ -19,26 +18,16 @@ impl Registry {
         parts: Box<RequestParts>,
     ) -> ResponseFuture<'r> {
         Box::pin(async move {
-            let mut result = self.call_method(method, request.decode_params()?, parts).await?;
+            let params = request.decode_params()?;
+            let called = catch_panics(|| method.call(ExtensionRequest { params, parts })).await?;
+            let mut result = called
+                .map_err(|error| log_handler_error(&error, "an extension's method failed"))?;
+            result.entry("resultType").or_insert_with(|| json!("complete"));
             let meta = result.entry("_meta").or_insert_with(|| json!({}));
             if let Value::Object(meta) = meta {
                 meta.extend(self.meta.clone());
             }
             complete(&result)
         })
-    }
-
-    /// Returns the result of a method of an extension, with its type.
-    pub(super) async fn call_method(
-        &self,
-        method: &Method,
-        params: Object,
-        parts: Box<RequestParts>,
-    ) -> Result<Object, ErrorObject> {
-        let called = catch_panics(|| method.call(ExtensionRequest { params, parts })).await?;
-        let mut result =
-            called.map_err(|error| log_handler_error(&error, "an extension's method failed"))?;
-        result.entry("resultType").or_insert_with(|| json!("complete"));
-        Ok(result)
     }
 }

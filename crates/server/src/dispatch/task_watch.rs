@@ -3,31 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_schema::json::from_value;
-use mrtr_schema::jsonrpc::{ErrorObject, code};
+use mrtr_schema::Object;
+use mrtr_schema::jsonrpc::ErrorObject;
 use mrtr_schema::subscription::name;
-use mrtr_schema::tasks::{DetailedTask, GetTaskResult, TaskNotification};
-use mrtr_schema::{Object, method};
+use mrtr_schema::tasks::{DetailedTask, TaskNotification};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use super::tasks::check_extension;
-use crate::registry::{Method, Registry};
+use crate::registry::Registry;
 use crate::request_parts::RequestParts;
 use crate::tasks::TaskKey;
 
 /// Maximum number of tasks in one subscription.
 const MAX_TASKS: usize = 100;
 
-/// The interval at which all tasks are read: a store may not announce every change, and a method of
-/// the server's own announces none.
+/// The interval at which all tasks are read: a store may not announce every change.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The tasks of one subscription, and what its client knows of them.
 pub(super) struct TaskWatch {
     tasks: Vec<Watched>,
-    /// The tasks that change, if the server has a store of them.
     changes: Option<Receiver<TaskKey>>,
 }
 
@@ -57,12 +54,14 @@ impl TaskWatch {
             let why = format!("Invalid params: at most {MAX_TASKS} tasks in one subscription");
             return Err(ErrorObject::invalid_params(why));
         }
-        let service = server.tasks.as_deref().filter(|_| !task_ids.is_empty());
-        let changes = service.map(|service| service.changes.subscribe());
+        let Some(service) = server.tasks.as_deref().filter(|_| !task_ids.is_empty()) else {
+            return Ok(Self { tasks, changes: None });
+        };
+        let changes = Some(service.changes.subscribe());
         for task_id in task_ids {
             let key = TaskKey::of(&task_id);
             if tasks.iter().all(|watched| watched.key != key)
-                && let Ok(current) = server.task_to_watch(&task_id, parts).await
+                && let Ok(current) = server.detailed_task(&task_id, parts).await
             {
                 tasks.push(Watched { key, current, sent: None });
             }
@@ -94,11 +93,11 @@ impl TaskWatch {
                 watched.sent = json;
             }
             self.tasks.retain(|watched| !watched.current.task().status.is_terminal());
-            if self.tasks.is_empty() {
+            let Some(changes) = self.changes.as_mut().filter(|_| !self.tasks.is_empty()) else {
                 return std::future::pending().await;
-            }
+            };
             let changed_task = loop {
-                match timeout_at(next_read, next_change(&mut self.changes)).await {
+                match timeout_at(next_read, changes.recv()).await {
                     Ok(Ok(key)) if self.tasks.iter().all(|watched| watched.key != key) => {}
                     Ok(Ok(key)) => break Some(key),
                     // Changes were missed, so everything may have changed.
@@ -115,44 +114,14 @@ impl TaskWatch {
                     continue;
                 }
                 let task_id = watched.current.task().task_id.clone();
-                match server.current().task_to_watch(&task_id, parts).await {
+                match server.current().detailed_task(&task_id, parts).await {
                     Ok(current) => watched.current = current,
-                    Err(error) if error.code == code::INVALID_PARAMS => gone.push(watched.key),
+                    Err(error) if error.data.is_none() => gone.push(watched.key),
                     // The store is unavailable.
                     Err(_) => {}
                 }
             }
             self.tasks.retain(|watched| !gone.contains(&watched.key));
-        }
-    }
-}
-
-/// Waits for a task to change. Without a store, none does.
-async fn next_change(changes: &mut Option<Receiver<TaskKey>>) -> Result<TaskKey, RecvError> {
-    match changes {
-        Some(changes) => changes.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-impl Registry {
-    /// Reads a task of the caller, from the store or with the server's own method `tasks/get`.
-    async fn task_to_watch(
-        &self,
-        task_id: &str,
-        parts: &RequestParts,
-    ) -> Result<DetailedTask, ErrorObject> {
-        let Some(Method::Extension(get)) = self.methods.get(method::TASKS_GET) else {
-            return self.detailed_task(task_id, parts).await;
-        };
-        let params = Object::from_iter([("taskId".to_owned(), task_id.into())]);
-        let result = self.call_method(get, params, parts.without_notifications()).await?;
-        match from_value::<GetTaskResult>(&result.into()) {
-            Ok(found) if found.task.task().task_id == task_id => Ok(found.task),
-            _ => {
-                tracing::error!(target: "mrtr::tasks", "`tasks/get` returned no task, or another");
-                Err(ErrorObject::internal("Internal error"))
-            }
         }
     }
 }
