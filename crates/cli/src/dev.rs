@@ -46,8 +46,7 @@ pub(crate) async fn run(options: &Dev) -> Result<ExitCode> {
     let keys = format!("active {}", *secret.to_base64url());
     let ring = Arc::new(development::key_ring(&keys).map_err(Failure::usage)?);
     let server = DevServer::start(Project::new(options), options.args.clone(), keys)?;
-    let name = server.name().await;
-    let session = Session { server, name, answers, ring };
+    let session = Session { server, answers, ring };
     session.introduce().await;
     explain();
     while let Some(line) = session.next_line().await {
@@ -72,8 +71,6 @@ pub(crate) async fn run(options: &Dev) -> Result<ExitCode> {
 
 struct Session {
     server: DevServer,
-    /// The name of its program.
-    name: String,
     answers: Answers,
     /// The keys of the server.
     ring: Arc<KeyRing>,
@@ -107,13 +104,15 @@ impl Session {
     /// The client of another call would have lists from before a change.
     fn client(&self, arguments: String) -> Client<DevServer> {
         let client = Client::builder(self.server.clone()).exclude_handler_time();
-        let client = interactive::answer(client, self.name.clone(), self.answers.clone());
+        let client =
+            interactive::answer(client, self.server.name().to_owned(), self.answers.clone());
         let (ring, server) = (Arc::clone(&self.ring), self.server.clone());
         let show = move |event: CallEvent<'_>| {
-            if let CallEvent::RequestFinished { request, elapsed, outcome: Ok(result), .. } = event
-            {
-                let time = elapsed.saturating_sub(server.take_build_time());
-                rounds::show(request, time, result, &ring, &arguments);
+            if let CallEvent::RequestFinished { request, elapsed, outcome, .. } = event {
+                let time = elapsed.saturating_sub(server.take_reload_time());
+                if let Ok(result) = outcome {
+                    rounds::show(request, time, result, &ring, &arguments);
+                }
             }
         };
         client.on_event(show).build()
@@ -121,6 +120,8 @@ impl Session {
 
     /// Prints what the server says about itself.
     async fn introduce(&self) {
+        // The time for a build is not the server's.
+        self.server.reload().await;
         let client = self.client(String::new());
         let told = async {
             let found = client.discover().await?;
@@ -135,7 +136,7 @@ impl Session {
                 let names: Vec<_> = tools.iter().map(|tool| sanitize_line(&tool.name)).collect();
                 output::note(&format!(
                     "{}: {}",
-                    bold(&sanitize_line(&name.unwrap_or_else(|| self.name.clone()))),
+                    bold(&sanitize_line(&name.unwrap_or_else(|| self.server.name().to_owned()))),
                     if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
                 ));
             }
@@ -185,7 +186,7 @@ impl Session {
         })?;
         let form = ElicitParams::Form(FormParams::new("Arguments", schema));
         let context = InputContext::new("tools/call", name, "arguments", 1);
-        let answer = terminal::elicit(&self.name, &context, form).await;
+        let answer = terminal::elicit(self.server.name(), &context, form).await;
         let answer = answer.map_err(Failure::usage)?;
         match answer.action {
             ElicitAction::Accept => Ok(answer.content.unwrap_or_default()),

@@ -47,13 +47,13 @@ impl Project {
     /// Builds the binary, and returns its path. Cargo's messages go to standard error.
     pub(super) fn build(&mut self) -> Result<PathBuf> {
         let started = SystemTime::now();
-        self.watched.look();
+        let folders = self.watched.look();
         let built = self.run_cargo().and_then(|built| {
             self.watched.replace(sources(&built)?, started);
             Ok(built.binary)
         });
         if built.is_err() {
-            self.watched.add_folders();
+            self.watched.watch_folders(folders);
         }
         built
     }
@@ -93,36 +93,47 @@ fn has_path(message: &Value) -> bool {
 
 /// Returns the one binary of these messages. Of several, it is the one that `cargo run` runs.
 fn binary(messages: &[Value]) -> Result<PathBuf> {
-    let binaries: Vec<_> =
-        messages.iter().filter_map(|message| path(message, "executable")).collect();
+    let binary = |message: &Value| Some((path(message, "executable")?, id(message, "package_id")));
+    let binaries: Vec<_> = messages.iter().filter_map(binary).collect();
     match binaries.as_slice() {
         [] => Err(Failure::usage(
             "cargo built no binary: select one with --package, --bin or --example",
         )),
-        [binary] => Ok(binary.clone()),
-        [one, .., other] => {
+        [(binary, _)] => Ok(binary.clone()),
+        [(one, _), .., (other, _)] => {
             let defaults = default_runs();
-            let mut found = binaries.iter().filter(|binary| defaults.contains(&stem(binary)));
-            found.next().cloned().filter(|_| found.next().is_none()).ok_or_else(|| {
-                Failure::usage(format!(
+            let is_default = |(binary, package): &&(PathBuf, String)| {
+                defaults.contains(&(package.clone(), stem(binary)))
+            };
+            let mut found = binaries.iter().filter(is_default);
+            match (found.next(), found.next()) {
+                (Some((binary, _)), None) => Ok(binary.clone()),
+                _ => Err(Failure::usage(format!(
                     "cargo built several binaries, such as {} and {}: select one with --package or --bin",
                     stem(one),
                     stem(other),
-                ))
-            })
+                ))),
+            }
         }
     }
 }
 
-/// Returns the `default-run` of the packages of the workspace.
-fn default_runs() -> Vec<String> {
+fn id(of: &Value, name: &str) -> String {
+    of.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Returns the packages of the workspace that have a `default-run`, and its name.
+fn default_runs() -> Vec<(String, String)> {
     let mut metadata = cargo("metadata");
     let output = metadata.args(["--no-deps", "--format-version=1"]).stderr(Stdio::null()).output();
     let metadata = output.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok());
     let metadata: Value = metadata.unwrap_or_default();
     let packages = metadata.get("packages").and_then(Value::as_array).into_iter().flatten();
-    let names = packages.filter_map(|package| package.get("default_run")?.as_str());
-    names.map(str::to_owned).collect()
+    let default_run = |package: &Value| {
+        let name = package.get("default_run")?.as_str()?;
+        Some((id(package, "id"), name.to_owned()))
+    };
+    packages.filter_map(default_run).collect()
 }
 
 /// Returns the name of a program without its folder and extension.
@@ -148,7 +159,8 @@ fn sources(Built { binary, manifests }: &Built) -> Result<Vec<PathBuf>> {
     let mut sources: Vec<PathBuf> = files.filter(|file| !file.starts_with(output)).collect();
     let folders = manifests.iter().flat_map(|manifest| manifest.ancestors().skip(1));
     let workspaces = folders.filter(|folder| folder.join("Cargo.lock").is_file());
-    sources.extend(workspaces.map(|folder| folder.join("Cargo.toml")));
+    let files = ["Cargo.toml", "Cargo.lock"];
+    sources.extend(workspaces.flat_map(|folder| files.map(|file| folder.join(file))));
     sources.extend_from_slice(manifests);
     sources.sort_unstable();
     sources.dedup();

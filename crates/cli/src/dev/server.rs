@@ -29,14 +29,14 @@ struct Shared {
     args: Vec<String>,
     /// The key ring of the server.
     keys: String,
+    name: String,
     running: Mutex<Running>,
-    /// The time that builds took since it was read last, in microseconds.
-    build_time: AtomicU64,
+    /// The time that reloads took since it was read last, in microseconds.
+    reload_time: AtomicU64,
 }
 
 struct Running {
     project: Project,
-    name: String,
     connection: Arc<ChildConnection>,
 }
 
@@ -54,15 +54,16 @@ pub(super) enum Reload {
 impl DevServer {
     /// Builds the server. It starts with the first request.
     pub(super) fn start(mut project: Project, args: Vec<String>, keys: String) -> Result<Self> {
-        let (path, _) = build(&mut project)?;
+        let path = build(&mut project)?;
         let (name, connection) = (stem(&path), connect(path, &args, &keys));
-        let running = Mutex::new(Running { project, name, connection });
-        Ok(Self(Arc::new(Shared { args, keys, running, build_time: AtomicU64::default() })))
+        let running = Mutex::new(Running { project, connection });
+        let reload_time = AtomicU64::default();
+        Ok(Self(Arc::new(Shared { args, keys, name, running, reload_time })))
     }
 
     /// Returns the name of the binary.
-    pub(super) async fn name(&self) -> String {
-        self.0.running.lock().await.name.clone()
+    pub(super) fn name(&self) -> &str {
+        &self.0.name
     }
 
     /// Rebuilds the server if its source has changed, and replaces the running one.
@@ -70,10 +71,10 @@ impl DevServer {
         self.current().await.1
     }
 
-    /// Returns the time that builds took since this was called last.
-    pub(super) fn take_build_time(&self) -> Duration {
+    /// Returns the time that reloads took since this was called last.
+    pub(super) fn take_reload_time(&self) -> Duration {
         // Relaxed: the number guards no other memory.
-        Duration::from_micros(self.0.build_time.swap(0, Ordering::Relaxed))
+        Duration::from_micros(self.0.reload_time.swap(0, Ordering::Relaxed))
     }
 
     pub(super) async fn shutdown(&self) {
@@ -82,22 +83,20 @@ impl DevServer {
     }
 
     async fn current(&self) -> (Arc<ChildConnection>, Reload) {
-        let Shared { args, keys, running, build_time } = &*self.0;
+        let Shared { args, keys, running, reload_time, .. } = &*self.0;
         let mut running = running.lock().await;
         if !running.project.is_outdated() {
             return (Arc::clone(&running.connection), Reload::Unchanged);
         }
+        let started = Instant::now();
         output::note(&format!("{}Source changed: rebuilding.", output::line_break()));
         if cfg!(windows) {
             // The file of a running program cannot be replaced.
             running.connection.shutdown(SHUTDOWN_TIMEOUT).await;
         }
         let reload = match tokio::task::block_in_place(|| build(&mut running.project)) {
-            Ok((path, time)) => {
-                let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-                build_time.fetch_add(micros, Ordering::Relaxed);
-                let (name, connection) = (stem(&path), connect(path, args, keys));
-                running.name = name;
+            Ok(path) => {
+                let connection = connect(path, args, keys);
                 let old = std::mem::replace(&mut running.connection, connection);
                 old.shutdown(SHUTDOWN_TIMEOUT).await;
                 Reload::Replaced
@@ -107,16 +106,18 @@ impl DevServer {
                 Reload::Failed
             }
         };
+        let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        reload_time.fetch_add(micros, Ordering::Relaxed);
         (Arc::clone(&running.connection), reload)
     }
 }
 
-fn build(project: &mut Project) -> Result<(PathBuf, Duration)> {
+fn build(project: &mut Project) -> Result<PathBuf> {
     let started = Instant::now();
     let path = project.build()?;
     let time = started.elapsed();
     output::note(&output::dim(&format!("built {} in {:.1} s", stem(&path), time.as_secs_f64())));
-    Ok((path, time))
+    Ok(path)
 }
 
 fn connect(program: PathBuf, args: &[String], keys: &str) -> Arc<ChildConnection> {

@@ -1,10 +1,11 @@
 //! `mrtr dev`, with a script in place of cargo. The server is a gateway to a server of the test.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use mrtr::{Context, Error, Tool};
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::{Guest, serve_tool};
 /// Prints what cargo prints. Fails if there is a file `broken` and it is not the first build.
 const CARGO: &str = r#"#!/bin/sh
 if test "$1" = metadata; then
-    if test -f default; then echo '{"packages":[{"default_run":"server"}]}'; fi
+    if test -f default; then echo '{"packages":[{"id":"path+file:///a#0.1.0","default_run":"server"}]}'; fi
     exit
 fi
 echo "$@" >> builds
@@ -90,6 +91,16 @@ impl Project {
 impl Drop for Project {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that ends when this is dropped.
+struct Dev(Child);
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -171,13 +182,17 @@ fn program_must_be_built_and_the_only_one() {
 fn server_is_reloaded_at_the_prompt() {
     let project = Project::new("dev-prompt");
     fs::write(project.0.join("Cargo.lock"), "").unwrap();
-    let mut dev = project.start();
-    let mut stderr = BufReader::new(dev.stderr.take().unwrap());
-    let mut wait_for = |text: &str| {
-        let mut line = String::new();
-        while !line.contains(text) {
-            line.clear();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "no {text:?}");
+    let Dev(dev) = &mut Dev(project.start());
+    let stderr = BufReader::new(dev.stderr.take().unwrap());
+    let (send, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        stderr.lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+    });
+    // The program waits for input: without a line, the test would never end.
+    let wait_for = |text: &str| loop {
+        let line = lines.recv_timeout(Duration::from_mins(1));
+        if line.unwrap_or_else(|error| panic!("no {text:?}: {error}")).contains(text) {
+            break;
         }
     };
     wait_for("mrtr-gateway ");
@@ -197,5 +212,7 @@ fn server_is_reloaded_at_the_prompt() {
     let mut stdin = dev.stdin.take().unwrap();
     stdin.write_all(b"\xff\nshop__greet\n").unwrap();
     drop(stdin);
-    assert_eq!(text(&dev.wait_with_output().unwrap().stdout), "Hello, Ada.\n");
+    let mut out = String::new();
+    dev.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert_eq!(out, "Hello, Ada.\n");
 }

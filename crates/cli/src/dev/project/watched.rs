@@ -1,51 +1,187 @@
 //! Files whose changes matter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files, with the time of the last change that was seen; `None` if a file did not exist.
+/// The most files of a folder that are looked at.
+const MAX_FILES: usize = 10_000;
+
+/// The files that a binary was built from, as they were seen.
 #[derive(Default)]
-pub(super) struct Watched(BTreeMap<PathBuf, Option<SystemTime>>);
+pub(super) struct Watched {
+    /// The time of the last change; `None` if the file did not exist.
+    files: BTreeMap<PathBuf, Option<SystemTime>>,
+    /// Files that changed during the last build: perhaps the build has made them.
+    changed_by_build: BTreeSet<PathBuf>,
+    /// After a build that failed: folders, since it may lack a file that does not exist yet.
+    folders: Folders,
+}
+
+/// The names of the sources in folders.
+pub(super) type Folders = BTreeMap<PathBuf, BTreeSet<OsString>>;
 
 impl Watched {
     /// Returns true if a file has changed, appeared or disappeared since it was seen.
     pub(super) fn have_changed(&self) -> bool {
-        self.0.iter().any(|(file, seen)| last_change(file) != *seen)
+        self.files.iter().any(|(file, seen)| last_change(file) != *seen)
+            || self.folders.iter().any(|(folder, seen)| source_names(folder) != *seen)
     }
 
-    /// Sees the files as they are. Called before a build, so that a change during it is not missed.
-    pub(super) fn look(&mut self) {
-        for (file, seen) in &mut self.0 {
+    /// Sees the files as they are before a build, so that changes during it are not missed. Returns
+    /// their folders, for [`watch_folders`](Self::watch_folders).
+    pub(super) fn look(&mut self) -> Folders {
+        for (file, seen) in &mut self.files {
             *seen = last_change(file);
         }
+        let folders: BTreeSet<_> = self.files.keys().filter_map(|file| file.parent()).collect();
+        folders.into_iter().map(|folder| (folder.to_owned(), source_names(folder))).collect()
     }
 
-    /// Watches these files, from which a build that began at `started` was made. Those that were
-    /// watched before stay as they were seen.
+    /// Watches these files, from which a build that began at `started` was made.
+    ///
+    /// A file that changed during the build counts as changed. If it changed during the build
+    /// before, too, the builds have made it, and it counts as seen.
     pub(super) fn replace(&mut self, files: Vec<PathBuf>, started: SystemTime) {
-        let now = SystemTime::now();
-        let seen = |file: &PathBuf| match self.0.get(file) {
-            Some(seen) => *seen,
-            // A new file that changed during the build is built once more.
-            None => last_change(file).filter(|time| !(started..=now).contains(time)),
+        let (now, mut changed_by_build) = (SystemTime::now(), BTreeSet::new());
+        let mut look = |file: &PathBuf| {
+            let changed = last_change(file);
+            let before = match self.files.get(file) {
+                Some(seen) => *seen,
+                None => changed.filter(|time| !(started..=now).contains(time)),
+            };
+            if before == changed || file.ends_with("Cargo.lock") {
+                return changed;
+            }
+            changed_by_build.insert(file.clone());
+            if self.changed_by_build.contains(file) { changed } else { before }
         };
-        self.0 = files.into_iter().map(|file| (file.clone(), seen(&file))).collect();
+        let files = files.into_iter().map(|file| (file.clone(), look(&file))).collect();
+        *self = Self { files, changed_by_build, folders: Folders::new() };
     }
 
-    /// Also watches the folders of the files. Called after a build that failed: it may lack a file
-    /// that does not exist yet.
-    pub(super) fn add_folders(&mut self) {
-        let folders: Vec<_> = self.0.keys().filter_map(|file| file.parent()).collect();
-        let folders: Vec<_> = folders.into_iter().map(Path::to_owned).collect();
-        for folder in folders {
-            let seen = last_change(&folder);
-            self.0.entry(folder).or_insert(seen);
-        }
+    /// Also watches these folders, after a build that failed.
+    pub(super) fn watch_folders(&mut self, folders: Folders) {
+        self.folders = folders;
     }
 }
 
-fn last_change(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file).and_then(|file| file.modified()).ok()
+/// Returns the time of the last change of a file, or of any file in a folder.
+fn last_change(path: &Path) -> Option<SystemTime> {
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let mut last = changed(path)?;
+    let (mut folders, mut rest) = (vec![path.to_owned()], MAX_FILES);
+    while let Some(folder) = folders.pop().filter(|folder| folder.is_dir()) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(rest) {
+            rest -= 1;
+            last = changed(&entry.path()).map_or(last, |time| last.max(time));
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Some(last)
+}
+
+/// Returns the names of the sources and manifests in a folder.
+fn source_names(folder: &Path) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    let is_source = |name: &OsString| {
+        Path::new(name)
+            .extension()
+            .is_some_and(|extension| extension == "rs" || extension == "toml")
+    };
+    names.filter(is_source).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        /// Writes a file that was last changed this many seconds ago.
+        fn write(&self, name: &str, seconds_ago: u64) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, "").unwrap();
+            let time = SystemTime::now() - Duration::from_secs(seconds_ago);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn started(seconds_ago: u64) -> SystemTime {
+        SystemTime::now() - Duration::from_secs(seconds_ago)
+    }
+
+    #[test]
+    fn change_during_a_build_counts_once() {
+        let folder = Folder::new("during-a-build");
+        let mut watched = Watched::default();
+        let made = folder.write("made.rs", 50);
+        let files = vec![made.clone(), folder.write("main.rs", 100), folder.0.join("missing")];
+        // Each build changes the file.
+        watched.look();
+        watched.replace(files.clone(), started(60));
+        assert!(watched.have_changed(), "it may have been the user");
+        watched.look();
+        folder.write("made.rs", 30);
+        watched.replace(files.clone(), started(40));
+        assert!(!watched.have_changed(), "it was the build");
+        folder.write("made.rs", 20);
+        assert!(watched.have_changed());
+        watched.look();
+        watched.replace(files, started(10));
+        assert!(!watched.have_changed());
+    }
+
+    #[test]
+    fn failed_build_waits_for_a_change_or_a_new_source() {
+        let folder = Folder::new("failed-build");
+        let mut watched = Watched::default();
+        let main = folder.write("main.rs", 100);
+        watched.replace(vec![main], started(50));
+        let folders = watched.look();
+        // The file is created while the build runs, and again after it.
+        for name in ["first.rs", "second.rs"] {
+            let folders = if name == "first.rs" { folders.clone() } else { watched.look() };
+            folder.write("report.txt", 0);
+            watched.watch_folders(folders);
+            assert!(!watched.have_changed(), "{name}");
+            folder.write(name, 0);
+            assert!(watched.have_changed(), "{name}");
+        }
+    }
+
+    #[test]
+    fn folder_is_changed_by_a_file_in_it() {
+        let folder = Folder::new("folder");
+        fs::create_dir_all(folder.0.join("a/b")).unwrap();
+        let mut watched = Watched::default();
+        watched.replace(vec![folder.0.clone()], started(0));
+        watched.look();
+        assert!(!watched.have_changed());
+        let file = folder.write("a/b/1.sql", 0);
+        let later = SystemTime::now() + Duration::from_secs(10);
+        fs::File::options().write(true).open(file).unwrap().set_modified(later).unwrap();
+        assert!(watched.have_changed());
+    }
 }
