@@ -10,9 +10,11 @@ pub mod random;
 #[cfg(unix)]
 pub mod servers;
 pub mod simulate;
+mod temp_folder;
 
 pub use issuer::Issuer;
 pub use log_lines::LogLines;
 pub use memory_bus::{BusChannel, MemoryBus};
 pub use mrtr_server::testing::{Exchange, Replicas, RequestLog, TestClock};
 pub use ports::free_ports;
+pub use temp_folder::TempFolder;

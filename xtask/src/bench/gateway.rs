@@ -49,8 +49,6 @@ pub fn measure(extent: &Extent) -> Result<Part> {
         let script = script("fastmcp", "proxy.py").display().to_string();
         let url = urls.first().ok_or("no upstream")?;
         subjects.push(Subject::new(FASTMCP, &[&python, &script, url]));
-    }
-    if extent.all {
         // The same server, with its default features: it also speaks legacy revisions.
         let program = built("readme")?.join("readme-peer");
         let legacy = Server::start(Command::new("taskset").args(["-c", "1"]).arg(program))?;

@@ -5,24 +5,23 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use mrtr_testkit::TempFolder;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// A folder with an empty configuration, whose gateway is the server of the bundles. It is removed
-/// when this is dropped.
-struct Folder(PathBuf);
+/// A folder with an empty configuration, whose gateway is the server of the bundles.
+struct Folder(TempFolder);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
+        let path = TempFolder::new(name);
         fs::write(path.join("servers.json"), r#"{ "mcpServers": {} }"#).unwrap();
         Self(path)
     }
 
     fn mrtr(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
-        command.args(args).current_dir(&self.0).stdin(Stdio::null()).output().unwrap()
+        command.args(args).current_dir(&*self.0).stdin(Stdio::null()).output().unwrap()
     }
 
     /// Makes `gateway.mcpb` with these options.
@@ -33,12 +32,6 @@ impl Folder {
 
     fn file(&self) -> PathBuf {
         self.0.join("gateway.mcpb")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -147,7 +140,7 @@ fn failures_leave_files_as_they_were() {
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
         assert_eq!(fs::read_to_string(folder.file()).unwrap(), BEFORE);
         assert_eq!(fs::read_to_string(folder.0.join("notes.mcpb")).unwrap(), "no bundle");
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 3, "no temporary file is left");
+        assert_eq!(fs::read_dir(&*folder.0).unwrap().count(), 3, "no temporary file is left");
     };
     fails(folder.bundle(&[]), 2, "use --description");
     let twice = ["--description", "x", "--user-config", "A=x", "--user-config", "a=y"];

@@ -3,11 +3,11 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use mrtr::{Context, Error, Tool};
+use mrtr_testkit::TempFolder;
 use serde_json::json;
 
 use crate::{Guest, serve_tool};
@@ -28,13 +28,13 @@ if test -f several; then
 fi
 "#;
 
-/// The folder of a project. It is removed when this is dropped.
-struct Project(PathBuf);
+/// The folder of a project.
+struct Project(TempFolder);
 
 impl Project {
     /// Creates a project whose source changes while a call is open.
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
+        let path = TempFolder::new(name);
         fs::create_dir_all(path.join("target/debug")).unwrap();
         let project = Self(path);
         let file = |name: &str| project.0.join(name);
@@ -67,7 +67,7 @@ impl Project {
             .args(["dev", "--example", "shop", "--answers", "answers.json"])
             .args(["--", "gateway", "servers.json"])
             .env("CARGO", self.0.join("cargo"))
-            .current_dir(&self.0)
+            .current_dir(&*self.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -85,12 +85,6 @@ impl Project {
     fn builds(&self) -> Vec<String> {
         let builds = fs::read_to_string(self.0.join("builds")).unwrap();
         builds.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Project {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

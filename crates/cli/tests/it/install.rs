@@ -1,37 +1,28 @@
 //! `mrtr install`.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use mrtr_testkit::TempFolder;
 use serde_json::{Value, json};
 
-/// A folder that is removed when this is dropped.
-struct Folder(PathBuf);
+struct Folder(TempFolder);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(TempFolder::new(name))
     }
 
     /// Runs `mrtr install` in this folder, which is also the user's.
     fn install(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mrtr"));
-        command.arg("install").args(args).current_dir(&self.0).env("HOME", &self.0);
+        command.arg("install").args(args).current_dir(&*self.0).env("HOME", &*self.0);
         command.env_remove("XDG_CONFIG_HOME").stdin(Stdio::null()).output().unwrap()
     }
 
     #[cfg(target_os = "linux")]
     fn read(&self, file: &str) -> Value {
         serde_json::from_str(&fs::read_to_string(self.0.join(file)).unwrap()).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -125,7 +116,7 @@ fn change_is_shown_and_the_rest_stays() {
     let shown = text(&replaced.stderr);
     assert!(shown.contains("-     \"KEY\": \"…\"\n") && !shown.contains("secret"), "{shown}");
     // Nothing else is left.
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&*folder.0).unwrap().count(), 1);
 }
 
 #[test]

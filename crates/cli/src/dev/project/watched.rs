@@ -101,15 +101,15 @@ fn source_names(folder: &Path) -> BTreeSet<OsString> {
 mod tests {
     use std::time::Duration;
 
+    use mrtr_testkit::TempFolder;
+
     use super::*;
 
-    struct Folder(PathBuf);
+    struct Folder(TempFolder);
 
     impl Folder {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("mrtr-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
+            Self(TempFolder::new(name))
         }
 
         /// Writes a file that was last changed this many seconds ago.
@@ -119,12 +119,6 @@ mod tests {
             let time = SystemTime::now() - Duration::from_secs(seconds_ago);
             fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
             path
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -176,7 +170,7 @@ mod tests {
         let folder = Folder::new("folder");
         fs::create_dir_all(folder.0.join("a/b")).unwrap();
         let mut watched = Watched::default();
-        watched.replace(vec![folder.0.clone()], started(0));
+        watched.replace(vec![folder.0.to_path_buf()], started(0));
         watched.look();
         assert!(!watched.have_changed());
         let file = folder.write("a/b/1.sql", 0);
