@@ -17,7 +17,7 @@ pub fn run(args: &[String]) -> Result {
     require(&[CHROMIUM])?;
     let browser = find_program("chromium").ok_or("chromium is missing")?;
     let (node, folder) = npm_programs("apps")?;
-    let bin = build(&["--package", "mrtr-conformance", "--bin", "apps"])?;
+    let bin = build()?;
     let mut program = Command::new(bin.join("apps"));
     let outcomes = outcomes(program.args([node, folder, browser]).args(args), &ROWS)?;
     report("apps", &ROWS, &outcomes, |outcome| outcome == "ok")

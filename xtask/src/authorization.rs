@@ -72,7 +72,7 @@ pub fn with_typescript() -> Result {
 /// Prints the outcome of each row, and fails if one failed.
 fn check(rows: &[&str]) -> Result {
     let (node, folder) = npm_programs("authorization")?;
-    let bin = build(&["--package", "mrtr-conformance", "--bin", "authorization"])?;
+    let bin = build()?;
     let mut program = Command::new(bin.join("authorization"));
     program.args([node, folder]);
     if let Some(browser) = find_program("chromium") {

@@ -16,8 +16,7 @@ pub fn run(_: &[String]) -> Result {
     require(&[Need::NpmPackages("bundle"), Need::PythonPackages("registry")])?;
     let (node, packages) = npm_programs("bundle")?;
     let mcpb = packages.join("node_modules/.bin/mcpb");
-    let bin = build(&["--package", "mrtr-cli", "--bin", "mrtr"])?;
-    build(&["--package", "mrtr-examples", "--example", "stdio"])?;
+    let bin = build()?;
     let home = scratch("bundle-made")?;
     fs::remove_dir_all(&home)?;
     fs::create_dir_all(&home)?;

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::needs::{HAPROXY, NGINX, Need, require};
-use crate::run::{cargo, output, root, run as step, scratch, target};
+use crate::run::{OPTIMIZED, cargo, optimized, output, root, run as step, scratch};
 
 /// A fault, and the guarantees that it breaks.
 struct Break {
@@ -147,7 +147,7 @@ fn find(breaks: &'static [Break], value: &str) -> Result<&'static Break> {
 fn execute(command: &str, dir: &Path, options: &[String], broken: Option<&Break>) -> Result {
     let program = match broken {
         Some(Break { name, how: How::Patch, .. }) => build_broken(name)?,
-        _ => build(&root(), &target())?,
+        _ => optimized()?.join("mrtr-chaos"),
     };
     let mut chaos = Command::new(program);
     chaos.arg(command).arg("--dir").arg(dir).args(options);
@@ -194,7 +194,7 @@ pub fn load(args: &[String]) -> Result {
             other => return Err(format!("`load` has no option {other}").into()),
         }
     }
-    let mut load = Command::new(build(&root(), &target())?);
+    let mut load = Command::new(optimized()?.join("mrtr-chaos"));
     load.args(["load", "--seconds", &seconds]).arg("--dir").arg(scratch("load")?).args(rest);
     step(&mut load)
 }
@@ -212,12 +212,6 @@ fn in_seconds(minutes: &str) -> Result<String> {
     Ok(format!("{:.0}", given.ok_or("`--minutes` takes a positive number")? * 60.0))
 }
 
-fn build(sources: &Path, target: &Path) -> Result<PathBuf> {
-    let mut build = cargo(&["build", "--quiet", "--release", "--package", "mrtr-chaos"]);
-    step(build.current_dir(sources).env("CARGO_TARGET_DIR", target))?;
-    Ok(target.join("release/mrtr-chaos"))
-}
-
 /// Builds the same program from a patched copy of the sources.
 fn build_broken(name: &str) -> Result<PathBuf> {
     let copy = scratch("broken")?.join("sources");
@@ -232,5 +226,8 @@ fn build_broken(name: &str) -> Result<PathBuf> {
     // The copy is below this repository's folder, but git should not treat it as a part of it.
     apply.env("GIT_CEILING_DIRECTORIES", scratch("broken")?);
     step(apply.arg("apply").arg(patch(name)).current_dir(&copy))?;
-    build(&copy, &scratch("broken")?.join("target"))
+    let target = scratch("broken")?.join("target");
+    let mut build = cargo(&["build", "--quiet", "--profile", OPTIMIZED, "--package", "mrtr-chaos"]);
+    step(build.current_dir(&copy).env("CARGO_TARGET_DIR", &target))?;
+    Ok(target.join(OPTIMIZED).join("mrtr-chaos"))
 }

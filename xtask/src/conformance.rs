@@ -101,7 +101,7 @@ pub fn run(args: &[String]) -> Result {
         return Err("the suite is not run for this fixture at this revision".into());
     }
     let (node, script) = conformance_suite()?;
-    let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
+    let bin = build()?;
     let (mut wrong, mut passed, mut table) = (Vec::new(), BTreeSet::new(), Vec::new());
     for leg in &legs {
         let suite = Suite::new((&node, &script), leg.fixture.side(), &leg.folder())?;

@@ -17,20 +17,21 @@ const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"]
 /// The linker, of the compiler's version of LLVM.
 const LINKER: &str = "lld";
 
-/// What the target is built with.
+/// What the targets are built with.
 pub enum CrossRust {
-    /// The compiler in use has the target's standard library.
+    /// The compiler in use has the targets' standard libraries.
     Installed,
     /// Debian's compiler, unpacked in this folder.
     Debian(PathBuf),
 }
 
 impl CrossRust {
-    /// Returns a compiler for `target`, or `None` if Debian's is not unpacked yet.
-    pub fn find(target: &str) -> Result<Option<Self>> {
+    /// Returns a compiler for the targets, or `None` if Debian's is not unpacked yet.
+    pub fn find(targets: &[&str]) -> Result<Option<Self>> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let sysroot = output(Command::new(rustc).args(["--print", "sysroot"]))?;
-        if Path::new(sysroot.trim()).join("lib/rustlib").join(target).is_dir() {
+        let installed = Path::new(sysroot.trim()).join("lib/rustlib");
+        if targets.iter().all(|target| installed.join(target).is_dir()) {
             return Ok(Some(Self::Installed));
         }
         Ok(is_unpacked().then(|| Self::Debian(home())))

@@ -159,7 +159,7 @@ const COLUMNS: [&str; 4] =
     ["its client, HTTP", "its client, stdio", "its server, HTTP", "its server, stdio"];
 
 fn with(peer: &Peer) -> Result {
-    let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
+    let bin = build()?;
     let (our_client, our_server) = (bin.join("interop-client"), bin.join("interop-server"));
     let ours = Server::start(&mut Command::new(&our_server))?;
     let theirs = Server::start(&mut peer.server.command())?;
@@ -251,7 +251,7 @@ const TASK_ROWS: [&str; 3] = ["task", "question", "cancel"];
 
 /// Runs the rows of tasks with the SDKs that have the extension.
 fn tasks() -> Result {
-    let bin = build(&["--package", "mrtr-conformance", "--bin", "interop-tasks"])?;
+    let bin = build()?;
     let (ours, rmcp, fastmcp) = (bin.join("interop-tasks"), rmcp()?.join("tasks"), "fastmcp");
     let python = python(fastmcp)?;
     let (node, typescript) = npm_programs("typescript")?;
@@ -286,7 +286,7 @@ fn tasks() -> Result {
 /// Runs the rows, and books a table at the quickstart server with the Python SDK's client.
 fn with_python() -> Result {
     with(&Peer::python()?)?;
-    let examples = build(&["--package", "mrtr-examples", "--example", "quickstart"])?;
+    let examples = build()?;
     let (secret, quickstart) =
         ("Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCBhdCBhbGw", examples.join("examples/quickstart"));
     let mut ours = Command::new(&quickstart);
@@ -302,7 +302,7 @@ fn with_python() -> Result {
 /// Lists and calls the tools of the fixture server with the MCP Inspector.
 fn with_inspector() -> Result {
     let (node, inspector) = inspector()?;
-    let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
+    let bin = build()?;
     println!("\ninterop: the MCP Inspector on our fixture server");
     let mut server = Command::new(bin.join("conformance-server"));
     let server = Server::start_on(server.stdout(Stdio::null()), free_port()?)?;

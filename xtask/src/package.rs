@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Result;
-use crate::run::{cargo, output, root, run as step, scratch};
+use crate::run::{cargo, output, root, run as step, scratch, target};
 
 /// The texts that every package contains besides its sources.
 const TEXTS: &[&str] = &["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
@@ -58,7 +58,7 @@ pub fn run(args: &[String]) -> Result {
     step(&mut package)?;
     let files = home.join("files");
     extract(&crates, &home, &files)?;
-    build(&crates, &home, &files)
+    build(&crates, &files)
 }
 
 /// Returns the published crates of the workspace.
@@ -146,7 +146,7 @@ fn extract(crates: &[Published], home: &Path, files: &Path) -> Result {
 
 /// Compiles all packages with all features, and runs the program. They form a workspace of their
 /// own, in which every published crate is replaced by its packaged files.
-fn build(crates: &[Published], home: &Path, files: &Path) -> Result {
+fn build(crates: &[Published], files: &Path) -> Result {
     let mut members = String::new();
     let mut patches = String::new();
     for published in crates {
@@ -168,7 +168,8 @@ fn build(crates: &[Published], home: &Path, files: &Path) -> Result {
     let cargo = |args: &[&str]| {
         let mut command = cargo(args);
         command.arg("--quiet").arg("--offline").current_dir(files);
-        command.env("CARGO_TARGET_DIR", home);
+        // Dependencies are compiled already.
+        command.env("CARGO_TARGET_DIR", target());
         command
     };
     step(&mut cargo(&["run", "--package", "program"]))?;

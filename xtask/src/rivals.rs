@@ -90,7 +90,7 @@ fn send(port: u16, probe: &Probe) -> Result<Answer> {
 }
 
 pub fn run(args: &[String]) -> Result {
-    let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
+    let bin = build()?;
     let ours = Server::start(&mut Command::new(bin.join("interop-server")))?;
     let peers = Peer::all()?;
     let mut servers = Vec::new();

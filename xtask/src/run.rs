@@ -65,11 +65,29 @@ pub fn shown(command: &Command) -> String {
     std::iter::once(name).chain(command.get_args().map(ours)).collect::<Vec<_>>().join(" ")
 }
 
-/// Builds binaries or examples, and returns their folder.
-pub fn build(args: &[&str]) -> Result<PathBuf> {
-    run(cargo(&["build", "--quiet"]).args(args))?;
+/// Builds the binaries and examples of the workspace, and returns their folder.
+///
+/// They have all features, as in the tests: dependencies with other features would be compiled a
+/// second time.
+pub fn build() -> Result<PathBuf> {
+    let all = ["build", "--quiet", "--workspace", "--all-features", "--bins", "--examples"];
+    run(&mut cargo(&all))?;
     Ok(target().join("debug"))
 }
+
+/// Builds the programs that check guarantees with many inputs, optimized, and returns their folder.
+/// They are built together, so that dependencies are compiled once.
+pub fn optimized() -> Result<PathBuf> {
+    let mut build = cargo(&["build", "--quiet", "--profile", OPTIMIZED, "--bins"]);
+    for package in ["mrtr-chaos", "mrtr-model", "mrtr-testkit"] {
+        build.args(["--package", package]);
+    }
+    run(&mut build)?;
+    Ok(target().join(OPTIMIZED))
+}
+
+/// The profile for programs that are optimized, but not measured.
+pub const OPTIMIZED: &str = "optimized";
 
 /// Builds the programs of a package outside of the workspace, optimized, and returns their folder.
 pub fn release(package: &str) -> Result<PathBuf> {

@@ -1,9 +1,10 @@
 //! Runs random handlers under random faults: `mrtr_testkit::simulate`, optimized.
 
+use std::process::Command;
+
 use crate::Result;
-use crate::run::{cargo, run as step};
+use crate::run::{optimized, run as step};
 
 pub fn run(args: &[String]) -> Result {
-    let mut simulate = cargo(&["run", "--quiet", "--release", "--package", "mrtr-testkit"]);
-    step(simulate.args(["--bin", "simulate", "--"]).args(args))
+    step(Command::new(optimized()?.join("simulate")).args(args))
 }

@@ -8,15 +8,14 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::run::{build, cargo, output, root, run as step, scratch};
+use crate::run::{OPTIMIZED, build, cargo, output, root, run as step, scratch};
 use crate::tools::python;
 
 /// Number of fresh tokens in each direction.
 const FRESH: usize = 200;
 
 pub fn run(args: &[String]) -> Result {
-    let generator =
-        build(&["--package", "mrtr-codec", "--example", "vectors"])?.join("examples/vectors");
+    let generator = build()?.join("examples/vectors");
     let committed = root().join("crates/codec/vectors");
     if args.iter().any(|arg| arg == "--write") {
         return step(Command::new(&generator).arg("write").arg(&committed));
@@ -82,7 +81,8 @@ pub fn run(args: &[String]) -> Result {
 
     // Runs a million inputs, and the test of wiped memory, optimized, with either library.
     for library in [&[][..], &["--features", "aws-lc"]] {
-        let mut test = cargo(&["test", "--quiet", "--release", "--package", "mrtr-codec"]);
+        let mut test =
+            cargo(&["test", "--quiet", "--profile", OPTIMIZED, "--package", "mrtr-codec"]);
         test.args(["--test", "it", "--test", "memory"]).args(library);
         step(test.args(["--", "--include-ignored"]))?;
     }

@@ -61,7 +61,7 @@ struct Database {
 
 impl Database {
     fn start() -> Result<Self> {
-        let program = build(&["-p", "mrtr-testkit", "--bin", "database"])?.join("database");
+        let program = build()?.join("database");
         let mut command = Command::new("taskset");
         command.args(["-c", "1"]).arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;

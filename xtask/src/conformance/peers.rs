@@ -26,7 +26,7 @@ pub fn run(peer: &str) -> Result {
         _ => return Err(format!("unknown SDK {peer:?}; known SDKs: python, rmcp").into()),
     };
     let (node, script) = conformance_suite()?;
-    let bin = build(&["--package", "mrtr-conformance", "--bins"])?;
+    let bin = build()?;
     let log = File::create(scratch("conformance")?.join(format!("{peer}.log")))?;
     let server = Server::start_on(command.stdout(Stdio::null()).stderr(log), free_port()?)?;
     let gateway = start_gateway(&bin, &server)?;

@@ -7,7 +7,7 @@ use crate::needs::{
     CARGO_DENY, CHROMIUM, CLIPPY, HAPROXY, KILL, NGINX, Need, REDIS, RUSTFMT, SCRIPT, SED, SH,
     VALGRIND,
 };
-use crate::run::{cargo, output, run as step, scratch};
+use crate::run::{build, cargo, output, root, run as step, target};
 use crate::{
     api, apps, authorization, bundle, chaos, conformance, instructions, interop, model, package,
     platforms, rivals, simulate, tidy, vectors,
@@ -42,7 +42,7 @@ const INSPECTOR: &[Need] = &[Need::Node, Need::NpmPackages("inspector")];
 const APPS: &[Need] = &[Need::Node, Need::NpmPackages("apps"), CHROMIUM];
 const BUNDLE: &[Need] =
     &[Need::Node, Need::NpmPackages("bundle"), Need::PythonPackages("registry")];
-const PLATFORMS: &[Need] = &[Need::Node, Need::PythonPackages("platforms"), Need::CrossRust];
+const PLATFORMS: &[Need] = &[Need::Node, Need::CrossRust];
 const AUTHORIZATION: &[Need] = &[Need::Node, Need::NpmPackages("authorization")];
 const BROWSER: &[Need] = &[Need::Node, Need::NpmPackages("authorization"), CHROMIUM];
 const AUTHORIZATION_PYTHON: &[Need] =
@@ -69,12 +69,12 @@ pub const PARTS: &[Part] = &[
     }),
     // Without `aws-lc`, another library seals.
     part("codec-tests", &[], || step(&mut cargo(&["test", "--package", "mrtr-codec"]))),
-    part("features", &[], features),
+    part("features", &[CLIPPY], features),
     part("docs", &[], docs),
     part("api", &[], || api::run(&[])),
     part("package", &[], || package::run(&[])),
     part("examples", &[], examples),
-    part("benches", &[], benches),
+    part("benches", &[CLIPPY], benches),
     part("vectors", PYTHON, || vectors::run(&[])),
     part("conformance", SUITE, || conformance::run(&[])),
     part("conformance-gateway-python", SUITE_PYTHON, || conformance::through_gateway("python")),
@@ -115,7 +115,7 @@ pub const PARTS: &[Part] = &[
 
 fn clippy() -> Result {
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--quiet"];
-    step(cargo(&clippy).args(["--", "-D", "warnings"]))
+    step(cargo(&clippy).args(DENY_WARNINGS))
 }
 
 /// Tests that run a program which not every machine has, selected by a part of their names.
@@ -157,7 +157,10 @@ fn run_selected(SelectedTests { targets, filter }: &SelectedTests) -> Result {
     step(&mut command())
 }
 
-/// Builds each crate alone, with its own features only.
+/// Options for clippy. `RUSTFLAGS` would apply to dependencies, too, and compile them again.
+const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+
+/// Checks each crate alone, with its own features only.
 fn features() -> Result {
     for alone in [
         &["--package", "mrtr-schema"][..],
@@ -183,6 +186,7 @@ fn features() -> Result {
         &["--package", "mrtr-auth", "--features", "client"],
         &["--package", "mrtr-auth", "--features", "resource"],
         &["--package", "mrtr", "--tests"],
+        &["--package", "mrtr-examples", "--examples"],
         &["--package", "mrtr", "--no-default-features", "--features", "server"],
         &["--package", "mrtr", "--no-default-features", "--features", "server,legacy"],
         &["--package", "mrtr", "--no-default-features", "--features", "client"],
@@ -201,7 +205,7 @@ fn features() -> Result {
         &["--package", "mrtr", "--no-default-features", "--features", "tasks-redis"],
         &["--package", "mrtr", "--no-default-features", "--features", "tasks-sqlite"],
     ] {
-        step(cargo(&["check", "--quiet"]).args(alone).env("RUSTFLAGS", "-D warnings"))?;
+        step(cargo(&["clippy", "--quiet"]).args(alone).args(DENY_WARNINGS))?;
     }
     Ok(())
 }
@@ -212,25 +216,28 @@ fn docs() -> Result {
 }
 
 fn examples() -> Result {
-    for mode in ["--auto", "--old-client"] {
-        step(&mut cargo(&["run", "--quiet", "--example", "quickstart", "--", mode]))?;
+    let examples = build()?.join("examples");
+    for (name, args) in [
+        ("quickstart", &["--auto"][..]),
+        ("quickstart", &["--old-client"]),
+        ("report", &["--auto"]),
+        ("upgrades", &[]),
+    ] {
+        step(Command::new(examples.join(name)).args(args).current_dir(root()))?;
     }
-    step(&mut cargo(&["run", "--quiet", "--example", "report", "--", "--auto"]))?;
-    step(&mut cargo(&["run", "--quiet", "--example", "upgrades"]))?;
     for example in ["worker", "otlp"] {
         let manifest = format!("--manifest-path=examples/{example}/Cargo.toml");
         let run = ["run", "--quiet", "--locked", &manifest];
-        step(cargo(&run).env("CARGO_TARGET_DIR", scratch(example)?))?;
+        step(cargo(&run).env("CARGO_TARGET_DIR", target()))?;
     }
     Ok(())
 }
 
-/// Builds the benchmarks.
+/// Checks the benchmarks.
 fn benches() -> Result {
-    let home = scratch("benches")?;
     let check = |args: &[&str]| {
-        let mut check: Command = cargo(&["check", "--quiet", "--locked"]);
-        step(check.args(args).env("CARGO_TARGET_DIR", &home).env("RUSTFLAGS", "-D warnings"))
+        let mut check = cargo(&["clippy", "--quiet", "--locked"]);
+        step(check.args(args).args(DENY_WARNINGS).env("CARGO_TARGET_DIR", target()))
     };
     check(&["--benches", "--manifest-path=benches/Cargo.toml"])?;
     for name in [
