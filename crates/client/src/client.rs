@@ -75,12 +75,18 @@ pub(crate) struct Shared<T> {
 }
 
 impl<T> Client<T> {
-    /// Returns the `_meta` of a call's requests.
-    pub(crate) fn request_meta(&self) -> RequestMeta {
+    /// Returns the `_meta` that every request has.
+    pub(crate) fn common_meta(&self) -> RequestMeta {
         let mut meta = self.shared.meta.clone();
         if let Some(capabilities) = &self.options.capabilities {
             meta.client_capabilities = Some((**capabilities).clone());
         }
+        meta
+    }
+
+    /// Returns the `_meta` of a call's requests.
+    pub(crate) fn request_meta(&self) -> RequestMeta {
+        let mut meta = self.common_meta();
         meta.log_level = self.options.log.as_ref().map(|log| log.level);
         // A placeholder: the machine replaces it with the id of each request.
         meta.progress_token = self.options.progress.as_ref().map(|_| RequestId::Number(0));

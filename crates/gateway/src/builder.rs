@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::gateway::Gateway;
 use crate::task_ids::TaskIds;
+use crate::task_updates::serve_task_updates;
 use crate::tasks::serve_tasks;
 use crate::upstream::Upstream;
 
@@ -102,6 +103,7 @@ impl<T: Transport> GatewayBuilder<T> {
         let upstreams: Arc<[_]> = upstreams.map(Arc::new).collect();
         if let Some(ids) = &ids {
             server = serve_tasks(server, &upstreams, ids);
+            server = serve_task_updates(server, &upstreams, ids);
         }
         let server = server.build()?;
         if let Some(ids) = &ids {

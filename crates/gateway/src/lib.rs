@@ -7,6 +7,7 @@ mod forward;
 mod gateway;
 mod listed;
 mod task_ids;
+mod task_updates;
 mod tasks;
 mod updates;
 mod upstream;

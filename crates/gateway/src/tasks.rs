@@ -78,7 +78,7 @@ async fn forward<T: Transport>(
     });
     let unknown = || Error::invalid("Invalid params: unknown `taskId`: the task does not exist");
     let (upstream, id) = found.ok_or_else(unknown)?;
-    let mut params = Object::from_iter([("taskId".to_owned(), json!(id))]);
+    let mut params = request_params(&id);
     if method == method::TASKS_UPDATE {
         let missing = || Error::invalid("Invalid params: missing field `inputResponses`");
         let responses = input_responses.ok_or_else(missing)?;
@@ -86,9 +86,24 @@ async fn forward<T: Transport>(
     }
     let client = upstream.client_of_task(request.parts());
     let result = client.request::<Object>(method, params).await;
-    let mut result = result.map_err(|error| upstream.error(&error))?;
+    let result = result.map_err(|error| upstream.error(&error))?;
+    result_for_caller(result, &id, task_id, upstream, request.parts())
+}
+
+pub(crate) fn request_params(id: &str) -> Object {
+    Object::from_iter([("taskId".to_owned(), json!(id))])
+}
+
+/// Checks an upstream's result about its task `own`, and gives it the id that the caller knows.
+pub(crate) fn result_for_caller<T: Transport>(
+    mut result: Object,
+    own: &str,
+    task_id: String,
+    upstream: &Upstream<T>,
+    caller: &RequestParts,
+) -> Result<Object> {
     if let Some(of_upstream) = result.get_mut("taskId") {
-        if *of_upstream != id {
+        if *of_upstream != own {
             return Err(upstream.violation(&"it returned another task"));
         }
         *of_upstream = Value::String(task_id);
@@ -99,7 +114,7 @@ async fn forward<T: Transport>(
         requests.0.iter().try_for_each(|(_, request)| {
             request.validate().map_err(|error| upstream.violation(&error))
         })?;
-        upstream.check_questions(&requests, request.parts())?;
+        upstream.check_questions(&requests, caller)?;
     }
     // The server adds its own.
     result.remove("_meta");

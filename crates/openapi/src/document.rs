@@ -29,7 +29,7 @@ pub(crate) struct Document {
 
 impl Document {
     pub(crate) fn parse(text: &str) -> Result<Self, OpenApiError> {
-        let root: Value = serde_json::from_str(text)?;
+        let root = read(text)?;
         let version = root.get("openapi").and_then(Value::as_str);
         let version = version.ok_or(OpenApiError::MissingVersion)?;
         let is = |prefix: &str| version.starts_with(prefix);
@@ -79,4 +79,32 @@ impl Document {
         let found = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
         found.ok_or_else(|| format!("the reference {reference:?} has no target in this document"))
     }
+}
+
+/// Reads a document in JSON or, with the feature `yaml`, in YAML.
+fn read(text: &str) -> Result<Value, OpenApiError> {
+    #[cfg(feature = "yaml")]
+    if !text.trim_start().starts_with('{') {
+        return read_yaml(text);
+    }
+    Ok(serde_json::from_str(text)?)
+}
+
+/// Reads YAML 1.2, in which `NO` is a string and not a boolean. So are numbers such as `007`, which
+/// would lose their zeros.
+///
+/// The limits admit the largest documents in use, but not aliases that grow without bound.
+#[cfg(feature = "yaml")]
+fn read_yaml(text: &str) -> Result<Value, OpenApiError> {
+    let budget =
+        serde_saphyr::budget! { max_depth: 128, max_nodes: 1_000_000, max_events: 4_000_000 };
+    let options = serde_saphyr::options! {
+        budget: budget,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+    };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| OpenApiError::InvalidYaml(error.into()))
 }

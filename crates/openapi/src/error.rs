@@ -6,8 +6,19 @@
 #[non_exhaustive]
 pub enum OpenApiError {
     /// The document is not JSON.
-    #[error("the OpenAPI document is not JSON: {0}")]
+    #[cfg_attr(feature = "yaml", error("the OpenAPI document is not JSON: {0}"))]
+    #[cfg_attr(
+        not(feature = "yaml"),
+        error(
+            "the OpenAPI document is not JSON: {0}; YAML needs the feature `yaml` of mrtr-openapi"
+        )
+    )]
     InvalidJson(#[from] serde_json::Error),
+    /// The document does not begin with `{`, as JSON does, and is not YAML either, or it exceeds a
+    /// limit.
+    #[cfg(feature = "yaml")]
+    #[error("the OpenAPI document is not YAML: {0}")]
+    InvalidYaml(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The document has another version than 3.0, 3.1 and 3.2.
     #[error("unsupported OpenAPI version {0:?}; supported are 3.0, 3.1 and 3.2")]
     UnsupportedVersion(String),

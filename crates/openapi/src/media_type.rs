@@ -2,6 +2,15 @@
 
 /// Returns true for `application/json` and types that end with `+json`.
 pub(crate) fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = essence(content_type);
     essence == "application/json" || essence.ends_with("+json")
+}
+
+/// Returns true for the media type of HTML forms.
+pub(crate) fn is_form(content_type: &str) -> bool {
+    essence(content_type) == "application/x-www-form-urlencoded"
+}
+
+fn essence(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

@@ -69,7 +69,7 @@ pub(crate) struct Parameter {
 }
 
 impl Parameter {
-    /// Returns the style of a parameter, and whether it explodes.
+    /// Returns the style of a parameter, or of a field of a form, and whether it explodes.
     pub(crate) fn style(parameter: &Value, location: Location) -> Result<(Style, bool), String> {
         if let Some(content) = parameter.get("content").and_then(Value::as_object) {
             let is_json = content.keys().next().is_some_and(|kind| is_json(kind));
@@ -86,13 +86,7 @@ impl Parameter {
             ("spaceDelimited", Location::Query, false) => Style::Separated(' '),
             ("pipeDelimited", Location::Query, false) => Style::Separated('|'),
             ("deepObject", Location::Query, _) => Style::DeepObject,
-            _ => {
-                let location = location.name();
-                let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
-                return Err(format!(
-                    "parameter {name:?} in {location}: style {style:?} with explode={explode} is not supported"
-                ));
-            }
+            _ => return Err(format!("style {style:?} with explode={explode} is not supported")),
         };
         Ok((style, explode))
     }

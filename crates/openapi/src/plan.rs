@@ -6,7 +6,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::document::Document;
-use crate::media_type::is_json;
+use crate::form::FormEncoding;
+use crate::media_type::{is_form, is_json};
 use crate::operation::{Operation, allowed_name};
 use crate::parameter::{Location, Parameter};
 use crate::schema::{MAX_SCHEMA, Schemas};
@@ -61,6 +62,13 @@ pub(crate) struct Body {
     /// The name of the argument.
     pub(crate) argument: String,
     pub(crate) content_type: HeaderValue,
+    pub(crate) format: BodyFormat,
+}
+
+#[derive(Debug)]
+pub(crate) enum BodyFormat {
+    Json,
+    Form(FormEncoding),
 }
 
 impl Plan {
@@ -162,7 +170,8 @@ impl Planning<'_> {
             }
             return Ok(None);
         };
-        let (style, explode) = Parameter::style(parameter, location)?;
+        let (style, explode) = Parameter::style(parameter, location)
+            .map_err(|why| format!("parameter {name:?} in {location_name}: {why}"))?;
         let content = parameter.get("content").and_then(Value::as_object);
         let schema = match content.and_then(|content| content.values().next()) {
             Some(media) => media.get("schema"),
@@ -178,20 +187,25 @@ impl Planning<'_> {
     fn body(&mut self, body: &Value) -> Result<Option<Body>, String> {
         let is_required = body.get("required") == Some(&Value::Bool(true));
         let content = body.get("content").and_then(Value::as_object);
-        let json = content.into_iter().flatten().find(|(kind, _)| is_json(kind));
-        let Some((content_type, media)) = json else {
+        let find = |is: fn(&str) -> bool| content?.iter().find(|(kind, _)| is(kind));
+        let Some((content_type, media)) = find(is_json).or_else(|| find(is_form)) else {
             return if is_required {
-                Err("the required request body has no JSON media type".to_owned())
+                Err("the required request body is neither JSON nor an HTML form".to_owned())
             } else {
                 Ok(None)
             };
+        };
+        let format = if is_json(content_type) {
+            BodyFormat::Json
+        } else {
+            BodyFormat::Form(FormEncoding::new(media)?)
         };
         let content_type = HeaderValue::from_str(content_type)
             .map_err(|_| format!("the media type {content_type:?} is invalid"))?;
         let description = body.get("description").and_then(Value::as_str);
         let argument =
             self.argument("body", "request", media.get("schema"), description, is_required)?;
-        Ok(Some(Body { argument, content_type }))
+        Ok(Some(Body { argument, content_type, format }))
     }
 
     /// Adds an argument, and returns its name.

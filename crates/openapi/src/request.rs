@@ -9,8 +9,9 @@ use mrtr_server::{Error, Result};
 use url::Url;
 
 use crate::arguments::Arguments;
+use crate::form;
 use crate::parameter::{Location, encode};
-use crate::plan::{Plan, leaves};
+use crate::plan::{Body, BodyFormat, Plan, leaves};
 
 /// The longest string of a body that is shown in full, in characters.
 const MAX_STRING: usize = 200;
@@ -87,7 +88,13 @@ impl Plan {
             && let Some(value) = arguments.0.get(&body.argument)
         {
             request.headers_mut().insert(header::CONTENT_TYPE, body.content_type.clone());
-            *request.body_mut() = Bytes::copy_from_slice(value.get().as_bytes());
+            let text = match &body.format {
+                BodyFormat::Json => value.get().to_owned(),
+                BodyFormat::Form(encoding) => {
+                    encoding.write(value).map_err(|why| invalid(&body.argument, &why))?
+                }
+            };
+            *request.body_mut() = text.into();
         }
         request.extensions_mut().insert(self.operation.clone());
         Ok(request)
@@ -108,8 +115,14 @@ impl Plan {
             }
         }
         let body = String::from_utf8_lossy(request.body());
-        if !body.is_empty() {
-            let _ = write!(text, "\n\n{}", shown(&body));
+        if let Some(Body { format, .. }) = &self.body
+            && !body.is_empty()
+        {
+            let shown = match format {
+                BodyFormat::Json => shown(&body),
+                BodyFormat::Form(_) => form::lines(&body, shown_text),
+            };
+            let _ = write!(text, "\n\n{shown}");
         }
         if text.chars().count() > MAX_QUESTION {
             return Err(Error::new(
@@ -153,6 +166,16 @@ fn shown_string(chars: &mut Chars<'_>, line: &mut String) {
     if length > MAX_STRING {
         let _ = write!(line, " (cut; {length} characters)");
     }
+}
+
+/// Returns a text on one line, cut if it is long.
+fn shown_text(text: &str) -> String {
+    let mut line: String = text.chars().take(MAX_STRING).map(visible).collect();
+    let length = text.chars().count();
+    if length > MAX_STRING {
+        let _ = write!(line, " (cut; {length} characters)");
+    }
+    line
 }
 
 /// Escapes characters that are invisible, or that change the direction of text.

@@ -54,14 +54,16 @@ pub struct OpenApiTools {
 }
 
 impl<C: ApiClient> OpenApi<C> {
-    /// Reads a document of OpenAPI 3.0, 3.1 or 3.2, in JSON.
+    /// Reads a document of OpenAPI 3.0, 3.1 or 3.2, in JSON or, with the feature `yaml`, in YAML
+    /// 1.2. With the feature, a document that begins with `{` is JSON, and any other is YAML.
     ///
     /// Requests go to `base_url`, followed by the path of the operation. The `servers` of the
     /// document are not used.
     ///
     /// # Errors
     ///
-    /// [`InvalidJson`](OpenApiError::InvalidJson) if the document is not JSON,
+    /// [`InvalidJson`](OpenApiError::InvalidJson) if the document is not JSON, `InvalidYaml` if it
+    /// is not YAML, or has more than 1,000,000 values or 128 levels,
     /// [`UnsupportedVersion`](OpenApiError::UnsupportedVersion) if its version is another one, and
     /// [`BaseUrl`](OpenApiError::BaseUrl) if the URL is not an absolute `http` or `https` URL, or
     /// has credentials, a query or a fragment.

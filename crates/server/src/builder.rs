@@ -33,7 +33,7 @@ use crate::server::Server;
 use crate::single_use::ErasedStore;
 use crate::state::StateMap;
 use crate::task_tracker::TaskTracker;
-use crate::tasks::ErasedTaskStore;
+use crate::tasks::{ErasedTaskStore, TaskSubscriptions};
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
 use crate::validate::{check_icons, check_unique};
@@ -75,6 +75,7 @@ pub struct ServerBuilder {
     ephemeral_key: bool,
     store: Option<Box<dyn ErasedStore>>,
     task_store: Option<Box<dyn ErasedTaskStore>>,
+    task_subscriptions: Option<TaskSubscriptions>,
     task_lease: Duration,
     max_running_tasks: usize,
     hand_over: HandOverPolicy,
@@ -109,6 +110,7 @@ impl Server {
             ephemeral_key: false,
             store: None,
             task_store: None,
+            task_subscriptions: None,
             task_lease: Duration::from_secs(10),
             max_running_tasks: 256,
             hand_over: HandOverPolicy::default(),
@@ -412,6 +414,7 @@ impl ServerBuilder {
             sealer,
             store: self.store,
             tasks,
+            task_subscriptions: self.task_subscriptions,
             runtime: Arc::new(Runtime {
                 hand_over: self.hand_over,
                 tasks: TaskTracker::new(),

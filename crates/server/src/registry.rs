@@ -27,7 +27,7 @@ use crate::request_parts::RequestParts;
 use crate::resource::{CacheControl, Resource};
 use crate::runtime::Runtime;
 use crate::single_use::ErasedStore;
-use crate::tasks::{TaskHandler, TaskKey, TaskSeal, TaskService, task_handler};
+use crate::tasks::{TaskHandler, TaskKey, TaskSeal, TaskService, TaskSubscriptions, task_handler};
 use crate::template::Template;
 use crate::tool::Tool;
 use crate::trace_parent::TraceParent;
@@ -117,6 +117,8 @@ pub(crate) struct Constants {
     pub(crate) store: Option<Box<dyn ErasedStore>>,
     /// The tasks, if the server has a store of them.
     pub(crate) tasks: Option<Box<TaskService>>,
+    /// Subscriptions to tasks of other servers.
+    pub(crate) task_subscriptions: Option<TaskSubscriptions>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) allows_anonymous: bool,

@@ -8,9 +8,12 @@ use mrtr_client::{
     CallEvent, CallOutcome, Client, OutgoingRequest, PendingCall, SubscriptionEvent, Transport,
     TransportError,
 };
+use mrtr_schema::Object;
+use mrtr_schema::capabilities::ClientCapabilities;
 use mrtr_schema::input::InputResponses;
 use mrtr_schema::jsonrpc::{ErrorObject, Notification, Response};
 use mrtr_schema::subscription::{SubscriptionFilter, name};
+use mrtr_schema::tasks::EXTENSION;
 use mrtr_schema::tool::CallToolResult;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -245,4 +248,14 @@ async fn subscription_reports_changes_of_tasks() {
     let Ok(SubscriptionEvent::TaskUpdated(task)) = &events[1] else { panic!("{events:?}") };
     assert!(task.status.is_terminal() && task.task_id == "kT9w");
     assert!(events[2].as_ref().unwrap_err().is_protocol());
+}
+
+#[tokio::test]
+async fn subscription_declares_the_capabilities_of_its_client() {
+    let server = ScriptedServer::new(|_| Reply::Result(json!({ "resultType": "complete" })));
+    let capabilities = ClientCapabilities::new().with_extension(EXTENSION, Object::new());
+    let client = server.client().build().with_capabilities(capabilities);
+    let filter = SubscriptionFilter::new().with_task("kT9w");
+    let _: Vec<_> = client.listen(&filter).unwrap().collect().await;
+    assert_eq!(extension(&server.received()[0]), Some(&json!({})));
 }

@@ -10,6 +10,7 @@
 mod changes;
 mod forwarded;
 mod rounds;
+mod task_updates;
 mod tasks;
 mod upstreams;
 
@@ -66,10 +67,7 @@ fn run<T: Transport>(gateway: &Arc<Gateway<T>>) -> JoinHandle<()> {
 }
 
 /// A client that accepts every form with `{"text": "hello"}`.
-fn caller(
-    gateway: &Gateway<InProcess<Server>>,
-    principal: &str,
-) -> ClientBuilder<InProcess<Server>> {
+fn caller(gateway: &Gateway<impl Transport>, principal: &str) -> ClientBuilder<InProcess<Server>> {
     connect(gateway.server(), principal)
         .on_form(async |_, _| Ok(ElicitResult::accept(json!({ "text": "hello" }))?))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mrtr_client::{Client, Transport as _};
+use mrtr_client::{Client, Transport};
 use mrtr_gateway::Gateway;
 use mrtr_schema::RawJson;
 use mrtr_schema::elicitation::ElicitResult;
@@ -21,7 +21,7 @@ struct Text {
 }
 
 /// An upstream whose tool is a task that asks once.
-fn upstream(name: &str) -> Server {
+pub(super) fn upstream(name: &str) -> Server {
     let tool = Tool::new("report", "Reports", async |cx: Context| -> Result<String> {
         let answer: Text = cx.elicit("more", "More?").await?;
         Ok(format!("reported {}", answer.text))
@@ -37,8 +37,8 @@ fn upstream(name: &str) -> Server {
 }
 
 /// Sends a request, with the capabilities of a client that has tasks and forms.
-async fn send(
-    gateway: &Gateway<InProcess<Server>>,
+pub(super) async fn send(
+    gateway: &Gateway<impl Transport>,
     principal: &str,
     method: &str,
     params: Value,
@@ -51,7 +51,7 @@ async fn send(
 }
 
 async fn send_with(
-    gateway: &Gateway<InProcess<Server>>,
+    gateway: &Gateway<impl Transport>,
     principal: &str,
     method: &str,
     params: Value,
@@ -78,7 +78,7 @@ async fn send_to(
     response.outcome.map(|result| serde_json::from_str(result.get()).unwrap())
 }
 
-async fn wait_for(gateway: &Gateway<InProcess<Server>>, id: &str, status: &str) -> Value {
+pub(super) async fn wait_for(gateway: &Gateway<impl Transport>, id: &str, status: &str) -> Value {
     for _ in 0..1_000 {
         let task = send(gateway, "alice", "tasks/get", json!({ "taskId": id })).await.unwrap();
         assert_eq!(task["taskId"], id);
@@ -90,7 +90,7 @@ async fn wait_for(gateway: &Gateway<InProcess<Server>>, id: &str, status: &str) 
     panic!("the task was never {status}");
 }
 
-async fn create(gateway: &Gateway<InProcess<Server>>, tool: &str) -> String {
+pub(super) async fn create(gateway: &Gateway<impl Transport>, tool: &str) -> String {
     let params = json!({ "name": tool, "arguments": {} });
     let created = send(gateway, "alice", "tools/call", params).await.unwrap();
     assert_eq!(created["resultType"], "task", "{created}");

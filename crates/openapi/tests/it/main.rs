@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod documents;
+mod forms;
 #[cfg(feature = "reqwest")]
 mod http_client;
 mod requests;
 mod responses;
 mod schemas;
+#[cfg(feature = "yaml")]
+mod yaml;
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,7 @@
 //! The stores of a server, and its tasks.
 
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mrtr_schema::Object;
@@ -8,8 +10,9 @@ use mrtr_schema::tasks::EXTENSION;
 use super::ServerBuilder;
 use crate::build_error::BuildError;
 use crate::dispatch::tasks;
+use crate::request_parts::RequestParts;
 use crate::single_use::SingleUseStore;
-use crate::tasks::{TaskService, TaskStore};
+use crate::tasks::{TaskService, TaskStore, TaskSubscriptions, TaskUpdates};
 
 impl ServerBuilder {
     /// Sets the store of used request states, for handlers with
@@ -47,6 +50,22 @@ impl ServerBuilder {
     /// Zero is a build error. Tasks that wait for answers do not count.
     pub fn max_running_tasks(mut self, tasks: usize) -> Self {
         self.max_running_tasks = tasks;
+        self
+    }
+
+    /// Sets the handler of subscriptions to tasks that another server keeps, for a server that
+    /// forwards `tasks/get` by a [`method`](ServerBuilder::method). Without effect with a
+    /// [`task_store`](ServerBuilder::task_store).
+    ///
+    /// The handler gets the ids that the client subscribes to, at most 100, and the request. The
+    /// subscription is acknowledged when it returns. It must leave out the tasks of other callers.
+    /// If the client disconnects, its future is dropped.
+    pub fn task_subscriptions<F, Fut>(mut self, subscribe: F) -> Self
+    where
+        F: Fn(Vec<String>, Arc<RequestParts>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = TaskUpdates> + Send + 'static,
+    {
+        self.task_subscriptions = Some(TaskSubscriptions::new(subscribe));
         self
     }
 

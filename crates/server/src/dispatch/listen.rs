@@ -30,7 +30,7 @@ fn listen<'r>(
 ) -> ResponseFuture<'r> {
     Box::pin(async move {
         let params = ListenParams::from_request(request)?;
-        server.listen(&request.id, params, &parts).await
+        server.listen(&request.id, params, &Arc::from(parts)).await
     })
 }
 
@@ -39,14 +39,14 @@ impl Registry {
         self: &Arc<Self>,
         id: &RequestId,
         params: ListenParams,
-        parts: &RequestParts,
+        parts: &Arc<RequestParts>,
     ) -> Outcome {
         let mut filter = self.supported_filter(params.notifications, parts)?;
         let meta = || subscription_meta(id);
         // Subscribed before the acknowledgement, so that no change after it is missed.
         let receiver = self.changes.subscribe();
         let _watched = self.changes.watch(parts.principal.clone(), &filter.resource_subscriptions);
-        let mut watch = TaskWatch::start(self, std::mem::take(&mut filter.task_ids), parts).await?;
+        let watch = TaskWatch::start(self, std::mem::take(&mut filter.task_ids), parts).await?;
         filter.task_ids = watch.task_ids();
         let acknowledged = Acknowledged::new(filter.clone(), meta());
         let listening = parts.notifier.send_waiting(name::ACKNOWLEDGED, &acknowledged).await;

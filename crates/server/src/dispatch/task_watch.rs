@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::tasks::check_extension;
 use crate::registry::Registry;
 use crate::request_parts::RequestParts;
-use crate::tasks::TaskKey;
+use crate::tasks::{TaskKey, TaskUpdates};
 
 /// Maximum number of tasks in one subscription.
 const MAX_TASKS: usize = 100;
@@ -22,8 +22,17 @@ const MAX_TASKS: usize = 100;
 /// The interval at which all tasks are read: a store may not announce every change.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The tasks of one subscription, and what its client knows of them.
-pub(super) struct TaskWatch {
+/// The tasks of one subscription.
+pub(super) enum TaskWatch {
+    /// Those in the store of this server.
+    Own(OwnTasks),
+    /// Those of another server.
+    Remote(TaskUpdates),
+}
+
+/// Tasks in the store, and what the client knows of them.
+#[derive(Default)]
+pub(super) struct OwnTasks {
     tasks: Vec<Watched>,
     changes: Option<Receiver<TaskKey>>,
 }
@@ -44,39 +53,80 @@ impl TaskWatch {
     pub(super) async fn start(
         server: &Registry,
         task_ids: Vec<String>,
-        parts: &RequestParts,
+        parts: &Arc<RequestParts>,
     ) -> Result<Self, ErrorObject> {
-        let mut tasks: Vec<Watched> = Vec::new();
-        if !task_ids.is_empty() {
-            check_extension(parts)?;
+        if task_ids.is_empty() {
+            return Ok(Self::Own(OwnTasks::default()));
         }
+        check_extension(parts)?;
         if task_ids.len() > MAX_TASKS {
             let why = format!("Invalid params: at most {MAX_TASKS} tasks in one subscription");
             return Err(ErrorObject::invalid_params(why));
         }
-        let Some(service) = server.tasks.as_deref().filter(|_| !task_ids.is_empty()) else {
-            return Ok(Self { tasks, changes: None });
-        };
-        let changes = Some(service.changes.subscribe());
-        for task_id in task_ids {
-            let key = TaskKey::of(&task_id);
-            if tasks.iter().all(|watched| watched.key != key)
-                && let Ok(current) = server.detailed_task(&task_id, parts).await
-            {
-                tasks.push(Watched { key, current, sent: None });
+        Ok(match (server.tasks.as_deref(), &server.task_subscriptions) {
+            (Some(service), _) => {
+                let changes = Some(service.changes.subscribe());
+                let tasks = read_all(server, task_ids, parts).await;
+                Self::Own(OwnTasks { tasks, changes })
             }
-        }
-        Ok(Self { tasks, changes })
+            (None, Some(subscriptions)) => {
+                Self::Remote(subscriptions.subscribe(task_ids, Arc::clone(parts)).await)
+            }
+            (None, None) => Self::Own(OwnTasks::default()),
+        })
     }
 
     /// Returns the ids of the tasks.
     pub(super) fn task_ids(&self) -> Vec<String> {
-        self.tasks.iter().map(|watched| watched.current.task().task_id.clone()).collect()
+        match self {
+            Self::Own(own) => {
+                own.tasks.iter().map(|watched| watched.current.task().task_id.clone()).collect()
+            }
+            Self::Remote(updates) => updates.task_ids().to_owned(),
+        }
     }
 
+    /// Sends the tasks, and again when they have changed, until the client disconnects.
+    pub(super) async fn run(
+        self,
+        server: &Arc<Registry>,
+        parts: &RequestParts,
+        meta: impl Fn() -> Object,
+    ) {
+        match self {
+            Self::Own(mut own) => own.run(server, parts, meta).await,
+            Self::Remote(mut updates) => {
+                while let Some(task) = updates.next().await {
+                    let params = TaskNotification::new(task, meta());
+                    if !parts.notifier.send_waiting(name::TASK, &params).await {
+                        return;
+                    }
+                }
+                // Other changes may follow.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Reads those of the tasks that belong to the caller.
+async fn read_all(server: &Registry, task_ids: Vec<String>, parts: &RequestParts) -> Vec<Watched> {
+    let mut tasks: Vec<Watched> = Vec::new();
+    for task_id in task_ids {
+        let key = TaskKey::of(&task_id);
+        if tasks.iter().all(|watched| watched.key != key)
+            && let Ok(current) = server.detailed_task(&task_id, parts).await
+        {
+            tasks.push(Watched { key, current, sent: None });
+        }
+    }
+    tasks
+}
+
+impl OwnTasks {
     /// Sends the tasks, and again when they have changed, until the client disconnects. Tasks that
     /// have ended, or that no longer exist, are not watched further.
-    pub(super) async fn run(
+    async fn run(
         &mut self,
         server: &Arc<Registry>,
         parts: &RequestParts,

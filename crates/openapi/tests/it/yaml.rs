@@ -1,0 +1,72 @@
+//! Documents in YAML.
+
+use mrtr_openapi::{OpenApi, OpenApiTools};
+use serde_json::json;
+
+use super::{Api, agreed, client, openapi};
+
+const DOCUMENT: &str = "
+# Comments are allowed.
+openapi: 3.1.0
+info: { title: Shop, version: 1.0.0 }
+paths:
+  /orders/{id}:
+    get:
+      operationId: order
+      description: >
+        Returns an order.
+      parameters:
+        - { name: id, in: path, required: true, schema: &id { type: string, maxLength: 9 } }
+        - name: country
+          in: query
+          schema: { type: string, enum: [NO, SE, 007, 1_000], default: NO }
+        - { name: other, in: query, schema: *id }
+      responses:
+        200: { description: OK }
+";
+
+#[tokio::test]
+async fn yaml_becomes_tools_as_json_does() {
+    let api = Api::default();
+    let OpenApiTools { tools, skipped, .. } = openapi(DOCUMENT, &api).build();
+    assert!(skipped.is_empty(), "{skipped:?}");
+    let (client, _) = client(tools, agreed());
+    let tool = client.list_tools().await.unwrap().remove(0);
+    assert_eq!(tool.description.as_deref(), Some("Returns an order."));
+    let id = json!({ "type": "string", "maxLength": 9 });
+    let country =
+        json!({ "type": "string", "enum": ["NO", "SE", "007", "1_000"], "default": "NO" });
+    let expected = json!({ "id": id, "country": country, "other": id });
+    assert_eq!(tool.input_schema["properties"], expected);
+    client.call_tool("order", json!({ "id": "a", "country": "NO" })).await.unwrap();
+    assert_eq!(api.lines(), ["GET https://api.example/v1/orders/a?country=NO"]);
+}
+
+#[test]
+fn invalid_yaml_is_refused_with_the_place() {
+    for (text, why) in [
+        ("openapi: 3.1.0\npaths: [", "line 2 column 8"),
+        ("openapi: 3.1.0\nopenapi: 3.0.0", "duplicate mapping key"),
+        ("a: 1\n---\nb: 2", "multiple YAML documents"),
+        ("openapi: &a [*a]", "recursive references"),
+        ("{\"openapi\": \"3.1.0\"", "is not JSON"),
+        ("openapi: 3.1", "no string"),
+        ("", "no string"),
+    ] {
+        let error = OpenApi::new(text, "https://api.example", Api::default()).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+/// Each line repeats the one before nine times.
+#[test]
+fn aliases_do_not_grow_without_bound() {
+    let lines = (1..20).map(|n| {
+        let aliases = vec![format!("*a{}", n - 1); 9].join(", ");
+        format!("a{n}: &a{n} [{aliases}]\n")
+    });
+    let document: String =
+        std::iter::once("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned()).chain(lines).collect();
+    let error = OpenApi::new(&document, "https://api.example", Api::default()).unwrap_err();
+    assert!(error.to_string().contains("is not YAML"), "{error}");
+}

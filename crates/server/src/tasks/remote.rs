@@ -1,0 +1,70 @@
+//! Subscriptions to tasks that another server keeps.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_core::Stream;
+use mrtr_schema::tasks::DetailedTask;
+
+use crate::handler::BoxFuture;
+use crate::request_parts::RequestParts;
+
+/// What a client is told of tasks that another server keeps. Returned by the handler of
+/// [`ServerBuilder::task_subscriptions`](crate::ServerBuilder::task_subscriptions).
+pub struct TaskUpdates {
+    task_ids: Vec<String>,
+    tasks: Pin<Box<dyn Stream<Item = DetailedTask> + Send>>,
+}
+
+impl TaskUpdates {
+    /// Creates them from the ids of the tasks that the client is subscribed to, and a stream of
+    /// these tasks: each of them at first, and again when it has changed.
+    ///
+    /// The stream is dropped when the client unsubscribes. Its end does not end the subscription.
+    pub fn new(
+        task_ids: Vec<String>,
+        tasks: impl Stream<Item = DetailedTask> + Send + 'static,
+    ) -> Self {
+        Self { task_ids, tasks: Box::pin(tasks) }
+    }
+
+    pub(crate) fn task_ids(&self) -> &[String] {
+        &self.task_ids
+    }
+
+    /// Returns the next task that has changed.
+    pub(crate) async fn next(&mut self) -> Option<DetailedTask> {
+        poll_fn(|cx| self.tasks.as_mut().poll_next(cx)).await
+    }
+}
+
+impl fmt::Debug for TaskUpdates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskUpdates").field("task_ids", &self.task_ids).finish_non_exhaustive()
+    }
+}
+
+type Subscribe = dyn Fn(Vec<String>, Arc<RequestParts>) -> BoxFuture<TaskUpdates> + Send + Sync;
+
+/// The handler of subscriptions to tasks.
+pub(crate) struct TaskSubscriptions(Box<Subscribe>);
+
+impl TaskSubscriptions {
+    pub(crate) fn new<F, Fut>(handler: F) -> Self
+    where
+        F: Fn(Vec<String>, Arc<RequestParts>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = TaskUpdates> + Send + 'static,
+    {
+        Self(Box::new(move |task_ids, caller| Box::pin(handler(task_ids, caller))))
+    }
+
+    pub(crate) async fn subscribe(
+        &self,
+        task_ids: Vec<String>,
+        caller: Arc<RequestParts>,
+    ) -> TaskUpdates {
+        (self.0)(task_ids, caller).await
+    }
+}
