@@ -1,4 +1,4 @@
-//! Packages the published crates, then builds and runs a program against the packaged files.
+//! Packages the published crates, then tests a new project against the packaged files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,10 +8,13 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Result;
-use crate::run::{cargo, output, root, run as step, scratch, target};
+use crate::run::{build, cargo, output, root, run as step, scratch, target};
 
 /// The texts that every package contains besides its sources.
 const TEXTS: &[&str] = &["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
+
+/// The name of the project that depends on the packages.
+const PROJECT: &str = "project";
 
 /// The limits of crates.io, which cargo does not check before an upload.
 const MOST_KEYWORDS: usize = 5;
@@ -58,7 +61,7 @@ pub fn run(args: &[String]) -> Result {
     step(&mut package)?;
     let files = home.join("files");
     extract(&crates, &home, &files)?;
-    build(&crates, &files)
+    check(&crates, &files)
 }
 
 /// Returns the published crates of the workspace.
@@ -144,9 +147,9 @@ fn extract(crates: &[Published], home: &Path, files: &Path) -> Result {
     Ok(())
 }
 
-/// Compiles all packages with all features, and runs the program. They form a workspace of their
-/// own, in which every published crate is replaced by its packaged files.
-fn build(crates: &[Published], files: &Path) -> Result {
+/// Compiles all packages with all features, and tests a project that `mrtr new` creates. They form a
+/// workspace of their own, in which every published crate is replaced by its packaged files.
+fn check(crates: &[Published], files: &Path) -> Result {
     let mut members = String::new();
     let mut patches = String::new();
     for published in crates {
@@ -155,16 +158,12 @@ fn build(crates: &[Published], files: &Path) -> Result {
         writeln!(patches, "{name} = {{ path = {folder:?} }}")?;
     }
     let workspace = format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [{members}\"program\"]\n\n\
+        "[workspace]\nresolver = \"3\"\nmembers = [{members}{PROJECT:?}]\n\n\
          [profile.dev]\ndebug = false\nincremental = false\n\n[patch.crates-io]\n{patches}"
     );
     fs::write(files.join("Cargo.toml"), workspace)?;
     fs::copy(root().join("Cargo.lock"), files.join("Cargo.lock"))?;
-    let program = files.join("program");
-    fs::create_dir_all(program.join("src"))?;
-    for (from, to) in [("Cargo.toml.in", "Cargo.toml"), ("main.rs", "src/main.rs")] {
-        fs::copy(root().join("xtask/package").join(from), program.join(to))?;
-    }
+    step(Command::new(build()?.join("mrtr")).arg("new").arg(files.join(PROJECT)))?;
     let cargo = |args: &[&str]| {
         let mut command = cargo(args);
         command.arg("--quiet").arg("--offline").current_dir(files);
@@ -172,7 +171,7 @@ fn build(crates: &[Published], files: &Path) -> Result {
         command.env("CARGO_TARGET_DIR", target());
         command
     };
-    step(&mut cargo(&["run", "--package", "program"]))?;
+    step(&mut cargo(&["test", "--package", PROJECT]))?;
     step(&mut cargo(&["check", "--workspace", "--all-features"]))?;
     // Some chapters are included only in the documentation.
     step(&mut cargo(&["doc", "--package", "mrtr", "--no-deps", "--all-features"]))?;

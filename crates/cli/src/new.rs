@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Compiled and tested as a module of the tests.
+/// Compiled as a module of the tests, and tested as a project by `cargo xtask package`.
 const MAIN: &str = include_str!("../template/main.rs");
 
 pub(crate) fn run(path: &Path) -> Result<ExitCode> {
